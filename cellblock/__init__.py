@@ -1,0 +1,3 @@
+"""Cellblock: container images and a shared root filesystem (the jail) for Slurm clusters."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Benchmarks: what docs/benchmarks.md says, measured anew on this machine."""

@@ -1,0 +1,7 @@
+"""Building the images of a variant: plan, find what exists, build the rest side by side."""
+
+from __future__ import annotations
+
+from cellblock.build.run import BuildRequest, BuildResult, build_images
+
+__all__ = ["BuildRequest", "BuildResult", "build_images"]

@@ -1,0 +1,248 @@
+"""From a declared image and a variant to a recipe and its cache key."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import cellblock
+from cellblock import paths
+from cellblock.build.mirrors import Archive
+from cellblock.definition import Image
+from cellblock.engine.recipe import (
+    Bootstrap,
+    CompileIn,
+    CopyFrom,
+    ImageConfig,
+    Install,
+    Overlay,
+    Recipe,
+    Shell,
+    Step,
+)
+from cellblock.errors import DefinitionError
+from cellblock.key import Key, digest_of, digest_of_tree
+from cellblock.template import Renderer
+from cellblock.variants import Variant
+from cellblock.yaml_source import Location
+
+LABEL = "org.cellblock"
+
+# The code whose change can change what an image holds.
+_CODE = ("engine", "build")
+
+
+def reference(image: str, variant: Variant) -> str:
+    """The name under which an image of a variant is tagged."""
+    return f"localhost/cellblock/{image}:{variant.name}"
+
+
+def key_prefix(image: str, variant: Variant) -> str:
+    """What the names of all builds of an image begin with."""
+    return f"{reference(image, variant)}.key-"
+
+
+def key_reference(image: str, variant: Variant, key: Key) -> str:
+    """The name that says which inputs an image was made of: finding it means nothing to do."""
+    return key_prefix(image, variant) + key.short
+
+
+@dataclass(frozen=True)
+class PlannedImage:
+    """An image, its key, and the rendered strings that its recipe is made of."""
+
+    image: Image
+    variant: Variant
+    key: Key
+    packages: tuple[str, ...]
+    reference: str
+    key_reference: str
+
+
+class Planner:
+    """Plans the images of one variant. Images must be planned after those they need."""
+
+    def __init__(self, variant: Variant, archive: Archive) -> None:
+        self.variant = variant
+        self._archive = archive
+        self._renderer = Renderer(variant)
+        self._planned: dict[str, PlannedImage] = {}
+        package = Path(cellblock.__file__).parent
+        self._code = digest_of([digest_of_tree(package / folder, (".py",)) for folder in _CODE])
+
+    def plan(self, image: Image) -> PlannedImage:
+        """Render and key `image`. Raises DefinitionError when a template is wrong."""
+        fields = image.fields
+        rendered = {
+            "packages": self._strings(image, fields.packages, "packages"),
+            "run": self._strings(image, fields.run, "run"),
+            "entrypoint": self._strings(image, fields.entrypoint, "entrypoint"),
+            "command": self._strings(image, fields.command, "command"),
+            "env": {name: self._string(image, text, ("env", name)) for name, text in fields.env.items()},
+            "artifacts": [list(pair) for copy in self._copies(image) for pair in copy.files],
+            "users": [user.model_dump() for user in fields.users],
+            "build": fields.build.model_dump() if fields.build else None,
+            "stop_signal": fields.stop_signal,
+            "summary": fields.summary,
+        }
+        inputs = {
+            "the code that builds": self._code,
+            "variant": digest_of(
+                [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
+            ),
+            f"images/{image.name}/image.yaml": digest_of(rendered),
+            f"images/{image.name}/files": digest_of_tree(image.files),
+        }
+        if fields.parent is None and fields.build is None:
+            inputs["mirrors"] = digest_of(self._archive.lines)
+        for folder in fields.build.sources if fields.build else ():
+            inputs[folder] = digest_of_tree(paths.PROJECT / folder)
+        for need in image.needs():
+            inputs[f"image {need}"] = self._planned[need].key.digest
+        key = Key(inputs)
+        planned = PlannedImage(
+            image,
+            self.variant,
+            key,
+            rendered["packages"],  # type: ignore[arg-type]
+            reference(image.name, self.variant),
+            key_reference(image.name, self.variant, key),
+        )
+        self._planned[image.name] = planned
+        return planned
+
+    def recipe(self, planned: PlannedImage, staging: Path, reproduce: str) -> Recipe:
+        """The recipe of a planned image; rendered files are written below the empty folder `staging`."""
+        image, fields = planned.image, planned.image.fields
+        return Recipe(
+            image=image.name,
+            references=(planned.reference, planned.key_reference),
+            # By key: the plain name may still be another branch's build.
+            parent=self._planned[fields.parent].key_reference if fields.parent else None,
+            steps=tuple(self._steps(planned, staging)),
+            config=ImageConfig(
+                labels={
+                    f"{LABEL}.image": image.name,
+                    f"{LABEL}.variant": self.variant.name,
+                    f"{LABEL}.slurm": self.variant.slurm.release,
+                    f"{LABEL}.key": planned.key.digest,
+                    "org.opencontainers.image.title": f"cellblock {image.name}",
+                    "org.opencontainers.image.description": fields.summary,
+                },
+                env={name: self._string(image, text, ("env", name)) for name, text in fields.env.items()},
+                entrypoint=self._strings(image, fields.entrypoint, "entrypoint"),
+                command=self._strings(image, fields.command, "command"),
+                stop_signal=fields.stop_signal,
+            ),
+            # Lists and packages of one mirror say nothing about another's.
+            package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(self._archive.lines)[:8]}",
+            reproduce=reproduce,
+            local_archives=self._archive.local,
+        )
+
+    def _steps(self, planned: PlannedImage, staging: Path) -> list[Step]:
+        image, fields = planned.image, planned.image.fields
+        distribution = self.variant.distribution
+        options = () if distribution.check_valid_until else ("Acquire::Check-Valid-Until=false",)
+        users = tuple(line for user in fields.users for line in _add_user(user.name, user))
+        steps: list[Step] = []
+        if fields.build:
+            build = fields.build
+            sources = tuple((paths.PROJECT / folder, there) for folder, there in build.sources.items())
+            lines = self._strings(image, build.run, "build", "run")
+            toolchain = self._planned[build.toolchain].key_reference
+            steps.append(CompileIn(toolchain, sources, lines, build.output))
+        elif fields.parent is None:
+            steps.append(
+                Bootstrap(
+                    distribution.codename,
+                    self.variant.arch.debian,
+                    distribution.components(self.variant.cuda),
+                    self._archive.lines,
+                    planned.packages,
+                    options,
+                )
+            )
+        if users:
+            # Before packages: a package's script that would make the user finds it.
+            steps.append(Shell(users, "make users"))
+        if fields.parent and planned.packages:
+            steps.append(Install(planned.packages, options))
+        if image.files.is_dir():
+            self._render_files(image.files, staging)
+            steps.append(Overlay(staging))
+        steps += self._copies(image)
+        if fields.run:
+            steps.append(Shell(self._strings(image, fields.run, "run")))
+        return steps
+
+    def _copies(self, image: Image) -> list[CopyFrom]:
+        copies = []
+        for artifacts in image.fields.artifacts:
+            files = tuple(
+                (
+                    self._string(image, there, ("artifacts", "files", there)),
+                    self._string(image, here, ("artifacts", "files", there)),
+                )
+                for there, here in artifacts.files.items()
+            )
+            copies.append(CopyFrom(self._planned[artifacts.image].key_reference, files))
+        return copies
+
+    def _strings(self, image: Image, templates: list[str], *at: str) -> tuple[str, ...]:
+        """Rendered, without those that render to nothing."""
+        texts = (self._string(image, text, (*at, index)) for index, text in enumerate(templates))
+        return tuple(text for text in texts if text.strip())
+
+    def _string(self, image: Image, template: str, at: Location) -> str:
+        key = ".".join(str(part) for part in at)
+        return self._renderer.text(template, f"{image.source.path}:{image.source.line(at)}: {key}")
+
+    def _render_files(self, files: Path, staging: Path) -> None:
+        """Copy `files` to `staging`: templates rendered, modes 0644 or 0755 whatever the umask was."""
+        for path in sorted(files.rglob("*")):
+            target = staging / path.relative_to(files)
+            if path.is_symlink():
+                target.symlink_to(path.readlink())
+            elif path.is_dir():
+                target.mkdir()
+                target.chmod(0o755)
+            elif path.is_file():
+                mode = 0o755 if path.stat().st_mode & 0o111 else 0o644
+                if path.suffix == ".j2":
+                    target = target.with_suffix("")
+                    target.write_text(self._renderer.file(path), encoding="utf-8")
+                else:
+                    target.write_bytes(path.read_bytes())
+                target.chmod(mode)
+            else:
+                raise DefinitionError(
+                    f"{path}: only files, folders and symbolic links can be laid over a root",
+                    hint="make other kinds of file in `run`",
+                )
+        staging.chmod(0o755)
+
+
+def _add_user(name: str, user: object) -> list[str]:
+    """Shell lines that add a user and its group, as passwd(5), group(5) and shadow(5) have them.
+
+    Not by useradd(8): its day of last change and its backup files would differ at each build.
+    """
+    uid, gid, home, shell = (getattr(user, field) for field in ("uid", "gid", "home", "shell"))
+    lines = {
+        "passwd": f"{name}:x:{uid}:{gid}::{home}:{shell}",
+        "group": f"{name}:x:{gid}:",
+        "shadow": f"{name}:!*:::::::",
+        "gshadow": f"{name}:!::",
+    }
+    return [
+        f"grep -q '^{name}:' /etc/{file} || printf '%s\\n' {shlex.quote(line)} >> /etc/{file}"
+        for file, line in lines.items()
+    ]
+
+
+def plan_all(planner: Planner, images: list[Image]) -> Mapping[str, PlannedImage]:
+    """Plan `images`, which stand in build order."""
+    return {image.name: planner.plan(image) for image in images}

@@ -1,0 +1,25 @@
+"""The application: all targets, each registered from the module of its group."""
+
+from __future__ import annotations
+
+import typer
+
+from cellblock.cli import bench, build, cluster, doctor, jail, targets, testing
+
+app = typer.Typer(
+    name="build.py",
+    help="Builds Slurm images, assembles the jail, and runs a local cluster.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(targets.targets)
+app.command()(build.build)
+app.command()(cluster.up)
+app.command()(cluster.status)
+app.command()(cluster.shell)
+app.command()(cluster.down)
+app.add_typer(jail.app, name="jail")
+app.add_typer(bench.app, name="bench")
+app.command("test", context_settings=testing.CONTEXT)(testing.run_tests)
+app.command()(doctor.doctor)

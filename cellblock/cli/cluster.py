@@ -1,0 +1,138 @@
+"""`build.py up | status | shell | down`: the local cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption
+
+if TYPE_CHECKING:
+    from cellblock.cluster import ClusterStatus, Proof
+
+NameOption = Annotated[str, typer.Option("--name", help="Name of the cluster.")]
+
+
+def up(
+    variant: VariantOption = None,
+    name: NameOption = "cellblock",
+    workers: Annotated[int, typer.Option(help="How many workers.")] = 2,
+    ssh_port: Annotated[int, typer.Option(help="Port of the login node on 127.0.0.1.")] = 2222,
+    engine: Annotated[str, typer.Option(help="Whose Docker API runs it: podman or docker.")] = "podman",
+    mirror: MirrorOption = None,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Build the images, assemble the jail, start a Slurm cluster and run jobs in it."""
+    from cellblock.cli.views import make_view
+    from cellblock.cluster.up import UpRequest, bring_up
+    from cellblock.events import Events
+
+    started = time.monotonic()
+    events = Events()
+    request = UpRequest(name, variant, workers, ssh_port, engine, tuple(mirror or ()))
+    with make_view(log, events):
+        result = bring_up(request, events)
+    seconds = time.monotonic() - started
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "name": name,
+                    "variant": result.build.variant.name,
+                    "seconds": round(seconds, 3),
+                    "download_s": round(result.build.download_s, 3),
+                    "phases": {phase: round(spent, 3) for phase, spent in result.phases.items()},
+                    "built": result.build.built,
+                    "proof": asdict(result.proof),
+                }
+            )
+        )
+        return
+    _print_proof(result.proof)
+    phases = ", ".join(f"{phase} {spent:.1f}" for phase, spent in result.phases.items())
+    print(f"\nReady after {seconds:.1f} s ({phases}; {result.build.download_s:.1f} s of it downloading).")
+    _print_next_steps(result.status)
+
+
+def _print_proof(proof: Proof) -> None:
+    print("\nA job over all workers, each in the jail:")
+    for worker, release in proof.workers.items():
+        print(f"  {worker}: {release}")
+    print(f"A job on {proof.writer} wrote to {proof.path}:\n  {proof.written}")
+    print(f"A job on {proof.reader} read there:\n  {proof.read}")
+    print(f"The login node sees there:\n  {proof.login}")
+
+
+def _print_next_steps(status: ClusterStatus) -> None:
+    name = "" if status.name == "cellblock" else f" --name {status.name}"
+    steps = {
+        f"python3 build.py shell{name}": "a shell in the jail, on the login node",
+        "srun -N2 hostname": "(there) a job over two workers",
+        "sbatch --wrap hostname": "(there) a batch job; its output lands in your folder",
+        f"ssh -p {status.ssh_port} -i {status.ssh_key} root@127.0.0.1": "",
+        f"python3 build.py down{name}": "stop; the jail and what is in it stay",
+    }
+    width = max(len(command) for command, meaning in steps.items() if meaning) + 2
+    print("\nNext:")
+    for command, meaning in steps.items():
+        print(f"  {command:{width}}{meaning}".rstrip())
+
+
+def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
+    """Show the cluster's containers and Slurm's nodes."""
+    from cellblock import cluster
+
+    found = cluster.status(name)
+    if as_json:
+        print(json.dumps({**asdict(found), "ready": found.ready}, default=str))
+        return
+    print(
+        f"cluster {found.name}: {found.variant}, Slurm {found.release}, {found.engine}, jail {found.volume}"
+    )
+    for container in found.containers:
+        print(f"  container {container.name:30} {container.state}")
+    for node in found.nodes:
+        print(f"  node      {node.name:30} {node.state}")
+    if not found.ready:
+        print("not ready: `python3 build.py up` starts what is missing")
+        raise typer.Exit(1)
+
+
+def shell(
+    command: Annotated[list[str] | None, typer.Argument(help="Command to run instead of a shell.")] = None,
+    name: NameOption = "cellblock",
+) -> None:
+    """Open a shell in the jail, on the login node, or run a command there."""
+    from cellblock import cluster
+
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    argv = cluster.shell_argv(name, command or (), terminal=terminal)
+    os.execvp(argv[0], argv)
+
+
+def down(
+    name: NameOption = "cellblock",
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Also delete the jail with all that users wrote, and the secrets.")
+    ] = False,
+    log: LogOption = "auto",
+) -> None:
+    """Stop the cluster. The jail stays, unless --purge."""
+    from cellblock import cluster
+    from cellblock.cli.views import make_view
+    from cellblock.cluster.up import purge_cluster
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        cluster.stop(name, events)
+        if purge:
+            purge_cluster(name, events)
+    print(f"cluster {name} is stopped" + (" and deleted" if purge else "; its jail is kept"))

@@ -1,0 +1,78 @@
+"""`build.py jail`: the jail volume."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cellblock.cli.options import JsonOption, LogOption, VariantOption
+
+app = typer.Typer(help="The jail volume: what every job sees as `/`.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    # With a callback typer keeps `assemble` a subcommand also while it is the only one.
+    pass
+
+
+@app.command()
+def assemble(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="An image of this machine's storage (`jail`: the one built for the variant), oci:DIR[:TAG], "
+            "a tar, or a root directory (/DIR or ./DIR)."
+        ),
+    ],
+    volume: Annotated[Path, typer.Argument(help="Directory of the volume; made when absent.")],
+    variant: VariantOption = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=256, help="How many files to write at once.")] = 8,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Write a jail to a volume: all of it or nothing, and nothing when it is there already."""
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+    from cellblock.jail import assemble as assemble_jail
+
+    events = Events()
+    with make_view(log, events):
+        result = assemble_jail(image_reference(source, variant), volume, events, jobs=jobs)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "root": str(result.root),
+                    "source": {"reference": result.source.reference, "id": result.source.id},
+                    "changed": result.changed,
+                    "entries": result.entries,
+                    "bytes": result.bytes,
+                    "seconds": round(result.seconds, 3),
+                }
+            )
+        )
+    elif result.changed:
+        print(
+            f"{result.root}: {result.entries} files, {result.bytes / 1e6:.1f} MB from {result.source} "
+            f"in {result.seconds:.1f} s"
+        )
+    else:
+        print(f"{result.root}: already made from {result.source}; nothing to do")
+
+
+def image_reference(source: str, variant: str | None) -> str:
+    """`source`, with the bare name of one of Cellblock's images replaced by its reference."""
+    from cellblock import paths
+
+    images = paths.PROJECT / "images"
+    if not re.fullmatch(r"[a-z0-9-]+", source) or not (images / source / "image.yaml").is_file():
+        return source
+    from cellblock.build.plan import reference
+    from cellblock.variants import choose_variant, load_variants
+
+    return reference(source, choose_variant(load_variants(images / "variants.yaml"), variant))

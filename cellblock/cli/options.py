@@ -1,0 +1,40 @@
+"""Options that several targets share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cellblock import paths
+
+
+def variant_names() -> list[str]:
+    """Names of all variants, for the shell to complete."""
+    from cellblock.variants import load_variants
+
+    return list(load_variants(paths.PROJECT / "images" / "variants.yaml"))
+
+
+def image_names() -> list[str]:
+    """Names of all images, for the shell to complete."""
+    return [path.parent.name for path in (paths.PROJECT / "images").glob("*/image.yaml")]
+
+
+VariantOption = Annotated[
+    str | None,
+    typer.Option(
+        "--variant",
+        "-v",
+        help="Variant to use (default: the newest stable one of this machine's family).",
+        autocompletion=variant_names,
+    ),
+]
+MirrorOption = Annotated[
+    list[str] | None,
+    typer.Option("--mirror", help="Archive to use: a URL or a whole `deb ...` line. May be repeated."),
+]
+LogOption = Annotated[
+    str, typer.Option("--log", help="How to show progress: auto, plain, or json (JSON lines on stderr).")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -1,0 +1,39 @@
+"""`build.py test`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run_tests(
+    context: typer.Context,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out what needs root, a container engine and real Slurm.")
+    ] = False,
+) -> None:
+    """Run all tests: linters, type checker, unit tests, integration tests. More arguments go to pytest."""
+    from cellblock import paths
+
+    # The launcher has installed what `test` needs; -I because of whoever's PYTHONPATH, as there.
+    command = [sys.executable, "-I", "-m", "pytest"]
+    if quick:
+        command += ["-m", "not integration"]
+    command += context.args
+    # Tests that are named by a path from where the user stands run from there, all others from the project.
+    from_here = any(Path(argument.partition("::")[0]).exists() for argument in context.args)
+    if from_here:
+        command += [f"--rootdir={paths.PROJECT}", f"--config-file={paths.PROJECT}/pyproject.toml"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # ruff and mypy are there
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(command, cwd=None if from_here else paths.PROJECT, env=environment, check=False)
+    raise typer.Exit(done.returncode)
+
+
+CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Settings for registering `run_tests` as `test`: unknown options are pytest's."""

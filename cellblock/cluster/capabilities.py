@@ -1,0 +1,32 @@
+"""What each container of the cluster may do: everything else is dropped.
+
+Found by trial, one capability at a time: docs/decisions/cluster-capabilities.md has the evidence.
+"""
+
+from __future__ import annotations
+
+from cellblock.cluster.model import Role
+
+# What cellblock-init does before a daemon runs: take ownership of /run/munge and of the copied key
+# (CHOWN, FOWNER), write below folders that are munge's (DAC_OVERRIDE), become munge (SETUID, SETGID).
+_INIT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
+
+# Making the jail's mounts and namespaces, and joining them (setns asks for both).
+_JAIL = ("SYS_ADMIN", "SYS_CHROOT")
+
+# What root in the jail needs so that apt and dpkg install packages as they should be: set-group-ID
+# programs keep their bit (FSETID), programs get their file capabilities (SETFCAP).
+_PACKAGES = ("FSETID", "SETFCAP")
+
+_TABLE: dict[Role, tuple[str, ...]] = {
+    "controller": _INIT,
+    # SYS_NICE: slurmstepd binds processes of other users to processors. KILL: it ends them.
+    "worker": (*_INIT, *_JAIL, *_PACKAGES, "KILL", "SYS_NICE"),
+    # NET_BIND_SERVICE: sshd listens on port 22. KILL: it ends the sessions of other users.
+    "login": (*_INIT, *_JAIL, *_PACKAGES, "KILL", "NET_BIND_SERVICE"),
+}
+
+
+def capabilities(role: Role) -> tuple[str, ...]:
+    """Capabilities of the container of `role`, without CAP_; all others are dropped."""
+    return tuple(sorted(_TABLE[role]))

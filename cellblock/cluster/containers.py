@@ -1,0 +1,138 @@
+"""The containers of a cluster as data: what `start` creates and what its fingerprint is taken of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cellblock.cluster.capabilities import capabilities
+from cellblock.cluster.config import ClusterFacts
+from cellblock.cluster.host import CgroupMode, Limit
+from cellblock.cluster.model import ClusterSpec, Role
+
+LABEL_CLUSTER = "org.cellblock.cluster"
+LABEL_ROLE = "org.cellblock.role"
+
+# Read by the entrypoints (images/slurm/files/usr/lib/cellblock/waiting.sh).
+_SECRETS = "/run/secrets/cellblock"
+_SSH_PORT = 22
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder of this machine in a container."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container: everything that the Docker API is told about it."""
+
+    name: str
+    role: Role
+    hostname: str
+    image: str
+    environment: Mapping[str, str]
+    mounts: tuple[Mount, ...]
+    cap_add: tuple[str, ...]
+    limits: tuple[Limit, ...]
+    security_opt: tuple[str, ...] = ()
+    private_cgroup: bool = False
+    ssh_port: int | None = None
+
+    @property
+    def ports(self) -> dict[str, tuple[str, int]]:
+        """Published ports in the docker SDK's form; on the loopback address only."""
+        return {f"{_SSH_PORT}/tcp": ("127.0.0.1", self.ssh_port)} if self.ssh_port else {}
+
+
+def network_name(cluster: str) -> str:
+    """The bridge network of a cluster."""
+    return f"cellblock-{cluster}"
+
+
+def container_name(cluster: str, hostname: str) -> str:
+    """The engine's name of the container with `hostname`."""
+    return f"cellblock-{cluster}-{hostname}"
+
+
+def plan(
+    spec: ClusterSpec,
+    cluster: ClusterFacts,
+    folder: Path,
+    limits: tuple[Limit, ...],
+    cgroup: CgroupMode,
+) -> tuple[Container, ...]:
+    """The containers of `spec`, whose configuration and secrets are below `folder`."""
+    config, secrets = folder / "config", folder / "secrets"
+    # The jail's /etc as a folder: useradd replaces single files by rename.
+    users = Mount(str(spec.volume / "root" / "etc"), "/var/lib/extrausers")
+    # Jobs and sessions write the jail; what they may write there is the tree's own affair.
+    jail = Mount(str(spec.volume), "/mnt/jail", writable=True)
+    slurm = Mount(str(config / "slurm"), "/etc/slurm")
+    munge = Mount(str(secrets / "munge"), _SECRETS)
+
+    def container(
+        role: Role,
+        hostname: str,
+        mounts: tuple[Mount, ...],
+        *,
+        environment: Mapping[str, str] | None = None,
+        security_opt: tuple[str, ...] = (),
+    ) -> Container:
+        return Container(
+            name=container_name(spec.name, hostname),
+            role=role,
+            hostname=hostname,
+            image=spec.images[role],
+            environment=environment or {},
+            mounts=mounts,
+            cap_add=capabilities(role),
+            limits=limits,
+            security_opt=security_opt,
+            private_cgroup=role == "worker" and cgroup == "v2",
+            ssh_port=spec.ssh_port if role == "login" else None,
+        )
+
+    # Docker's AppArmor profile forbids all mounts, whatever the capabilities; its seccomp profile
+    # forbids pivot_root. Both matter only to those who make the jail's mounts.
+    mounting = ("apparmor=unconfined", "seccomp=unconfined") if spec.engine == "docker" else ()
+    state = Mount(str(folder / "slurmctld"), "/var/lib/slurm/slurmctld", writable=True)
+    containers = [container("controller", "controller", (slurm, munge, users, state))]
+    containers += [
+        container(
+            "worker",
+            f"worker-{number}",
+            (jail, munge, Mount(str(config / "worker"), "/etc/cellblock")),
+            environment={
+                "CELLBLOCK_CGROUP": cgroup,
+                "CELLBLOCK_NODE_CONF": f"RealMemory={cluster.node_memory_mb} Feature=worker",
+            },
+            security_opt=mounting,
+        )
+        for number in range(1, spec.workers + 1)
+    ]
+    login = (jail, slurm, users, Mount(str(secrets / "login"), _SECRETS))
+    containers.append(
+        container(
+            "login",
+            "login",
+            (*login, Mount(str(config / "login"), "/etc/cellblock")),
+            security_opt=mounting,
+        )
+    )
+    return tuple(containers)
+
+
+def fingerprint(
+    containers: tuple[Container, ...], image_ids: Mapping[str, str], texts: Mapping[str, str]
+) -> str:
+    """SHA-256 over all that the containers are made from; equal means nothing to change."""
+    what = [[asdict(container) for container in containers], dict(image_ids), dict(texts)]
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()

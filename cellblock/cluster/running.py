@@ -1,0 +1,152 @@
+"""The containers of a cluster in an engine: created, found, executed in, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import docker
+from docker.errors import DockerException, NotFound
+from docker.models.containers import Container as Running
+from docker.types import Ulimit
+
+from cellblock.cluster.containers import LABEL_CLUSTER, LABEL_ROLE, Container, container_name, network_name
+from cellblock.cluster.model import NodeStatus
+from cellblock.errors import CellblockError
+
+# Lines of a container's log shown when it fails.
+_LOG_LINES = 10
+# Seconds for a container to end by itself when the cluster stops: Slurm's daemons take less than one.
+_STOP_S = 5
+# Requests to the engine at once: it serialises most of its work.
+_AT_ONCE = 4
+
+
+def create(client: docker.DockerClient, cluster: str, containers: Iterable[Container]) -> None:
+    """Make the cluster's network and start its containers, side by side: each waits for what it needs.
+
+    Raises docker.errors.DockerException; what was made until then is left for `remove`.
+    """
+    network = network_name(cluster)
+    client.networks.create(network, driver="bridge", labels={LABEL_CLUSTER: cluster})
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        list(pool.map(lambda container: _start(client, cluster, container, network), containers))
+
+
+def find(client: docker.DockerClient, cluster: str) -> list[Running]:
+    """The cluster's containers, whatever their state, by name."""
+    found = client.containers.list(all=True, filters={"label": [f"{LABEL_CLUSTER}={cluster}"]})
+    return sorted(found, key=lambda container: container.name or "")
+
+
+def remove(client: docker.DockerClient, cluster: str) -> bool:
+    """Remove containers and network of the cluster; returns whether there were any."""
+    found: list[Running] = []
+    try:
+        found = find(client, cluster)
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            list(pool.map(_remove, found))
+        for network in client.networks.list(names=[network_name(cluster)]):
+            # The API's filter matches parts of names, too.
+            if network.name == network_name(cluster):
+                network.remove()
+                return True
+    except (DockerException, OSError) as error:
+        raise CellblockError(
+            f"cluster {cluster}: cannot be removed: {error}", hint="try `build.py down` again"
+        ) from error
+    return bool(found)
+
+
+def execute(client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]) -> str:
+    """Run `command` in a container of the cluster and return what it printed.
+
+    Raises CellblockError with its output when it fails.
+    """
+    code, output = _execute(client, cluster, hostname, command)
+    if code:
+        raise CellblockError(
+            f"`{' '.join(command)}` on {hostname} ended with status {code}: {output.strip()[-2000:]}",
+            hint=f"see the log of container {container_name(cluster, hostname)}",
+        )
+    return output
+
+
+def succeeds(client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]) -> bool:
+    """Whether `command` in a container of the cluster can be run and ends with status 0."""
+    try:
+        return _execute(client, cluster, hostname, command)[0] == 0
+    except CellblockError:
+        return False
+
+
+def nodes(client: docker.DockerClient, cluster: str) -> tuple[NodeStatus, ...]:
+    """The nodes that sinfo shows; none while slurmctld does not answer."""
+    try:
+        code, output = _execute(client, cluster, "controller", ["sinfo", "-h", "-N", "-o", "%N %t"])
+    except CellblockError:
+        return ()
+    if code:
+        return ()
+    pairs = [line.split() for line in output.splitlines() if len(line.split()) == 2]
+    return tuple(NodeStatus(node, what) for node, what in sorted(pairs))
+
+
+def last_lines(client: docker.DockerClient, cluster: str) -> str:
+    """The last lines of those containers that ended, or of all when none did; each after a newline."""
+    try:
+        found = find(client, cluster)
+        ended = [container for container in found if container.status != "running"]
+        parts = []
+        for container in ended or found:
+            lines = container.logs(tail=_LOG_LINES).decode("utf-8", "replace").splitlines()
+            parts += [f"\n  {container.name} | {line}" for line in lines]
+    except (DockerException, OSError):
+        return ""  # the failure that asks for them is worth more than this one
+    return "".join(parts)
+
+
+def _start(client: docker.DockerClient, cluster: str, container: Container, network: str) -> None:
+    cgroup: Literal["private"] | None = "private" if container.private_cgroup else None
+    client.containers.create(
+        container.image,
+        name=container.name,
+        hostname=container.hostname,
+        environment=dict(container.environment),
+        volumes={
+            mount.source: {"bind": mount.target, "mode": "rw" if mount.writable else "ro"}
+            for mount in container.mounts
+        },
+        cap_drop=["ALL"],
+        cap_add=list(container.cap_add),
+        security_opt=list(container.security_opt),
+        cgroupns=cgroup,
+        ulimits=[Ulimit(name=limit.name, soft=limit.value, hard=limit.value) for limit in container.limits],
+        labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role},
+        network=network,
+        networking_config={network: client.api.create_endpoint_config(aliases=[container.hostname])},
+        ports=dict(container.ports.items()),
+    ).start()
+
+
+def _remove(container: Running) -> None:
+    try:
+        container.stop(timeout=_STOP_S)
+        container.remove(force=True, v=True)
+    except NotFound:
+        pass  # gone meanwhile, as wished
+
+
+def _execute(
+    client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]
+) -> tuple[int, str]:
+    try:
+        done = client.containers.get(container_name(cluster, hostname)).exec_run(list(command))
+    except (DockerException, OSError) as error:
+        raise CellblockError(
+            f"cannot run `{' '.join(command)}` on {hostname}: {error}",
+            hint="`build.py status` shows what runs",
+        ) from error
+    output = done.output if isinstance(done.output, bytes) else b"".join(done.output)
+    return int(done.exit_code or 0), output.decode("utf-8", "replace")

@@ -1,0 +1,82 @@
+"""The secrets of a cluster, made when the cluster is made: no image carries one.
+
+    secrets/munge/munge.key                     what controller and workers see
+    secrets/login/{munge.key,ssh_host_*,authorized_keys}   what the login node sees
+    secrets/ssh/id_ed25519                      the key that opens a session on the login node
+
+Every file is 0600 and every folder 0700, from the moment it exists.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+
+# 1024 bits, the default of mungekey(8).
+_MUNGE_KEY_BYTES = 128
+# ed25519 for everyone of today, RSA for clients that know nothing else.
+_HOST_KEYS = {"ssh_host_ed25519_key": ("ed25519",), "ssh_host_rsa_key": ("rsa", "-b", "3072")}
+
+
+def make_secrets(folder: Path, cluster: str) -> None:
+    """Make what is missing of the secrets of `cluster` below `folder`; what exists is kept.
+
+    Raises CellblockError when ssh-keygen is missing or a file cannot be written.
+    """
+    try:
+        for place in (folder, folder / "munge", folder / "login", folder / "ssh"):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key = folder / "munge" / "munge.key"
+        if not key.exists():
+            _write(key, secrets.token_bytes(_MUNGE_KEY_BYTES))
+        _write(folder / "login" / "munge.key", key.read_bytes())
+        for name, kind in _HOST_KEYS.items():
+            _keygen(folder / "login" / name, kind, f"{cluster}-login")
+        _keygen(folder / "ssh" / "id_ed25519", ("ed25519",), f"cellblock-{cluster}")
+        _write(folder / "login" / "authorized_keys", (folder / "ssh" / "id_ed25519.pub").read_bytes())
+    except OSError as error:
+        raise CellblockError(
+            f"{error.filename or folder}: cannot be written: {error.strerror}",
+            hint="make room, or set CELLBLOCK_STATE to a folder that can be written",
+        ) from error
+
+
+def ssh_key(folder: Path) -> Path:
+    """The private key that opens a session on the login node."""
+    return folder / "ssh" / "id_ed25519"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write by rename; the file is never readable by others, not even while it is written."""
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    new.replace(path)
+
+
+def _keygen(path: Path, kind: tuple[str, ...], comment: str) -> None:
+    if path.exists():
+        return
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        raise CellblockError(
+            "ssh-keygen is not installed, and the login node needs host keys",
+            hint="apt-get install openssh-client",
+        )
+    new = path.with_name(path.name + ".new")
+    for left in (new, new.with_name(new.name + ".pub")):
+        left.unlink(missing_ok=True)
+    argv = [program, "-q", "-N", "", "-C", comment, "-f", str(new), "-t", *kind]
+    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise CellblockError(f"ssh-keygen failed: {done.stderr.strip()}", hint="see the message above")
+    public = new.with_name(new.name + ".pub")
+    public.chmod(0o600)
+    public.replace(path.with_name(path.name + ".pub"))
+    new.replace(path)

@@ -1,0 +1,121 @@
+"""What is known of a cluster on this machine: paths.state()/clusters/NAME.
+
+    state.json       written last, by rename, when the cluster runs; removed first by `stop`
+    config/          rendered configuration, mounted read-only into the containers
+    secrets/         the munge key and SSH keys; mode 0700
+    slurmctld/       slurmctld's own state
+
+A crash between making a container and writing state.json leaves containers without a state: `start`
+and `stop` find them by their label and remove them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cellblock import paths
+from cellblock.cluster.model import EngineName, check_name
+from cellblock.errors import CellblockError
+
+_FILE = "state.json"
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """A cluster that was started. `fingerprint` is of everything its containers were made from."""
+
+    name: str
+    variant: str
+    release: str
+    engine: EngineName
+    workers: int
+    ssh_port: int
+    volume: str
+    fingerprint: str
+
+
+def folder(name: str) -> Path:
+    """Where everything of cluster `name` is kept; not created here.
+
+    Raises UsageError for what is no cluster's name: "" or ".." would be somebody else's folder.
+    """
+    check_name(name)
+    return paths.state() / "clusters" / name
+
+
+def read(name: str) -> ClusterState | None:
+    """The state of cluster `name`, or None when there is no such cluster.
+
+    Raises CellblockError when the file cannot be understood.
+    """
+    path = folder(name) / _FILE
+    try:
+        return ClusterState(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, OSError) as error:
+        raise CellblockError(
+            f"{path}: cannot be read as the state of a cluster: {error}",
+            hint="`build.py down` removes the cluster",
+        ) from error
+
+
+def require(name: str) -> ClusterState:
+    """The state of cluster `name`. Raises CellblockError when there is no such cluster."""
+    known = read(name)
+    if known is None:
+        raise CellblockError(f"there is no cluster {name}", hint="start it: `build.py up`")
+    return known
+
+
+def write(state: ClusterState) -> None:
+    """Record `state`: after a crash there is the old file or the new one."""
+    path = folder(state.name) / _FILE
+    new = path.with_suffix(".new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(asdict(state), file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def forget(name: str) -> None:
+    """Remove what is kept of cluster `name`, its secrets included."""
+    place = folder(name)
+    (place / _FILE).unlink(missing_ok=True)
+    for part in ("config", "secrets", "slurmctld"):
+        shutil.rmtree(place / part, ignore_errors=True)
+    # What others put there (a volume) stays, and so does the folder then. The lock file stays while
+    # it is held: a second process may wait on it.
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold the cluster's lock: one `start`, `stop` or the other at a time.
+
+    Raises CellblockError when another process holds it, or the folder cannot be made.
+    """
+    place = folder(name)
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o755)
+        lock = (place / "lock").open("w")
+    except OSError as error:
+        raise CellblockError(
+            f"{place}: cannot be written: {error.strerror}",
+            hint="run as root, or set CELLBLOCK_STATE to a folder that can be written",
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CellblockError(
+                f"another process is starting or stopping cluster {name}", hint="wait for it, then try again"
+            ) from error
+        yield

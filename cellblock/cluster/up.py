@@ -1,0 +1,116 @@
+"""From nothing to a job in the jail: build, assemble, start, prove."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast, get_args
+
+from cellblock import paths
+from cellblock.build import BuildRequest, BuildResult, build_images
+from cellblock.cluster import state
+from cellblock.cluster.local import check_volume, refuse_other, start
+from cellblock.cluster.model import ClusterSpec, ClusterStatus, EngineName, Proof, SlurmVariant
+from cellblock.cluster.proof import prove
+from cellblock.errors import UsageError
+from cellblock.events import Events
+from cellblock.jail import OtherSourceError, Volume, assemble
+from cellblock.variants import choose_variant, load_variants
+
+# The jail first: it takes longest, and the others fit beside it.
+_IMAGES = ("jail", "worker", "login", "controller")
+
+
+@dataclass(frozen=True)
+class UpRequest:
+    """What `build.py up` was asked for; see its options."""
+
+    name: str = "cellblock"
+    variant: str | None = None
+    workers: int = 2
+    ssh_port: int = 2222
+    engine: str = "podman"
+    mirrors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UpResult:
+    """What `up` did. `phases` maps build, jail, cluster and proof to seconds."""
+
+    build: BuildResult
+    status: ClusterStatus
+    proof: Proof
+    phases: Mapping[str, float]
+
+
+def volume_path(name: str) -> Path:
+    """The jail volume of the local cluster `name`."""
+    return state.folder(name) / "volume"
+
+
+def bring_up(request: UpRequest, events: Events) -> UpResult:
+    """Make the cluster of `request` run, doing only what is not done yet, and prove it by jobs.
+
+    Raises UsageError for what cannot be; what build, assemble, start and prove raise otherwise.
+    """
+    if request.engine not in get_args(EngineName):
+        raise UsageError(
+            f"there is no engine '{request.engine}'", hint=f"use one of: {', '.join(get_args(EngineName))}"
+        )
+    phases: dict[str, float] = {}
+    variant = choose_variant(load_variants(paths.PROJECT / "images" / "variants.yaml"), request.variant)
+    spec = ClusterSpec(
+        name=request.name,
+        variant=SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
+        images={},
+        volume=volume_path(request.name),
+        workers=request.workers,
+        ssh_port=request.ssh_port,
+        engine=cast(EngineName, request.engine),
+    )
+    # Before minutes are spent on images that this cluster cannot use.
+    refuse_other(spec.name, variant.name, spec.engine, spec.volume)
+    if Volume(spec.volume).is_assembled():
+        check_volume(spec)
+    with _timed(phases, "build"):
+        built = build_images(BuildRequest(_IMAGES, variant.name, request.mirrors), events)
+    spec = replace(spec, images={role: built.images[role].reference for role in _IMAGES if role != "jail"})
+    with _timed(phases, "jail"):
+        _assemble(built.images["jail"].reference, spec, events)
+    with _timed(phases, "cluster"):
+        status = start(spec, events)
+    with _timed(phases, "proof"):
+        proof = prove(request.name, events)
+    return UpResult(built, status, proof, phases)
+
+
+def _assemble(jail: str, spec: ClusterSpec, events: Events) -> None:
+    """Fill the cluster's volume, or go on with the jail that is there: users have work in it."""
+    try:
+        assemble(jail, spec.volume, events)
+    except OtherSourceError:
+        again = "build.py down --purge" + ("" if spec.name == "cellblock" else f" --name {spec.name}")
+        events.warning(
+            f"the jail in {spec.volume} is from an earlier build of its image and is kept as it is; "
+            f"`{again}` deletes it with all that users wrote, and the next `up` makes a new one"
+        )
+
+
+def purge_cluster(name: str, events: Events) -> None:
+    """Delete all that a stopped cluster kept: its jail volume, secrets and configuration."""
+    with state.locked(name):
+        folder = state.folder(name)
+        if folder.is_dir():
+            events.info(f"deleting {folder}")
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def _timed(phases: dict[str, float], phase: str) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    phases[phase] = time.monotonic() - started

@@ -1,0 +1,132 @@
+"""Images as data: images/NAME/image.yaml and the files beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from cellblock.errors import DefinitionError
+from cellblock.yaml_source import Location, YamlSource, nearest, read_yaml, validate
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class User(_Strict):
+    """A system user with fixed ids, made before packages are installed."""
+
+    name: str
+    uid: int = Field(ge=0, lt=2**32 - 1)
+    gid: int = Field(ge=0, lt=2**32 - 1)
+    home: str = "/nonexistent"
+    shell: str = "/usr/sbin/nologin"
+
+
+class Artifacts(_Strict):
+    """Files copied out of another image: path there -> path here (a final `/` keeps the name)."""
+
+    image: str = Field(alias="from")
+    files: dict[str, str]
+
+
+class Compile(_Strict):
+    """A throwaway container in which sources become the image's only content, `output`."""
+
+    toolchain: str = Field(alias="in")
+    sources: dict[str, str] = Field(description="folder of the project -> path in the container")
+    run: list[str] = Field(min_length=1, description="shell lines, run with sh -euc")
+    output: str
+
+    @field_validator("output")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if not value.startswith("/") or value == "/":
+            raise ValueError("must be an absolute path below /")
+        return value
+
+
+class ImageFields(_Strict):
+    """The keys of an image.yaml. Strings of packages, artifacts, run, env and entrypoint are Jinja."""
+
+    summary: str
+    parent: str | None = Field(default=None, alias="from")
+    packages: list[str] = []
+    users: list[User] = []
+    artifacts: list[Artifacts] = []
+    run: list[str] = []
+    env: dict[str, str] = {}
+    entrypoint: list[str] = []
+    command: list[str] = []
+    stop_signal: str | None = None
+    build: Compile | None = None
+
+    @field_validator("artifacts", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [value] if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _compiled_images_hold_only_their_output(self) -> ImageFields:
+        if self.build and (self.parent or self.packages or self.users or self.artifacts or self.run):
+            raise ValueError("'build' excludes 'from', 'packages', 'users', 'artifacts' and 'run'")
+        return self
+
+
+@dataclass(frozen=True)
+class Image:
+    """A declared image: its name (the folder's), its keys, and where they stand."""
+
+    name: str
+    fields: ImageFields
+    source: YamlSource
+    folder: Path
+
+    @property
+    def files(self) -> Path:
+        """Folder laid over the root; it may not exist."""
+        return self.folder / "files"
+
+    def needs(self) -> dict[str, Location]:
+        """Names of the images that must be built first, with the key that asks for each."""
+        needs: dict[str, Location] = {}
+        if self.fields.parent:
+            needs[self.fields.parent] = ("from",)
+        if self.fields.build:
+            needs.setdefault(self.fields.build.toolchain, ("build", "in"))
+        for index, artifacts in enumerate(self.fields.artifacts):
+            one = isinstance(self.source.data.get("artifacts"), dict)
+            at: Location = ("artifacts", "from") if one else ("artifacts", index, "from")
+            needs.setdefault(artifacts.image, at)
+        return needs
+
+
+def load_images(folder: Path) -> dict[str, Image]:
+    """All images declared below `folder`, by name.
+
+    Raises DefinitionError when one is wrong or needs an image that does not exist.
+    """
+    images: dict[str, Image] = {}
+    for path in sorted(folder.glob("*/image.yaml")):
+        source = read_yaml(path)
+        if not isinstance(source.data, dict):
+            raise DefinitionError(f"{path}:1: must be a mapping of keys", hint="see docs/definitions.md")
+        fields = validate(source, ImageFields, source.data)
+        images[path.parent.name] = Image(path.parent.name, fields, source, path.parent)
+    if not images:
+        raise DefinitionError(
+            f"{folder}: no image.yaml below it", hint="run build.py from a whole checkout of Cellblock"
+        )
+    for image in images.values():
+        for need, at in image.needs().items():
+            if need not in images:
+                key = ".".join(str(part) for part in at)
+                raise DefinitionError(
+                    f"{image.source.path}:{image.source.line(at)}: {key}: there is no image '{need}'; "
+                    f"{nearest(need, images)}",
+                    hint=f"correct {image.source.path}",
+                )
+    return images

@@ -1,0 +1,160 @@
+"""What an engine is asked to do: a parent, steps, and the image's configuration."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from cellblock.errors import CellblockError
+from cellblock.process import Finished
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Make a root filesystem from a distribution's archive with mmdebstrap.
+
+    `sources` are sources.list(5) lines, or empty for the tool's default mirror.
+    """
+
+    suite: str
+    architecture: str
+    components: tuple[str, ...]
+    sources: tuple[str, ...]
+    packages: tuple[str, ...]
+    apt_options: tuple[str, ...] = ()
+
+    title = "bootstrap"
+
+
+@dataclass(frozen=True)
+class Install:
+    """Install packages with apt, without recommended ones. `apt_options` are NAME=VALUE."""
+
+    packages: tuple[str, ...]
+    apt_options: tuple[str, ...] = ()
+
+    title = "install packages"
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Lay the tree `folder` over the root: owner root, modes as they are, existing folders kept."""
+
+    folder: Path
+
+    title = "lay files over the root"
+
+
+@dataclass(frozen=True)
+class CopyFrom:
+    """Copy files out of another image: (path there, path here)."""
+
+    reference: str
+    files: tuple[tuple[str, str], ...]
+
+    title = "copy artifacts"
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Run shell lines with `sh -euc` inside the root; `title` says what for."""
+
+    lines: tuple[str, ...]
+    title: str = "run"
+
+
+@dataclass(frozen=True)
+class CompileIn:
+    """Compile in a throwaway container of `reference`; only `output` enters the image.
+
+    `sources`: (folder of this machine, path there); the container sees them as its own.
+    """
+
+    reference: str
+    sources: tuple[tuple[Path, str], ...]
+    lines: tuple[str, ...]
+    output: str
+
+    title = "compile"
+
+
+Step = Bootstrap | Install | Overlay | CopyFrom | Shell | CompileIn
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """The configuration of an image (OCI image-spec 1.1, config.md)."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    stop_signal: str | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make one image.
+
+    `parent` is a reference, or None for an empty root. `references` are given to the result, the
+    first being its name. `package_cache` is a folder for lists and packages of its distribution.
+    """
+
+    image: str
+    references: tuple[str, ...]
+    parent: str | None
+    steps: tuple[Step, ...]
+    config: ImageConfig
+    package_cache: Path
+    reproduce: str
+    """The command by which a person repeats this build."""
+    local_archives: tuple[Path, ...] = ()
+    """Folders behind file:// mirrors: steps that install see them at the same path."""
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """An image that an engine holds.
+
+    `id` is hexadecimal; `size` in bytes, parents included; `created` in seconds since the epoch.
+    """
+
+    reference: str
+    id: str
+    size: int
+    created: int
+
+
+class StepReport(Protocol):
+    """Where an engine says how far it is."""
+
+    def step(self, title: str) -> AbstractContextManager[None]:
+        """Bracket a step."""
+        ...
+
+    def line(self, text: str) -> None:
+        """One line of output of the current step."""
+        ...
+
+    def downloaded(self, seconds: float) -> None:
+        """That many seconds of the current step were spent downloading."""
+        ...
+
+
+class StepFailed(CellblockError):
+    """A step of an image's recipe failed; names image, step and command, and shows the last lines."""
+
+    def __init__(self, recipe: Recipe, title: str, finished: Finished, *, hint: str = "") -> None:
+        lines = "".join(f"\n  | {line}" for line in finished.tail)
+        # A command can be a whole script: its beginning tells which one it is.
+        command = shlex.join(finished.argv)
+        command = command if len(command) <= 300 else command[:300] + " ..."
+        again = f"repeat it with: {recipe.reproduce}"
+        super().__init__(
+            f"image {recipe.image}: step '{title}' failed with status {finished.status}{lines}"
+            f"\n  command: {command}",
+            hint=f"{hint}; then {again}" if hint else again,
+        )

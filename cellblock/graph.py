@@ -1,0 +1,40 @@
+"""Images as a directed acyclic graph: what must be built before what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cellblock.definition import Image
+from cellblock.errors import DefinitionError, UsageError
+from cellblock.yaml_source import nearest
+
+
+def build_order(images: Mapping[str, Image], wanted: Iterable[str]) -> list[Image]:
+    """`wanted` and all they need, each after what it needs.
+
+    Raises UsageError for an unknown name and DefinitionError for a cycle, naming its members.
+    """
+    order: dict[str, Image] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            cycle = (*path[path.index(name) :], name)
+            image = images[cycle[-2]]
+            at = image.needs()[name]
+            raise DefinitionError(
+                f"{image.source.path}:{image.source.line(at)}: images need each other in a circle: "
+                f"{' -> '.join(cycle)}",
+                hint="remove one of these needs",
+            )
+        if name not in order:
+            for need in images[name].needs():
+                visit(need, (*path, name))
+            order[name] = images[name]
+
+    for name in wanted:
+        if name not in images:
+            raise UsageError(
+                f"there is no image '{name}'; {nearest(name, images)}", hint="see `build.py targets`"
+            )
+        visit(name, ())
+    return list(order.values())

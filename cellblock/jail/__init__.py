@@ -1,0 +1,11 @@
+"""The jail volume: one directory tree on a shared volume that every job sees as `/`.
+
+`assemble` fills it; `Volume` says what is in it. See docs of each module: entry (what a file is),
+manifest (the recorded list), tree and archive (where entries come from), writer (how they get there).
+"""
+
+from cellblock.jail.assemble import AssembleResult, OtherSourceError, assemble
+from cellblock.jail.source import SourceIdentity
+from cellblock.jail.volume import Volume, VolumeState
+
+__all__ = ["AssembleResult", "OtherSourceError", "SourceIdentity", "Volume", "VolumeState", "assemble"]

@@ -1,0 +1,179 @@
+"""The mount core of `spank_jail`, for Python: the very C code that puts jobs into the jail.
+
+Plans are parsed, paths resolved and jails entered by C; this module turns its structs into typed values
+and its one error struct into `JailError`. Used by tests and probes; jobs enter through the SPANK plugin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cellblock.errors import CellblockError
+
+try:
+    from cellblock._jail_core import ffi, lib
+except ImportError as error:  # an installation without a compiler
+    raise CellblockError(
+        f"the jail's mount core is not compiled ({error})",
+        hint="install gcc and the headers of Python, then run: pip install -e .",
+    ) from error
+
+Create = Literal["none", "dir", "file"]
+
+_CREATES: dict[Create, int] = {
+    "none": lib.JAIL_CREATE_NONE,
+    "dir": lib.JAIL_CREATE_DIR,
+    "file": lib.JAIL_CREATE_FILE,
+}
+_ATTRIBUTES: dict[str, int] = {
+    "ro": lib.ATTRIBUTE_RO,
+    "nosuid": lib.ATTRIBUTE_NOSUID,
+    "nodev": lib.ATTRIBUTE_NODEV,
+    "noexec": lib.ATTRIBUTE_NOEXEC,
+}
+
+
+class JailError(CellblockError):
+    """The core refused or failed. `number` is the errno, 0 where a rule was broken and no call failed.
+
+    `file` and `line` (from 1; 0 = none) are the place in the plan, `target` the path that is meant.
+    """
+
+    def __init__(self, text: str, *, file: str, line: int, target: str, syscall: str, number: int) -> None:
+        super().__init__(text)
+        self.file = file
+        self.line = line
+        self.target = target
+        self.syscall = syscall
+        self.number = number
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """One line of a plan, as `struct jail_entry` has it; docs/jail-plan.md says what it means."""
+
+    line: int
+    source: str
+    target: str
+    type: str
+    attributes: frozenset[str]
+    parameters: dict[str, str]
+    create: Create
+    nofail: bool
+    per_job: bool
+    only_if: str | None
+
+
+def _text(pointer: Any) -> str:
+    raw: bytes = ffi.string(pointer)
+    return os.fsdecode(raw)
+
+
+def _error(err: Any) -> JailError:
+    buffer = ffi.new("char[]", 1400)
+    lib.jail_error_format(err, buffer, len(buffer))
+    return JailError(
+        _text(buffer),
+        file=_text(err.file),
+        line=err.line,
+        target=_text(err.target),
+        syscall=_text(err.syscall),
+        number=err.number,
+    )
+
+
+def _entry(raw: Any) -> PlanEntry:
+    parameters = (raw.parameters[i] for i in range(raw.n_parameters))
+    return PlanEntry(
+        line=raw.line,
+        source=_text(raw.source),
+        target=_text(raw.target),
+        type=_text(lib.jail_type_name(raw.type)),
+        attributes=frozenset(name for name, bit in _ATTRIBUTES.items() if raw.attributes & bit),
+        parameters={_text(p.key): _text(p.value) for p in parameters},
+        create=next(name for name, value in _CREATES.items() if value == raw.create),
+        nofail=bool(raw.nofail),
+        per_job=raw.scope == lib.JAIL_SCOPE_JOB,
+        only_if=None if raw.only_if == ffi.NULL else _text(raw.only_if),
+    )
+
+
+def _take(plan: Any) -> list[PlanEntry]:
+    try:
+        return [_entry(plan.entries[i]) for i in range(plan.n_entries)]
+    finally:
+        lib.jail_plan_free(plan)
+
+
+def parse_plan(path: Path) -> list[PlanEntry]:
+    """The entries of the plan at `path`, in order. Raises JailError with file and line."""
+    plan, err = ffi.new("struct jail_plan *"), ffi.new("struct jail_error *")
+    if lib.jail_plan_read(os.fsencode(path), plan, err):
+        raise _error(err)
+    return _take(plan)
+
+
+def parse_plan_text(text: bytes, name: str = "plan") -> list[PlanEntry]:
+    """The same for a plan in memory; `name` stands for the file in errors."""
+    plan, err = ffi.new("struct jail_plan *"), ffi.new("struct jail_error *")
+    if lib.jail_plan_parse(ffi.from_buffer(text), len(text), os.fsencode(name), plan, err):
+        raise _error(err)
+    return _take(plan)
+
+
+def resolve(root: int, path: str, create: Create = "none") -> int:
+    """Opens `path` inside the tree at descriptor `root` (O_PATH); makes it as `create` says if missing.
+
+    The caller closes the descriptor. Raises JailError.
+    """
+    err = ffi.new("struct jail_error *")
+    fd: int = lib.jail_resolve_create(root, os.fsencode(path), _CREATES[create], err)
+    if fd < 0:
+        raise _error(err)
+    return fd
+
+
+@ffi.def_extern()  # type: ignore[untyped-decorator, unused-ignore, misc]
+def cellblock_jail_notice(context: Any, text: Any) -> None:
+    """Called by the core for each entry that it leaves out."""
+    notices: list[str] = ffi.from_handle(context)
+    notices.append(_text(text))
+
+
+def enter(root: Path, plan: Path, *, trust_owners: bool = False) -> list[str]:
+    """Moves this process into the jail for good; returns a line for each entry that was left out.
+
+    The process must have one thread. `trust_owners` leaves out the check that root alone can write the
+    tree and the plan. Raises JailError: the process then is good for nothing but to end.
+    """
+    notices: list[str] = []
+    handle = ffi.new_handle(notices)
+    root_text, plan_text = ffi.new("char[]", os.fsencode(root)), ffi.new("char[]", os.fsencode(plan))
+    request = ffi.new("struct jail_entry_request *")
+    request.root, request.plan, request.trust_owners = root_text, plan_text, trust_owners
+    request.notice, request.context = lib.cellblock_jail_notice, handle
+    err = ffi.new("struct jail_error *")
+    if lib.jail_enter(request, err):
+        raise _error(err)
+    return notices
+
+
+@contextmanager
+def failing_call(nth: int, number: int) -> Iterator[None]:
+    """Makes the nth system call of the core (from 1) inside the block fail with errno `number`."""
+    lib.sys_fault_set(nth, number)
+    try:
+        yield
+    finally:
+        lib.sys_fault_set(0, 0)
+
+
+def calls_made() -> int:
+    """System calls of the core since `failing_call` was entered or left."""
+    count: int = lib.sys_fault_count()
+    return count

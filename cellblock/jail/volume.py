@@ -1,0 +1,204 @@
+"""A jail volume on disk, who may write it, and what a crash leaves.
+
+    VOLUME/
+      root/                     the tree that jobs see; there is a whole one or none
+      .cellblock/               root's alone, mode 0700
+        lock                    locked with fcntl while someone writes; says who
+        state.json              what root/ was made from
+        manifest                what root/ was when it was written (see `manifest`)
+        staging-PID-RANDOM/     a tree being written: root/, state.json, manifest, mounted-image
+
+The rename of staging's root/ to VOLUME/root is the moment a volume becomes assembled. state.json and
+manifest are put in place before it: as long as there is no root/ they mean nothing and are replaced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.jail.source import SourceIdentity
+
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class VolumeState:
+    """What a volume's root/ was made from, when, and how much it was."""
+
+    source: SourceIdentity
+    manifest_sha256: str
+    entries: int
+    bytes: int
+    assembled_at: str
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The paths of a volume. Nothing is created or checked by making one of these."""
+
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        """The tree that jobs see."""
+        return self.path / "root"
+
+    @property
+    def private(self) -> Path:
+        """What Cellblock knows about the volume."""
+        return self.path / ".cellblock"
+
+    @property
+    def manifest(self) -> Path:
+        """The manifest of the tree as it was written."""
+        return self.private / "manifest"
+
+    def is_assembled(self) -> bool:
+        """Whether there is a root; an empty directory is none (a fresh mount point)."""
+        try:
+            with os.scandir(self.root) as listing:
+                return next(listing, None) is not None
+        except FileNotFoundError:
+            return False
+
+    def state(self) -> VolumeState | None:
+        """What root/ was made from; None when there is no root. Raises CellblockError."""
+        if not self.is_assembled():
+            return None
+        path = self.private / "state.json"
+        try:
+            return _decode(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise CellblockError(
+                f"{self.root} exists, but Cellblock has no record of assembling it; nothing was changed",
+                hint=f"if it is not needed, move it away: mv {self.root} {self.root}.old",
+            ) from None
+        except PermissionError:
+            raise CellblockError(f"cannot read {path}: it is root's alone", hint="run this as root") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise CellblockError(f"{path}: damaged: {error}; nothing was changed") from None
+
+    def write_state(self, state: VolumeState, folder: Path) -> None:
+        """Write `state` into `folder`, from where `publish` takes it."""
+        text = json.dumps({"version": STATE_VERSION, **asdict(state)}, indent=2)
+        (folder / "state.json").write_text(text + "\n", encoding="utf-8")
+
+    def prepare(self) -> None:
+        """Make the volume's directory and `.cellblock`, owned by root and closed to other writers.
+
+        Raises CellblockError for a directory that is in use and that others may write: a user could
+        swap the root under running jobs.
+        """
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        status = self.path.stat()
+        if status.st_uid != 0 or status.st_gid != 0 or stat.S_IMODE(status.st_mode) != 0o755:
+            names = {entry.name for entry in self.path.iterdir()} - {"lost+found", ".cellblock"}
+            if names and (status.st_uid != 0 or status.st_mode & 0o022):
+                raise CellblockError(
+                    f"{self.path} is not root's alone to write (owner {status.st_uid}, mode "
+                    f"{stat.S_IMODE(status.st_mode):o}) and not empty",
+                    hint=f"chown root:root {self.path} && chmod 755 {self.path}",
+                )
+            os.chown(self.path, 0, 0)
+            self.path.chmod(0o755)
+        self.private.mkdir(exist_ok=True)
+        os.chown(self.private, 0, 0)
+        self.private.chmod(0o700)
+
+    @contextmanager
+    def lock(self, what: str) -> Iterator[None]:
+        """Be the only writer of the volume, also among hosts that share it. `prepare` comes first.
+
+        fcntl locks work over NFS and end with their process, so a killed writer blocks nobody. They
+        belong to the process: one process must not hold the lock of a volume twice.
+        """
+        path = self.private / "lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip() or "another process"
+                raise CellblockError(
+                    f"{self.path} is being written by {holder}; nothing was changed",
+                    hint="wait until it is done, then run this again",
+                ) from None
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
+            text = f"`{what}` (process {os.getpid()} on {socket.gethostname()}, since {since})\n"
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, text.encode(), 0)
+            yield
+            os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)
+
+    def leftovers(self) -> list[Path]:
+        """Staging folders of writers that were killed. Only the holder of the lock may ask."""
+        return sorted(self.private.glob("staging-*"))
+
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """A new folder on the volume, removed at the end with all that is still in it."""
+        folder = self.private / f"staging-{os.getpid()}-{secrets.token_hex(4)}"
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(os.fsencode(folder))
+
+    def publish(self, staging: Path) -> None:
+        """Make what is in `staging` the volume's tree, all of it or nothing, safe from power loss."""
+        sync_filesystem(self.path)
+        for name in ("manifest", "state.json"):
+            (staging / name).replace(self.private / name)
+        sync_directory(self.private)
+        try:
+            (staging / "root").rename(self.root)
+        except OSError as error:
+            raise CellblockError(
+                f"cannot put the finished tree at {self.root}: {error.strerror}; nothing was changed",
+                hint=f"{self.root} must be absent or an empty directory of the volume itself, no mount point",
+            ) from error
+        sync_directory(self.path)
+
+
+def sync_filesystem(path: Path) -> None:
+    """syncfs(2): everything written to the filesystem of `path` so far is on disk, or OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """fsync(2) of a directory: the renames in it survive a power loss."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _decode(text: str) -> VolumeState:
+    fields = json.loads(text)
+    version = fields.pop("version")
+    if version != STATE_VERSION:
+        raise ValueError(f"version {version}; this Cellblock reads version {STATE_VERSION}")
+    return VolumeState(**{**fields, "source": SourceIdentity(**fields["source"])})

@@ -1,0 +1,71 @@
+"""Cache keys: an image is built again exactly when something that goes into it changed.
+
+A key is the SHA-256 over named inputs, each a digest of its own, so that the input that changed
+can be named. Keys of needed images are inputs: a change below changes all that stands on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Key:
+    """The cache key of one image: hexadecimal SHA-256, and the digests it was made of."""
+
+    inputs: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal digits."""
+        return digest_of(dict(self.inputs))
+
+    @property
+    def short(self) -> str:
+        """Enough digits to tell images of one machine apart."""
+        return self.digest[:12]
+
+    def changed_since(self, inputs: Mapping[str, str]) -> list[str]:
+        """Names of inputs that differ from those of an earlier key."""
+        names = {**inputs, **self.inputs}
+        return sorted(name for name in names if inputs.get(name) != self.inputs.get(name))
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a JSON-able value in canonical form."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# What editors, compilers and Python leave beside sources.
+_NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+
+
+def digest_of_tree(folder: Path, suffixes: Iterable[str] | None = None) -> str:
+    """SHA-256 over the files below `folder`: relative names, kind, executable bit, content.
+
+    Only the executable bit of a mode counts: git keeps no other. Without `folder`, a constant.
+    `suffixes` limits the files, for folders that also hold what does not shape an image.
+    """
+    entries: list[tuple[str, str, str]] = []
+    for directory, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _NOT_SOURCES)
+        for name in sorted(files):
+            if suffixes is not None and not name.endswith(tuple(suffixes)):
+                continue
+            path = Path(directory, name)
+            relative = str(path.relative_to(folder))
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                entries.append((relative, "link", str(path.readlink())))
+            else:
+                kind = "executable" if mode & 0o111 else "file"
+                entries.append((relative, kind, hashlib.sha256(path.read_bytes()).hexdigest()))
+    return digest_of(entries)

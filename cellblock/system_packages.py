@@ -1,0 +1,178 @@
+"""The system packages Cellblock needs and why, and which of them apt offers here.
+
+Read by the launcher before anything is installed (so: standard library only, and nothing of Cellblock
+that needs more) and by `build.py doctor`. Package names differ between Debian 12 to 14 and Ubuntu 22.04
+to 26.04, so a need lists alternatives and the choice follows what apt offers, never a release's name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+Group = str
+"""A key of `NEEDS`: python (the environment itself), core (build and up), test."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing the system must provide, by the first of `alternatives` that apt offers.
+
+    An alternative is a set of packages that only serve together. An `optional` need is left out where
+    apt offers none of them.
+    """
+
+    why: str
+    alternatives: tuple[tuple[str, ...], ...]
+    optional: bool = False
+
+
+def _one(package: str, why: str, *, optional: bool = False) -> Need:
+    return Need(why, ((package,),), optional)
+
+
+NEEDS: dict[Group, tuple[Need, ...]] = {
+    # What the virtual environment itself takes. venv and headers depend on the interpreter: see below.
+    "python": (
+        _one("gcc", "compiles the jail's mount core for Python"),
+        _one("libc6-dev", "has the headers for that compiler"),
+    ),
+    # What `build` and `up` run.
+    "core": (
+        _one("buildah", "makes and commits images without a daemon"),
+        _one("podman", "runs the local cluster; shares buildah's storage"),
+        _one("runc", "starts the containers"),
+        _one("mmdebstrap", "bootstraps base images from the distribution's archive"),
+        _one("arch-test", "tells mmdebstrap which architectures this machine can run"),
+        _one("skopeo", "copies images between registries, layouts and engines"),
+        _one("iptables", "sets the network rules of the cluster"),
+        _one("zstd", "compresses and reads image layers"),
+        _one("openssh-client", "makes the SSH keys of a cluster, and logs in to it"),
+        _one("debian-archive-keyring", "verifies Debian's archive when building its images", optional=True),
+        _one("ubuntu-keyring", "verifies Ubuntu's archive when building its images", optional=True),
+    ),
+    # What only the tests run.
+    "test": (
+        _one("shellcheck", "checks shell scripts"),
+        _one("cppcheck", "checks the C sources"),
+        _one("mount", "mounts the small filesystems that tests fill up"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Packages to install together, and why."""
+
+    packages: tuple[str, ...]
+    why: str
+
+
+class NotOfferedError(Exception):
+    """apt offers no package for a need. The message names the package and why it is needed."""
+
+
+def interpreter_needs(version: tuple[int, int], *, has_ensurepip: bool, has_headers: bool) -> list[Need]:
+    """What the running interpreter lacks to make a virtual environment and compile an extension.
+
+    Debian and Ubuntu split both off their python3; an interpreter from elsewhere brings them along.
+    """
+    python = f"python{version[0]}.{version[1]}"
+    needs = []
+    if not has_ensurepip:
+        needs.append(_one(f"{python}-venv", "makes Cellblock's virtual environment"))
+    if not has_headers:
+        needs.append(_one(f"{python}-dev", "has the headers to compile the jail's mount core for Python"))
+    return needs
+
+
+def network_need(podman_version: str) -> Need:
+    """What gives the cluster's containers a network with names, for this version of podman.
+
+    Podman before 4.9 prefers CNI, and CNI needs a plugin for names; later ones know netavark alone, even
+    where Debian still offers that plugin (13 does).
+    """
+    why = "gives the cluster's nodes a network with names"
+    cni = ("containernetworking-plugins", "golang-github-containernetworking-plugin-dnsname")
+    netavark = ("netavark", "aardvark-dns", "nftables")
+    digits = re.match(r"(?:\d+:)?(\d+)\.(\d+)", podman_version)
+    old = digits is not None and (int(digits[1]), int(digits[2])) < (4, 9)
+    return Need(why, (cni, netavark) if old else (netavark,))
+
+
+def needs_of(groups: Iterable[Group], interpreter: Iterable[Need], podman_version: str) -> list[Need]:
+    """All that `groups` need on this machine; `interpreter` is `interpreter_needs()`."""
+    needs: list[Need] = []
+    for group in groups:
+        needs += NEEDS[group]
+        if group == "python":
+            needs += interpreter
+        if group == "core":
+            needs.append(network_need(podman_version))
+    return needs
+
+
+def missing(needs: Iterable[Need], installed: Collection[str], offered: Collection[str]) -> list[Missing]:
+    """Packages to install so that every need is met; empty when all are.
+
+    Raises `NotOfferedError` when a need that is not optional can be met by nothing apt offers.
+    """
+    found = []
+    for need in needs:
+        if any(all(package in installed for package in choice) for choice in need.alternatives):
+            continue
+        for choice in need.alternatives:
+            wanted = tuple(package for package in choice if package not in installed)
+            if all(package in offered for package in wanted):
+                found.append(Missing(wanted, need.why))
+                break
+        else:
+            if not need.optional:
+                names = " or ".join(" + ".join(choice) for choice in need.alternatives)
+                raise NotOfferedError(f"apt offers no {names}, which {need.why}")
+    return found
+
+
+def names(needs: Iterable[Need]) -> list[str]:
+    """Every package any of `needs` could ask for."""
+    return sorted({package for need in needs for choice in need.alternatives for package in choice})
+
+
+@dataclass(frozen=True)
+class Available:
+    """What a machine has and what its apt offers; `offered` maps a package to its candidate version."""
+
+    installed: frozenset[str]
+    offered: dict[str, str]
+
+
+def available(packages: Collection[str]) -> Available:
+    """Ask dpkg and apt about `packages`; both empty on a machine without them."""
+    offered, name = {}, ""
+    for line in _lines(["apt-cache", "policy", *packages]):
+        key, _, value = line.strip().partition(":")
+        if not line.startswith(" "):
+            name = key
+        elif key == "Candidate" and value.strip() != "(none)":
+            offered[name] = value.strip()
+    lines = _lines(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages])
+    return Available(frozenset(line.split()[0] for line in lines if line.endswith(" installed")), offered)
+
+
+def _lines(command: list[str]) -> list[str]:
+    """Output of a query; dpkg-query exits 1 when it knows only some of the names: no failure here."""
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        return []
+    return done.stdout.splitlines()

@@ -1,0 +1,49 @@
+"""Jinja2 with StrictUndefined over what a variant is: one context for definitions and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from cellblock.errors import DefinitionError
+from cellblock.variants import Variant
+
+
+def variant_context(variant: Variant) -> dict[str, Any]:
+    """What templates of images see: variant, distribution, slurm, arch and cuda."""
+    return {
+        "variant": variant,
+        "distribution": variant.distribution,
+        "slurm": variant.slurm,
+        "arch": variant.arch,
+        "cuda": variant.cuda,
+    }
+
+
+class Renderer:
+    """Renders strings and files of one variant."""
+
+    def __init__(self, variant: Variant) -> None:
+        self._context = variant_context(variant)
+        # Output is configuration and shell, never HTML; files end with their newline.
+        self._environment = jinja2.Environment(
+            undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
+        )
+
+    def text(self, template: str, where: str) -> str:
+        """`template` rendered; `where` names its place in the error. Raises DefinitionError."""
+        if "{" not in template:
+            return template
+        try:
+            return self._environment.from_string(template).render(self._context)
+        except jinja2.TemplateError as error:
+            line = f"line {error.lineno}: " if isinstance(error, jinja2.TemplateSyntaxError) else ""
+            raise DefinitionError(
+                f"{where}: {line}{error}", hint=f"templates know: {', '.join(self._context)}"
+            ) from error
+
+    def file(self, path: Path) -> str:
+        """The file at `path` rendered. Raises DefinitionError."""
+        return self.text(path.read_text(encoding="utf-8"), str(path))

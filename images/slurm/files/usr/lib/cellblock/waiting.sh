@@ -1,0 +1,52 @@
+# Shell functions of the entrypoints: bounded waits and checks, each with a message.
+# shellcheck shell=sh
+
+# Seconds that a part may take to appear before the container gives up.
+wait_s=${CELLBLOCK_WAIT_S:-60}
+
+# die MESSAGE... - say what is wrong and end the container.
+die() {
+    echo "cellblock-init: $*" >&2
+    exit 1
+}
+
+# wait_for WHAT COMMAND... - until COMMAND succeeds; after wait_s seconds: "WHAT did not ...", and die.
+wait_for() {
+    what=$1
+    shift
+    # By the clock: a try can itself take seconds.
+    deadline=$(($(date +%s) + wait_s))
+    until "$@"; do
+        [ "$(date +%s)" -lt "$deadline" ] || die "after $wait_s seconds, still waiting for $what"
+        sleep 0.1
+    done
+}
+
+# Whether something listens where slurmctld should. (dash has no /dev/tcp; bash is essential.)
+controller_listens() {
+    # shellcheck disable=SC2016 # for the inner shell
+    timeout 2 bash -c ': < "/dev/tcp/$0/$1"' "${CONTROLLER%%:*}" "${CONTROLLER##*:}" 2>/dev/null
+}
+
+# check_jail_release - die when the jail's client commands are of another release than this image's.
+check_jail_release() {
+    mine=$(cat "$RELEASE_FILE")
+    file=$JAIL/etc/cellblock/jail-release
+    # Users write the jail: read the file as data, never source it.
+    # They can also make a fifo of it, which nobody writes to.
+    theirs=
+    [ ! -f "$file" ] || theirs=$(timeout 5 sed -n 's/^SLURM_RELEASE=\([0-9.]*\)$/\1/p' "$file" 2>/dev/null | head -n 1)
+    [ "$mine" = "$theirs" ] ||
+        die "the jail is of Slurm ${theirs:-(no release in $file)}, this image of $mine;" \
+            "assemble the jail from the jail image of this variant"
+}
+
+# Where slurmctld answers, HOST:PORT.
+CONTROLLER=${CELLBLOCK_CONTROLLER:-controller:6817}
+# The tree that jobs and sessions see as /.
+JAIL=/mnt/jail/root
+# Slurm's major.minor in this image.
+RELEASE_FILE=/usr/lib/cellblock/slurm-release
+# Secrets of the cluster: munge.key, ssh_host_*_key, authorized_keys.
+# shellcheck disable=SC2034 # used by those who source this file
+SECRETS=/run/secrets/cellblock

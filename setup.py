@@ -1,0 +1,5 @@
+"""The one thing pyproject.toml cannot say: which extension modules cffi builds."""
+
+from setuptools import setup
+
+setup(cffi_modules=["spank_jail/build_cffi.py:ffi"])

@@ -1,0 +1,81 @@
+"""Compiles the Slurm-free mount core into `cellblock._jail_core` (cffi, out of line, API mode).
+
+Run by setuptools (`cffi_modules` in setup.py) with the project's root as working directory. The sources
+are those of the SPANK plugin, the PAM module and jail-enter; JAIL_FAULTS adds the seam by which a test
+makes any one system call fail. Users of the module go through `cellblock.jail.mount_core`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cffi
+
+CORE = Path("spank_jail/core")
+
+# Repeats what the headers in CORE declare; "...;" lets the compiler fill in layouts, and it checks the rest.
+DECLARATIONS = """
+struct jail_error {
+    char file[256]; int line; char target[256]; char syscall[24]; int number; char message[512];
+};
+char *jail_error_format(const struct jail_error *err, char *buffer, size_t size);
+
+enum jail_type { JAIL_BIND, ... };
+enum jail_create { JAIL_CREATE_NONE, JAIL_CREATE_DIR, JAIL_CREATE_FILE };
+enum jail_scope { JAIL_SCOPE_STEP, JAIL_SCOPE_JOB };
+struct jail_parameter { const char *key, *value; ...; };
+struct jail_entry {
+    int line; char *source; char *target; enum jail_type type; uint64_t attributes;
+    struct jail_parameter parameters[8]; size_t n_parameters;
+    enum jail_create create; enum jail_scope scope; bool nofail; const char *only_if; ...;
+};
+struct jail_plan { char *file; struct jail_entry *entries; size_t n_entries; ...; };
+int jail_plan_read(const char *path, struct jail_plan *plan, struct jail_error *err);
+int jail_plan_parse(const char *text, size_t length, const char *name, struct jail_plan *plan,
+                    struct jail_error *err);
+void jail_plan_free(struct jail_plan *plan);
+const char *jail_type_name(enum jail_type type);
+
+int jail_resolve(int root, const char *path, uint64_t flags, struct jail_error *err);
+int jail_resolve_create(int root, const char *path, enum jail_create create, struct jail_error *err);
+
+struct jail_entry_request {
+    const char *root; const char *plan; bool trust_owners;
+    void (*notice)(void *context, const char *text); void *context; ...;
+};
+int jail_enter(const struct jail_entry_request *request, struct jail_error *err);
+
+void sys_fault_set(unsigned nth, int number);
+unsigned sys_fault_count(void);
+
+static const unsigned ATTRIBUTE_RO, ATTRIBUTE_NOSUID, ATTRIBUTE_NODEV, ATTRIBUTE_NOEXEC;
+extern "Python" void cellblock_jail_notice(void *context, const char *text);
+"""
+
+SOURCE = """
+#include <stdbool.h>
+#include <stdint.h>
+#include "enter.h"
+#include "error.h"
+#include "plan.h"
+#include "resolve.h"
+#include "sys.h"
+
+static const unsigned ATTRIBUTE_RO = MOUNT_ATTR_RDONLY, ATTRIBUTE_NOSUID = MOUNT_ATTR_NOSUID,
+    ATTRIBUTE_NODEV = MOUNT_ATTR_NODEV, ATTRIBUTE_NOEXEC = MOUNT_ATTR_NOEXEC;
+"""
+
+ffi = cffi.FFI()
+ffi.cdef(DECLARATIONS)
+ffi.set_source(
+    "cellblock._jail_core",
+    SOURCE,
+    sources=[str(path) for path in sorted(CORE.glob("*.c"))],
+    depends=[str(path) for path in sorted(CORE.glob("*.h"))],
+    include_dirs=[str(CORE)],
+    define_macros=[("JAIL_FAULTS", "1")],
+    extra_compile_args=["-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden"],
+)
+
+if __name__ == "__main__":
+    ffi.compile(verbose=True)

@@ -1,0 +1,24 @@
+/* Entering the jail for good, in one call: for what is not a Slurm step. */
+#ifndef JAIL_ENTER_H
+#define JAIL_ENTER_H
+
+#include <stdbool.h>
+
+#include "error.h"
+#include "plan.h"
+
+struct jail_entry_request {
+	const char *root;  /* directory that becomes "/" */
+	const char *plan;  /* path of the mount plan */
+	bool trust_owners; /* leave out the check that root alone can write root and plan; tests only */
+	void (*notice)(void *context, const char *text); /* hears of entries left out; may be NULL */
+	void *context;
+};
+
+/* Moves the calling thread into the jail: a mount namespace of its own, the plan applied to the tree,
+ * pivot_root. The working directory is "/" afterwards; there is no way back. Entries that are
+ * x-jail.per-job last as long as the namespace. On -1 the thread may be in a namespace of its own with
+ * mounts half made, still at the old root: the only thing to do is to end the process. */
+int jail_enter(const struct jail_entry_request *request, struct jail_error *err);
+
+#endif

@@ -1,0 +1,60 @@
+/* System calls of the mount core, called directly.
+ *
+ * Directly because the oldest C library we compile against (Ubuntu 22.04, glibc 2.35) has no wrappers
+ * for the mount API of Linux 5.2-5.12, and because this is the one place where a test can make any of
+ * them fail (JAIL_FAULTS, never defined in what ships). Semantics and return values are the kernel's:
+ * -1 and errno on failure.
+ */
+#ifndef JAIL_SYS_H
+#define JAIL_SYS_H
+
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
+#ifndef AT_EMPTY_PATH
+#define AT_EMPTY_PATH 0x1000
+#endif
+/* MNT_DETACH and MS_*: sys/mount.h, which has them, clashes with linux/mount.h before glibc 2.37. */
+#define JAIL_MNT_DETACH 2
+
+#define JAIL_MS_PRIVATE (1 << 18)
+#define JAIL_MS_SLAVE (1 << 19)
+#define JAIL_MS_SHARED (1 << 20)
+
+int sys_open_tree(int dir, const char *path, unsigned flags);
+int sys_move_mount(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
+int sys_fsopen(const char *type);
+int sys_fsconfig(int fs, unsigned command, const char *key, const char *value);
+int sys_fsmount(int fs, unsigned attributes);
+int sys_mount_setattr(int dir, const char *path, unsigned flags, uint64_t set, uint64_t propagation);
+int sys_openat2(int dir, const char *path, uint64_t flags, uint64_t resolve);
+int sys_mkdirat(int dir, const char *name, mode_t mode);
+int sys_mknodat(int dir, const char *name, mode_t mode, dev_t device);
+int sys_symlinkat(const char *content, int dir, const char *name);
+int sys_unshare(int flags);
+int sys_setns(int fd, int flags);
+int sys_pivot_root(const char *new_root, const char *put_old);
+int sys_umount2(const char *path, int flags);
+int sys_fchdir(int fd);
+int sys_chdir(const char *path);
+int sys_chroot(const char *path);
+int sys_open(const char *path, int flags);
+
+/* Effective user id of the calling thread only (the library's seteuid stops every thread of the
+ * process to change all of them, and slurmstepd has some). */
+int sys_thread_seteuid(uid_t uid);
+
+#ifdef JAIL_FAULTS
+/* Test seam: the n-th call from now (1 = the next) fails with `number`; 0 switches it off.
+ * sys_fault_count() counts the calls since then. */
+void sys_fault_set(unsigned nth, int number);
+unsigned sys_fault_count(void);
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+/* The plan becomes mounts on a tree. */
+#ifndef JAIL_TREE_H
+#define JAIL_TREE_H
+
+#include "error.h"
+#include "plan.h"
+
+/* What a caller adds to applying a plan. All members but `plan` may be NULL. */
+struct jail_setup {
+	const struct jail_plan *plan;
+	/* Gives the mount (unattached, complete, owned by the tree afterwards) for an x-jail.per-job entry. Where
+	 * it is NULL such an entry is made anew, for as long as the namespace lives. */
+	int (*job_mount)(void *context, const struct jail_entry *entry, struct jail_error *err);
+	/* Hears of each entry that is left out because of nofail or x-jail.if; one line, no newline. */
+	void (*notice)(void *context, const char *text);
+	void *context;
+};
+
+/* Clones the directory `path` with what is mounted below it and attaches the clone over it, in the
+ * caller's mount namespace (which must be its own: jail_namespace_private). Device nodes of the volume
+ * are dead in it (nodev). Returns a descriptor of the attached tree's root, or -1. */
+int jail_tree_attach(const char *path, struct jail_error *err);
+
+/* What remains to be done once the new mount of `entry` is attached somewhere: a private /dev is filled.
+ * Whoever gives a mount by `job_mount` has done so. Returns 0 or -1. */
+int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_error *err);
+
+/* Mounts every entry of the plan, in its order, onto the attached tree `root`. On -1 what was mounted
+ * so far stays: the caller drops the namespace, which is the only way to take all of it away. */
+int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err);
+
+#endif

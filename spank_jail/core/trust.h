@@ -1,0 +1,14 @@
+/* What root reads and enters must not be in anybody else's hands. */
+#ifndef JAIL_TRUST_H
+#define JAIL_TRUST_H
+
+#include "error.h"
+
+/* Opens `path` (O_PATH | O_DIRECTORY when `directory`, else O_RDONLY) after checking that it and every
+ * directory above it belong to root and can be written by root alone. A sticky directory above it
+ * (/tmp) passes: nobody else can rename root's entries there. Symlinks on the way are followed first;
+ * what they lead to is checked. `what` is the noun for messages ("jail root", "mount plan").
+ * Returns a descriptor, or -1. */
+int jail_open_trusted(const char *path, int directory, const char *what, struct jail_error *err);
+
+#endif

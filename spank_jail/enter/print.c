@@ -1,0 +1,58 @@
+#include "print.h"
+
+#include <string.h>
+
+#include "../core/sys.h"
+
+/* fstab(5): blanks and backslashes in a field are octal escapes. */
+static void print_field(FILE *stream, const char *text)
+{
+	for (; *text; text++) {
+		if (strchr(" \t\n\\", *text))
+			fprintf(stream, "\\%03o", (unsigned)(unsigned char)*text);
+		else
+			fputc(*text, stream);
+	}
+}
+
+static void print_options(FILE *stream, const struct jail_entry *entry)
+{
+	static const struct { uint64_t attribute; const char *set, *unset; } flags[] = {
+		{ MOUNT_ATTR_RDONLY, "ro", "rw" },
+		{ MOUNT_ATTR_NOSUID, "nosuid", "suid" },
+		{ MOUNT_ATTR_NODEV, "nodev", "dev" },
+		{ MOUNT_ATTR_NOEXEC, "noexec", "exec" },
+	};
+
+	if (entry->type == JAIL_BIND || entry->type == JAIL_RBIND)
+		fprintf(stream, "%s,", jail_type_name(entry->type));
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		fprintf(stream, "%s%s", i ? "," : "",
+			entry->attributes & flags[i].attribute ? flags[i].set : flags[i].unset);
+	for (size_t i = 0; i < entry->n_parameters; i++)
+		fprintf(stream, ",%s=%s", entry->parameters[i].key, entry->parameters[i].value);
+	if (entry->create != JAIL_CREATE_NONE)
+		fprintf(stream, ",x-create=%s", entry->create == JAIL_CREATE_DIR ? "dir" : "file");
+	if (entry->nofail)
+		fputs(",nofail", stream);
+	if (entry->type == JAIL_TMPFS)
+		fputs(entry->scope == JAIL_SCOPE_JOB ? ",x-jail.per-job" : ",x-jail.per-step", stream);
+	if (entry->only_if) {
+		fputs(",x-jail.if=", stream);
+		print_field(stream, entry->only_if);
+	}
+}
+
+void jail_print(FILE *stream, const struct jail_plan *plan)
+{
+	for (size_t i = 0; i < plan->n_entries; i++) {
+		const struct jail_entry *entry = &plan->entries[i];
+		bool bind = entry->type == JAIL_BIND || entry->type == JAIL_RBIND;
+		print_field(stream, entry->source);
+		fputc(' ', stream);
+		print_field(stream, entry->target);
+		fprintf(stream, " %s ", bind ? "none" : jail_type_name(entry->type));
+		print_options(stream, entry);
+		fputc('\n', stream);
+	}
+}

@@ -1,0 +1,12 @@
+/* A plan as text again, as the parser understood it. */
+#ifndef JAIL_PRINT_H
+#define JAIL_PRINT_H
+
+#include <stdio.h>
+
+#include "../core/plan.h"
+
+/* Writes one line an entry, in the plan's own form and with defaults spelled out. */
+void jail_print(FILE *stream, const struct jail_plan *plan);
+
+#endif

@@ -1,0 +1,275 @@
+/* The SPANK plugin: what Slurm calls, mapped onto the jail of a step (step.h).
+ *
+ * slurmstepd only visits the jail, from init_post_opt to user_init, to open the job's files; tasks enter
+ * it for good in task_init_privileged. docs/decisions/jail-entering.md says why.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../core/error.h"
+#include "../core/namespace.h"
+#include "../core/sys.h"
+#include "job_mounts.h"
+#include "step.h"
+#include "streams.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT extern const char plugin_name[], plugin_type[];
+EXPORT extern const unsigned int plugin_version, spank_plugin_version;
+SPANK_PLUGIN(jail, 1);
+
+EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_init,
+	slurm_spank_task_init_privileged, slurm_spank_task_init, slurm_spank_task_post_fork,
+	slurm_spank_job_epilog;
+
+#define NAME "spank_jail: "
+
+/* Negative, not ESPANK_ERROR: before 25.05 Slurm takes a positive result for success, and the job ran
+ * outside the jail. */
+#define FAILED (-1)
+
+/* One step a process: slurmstepd runs nothing else. What it holds open goes with the process: taking
+ * namespaces and trees apart waits for RCU grace periods. */
+static struct jail_step step = {
+	.spool = { .view = -1, .pmix_target = -1 },
+	.window = JAIL_WINDOW_CLOSED,
+	.namespace = -1,
+};
+static char failure[1400];     /* why the jail could not be built, until it can be told; "" = it could */
+static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
+
+/* Says it once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are
+ * connected, the job's error output. Returns what SPANK takes for a failure. */
+static int report(const struct jail_error *err)
+{
+	char line[1400];
+
+	slurm_error(NAME "%s", jail_error_format(err, line, sizeof(line)));
+	return FAILED;
+}
+
+/* A failure now would reach the log alone (Slurm has not connected the job's streams yet), and drain the
+ * node under a batch job. So the step goes on in a window that has nothing in it, up to the point where
+ * the reason can be told; no task is started. */
+static int open_fallback(void)
+{
+	struct jail_error err;
+
+	return jail_step_open_fallback(&step, &err) ? report(&err) : ESPANK_SUCCESS;
+}
+
+/* To the log at once as well: the streams may not come up either. */
+static void remember(const struct jail_error *err)
+{
+	report(err);
+	jail_error_format(err, failure, sizeof(failure));
+}
+
+/* Told once a step, from where the streams are connected and no task is forked yet. */
+static int tell_failure(void)
+{
+	slurm_error(NAME "%s", failure);
+	/* 22.05 and before: a failure here ends srun with status 0, and a script believes that it ran. There
+	 * the tasks are forked, and end in task_init_privileged. A batch job has no such trouble. */
+	if (SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) && step.step != SLURM_BATCH_SCRIPT)
+		return ESPANK_SUCCESS;
+	return FAILED;
+}
+
+/* Ends a task that must not run: whatever Slurm makes of a hook's result, and even if the plugin is
+ * "optional" in plugstack.conf, this process will not execute the user's program outside the jail. */
+static _Noreturn void end_task(const struct jail_error *err)
+{
+	if (err)
+		report(err);
+	_exit(1);
+}
+
+static void notice(void *context, const char *text)
+{
+	(void)context;
+	slurm_verbose(NAME "%s", text);
+}
+
+static long microseconds_since(const struct timespec *start)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (now.tv_sec - start->tv_sec) * 1000000L + (now.tv_nsec - start->tv_nsec) / 1000;
+}
+
+/* UsePAM makes slurmstepd open a PAM session inside the window, with whatever modules are configured. */
+static int refuse_pam(struct jail_error *err)
+{
+#ifdef CONF_FLAG_PAM
+	const uint64_t flag = CONF_FLAG_PAM;
+#else
+	const uint64_t flag = CTL_CONF_PAM; /* its name up to Slurm 23 */
+#endif
+	const slurm_conf_t *configuration = dlsym(RTLD_DEFAULT, "slurm_conf");
+
+	if (!configuration || !(configuration->conf_flags & flag))
+		return 0;
+	return jail_fail(err, NULL, 0, "UsePAM=1 in slurm.conf cannot be had together with the jail: slurmstepd would "
+			 "open PAM sessions while it visits the jail; set UsePAM=0");
+}
+
+int slurm_spank_init(spank_t spank, int ac, char *av[])
+{
+	struct jail_error err;
+	spank_context_t context = spank_context();
+
+	(void)spank;
+	/* srun, sbatch and salloc read the same plugstack.conf, perhaps inside the jail: nothing there
+	 * concerns them yet, and a wrong argument is the nodes' to report. */
+	if (context != S_CTX_REMOTE && context != S_CTX_SLURMD && context != S_CTX_JOB_SCRIPT)
+		return ESPANK_SUCCESS;
+	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !refuse_pam(&err))
+		return ESPANK_SUCCESS;
+	if (context != S_CTX_REMOTE)
+		return report(&err);
+	/* Slurm may shrug at a plugin that fails to initialize, by version and by plugstack.conf, and run the
+	 * step without its hooks: outside. */
+	remember(&err);
+	return ESPANK_SUCCESS;
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
+{
+	static char node[256];
+	struct jail_error err;
+	struct timespec start;
+
+	(void)ac;
+	(void)av;
+	if (!spank_remote(spank))
+		return ESPANK_SUCCESS;
+	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step)) {
+		left_alone = false;
+		jail_fail(&err, NULL, 0, "Slurm does not say which job and step this is");
+		return report(&err);
+	}
+	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
+	if (step.step == SLURM_EXTERN_CONT)
+		return ESPANK_SUCCESS;
+	left_alone = false;
+	step.notice = notice;
+	if (!spank_getenv(spank, "SLURMD_NODENAME", node, sizeof(node)))
+		step.node = node;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	if (!failure[0] && jail_step_open(&step, &err))
+		remember(&err);
+	if (failure[0])
+		return open_fallback();
+	slurm_debug(NAME "built in %ld us", microseconds_since(&start));
+	return ESPANK_SUCCESS;
+}
+
+int slurm_spank_user_init(spank_t spank, int ac, char *av[])
+{
+	struct jail_error err;
+	struct timespec start;
+
+	(void)spank;
+	(void)ac;
+	(void)av;
+	if (left_alone)
+		return ESPANK_SUCCESS;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	if (jail_step_return(&step, &err))
+		return report(&err);
+	if (failure[0])
+		return tell_failure();
+	slurm_debug(NAME "slurmstepd back outside in %ld us", microseconds_since(&start));
+	return ESPANK_SUCCESS;
+}
+
+int slurm_spank_task_init_privileged(spank_t spank, int ac, char *av[])
+{
+	struct jail_error err;
+	struct timespec start;
+
+	(void)spank;
+	(void)ac;
+	(void)av;
+	if (left_alone)
+		return ESPANK_SUCCESS;
+	if (failure[0])
+		end_task(NULL);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	if (jail_step_enter(&step, &err))
+		end_task(&err);
+	slurm_debug(NAME "task entered in %ld us", microseconds_since(&start));
+	return ESPANK_SUCCESS;
+}
+
+/* The last call before the program runs; only now are the task's streams where it will find them. */
+int slurm_spank_task_init(spank_t spank, int ac, char *av[])
+{
+	struct jail_error err;
+
+	(void)spank;
+	(void)ac;
+	(void)av;
+	if (!left_alone && jail_streams_check(&err))
+		end_task(&err);
+	return ESPANK_SUCCESS;
+}
+
+/* What slurmstepd forks from here on runs for the user: `srun --task-epilog` and TaskEpilog are executed
+ * without a SPANK hook. They enter the jail here, or end. No message: after a fork among threads, the
+ * log's locks may be held by nobody. */
+static void child_enters(void)
+{
+	struct jail_error err;
+	uid_t user = geteuid();
+
+	if ((user && sys_thread_seteuid(0)) || jail_streams_seal(&err) ||
+	    jail_namespace_join(step.namespace, &err) || (user && sys_thread_seteuid(user)))
+		_exit(1);
+}
+
+/* In slurmstepd, once all tasks of the step are forked; they have entered, or will, by their own hook. */
+int slurm_spank_task_post_fork(spank_t spank, int ac, char *av[])
+{
+	static bool registered;
+	int number;
+
+	(void)spank;
+	(void)ac;
+	(void)av;
+	if (left_alone || registered)
+		return ESPANK_SUCCESS;
+	number = pthread_atfork(NULL, NULL, child_enters);
+	if (number) {
+		slurm_error(NAME "pthread_atfork: %s: a task's epilog could not be kept in the jail", strerror(number));
+		return FAILED;
+	}
+	registered = true;
+	return ESPANK_SUCCESS;
+}
+
+int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
+{
+	struct jail_error err;
+	uint32_t job;
+
+	(void)ac;
+	(void)av;
+	if (spank_get_item(spank, S_JOB_ID, &job))
+		return ESPANK_SUCCESS;
+	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
+	if (jail_job_mounts_release(job, &err))
+		report(&err);
+	return ESPANK_SUCCESS;
+}

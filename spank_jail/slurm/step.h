@@ -1,0 +1,42 @@
+/* The jail of one step: everything slurmstepd does for it, in the order Slurm calls. */
+#ifndef JAIL_STEP_H
+#define JAIL_STEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../core/error.h"
+#include "../core/window.h"
+#include "arguments.h"
+#include "spool.h"
+
+struct jail_step {
+	struct jail_arguments arguments;
+	uint32_t job, step;
+	const char *node; /* its name in Slurm, or NULL when not known */
+	struct jail_spool spool;
+	struct jail_window window;
+	int namespace;  /* the pivoted one, for the tasks; -1 until it is built */
+	bool private;   /* slurmstepd has its own mount namespace by now */
+	bool attached;  /* and the tree is attached in it */
+	void (*notice)(void *context, const char *text);
+};
+
+/* Builds the tree and the tasks' namespace and opens the window. Called once, as root, in the namespace
+ * of slurmd. On -1 no task can enter, and the caller opens the fallback window or ends the step. */
+int jail_step_open(struct jail_step *step, struct jail_error *err);
+
+/* After jail_step_open failed: opens a window in which Slurm can connect the job's streams, so that the
+ * reason can be told there, and in which nothing of the node but its libraries is in reach: the bare
+ * jail root, or, where that is the trouble, an empty tmpfs. Returns 0 or -1. */
+int jail_step_open_fallback(struct jail_step *step, struct jail_error *err);
+
+/* Leaves the window; effective uid may be the user's. Returns 0 or -1. */
+int jail_step_return(struct jail_step *step, struct jail_error *err);
+
+/* Puts the calling task (a fork of slurmstepd, root) into the jail for good. Returns 0 or -1. */
+int jail_step_enter(struct jail_step *step, struct jail_error *err);
+
+void jail_step_close(struct jail_step *step);
+
+#endif

@@ -1,0 +1,57 @@
+#define _GNU_SOURCE
+#include "streams.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+int jail_streams_check(struct jail_error *err)
+{
+	static const char *const names[] = { "input", "output", "error" };
+	struct stat st;
+
+	for (int fd = 0; fd <= 2; fd++)
+		if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
+			return jail_fail(err, NULL, 0, "the standard %s of the job is a directory; give a file, as in --%s=FILE",
+					 names[fd], names[fd]);
+	return 0;
+}
+
+static bool is_socket_pair(int fd)
+{
+	struct sockaddr_un own, peer;
+	socklen_t own_size = sizeof(own), peer_size = sizeof(peer);
+
+	return !getsockname(fd, (struct sockaddr *)&own, &own_size) && own.sun_family == AF_UNIX &&
+	       own_size == sizeof(sa_family_t) && !getpeername(fd, (struct sockaddr *)&peer, &peer_size) &&
+	       peer_size == sizeof(sa_family_t);
+}
+
+/* Descriptors are given out lowest first: after this many free numbers in a row there are no more. Should
+ * there be one all the same, it is closed with the others. */
+#define FREE_RUN 64
+
+/* Not by listing /proc/thread-self/fd: that alone takes 0.1 ms a task. */
+int jail_streams_seal(struct jail_error *err)
+{
+	int fd = 3;
+
+	for (int unused = 0; unused < FREE_RUN; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+		unused = flags < 0 ? unused + 1 : 0;
+		if (flags < 0 || (flags & FD_CLOEXEC) || is_socket_pair(fd))
+			continue;
+		if (fcntl(fd, F_SETFD, flags | FD_CLOEXEC))
+			return jail_fail(err, "fcntl", errno, "cannot mark descriptor %d close-on-exec", fd);
+	}
+	if (syscall(SYS_close_range, (unsigned)fd, ~0U, CLOSE_RANGE_CLOEXEC))
+		return jail_fail(err, "close_range", errno, "cannot mark descriptors close-on-exec; Linux 5.12 or newer "
+				 "is needed");
+	return 0;
+}

@@ -1,0 +1,16 @@
+/* The descriptors a task takes with it into the jail. */
+#ifndef JAIL_STREAMS_H
+#define JAIL_STREAMS_H
+
+#include "../core/error.h"
+
+/* Refuses a standard stream (0, 1, 2) that is a directory: openat(2) with ".." would lead out of where
+ * it was opened. Returns 0 or -1. */
+int jail_streams_check(struct jail_error *err);
+
+/* Marks every descriptor above 2 close-on-exec, but for what Slurm means the task to have: an end of an
+ * unnamed Unix socket pair that is not marked yet (PMI-1 and PMI-2 hand one over as PMI_FD).
+ * Returns 0 or -1. */
+int jail_streams_seal(struct jail_error *err);
+
+#endif

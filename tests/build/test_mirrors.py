@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cellblock import paths
+from cellblock.build import mirrors
+from cellblock.errors import UsageError
+from cellblock.variants import load_variants
+
+VARIANTS = load_variants(paths.PROJECT / "images" / "variants.yaml")
+NOBLE = VARIANTS["ubuntu24.04"]
+TRIXIE = VARIANTS["debian13"]
+
+
+def host(monkeypatch: pytest.MonkeyPatch, id_: str, codename: str) -> None:
+    monkeypatch.setattr(mirrors, "host_release", lambda: {"ID": id_, "VERSION_CODENAME": codename})
+
+
+def test_a_url_becomes_a_line_with_the_variants_suite_and_components() -> None:
+    archive = mirrors.archive(NOBLE, ("http://mirror.test/ubuntu",))
+    assert archive.lines == ("deb http://mirror.test/ubuntu noble main universe",)
+
+
+def test_a_whole_line_is_taken_as_it_is_and_a_local_archive_is_remembered(tmp_path: Path) -> None:
+    (tmp_path / "dists").mkdir()
+    line = f"deb [trusted=yes] file://{tmp_path} noble main"
+    archive = mirrors.archive(NOBLE, (line,))
+    assert archive.lines == (line,)
+    assert archive.local == (tmp_path,)
+
+
+def test_a_local_archive_that_is_not_there_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no folder 'dists'"):
+        mirrors.archive(NOBLE, (f"file://{tmp_path}",))
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(UsageError, match="neither a URL"):
+        mirrors.archive(NOBLE, ("mirror",))
+
+
+def test_the_host_s_mirror_serves_other_suites_of_its_distribution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host(monkeypatch, "debian", "bookworm")
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d" / "debian.sources").write_text(
+        "Types: deb\n# comment: x\nURIs: http://in.test/debian\nSuites: bookworm bookworm-updates\n"
+        "Components: main\n\nTypes: deb\nURIs: http://in.test/sec\nSuites: bookworm-security\n"
+    )
+    assert mirrors.archive(TRIXIE, apt=tmp_path).lines == (
+        "deb http://in.test/debian trixie main",
+        "deb http://in.test/debian trixie-updates main",
+        "deb http://in.test/sec trixie-security main",
+    )
+    assert mirrors.archive(VARIANTS["debian14"], apt=tmp_path).lines == (
+        "deb http://in.test/debian forky main",
+    )
+    assert mirrors.archive(NOBLE, apt=tmp_path).lines == ()
+
+
+def test_one_line_sources_are_read_too_and_other_lists_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host(monkeypatch, "debian", "bookworm")
+    (tmp_path / "sources.list").write_text(
+        "# deb http://no.test/debian bookworm main\ndeb [arch=amd64] http://old.test/debian bookworm main\n"
+    )
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d" / "x.list").write_text("deb http://vendor.test/apt stable main\n")
+    assert mirrors.archive(TRIXIE, apt=tmp_path).lines[0] == "deb http://old.test/debian trixie main"
+
+
+def test_without_a_mirror_of_the_host_the_tool_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host(monkeypatch, "debian", "bookworm")
+    assert mirrors.archive(TRIXIE, apt=tmp_path).lines == ()

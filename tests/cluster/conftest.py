@@ -1,0 +1,48 @@
+"""A specification of a cluster that nothing has to exist for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import ClusterSpec, SlurmVariant
+
+PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder of the test's own."""
+    monkeypatch.setenv("CELLBLOCK_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """A volume with the least that says it holds a jail of Slurm 24.11."""
+    etc = tmp_path / "volume" / "root" / "etc"
+    (etc / "cellblock").mkdir(parents=True)
+    (etc / "passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+    (etc / "cellblock" / "jail-release").write_text("VARIANT=debian13\nSLURM_RELEASE=24.11\n")
+    return tmp_path / "volume"
+
+
+@pytest.fixture
+def spec(volume: Path) -> Callable[..., ClusterSpec]:
+    """Makes a specification; `release` and any field of it can be given."""
+
+    def make(release: str = "24.11", variant: str = "debian13", **fields: object) -> ClusterSpec:
+        given: dict[str, object] = {
+            "name": "test",
+            "variant": SlurmVariant(variant, release, PLUGINS),
+            "images": {
+                role: f"localhost/cellblock/{role}:{variant}" for role in ("controller", "worker", "login")
+            },
+            "volume": volume,
+            **fields,
+        }
+        return ClusterSpec(**given)  # type: ignore[arg-type]
+
+    return make

@@ -1,0 +1,129 @@
+"""An engine in memory that answers as the Docker API does, as far as `cellblock.cluster` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from docker.errors import APIError, ImageNotFound, NotFound
+
+
+@dataclass
+class FakeContainer:
+    """A container: what it was created with, and its state."""
+
+    engine: FakeEngine
+    name: str
+    labels: dict[str, str]
+    image: str
+    options: dict[str, Any]
+    status: str = "created"
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {"Config": {"Image": self.image}}
+
+    def start(self) -> None:
+        self.engine.on_start(self)
+        if self.status == "created":
+            self.status = "running"
+
+    def stop(self, timeout: int) -> None:
+        self.status = "exited"
+
+    def remove(self, force: bool, v: bool) -> None:
+        self.engine.made.remove(self)
+
+    def logs(self, tail: int) -> bytes:
+        return f"last words of {self.name}\n".encode()
+
+    def exec_run(self, command: list[str]) -> Any:
+        code, output = self.engine.on_exec(self, command)
+        return type("Done", (), {"exit_code": code, "output": output.encode()})()
+
+
+@dataclass
+class FakeNetwork:
+    """A network by name."""
+
+    engine: FakeEngine
+    name: str
+
+    def remove(self) -> None:
+        self.engine.nets.remove(self)
+
+
+@dataclass
+class FakeEngine:
+    """Stands for a `docker.DockerClient`. `on_start` and `on_exec` are a test's to replace."""
+
+    image_ids: dict[str, str] = field(default_factory=dict)
+    made: list[FakeContainer] = field(default_factory=list)
+    nets: list[FakeNetwork] = field(default_factory=list)
+    on_start: Callable[[FakeContainer], None] = lambda container: None
+    on_exec: Callable[[FakeContainer, list[str]], tuple[int, str]] = lambda container, command: (0, "")
+
+    @property
+    def containers(self) -> Any:
+        return _Containers(self)
+
+    @property
+    def networks(self) -> Any:
+        return _Networks(self)
+
+    @property
+    def images(self) -> Any:
+        return _Images(self)
+
+    @property
+    def api(self) -> Any:
+        return type("Api", (), {"create_endpoint_config": staticmethod(lambda **given: given)})()
+
+    def workers(self, cluster: str) -> list[FakeContainer]:
+        return [container for container in self.made if container.name.startswith(f"{cluster}-worker-")]
+
+
+@dataclass
+class _Containers:
+    engine: FakeEngine
+
+    def create(self, image: str, *, name: str, labels: dict[str, str], **options: Any) -> FakeContainer:
+        if any(container.name == name for container in self.engine.made):
+            raise APIError(f"the name {name} is in use")
+        container = FakeContainer(self.engine, name, labels, image, options)
+        self.engine.made.append(container)
+        return container
+
+    def list(self, *, all: bool, filters: dict[str, list[str]]) -> list[FakeContainer]:
+        wanted = filters["label"][0].split("=", 1)
+        return [one for one in self.engine.made if one.labels.get(wanted[0]) == wanted[1]]
+
+    def get(self, name: str) -> FakeContainer:
+        for container in self.engine.made:
+            if container.name == name:
+                return container
+        raise NotFound(f"no container {name}")
+
+
+@dataclass
+class _Networks:
+    engine: FakeEngine
+
+    def create(self, name: str, **options: Any) -> FakeNetwork:
+        self.engine.nets.append(FakeNetwork(self.engine, name))
+        return self.engine.nets[-1]
+
+    def list(self, *, names: list[str]) -> list[FakeNetwork]:
+        # As the API: a name matches when it contains the filter.
+        return [network for network in self.engine.nets if any(name in network.name for name in names)]
+
+
+@dataclass
+class _Images:
+    engine: FakeEngine
+
+    def get(self, reference: str) -> Any:
+        if reference not in self.engine.image_ids:
+            raise ImageNotFound(f"no image {reference}")
+        return type("Image", (), {"id": self.engine.image_ids[reference]})()

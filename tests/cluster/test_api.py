@@ -1,0 +1,74 @@
+"""Finding the Docker API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import api
+from cellblock.cluster.host import Limit
+from cellblock.errors import CellblockError
+
+
+@pytest.fixture(autouse=True)
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(api, "_RUN", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_containers_conf_where_limits_cannot_be_raised_and_there_is_no_systemd() -> None:
+    text = api.containers_conf((Limit("nofile", 20000), Limit("memlock", -1)), runc=True, systemd=False)
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        "[containers]",
+        'default_ulimits = ["nofile=20000:20000", "memlock=-1:-1"]',
+        "[engine]",
+        'events_logger = "file"',
+        'runtime = "runc"',
+        'cgroup_manager = "cgroupfs"',
+    ]
+
+
+def test_containers_conf_leaves_podmans_choices_where_they_work() -> None:
+    text = api.containers_conf((), runc=False, systemd=True)
+    assert "runtime" not in text
+    assert "cgroup_manager" not in text
+
+
+def test_docker_that_does_not_run_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with (
+        pytest.raises(
+            CellblockError, match=r"no Docker API: nothing answers at unix://.*none\.sock"
+        ) as caught,
+        api.connect("docker"),
+    ):
+        pass
+    assert "podman" in caught.value.hint
+
+
+def test_podman_that_is_not_installed_is_a_clear_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (
+        pytest.raises(CellblockError, match="no Docker API: podman is not installed") as caught,
+        api.connect("podman"),
+    ):
+        pass
+    assert "apt-get install podman" in caught.value.hint
+
+
+def test_a_podman_that_fails_says_so_in_its_own_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    podman = tmp_path / "bin" / "podman"
+    podman.parent.mkdir()
+    podman.write_text("#!/bin/sh\necho storage is broken >&2\nexit 1\n")
+    podman.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{podman.parent}:/usr/bin:/bin")
+    with (
+        pytest.raises(CellblockError, match="podman's service did not start: storage is broken"),
+        api.connect("podman"),
+    ):
+        pass

@@ -1,0 +1,164 @@
+"""What is written for Slurm, to the letter."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import ClusterSpec, config
+from cellblock.cluster.host import CgroupMode
+from cellblock.errors import CellblockError
+
+Make = Callable[..., ClusterSpec]
+
+
+def rendered(spec: ClusterSpec, cgroup: CgroupMode = "disabled") -> dict[str, str]:
+    return config.render(spec, config.facts(spec, cpus=2, memory_mb=20000), cgroup)
+
+
+def settings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
+    assert settings(rendered(spec())["slurm/slurm.conf"]) == [
+        "ClusterName=test",
+        "SlurmctldHost=controller",
+        "SlurmctldParameters=enable_configless,idle_on_node_suspend",
+        "MaxNodeCount=256",
+        "TreeWidth=65533",
+        "AuthType=auth/munge",
+        "SlurmUser=slurm",
+        "SlurmdUser=root",
+        "StateSaveLocation=/var/lib/slurm/slurmctld",
+        "SlurmdSpoolDir=/var/spool/slurmd",
+        "SlurmctldPidFile=/run/slurmctld/slurmctld.pid",
+        "SlurmdPidFile=/run/slurmd.pid",
+        "SlurmdLogFile=/var/log/slurm/slurmd.log",
+        "SlurmctldDebug=info",
+        "SlurmdDebug=info",
+        "MailProg=/bin/true",
+        "SlurmctldTimeout=180",
+        "SlurmdTimeout=180",
+        "MessageTimeout=60",
+        "TCPTimeout=15",
+        "UnkillableStepTimeout=600",
+        "ReturnToService=2",
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/affinity",
+        "JobAcctGatherType=jobacct_gather/linux",
+        "PrologFlags=Contain",
+        "LaunchParameters=use_interactive_step",
+        "PropagateResourceLimits=NONE",
+        "KillOnBadExit=1",
+        "MpiDefault=pmix",
+        "SchedulerType=sched/backfill",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core_Memory",
+        "DefMemPerCPU=4500",
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+    ]
+
+
+def test_with_cgroup_v2_jobs_are_tracked_and_constrained_by_it(spec: Make) -> None:
+    texts = rendered(spec(), "v2")
+    lines = settings(texts["slurm/slurm.conf"])
+    assert "ProctrackType=proctrack/cgroup" in lines
+    assert "TaskPlugin=task/cgroup,task/affinity" in lines
+    assert "JobAcctGatherType=jobacct_gather/cgroup" in lines
+    assert settings(texts["slurm/cgroup.conf"]) == [
+        "CgroupPlugin=cgroup/v2",
+        "IgnoreSystemd=yes",
+        "ConstrainCores=yes",
+        "ConstrainDevices=yes",
+        "ConstrainRAMSpace=yes",
+        "ConstrainSwapSpace=no",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("release", "lines"),
+    [
+        ("21.08", []),
+        ("22.05", []),
+        ("23.11", ["CgroupPlugin=disabled"]),
+        ("26.05", ["CgroupPlugin=disabled"]),
+    ],
+)
+def test_cgroups_are_switched_off_by_name_where_the_release_knows_it(
+    spec: Make, release: str, lines: list[str]
+) -> None:
+    assert settings(rendered(spec(release))["slurm/cgroup.conf"]) == lines
+
+
+def test_slurm_21_08_has_no_cgroup_v2_plugin(spec: Make) -> None:
+    assert config.cgroup_for(spec("21.08"), "v2") == "disabled"
+    assert config.cgroup_for(spec("22.05"), "v2") == "v2"
+
+
+def test_slurm_21_08_has_no_nodes_that_register_themselves(spec: Make) -> None:
+    lines = settings(rendered(spec("21.08", workers=3))["slurm/slurm.conf"])
+    assert "NodeName=worker-[1-3] CPUs=2 RealMemory=6000 Feature=worker" in lines
+    assert not [line for line in lines if line.startswith(("MaxNodeCount", "TreeWidth"))]
+
+
+@pytest.mark.parametrize(
+    ("release", "mpi", "metrics"),
+    [("24.11", "pmix", False), ("25.11", "none", True), ("26.05", "none", True)],
+)
+def test_what_a_release_brings_or_lacks(spec: Make, release: str, mpi: str, metrics: bool) -> None:
+    lines = settings(rendered(spec(release))["slurm/slurm.conf"])
+    assert f"MpiDefault={mpi}" in lines
+    assert ("MetricsType=metrics/openmetrics" in lines) is metrics
+
+
+def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
+    assert settings(rendered(spec())["slurm/plugstack.conf"]) == [
+        "required /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_jail.so root=/mnt/jail/root "
+        "plan=/etc/cellblock/jail.fstab level=filesystem"
+    ]
+
+
+def test_plans_of_worker_and_login_differ_in_where_slurm_is_configured(spec: Make) -> None:
+    texts = rendered(spec())
+    worker = {" ".join(line.split()) for line in settings(texts["worker/jail.fstab"])}
+    login = {" ".join(line.split()) for line in settings(texts["login/jail.fstab"])}
+    assert worker - login == {"/var/spool/slurmd/conf-cache /etc/slurm none bind,ro,x-create=dir"}
+    assert login - worker == {"/etc/slurm /etc/slurm none bind,ro,x-create=dir"}
+    assert "/run/munge /run/munge none bind,ro,x-create=dir" in worker & login
+
+
+def test_every_line_of_a_plan_has_the_four_fields_of_fstab(spec: Make) -> None:
+    for line in settings(rendered(spec())["worker/jail.fstab"]):
+        assert len(line.split()) == 4, line
+
+
+def test_workers_share_the_memory_and_leave_a_tenth(spec: Make) -> None:
+    facts = config.facts(spec(workers=3), cpus=4, memory_mb=30000)
+    assert (facts.node_memory_mb, facts.memory_per_cpu_mb) == (9000, 2250)
+
+
+def test_written_files_are_readable_by_all_and_writable_by_root_alone(spec: Make, tmp_path: Path) -> None:
+    config.write(tmp_path / "config", rendered(spec()))
+    for path in (tmp_path / "config").rglob("*"):
+        expected = 0o755 if path.is_dir() else 0o644
+        assert stat.S_IMODE(path.stat().st_mode) == expected, path
+
+
+def test_writing_again_leaves_nothing_of_before(tmp_path: Path) -> None:
+    config.write(tmp_path / "config", {"slurm/old.conf": "old\n"})
+    config.write(tmp_path / "config", {"slurm/new.conf": "new\n"})
+    assert [path.name for path in (tmp_path / "config" / "slurm").iterdir()] == ["new.conf"]
+
+
+def test_a_template_that_names_what_does_not_exist_is_refused(spec: Make, tmp_path: Path) -> None:
+    for name in set(config.TEMPLATES.values()):
+        (tmp_path / name).write_text("{{ cluster.nmae }}\n")
+    one = spec()
+    with pytest.raises(CellblockError, match=r"deploy/slurm/slurm.conf.j2: .*nmae"):
+        config.render(one, config.facts(one, 2, 20000), "disabled", tmp_path)

@@ -1,0 +1,103 @@
+"""What each container is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import ClusterSpec, config
+from cellblock.cluster.capabilities import capabilities
+from cellblock.cluster.containers import Container, fingerprint, plan
+from cellblock.cluster.host import CgroupMode, Limit
+from cellblock.errors import UsageError
+
+Make = Callable[..., ClusterSpec]
+
+
+def planned(spec: ClusterSpec, cgroup: CgroupMode = "disabled") -> dict[str, Container]:
+    facts = config.facts(spec, cpus=2, memory_mb=20000)
+    containers = plan(spec, facts, Path("/state"), (Limit("nofile", 1024),), cgroup)
+    return {container.hostname: container for container in containers}
+
+
+def mounts(container: Container) -> dict[str, str]:
+    return {mount.target: f"{mount.source}{' rw' if mount.writable else ''}" for mount in container.mounts}
+
+
+def test_the_roles_and_as_many_workers_as_asked_for(spec: Make) -> None:
+    assert list(planned(spec(workers=3))) == ["controller", "worker-1", "worker-2", "worker-3", "login"]
+
+
+def test_a_worker_writes_the_jail_and_nothing_else(spec: Make, volume: Path) -> None:
+    assert mounts(planned(spec())["worker-1"]) == {
+        "/mnt/jail": f"{volume} rw",
+        "/run/secrets/cellblock": "/state/secrets/munge",
+        "/etc/cellblock": "/state/config/worker",
+    }
+
+
+def test_the_controller_sees_the_jails_users_and_not_the_jail(spec: Make, volume: Path) -> None:
+    assert mounts(planned(spec())["controller"]) == {
+        "/etc/slurm": "/state/config/slurm",
+        "/run/secrets/cellblock": "/state/secrets/munge",
+        "/var/lib/extrausers": f"{volume}/root/etc",
+        "/var/lib/slurm/slurmctld": "/state/slurmctld rw",
+    }
+
+
+def test_ssh_is_published_on_the_loopback_address_only(spec: Make) -> None:
+    containers = planned(spec(ssh_port=2345))
+    assert containers["login"].ports == {"22/tcp": ("127.0.0.1", 2345)}
+    assert not containers["controller"].ports
+    assert not containers["worker-1"].ports
+
+
+def test_a_private_cgroup_tree_is_for_workers_that_use_it(spec: Make) -> None:
+    assert planned(spec(), "v2")["worker-1"].private_cgroup
+    assert planned(spec(), "v2")["worker-1"].environment["CELLBLOCK_CGROUP"] == "v2"
+    assert not planned(spec(), "v2")["login"].private_cgroup
+    assert not planned(spec())["worker-1"].private_cgroup
+
+
+def test_the_controller_may_not_mount() -> None:
+    assert "SYS_ADMIN" not in capabilities("controller")
+    assert "SYS_ADMIN" in capabilities("worker")
+
+
+@pytest.mark.parametrize("role", ["controller", "worker", "login"])
+def test_no_container_may_load_modules_or_touch_devices(role: str) -> None:
+    forbidden = {"SYS_MODULE", "SYS_RAWIO", "MKNOD", "SYS_PTRACE", "NET_ADMIN", "SYS_BOOT", "SYS_TIME"}
+    assert not forbidden & set(capabilities(role))  # type: ignore[arg-type]
+
+
+def test_dockers_profiles_are_lifted_only_where_mounts_are_made(spec: Make) -> None:
+    containers = planned(spec(engine="docker"))
+    assert containers["worker-1"].security_opt
+    assert containers["login"].security_opt
+    assert not containers["controller"].security_opt
+
+
+def test_a_fingerprint_follows_image_configuration_and_specification(spec: Make) -> None:
+    containers = tuple(planned(spec()).values())
+    ids, texts = {"worker": "sha256:1"}, {"slurm.conf": "a"}
+    same = fingerprint(containers, ids, texts)
+    assert same == fingerprint(tuple(planned(spec()).values()), dict(ids), dict(texts))
+    others = {
+        fingerprint(containers, {"worker": "sha256:2"}, texts),
+        fingerprint(containers, ids, {"slurm.conf": "b"}),
+        fingerprint(containers[1:], ids, texts),
+        fingerprint((replace(containers[0], cap_add=()), *containers[1:]), ids, texts),
+    }
+    assert len(others) == 4
+    assert same not in others
+
+
+@pytest.mark.parametrize(
+    "fields", [{"name": "Not-a-name"}, {"name": "a" * 41}, {"workers": 0}, {"ssh_port": 70000}]
+)
+def test_what_no_cluster_can_be_is_refused(spec: Make, fields: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        spec(**fields)

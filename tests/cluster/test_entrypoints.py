@@ -1,0 +1,66 @@
+"""The shell of the entrypoints: bounded waits, and a jail of another release is refused."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cellblock.paths import PROJECT
+
+WAITING = PROJECT / "images" / "slurm" / "files" / "usr" / "lib" / "cellblock" / "waiting.sh"
+
+
+def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-euc", f". {WAITING}\n{script}"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", **variables},
+    )
+
+
+def test_a_wait_ends_when_the_command_succeeds(tmp_path: Path) -> None:
+    script = f"(sleep 0.3; touch {tmp_path}/there) & wait_for 'the file' [ -e {tmp_path}/there ]; echo on"
+    assert shell(script).stdout == "on\n"
+
+
+def test_a_wait_has_a_bound_and_says_for_what() -> None:
+    done = shell("wait_for 'the moon' false", CELLBLOCK_WAIT_S="1")
+    assert done.returncode == 1
+    assert done.stderr == "cellblock-init: after 1 seconds, still waiting for the moon\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("VARIANT=debian13\nSLURM_RELEASE=24.11\n", 0),
+        ("VARIANT=debian12\nSLURM_RELEASE=22.05\n", 1),
+        ("SLURM_RELEASE=$(touch /tmp/never)\n", 1),
+        ("", 1),
+    ],
+)
+def test_a_jail_of_another_release_is_refused(tmp_path: Path, text: str, status: int) -> None:
+    (tmp_path / "etc" / "cellblock").mkdir(parents=True)
+    (tmp_path / "etc" / "cellblock" / "jail-release").write_text(text)
+    (tmp_path / "release").write_text("24.11\n")
+    done = shell(f"JAIL={tmp_path} RELEASE_FILE={tmp_path}/release; check_jail_release")
+    assert done.returncode == status
+    if status:
+        assert "this image of 24.11" in done.stderr
+        assert "assemble the jail" in done.stderr
+
+
+def test_whether_the_controller_listens_is_found_out_without_waiting_for_ever() -> None:
+    # Nothing listens on port 1 of the loopback address.
+    assert shell("controller_listens", CELLBLOCK_CONTROLLER="127.0.0.1:1").returncode != 0
+
+
+def test_an_unknown_role_is_refused() -> None:
+    init = (WAITING.parent.parent.parent / "bin" / "cellblock-init").read_text()
+    done = shell(init.split("waiting.sh\n", 2)[2].replace("/usr/lib/cellblock", "/nowhere"))
+    assert done.returncode == 1
+    assert "no role ''" in done.stderr

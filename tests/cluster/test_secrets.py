@@ -1,0 +1,79 @@
+"""Secrets are made when a cluster is made, and nobody else can read them."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import secrets
+from cellblock.errors import CellblockError
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    secrets.make_secrets(tmp_path / "secrets", "test")
+    return tmp_path / "secrets"
+
+
+def test_files_are_0600_and_folders_0700(made: Path) -> None:
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    for path in made.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_what_each_role_sees(made: Path) -> None:
+    assert {path.name for path in (made / "munge").iterdir()} == {"munge.key"}
+    assert {path.name for path in (made / "login").iterdir()} == {
+        "munge.key",
+        "authorized_keys",
+        "ssh_host_ed25519_key",
+        "ssh_host_ed25519_key.pub",
+        "ssh_host_rsa_key",
+        "ssh_host_rsa_key.pub",
+    }
+
+
+def test_the_munge_key_is_random_and_the_same_everywhere(made: Path, tmp_path: Path) -> None:
+    key = (made / "munge" / "munge.key").read_bytes()
+    secrets.make_secrets(tmp_path / "other", "other")
+    assert len(key) == 128
+    assert key == (made / "login" / "munge.key").read_bytes()
+    assert key != (tmp_path / "other" / "munge" / "munge.key").read_bytes()
+
+
+def test_the_users_key_opens_the_login_node(made: Path) -> None:
+    public = secrets.ssh_key(made).with_suffix(".pub").read_text()
+    assert (made / "login" / "authorized_keys").read_text() == public
+    assert public.startswith("ssh-ed25519 ")
+
+
+def test_making_them_again_changes_none(made: Path) -> None:
+    before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    secrets.make_secrets(made, "test")
+    assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
+
+
+def test_a_killed_run_leaves_no_half_key_in_use(tmp_path: Path) -> None:
+    login = tmp_path / "secrets" / "login"
+    login.mkdir(parents=True)
+    (login / "ssh_host_ed25519_key.new").write_text("half")
+    secrets.make_secrets(tmp_path / "secrets", "test")
+    assert "OPENSSH PRIVATE KEY" in (login / "ssh_host_ed25519_key").read_text()
+    assert not list(login.glob("*.new*"))
+
+
+def test_without_ssh_keygen_the_message_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CellblockError, match="ssh-keygen is not installed") as caught:
+        secrets.make_secrets(tmp_path / "secrets", "test")
+    assert "openssh-client" in caught.value.hint
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CellblockError, match="cannot be written"):
+        secrets.make_secrets(tmp_path / "file" / "secrets", "test")

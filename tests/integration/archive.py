@@ -1,0 +1,88 @@
+"""A signed-by-nobody apt archive in a folder, of real packages under another suite's name.
+
+Ubuntu's archive cannot be reached from every machine that runs the tests. What an Ubuntu variant does
+differently (suite, components, mirror, keyring, release check) is exercised against this one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from pathlib import Path
+
+
+def make_archive(folder: Path, *, suite: str, components: tuple[str, ...], packages: tuple[str, ...]) -> str:
+    """Fill `folder` with the closure of `packages` from Debian 13; returns the sources.list(5) line.
+
+    All packages are in the first component, the others are empty.
+    """
+    pool = folder / "pool"
+    _fetch(folder / "apt", pool, packages)
+    index = subprocess.run(
+        ["dpkg-scanpackages", "--multiversion", "pool"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for component in components:
+        binary = folder / "dists" / suite / component / "binary-amd64"
+        binary.mkdir(parents=True)
+        text = index if component == components[0] else ""
+        (binary / "Packages").write_text(text)
+        (binary / "Packages.gz").write_bytes(gzip.compress(text.encode()))
+    release = folder / "dists" / suite / "Release"
+    files = sorted((folder / "dists" / suite).rglob("Packages*"))
+    sums = [
+        f" {_sha256(path)} {path.stat().st_size} {path.relative_to(folder / 'dists' / suite)}"
+        for path in files
+    ]
+    release.write_text(
+        f"Origin: cellblock-test\nSuite: {suite}\nCodename: {suite}\nArchitectures: amd64\n"
+        f"Components: {' '.join(components)}\nSHA256:\n" + "\n".join(sums) + "\n"
+    )
+    return f"deb [trusted=yes] file://{folder} {suite} {' '.join(components)}"
+
+
+def _fetch(apt: Path, pool: Path, packages: tuple[str, ...]) -> None:
+    """Download the closure of `packages` and of the essential set as if nothing were installed."""
+    for directory in ("lists/partial", "archives/partial"):
+        (apt / directory).mkdir(parents=True)
+    (apt / "status").touch()
+    options = [
+        f"Dir::State={apt}",
+        f"Dir::State::lists={apt}/lists",
+        f"Dir::State::status={apt}/status",
+        f"Dir::Cache::archives={apt}/archives",
+        f"Dir::Cache::pkgcache={apt}/pkgcache.bin",
+        f"Dir::Cache::srcpkgcache={apt}/srcpkgcache.bin",
+        "Dir::Etc::sourceparts=/dev/null",
+        f"Dir::Etc::sourcelist={apt}/sources.list",
+        "APT::Install-Recommends=false",
+        "APT::Sandbox::User=root",
+        "Acquire::Languages=none",
+        "DPkg::Pre-Install-Pkgs=",
+        "APT::Update::Post-Invoke=",
+        "APT::Update::Post-Invoke-Success=",
+    ]
+    from cellblock.build.mirrors import archive
+    from cellblock.paths import PROJECT
+    from cellblock.variants import load_variants
+
+    lines = archive(load_variants(PROJECT / "images" / "variants.yaml")["debian13"]).lines
+    # The tests' host is a Debian whose own mirror is known; mmdebstrap's default is not ours to repeat.
+    assert lines, "this machine's apt sources name no mirror of Debian"
+    (apt / "sources.list").write_text("".join(f"{line}\n" for line in lines))
+    command = ["apt-get", "-qq", "--yes", *(f"-o{option}" for option in options)]
+    subprocess.run([*command, "update"], check=True, capture_output=True)
+    install = [*command, "install", "--download-only", "?essential", *packages]
+    subprocess.run(install, check=True, capture_output=True)
+    pool.mkdir()
+    for path in (apt / "archives").glob("*.deb"):
+        path.rename(pool / path.name)
+
+
+def _sha256(path: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()

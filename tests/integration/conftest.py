@@ -1,0 +1,137 @@
+"""One real cluster for all integration tests that need one: built, assembled and started by `up`'s code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import ClusterStatus, stop
+from cellblock.cluster.api import podman_environment
+from cellblock.cluster.containers import container_name
+from cellblock.cluster.up import UpRequest, UpResult, bring_up, volume_path
+from cellblock.events import Events
+
+# Another variant than the newest stable one of the host's family, to test the others with the same tests.
+VARIANT = os.environ.get("CELLBLOCK_TEST_VARIANT")
+# Seconds for one command in the cluster: jobs here take one or two.
+_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ended."""
+
+    status: int
+    out: str
+    err: str
+
+    def ok(self) -> str:
+        """Its output; an assertion that it ended well."""
+        assert self.status == 0, f"status {self.status}\n{self.out}\n{self.err}"
+        return self.out
+
+
+@dataclass(frozen=True)
+class LocalCluster:
+    """A running cluster and ways to run things in it."""
+
+    request: UpRequest
+    result: UpResult
+
+    @property
+    def status(self) -> ClusterStatus:
+        """As `up` returned it."""
+        return self.result.status
+
+    @property
+    def root(self) -> Path:
+        """The jail's tree on this machine."""
+        return volume_path(self.request.name) / "root"
+
+    def on(self, hostname: str, *command: str, tty: bool = False, stdin: str = "") -> Done:
+        """Run `command` as root in a container, outside the jail."""
+        flags = ["-t"] if tty else ["-i"] if stdin else []
+        argv = ["podman", "exec", *flags, container_name(self.request.name, hostname), *command]
+        done = subprocess.run(
+            argv,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            env={**os.environ, **podman_environment()},
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def jail(self, *command: str, user: str = "root", tty: bool = False, stdin: str = "") -> Done:
+        """Run `command` in the jail on the login node, as a user of the jail."""
+        return self.on("login", "jail-enter", "--user", user, "--", *command, tty=tty, stdin=stdin)
+
+    def processes(self, hostname: str) -> list[tuple[str, str]]:
+        """(uid, command line) of the processes in a container; its image needs no ps for that."""
+        script = (
+            "for p in /proc/[0-9]*; do"
+            ' echo "$(stat -c %u "$p" 2>/dev/null) $(tr "\\0" " " < "$p/cmdline" 2>/dev/null)"; done'
+        )
+        lines = self.on(hostname, "sh", "-c", script).ok().splitlines()
+        pairs = [line.partition(" ") for line in lines]
+        return [(uid, command.strip()) for uid, _, command in pairs]
+
+    def job(self, job_id: str) -> dict[str, str]:
+        """What scontrol shows of a job."""
+        text = self.on("controller", "scontrol", "show", "job", job_id, "--oneliner").ok()
+        return dict(part.split("=", 1) for part in text.split() if "=" in part)
+
+    def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait until `condition()` holds."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"still waiting: {what}"
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """A cluster of two workers; its images are kept, everything else goes at the end."""
+    if os.geteuid() != 0:
+        pytest.skip("a cluster needs root")
+    if shutil.which("podman") is None:
+        pytest.skip("podman is not installed")
+    # The jail keeps owners, ACLs and device nodes: not on a tmpfs that may lack them.
+    state = tempfile.mkdtemp(prefix="cellblock-test-", dir="/var/tmp")
+    before = os.environ.get("CELLBLOCK_STATE")
+    os.environ["CELLBLOCK_STATE"] = state
+    request = UpRequest(name=f"test{os.getpid()}", variant=VARIANT, ssh_port=_free_port())
+    events = Events()
+    try:
+        yield LocalCluster(request, bring_up(request, events))
+    finally:
+        stop(request.name, events)
+        shutil.rmtree(state)
+        if before is None:
+            del os.environ["CELLBLOCK_STATE"]
+        else:
+            os.environ["CELLBLOCK_STATE"] = before
+
+
+@pytest.fixture(scope="session")
+def user(cluster: LocalCluster) -> str:
+    """A user that no image has, made in the jail while the cluster runs, with a supplementary group."""
+    cluster.jail("groupadd", "--gid", "2500", "lab").ok()
+    cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", "--groups", "lab", "ada").ok()
+    return "ada"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

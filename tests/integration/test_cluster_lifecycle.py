@@ -1,0 +1,142 @@
+"""Starting twice, healing, and what the containers and images of a cluster are."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
+from cellblock.cluster.api import podman_environment
+from cellblock.cluster.capabilities import capabilities
+from cellblock.cluster.containers import container_name
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+from tests.integration.conftest import LocalCluster
+
+pytestmark = pytest.mark.integration
+
+DAEMONS = ("controller", "worker", "login")
+
+
+def spec(cluster: LocalCluster, **changes: object) -> ClusterSpec:
+    variant = cluster.result.build.variant
+    given: dict[str, object] = {
+        "name": cluster.request.name,
+        "variant": SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
+        "images": {role: cluster.result.build.images[role].reference for role in DAEMONS},
+        "volume": cluster.root.parent,
+        "ssh_port": cluster.request.ssh_port,
+    }
+    return ClusterSpec(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def again(cluster: LocalCluster) -> ClusterStatus:
+    return start(spec(cluster), Events())
+
+
+def podman(*arguments: str) -> str:
+    done = subprocess.run(
+        ["podman", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # `podman logs` keeps the two apart
+        text=True,
+        check=True,
+        env={**os.environ, **podman_environment()},
+    )
+    return done.stdout
+
+
+def test_starting_a_running_cluster_changes_nothing(cluster: LocalCluster) -> None:
+    status = again(cluster)
+    assert not status.changed
+    assert status.ready
+
+
+def test_a_busy_cluster_is_left_alone(cluster: LocalCluster) -> None:
+    wrap = ("--wrap", "sleep 300")
+    job = cluster.jail("sbatch", "--parsable", "-N2", "--exclusive", "-o", "/dev/null", *wrap).ok().strip()
+    try:
+        cluster.wait_until("the job runs", lambda: cluster.job(job)["JobState"] == "RUNNING")
+        status = again(cluster)
+        assert not status.changed
+        assert status.ready
+        assert cluster.job(job)["JobState"] == "RUNNING"
+    finally:
+        cluster.jail("scancel", job)
+
+
+def test_a_port_in_use_ends_nothing_that_runs(cluster: LocalCluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(CellblockError, match=f"port {port} .* is in use"):
+            start(spec(cluster, ssh_port=port), Events())
+    assert not again(cluster).changed
+
+
+def test_another_variant_under_the_same_name_is_refused(cluster: LocalCluster) -> None:
+    release = cluster.status.release
+    other = SlurmVariant("another", release, "/nowhere")
+    with pytest.raises(CellblockError, match=r"variant .* another was asked for"):
+        start(spec(cluster, variant=other), Events())
+
+
+def test_a_daemon_without_munge_ends_its_container_and_start_heals_the_cluster(cluster: LocalCluster) -> None:
+    # The image has no pkill.
+    script = 'for p in /proc/[0-9]*; do grep -qx munged "$p/comm" && kill -KILL "${p#/proc/}"; done; true'
+    cluster.on("worker-2", "sh", "-c", script)
+    name = container_name(cluster.request.name, "worker-2")
+    running = ("inspect", "--format={{.State.Running}}", name)
+    cluster.wait_until("worker-2 ended", lambda: podman(*running).strip() == "false")
+    assert "munged ended with status 137" in podman("logs", name)
+    assert again(cluster).ready
+
+
+def test_workers_follow_a_reconfiguration(cluster: LocalCluster) -> None:
+    cluster.on("controller", "scontrol", "reconfigure").ok()
+    cluster.wait_until("both serve", lambda: cluster.jail("srun", "-N2", "true").status == 0)
+    for worker in ("worker-1", "worker-2"):
+        assert any(command.startswith("slurmd ") for _, command in cluster.processes(worker))
+
+
+def test_containers_have_their_capabilities_and_no_others(cluster: LocalCluster) -> None:
+    for role, host in (("controller", "controller"), ("worker", "worker-1"), ("login", "login")):
+        inspected = json.loads(podman("inspect", container_name(cluster.request.name, host)))[0]
+        assert not inspected["HostConfig"]["Privileged"]
+        bounding = sorted(name.removeprefix("CAP_") for name in inspected["BoundingCaps"])
+        assert bounding == list(capabilities(role))  # type: ignore[arg-type]
+
+
+# What a daemon image must not hold, and where the jail must not either.
+FORBIDDEN = """
+ls /etc/munge/munge.key /etc/ssh/ssh_host_* /etc/machine-id /var/lib/dbus/machine-id 2>/dev/null
+find /var/lib/apt/lists -type f
+find / -xdev -name '*.deb' -type f
+"""
+FORBIDDEN_IN_DAEMONS = """
+for tool in gcc cc make ld; do command -v $tool; done
+dpkg-query -W -f '${Package}\\n' | grep -e '-dev$'
+find /usr/share/man /usr/share/info -type f ! -path /usr/share/info/dir 2>/dev/null  # an empty index
+find /usr/share/doc -type f ! -name copyright 2>/dev/null
+true
+"""
+
+
+@pytest.mark.parametrize("image", [*DAEMONS, "jail"])
+def test_images_hold_no_secret_and_daemons_no_compiler_or_documentation(
+    cluster: LocalCluster, image: str
+) -> None:
+    reference = cluster.result.build.images[image].reference
+    script = FORBIDDEN + (FORBIDDEN_IN_DAEMONS if image in DAEMONS else "true")
+    assert podman("run", "--rm", "--network=none", "--entrypoint=sh", reference, "-c", script) == ""
+
+
+@pytest.mark.parametrize("image", [*DAEMONS, "jail"])
+def test_slurm_and_munge_have_the_same_ids_everywhere(cluster: LocalCluster, image: str) -> None:
+    reference = cluster.result.build.images[image].reference
+    script = "id -u slurm; id -g slurm; id -u munge; id -g munge"
+    out = podman("run", "--rm", "--network=none", "--entrypoint=sh", reference, "-c", script)
+    assert out.split() == ["64030", "64030", "65520", "65520"]

@@ -1,0 +1,93 @@
+"""The manifest: what is written is what is read, and damage is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellblock.errors import CellblockError
+from cellblock.jail import manifest, tree
+from cellblock.jail.entry import Entry, order
+
+ENTRIES = [
+    Entry(b"", "d", 0o755, 0, 0, 0, 17 * 10**17),
+    Entry(b"bin", "l", 0o777, 0, 0, 7, 1, target=b"usr/bin"),
+    Entry(b"dev null", "c", 0o666, 0, 0, 0, -5, device=(1, 3)),
+    Entry(b"ping", "f", 0o4755, 0, 0, 2, 3, xattrs=((b"user.a,b=c", b"\0\xff"),), digest="ab" * 32),
+    Entry(b"ping2", "h", 0o4755, 0, 0, 2, 3, target=b"ping"),
+]
+
+
+def test_the_text_of_a_manifest(tmp_path: Path) -> None:
+    manifest.write(tmp_path / "m", ENTRIES)
+    lines = (tmp_path / "m").read_text().splitlines()
+    assert lines[:-1] == [
+        "cellblock-manifest 1",
+        "d 755 0 0 0 1700000000000000000 - - .",
+        "l 777 0 0 7 1 usr/bin - bin",
+        "c 666 0 0 0 -5 1:3 - dev%20null",
+        f"f 4755 0 0 2 3 {'ab' * 32} user.a%2Cb%3Dc=AP8= ping",
+        "h 4755 0 0 2 3 ping - ping2",
+    ]
+    assert lines[-1].startswith("end 5 ")
+    assert list(manifest.read(tmp_path / "m")) == ENTRIES
+
+
+names = st.binary(min_size=1, max_size=30).map(lambda name: name.replace(b"\0", b"0").replace(b"/", b"-"))
+paths = st.lists(names, min_size=1, max_size=4).map(b"/".join)
+kept = st.tuples(names, st.binary(max_size=20))
+
+
+@given(
+    path=paths.filter(lambda path: path != b"."),
+    target=paths,
+    mode=st.integers(0, 0o7777),
+    owner=st.integers(0, 2**32 - 1),
+    time=st.integers(-(2**62), 2**62),
+    xattrs=st.lists(kept, max_size=3).map(tuple),
+)
+def test_every_entry_survives_its_line(
+    path: bytes, target: bytes, mode: int, owner: int, time: int, xattrs: tuple[tuple[bytes, bytes], ...]
+) -> None:
+    entry = Entry(path, "l", mode, owner, owner, len(target), time, target=target, xattrs=xattrs)
+    text = manifest.line(entry)
+    assert text.count(b"\n") == 1
+    assert manifest.parse(text) == entry
+
+
+@given(st.lists(paths, max_size=8))
+def test_the_order_is_that_of_a_sorted_walk(some: list[bytes]) -> None:
+    assert sorted(some, key=order) == sorted(some, key=lambda path: path.split(b"/"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: text.index(b"end")], "4: damaged manifest: the `end` line is missing"),
+        (lambda text: text.replace(b"755", b"777", 1), "5: damaged manifest: count or SHA-256"),
+        (lambda text: text.replace(b" - bin", b" bin"), "3: damaged manifest: expected 9 fields, found 8"),
+        (lambda text: b"what\n" + text, "1: damaged manifest: expected 'cellblock-manifest 1'"),
+        (lambda text: b"", "0: damaged manifest: the `end` line is missing"),
+    ],
+)
+def test_damage_is_named_with_its_line(tmp_path: Path, damage: object, message: str) -> None:
+    path = tmp_path / "m"
+    manifest.write(path, ENTRIES[:3])
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(CellblockError) as caught:
+        list(manifest.read(path))
+    assert message in str(caught.value)
+
+
+def test_differences_name_each_file_and_field() -> None:
+    changed = [ENTRIES[0]._replace(mode=0o700), *ENTRIES[2:], Entry(b"zoo", "p", 0, 0, 0, 0, 0)]
+    found = [entry._replace(digest="") for entry in changed]
+    assert tree.differences(iter(ENTRIES), iter(found)) == [
+        "/: mode is 700, should be 755",
+        "/bin is missing",
+        "/zoo should not be there",
+    ]
+    assert tree.differences(iter(ENTRIES), iter([entry._replace(digest="") for entry in ENTRIES])) == []

@@ -1,0 +1,96 @@
+"""The C unit tests, one program a unit, and what the compiler lets through."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "spank_jail"
+
+
+@pytest.fixture(scope="module")
+def tools() -> None:
+    for tool in ("make", "gcc"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+
+
+def make(build: Path, *targets: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", "-C", str(SOURCES), f"BUILD={build}", *targets], capture_output=True, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def build(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("build")
+
+
+def test_units(build: Path) -> None:
+    done = make(build, "check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(", 0 failed") == len(list(SOURCES.glob("tests/test_*.c")))
+
+
+def test_files_stay_small() -> None:
+    for path in SOURCES.rglob("*.[ch]"):
+        assert len(path.read_text().splitlines()) <= 400, f"{path} does too much"
+
+
+def enter(build: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    made = make(build, "jail-enter")
+    assert made.returncode == 0, made.stderr
+    return subprocess.run([build / "jail-enter", *arguments], capture_output=True, text=True)
+
+
+def test_jail_enter_prints_a_plan_as_it_was_understood(build: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan"
+    plan.write_text("/a\\040b /x none bind,ro,nofail\ntmpfs /tmp tmpfs size=1m,x-jail.per-job\n")
+    done = enter(build, "--plan", str(plan), "--print")
+    assert done.stdout == (
+        "/a\\040b /x none bind,ro,suid,nodev,exec,nofail\n"
+        "tmpfs /tmp tmpfs rw,nosuid,nodev,exec,size=1m,x-jail.per-job\n"
+    )
+    again = tmp_path / "again"
+    again.write_text(done.stdout)
+    assert enter(build, "--plan", str(again), "--print").stdout == done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--chdir", "x", "true"], ["--check", "true"]])
+def test_jail_enter_says_wrong_usage(build: Path, arguments: list[str]) -> None:
+    done = enter(build, *arguments)
+    assert done.returncode == 2
+    assert "see jail-enter --help" in done.stderr
+
+
+def test_jail_enter_refuses_a_plan_that_others_can_write(build: Path, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root: others' files are refused before")
+    plan = tmp_path / "plan"
+    plan.write_text("")
+    plan.chmod(0o666)
+    done = enter(build, "--root", str(tmp_path), "--plan", str(plan), "--", "true")
+    assert done.returncode == 125
+    assert "the mount plan must be writable by root alone" in done.stderr
+
+
+def test_jail_enter_runs_a_command_as_a_user_of_the_jail(build: Path, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root: it mounts")
+    root, plan = tmp_path / "root", tmp_path / "plan"
+    for folder in ("etc", "bin", "home/ann", "usr", "lib", "lib64"):
+        (root / folder).mkdir(parents=True)
+    (root / "etc/passwd").write_text("ann:x:4242:4243:Ann:/home/ann:/bin/sh\n")
+    (root / "etc/group").write_text("extra:x:4444:ann\n")
+    # The node's programs stand in for a distribution.
+    plan.write_text("".join(f"{p} {p} none rbind,ro,nofail\n" for p in ("/usr", "/bin", "/lib", "/lib64")))
+    done = enter(build, "--root", str(root), "--plan", str(plan), "--user", "ann", "--", "sh", "-c",
+                 "id -u; id -g; id -G; pwd; echo $HOME $USER; exit 7")  # fmt: skip
+    assert done.stdout.splitlines() == ["4242", "4243", "4243 4444", "/home/ann", "/home/ann ann"]
+    assert done.returncode == 7
+    missing = enter(build, "--root", str(root), "--plan", str(plan), "--", "no-such-program")
+    assert missing.returncode == 127

@@ -1,0 +1,216 @@
+"""Entering a jail, in user and mount namespaces of its own: the code that ships, without Slurm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.spank_jail.conftest import Jail
+
+DEVICES = ["null", "zero", "full", "random", "urandom", "tty", "fd", "stdin", "stdout", "stderr", "ptmx"]
+DEVICES += ["pts", "shm", "mqueue"]
+
+KERNEL_PARTS = """
+    proc   /proc proc   defaults
+    sysfs  /sys  sysfs  ro
+    dev    /dev  dev    mode=0755,size=1m
+    devpts /dev/pts devpts mode=0620,ptmxmode=0666
+    tmpfs  /dev/shm tmpfs mode=1777,size=1m
+    mqueue /dev/mqueue mqueue defaults
+    tmpfs  /run  tmpfs  mode=0755,size=2m
+    tmpfs  /tmp  tmpfs  mode=1777,size=1m,x-jail.per-job
+"""
+
+
+def test_the_jail_becomes_the_root(jail: Jail) -> None:
+    facts = jail.facts("""
+        enter()
+        tell(release=open("/etc/os-release").read(), cwd=os.getcwd(), up=sorted(os.listdir("/..")))
+    """)
+    assert facts["release"] == "NAME=jail\n"
+    assert facts["cwd"] == "/"
+    assert "etc" in facts["up"]
+    assert "home" not in facts["up"]
+
+
+def test_the_kernels_file_systems_are_there(jail: Jail) -> None:
+    facts = jail.facts(
+        """
+        enter()
+        with open("/dev/null", "w") as null:
+            null.write("x")
+        master, slave = os.openpty()
+        shm = os.stat("/dev/shm").st_mode
+        tell(mounts=mounts(), dev=sorted(os.listdir("/dev")), tty=os.ttyname(slave), shm=oct(shm),
+             zero=len(open("/dev/zero", "rb").read(8)), ro=errno_of(os.mkdir, "/sys/x"))
+        """,
+        KERNEL_PARTS,
+    )
+    for target in ("/", "/proc", "/sys", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/run", "/tmp"):
+        assert target in facts["mounts"]
+    assert facts["dev"] == sorted(DEVICES)
+    assert facts["tty"] == "/dev/pts/0"
+    assert facts["shm"] == "0o41777"
+    assert facts["zero"] == 8
+
+
+def test_nothing_of_the_outside_is_left_in_the_namespace(jail: Jail) -> None:
+    facts = jail.facts("enter(); tell(mounts=mounts())", "proc /proc proc defaults\n")
+    assert facts["mounts"] == ["/", "/proc"]
+
+
+def test_read_only_is_enforced_from_the_first_moment(jail: Jail) -> None:
+    facts = jail.facts(
+        """
+        enter()
+        tell(make=errno_of(os.mkdir, "/data/x"), write=errno_of(os.open, "/data/file", os.O_WRONLY),
+             below=errno_of(os.mkdir, "/data/below/x"), text=open("/data/file").read(),
+             rw=errno_of(os.mkdir, "/run/x"))
+        """,
+        "{node} /data none rbind,ro\n{node} /run none bind\n",
+    )
+    assert facts == {
+        "make": "EROFS", "write": "EROFS", "below": "EROFS", "text": "of the node\n", "rw": "done",
+    }  # fmt: skip
+    assert (jail.node / "x").is_dir()
+
+
+def test_noexec_and_nodev_are_enforced(jail: Jail) -> None:
+    (jail.node / "script").write_text("#!/bin/true\n")
+    (jail.node / "script").chmod(0o755)
+    facts = jail.facts(
+        """
+        enter()
+        tell(execute=errno_of(os.execv, "/data/script", ["x"]),
+             flags=[line.split()[5] for line in open("/proc/self/mountinfo") if " /data " in line])
+        """,
+        "{node} /data none bind,noexec,nosuid\nproc /proc proc defaults\n",
+    )
+    assert facts["execute"] == "EACCES"
+    assert {"noexec", "nosuid", "nodev"} <= set(facts["flags"][0].split(","))
+
+
+def test_a_single_file_is_laid_over(jail: Jail) -> None:
+    facts = jail.facts(
+        """
+        enter()
+        tell(release=open("/etc/os-release").read(), made=open("/opt/deep/file").read())
+        """,
+        "{node}/file /etc/os-release none bind,ro\n{node}/file /opt/deep/file none bind,x-create=file\n",
+    )
+    assert facts == {"release": "of the node\n", "made": "of the node\n"}
+    assert (jail.root / "etc/os-release").read_text() == "NAME=jail\n"
+
+
+def test_a_target_that_is_a_link_mounts_where_it_leads_inside(jail: Jail) -> None:
+    (jail.root / "out").symlink_to("../../../../../../data")
+    facts = jail.facts("enter(); tell(data=os.listdir('/data'))", "{node} /out none bind\n")
+    assert sorted(facts["data"]) == ["below", "file"]
+
+
+def test_a_missing_source_is_an_error_that_says_what_to_do(jail: Jail) -> None:
+    facts = jail.facts(
+        """
+        try:
+            enter()
+        except core.JailError as error:
+            tell(text=error.message, line=error.line, target=error.target, number=error.number)
+        """,
+        "tmpfs /run tmpfs defaults\n{node}/gone /data none bind\n",
+    )
+    assert facts["line"] == 2
+    assert facts["target"] == "/data"
+    assert 'the source "' in facts["text"]
+    assert "make it, or add nofail" in facts["text"]
+
+
+def test_nofail_leaves_out_what_is_missing_and_says_so(jail: Jail) -> None:
+    facts = jail.facts(
+        "notices = enter(); tell(notices=notices, data=os.listdir('/data'))",
+        """
+        {node}/gone /data none bind,nofail
+        {node} /no/such/target none bind,nofail
+        {node} /data none bind,x-jail.if=/no/such/path
+        cdi nvidia.com/gpu=all cdi nofail
+        """,
+    )
+    assert facts["data"] == []
+    assert [notice.split(": ")[0].rsplit(":")[-1] for notice in facts["notices"]] == ["2", "3", "4", "5"]
+    assert "left out" in facts["notices"][0]
+
+
+def test_nofail_does_not_hide_a_wrong_parameter(jail: Jail) -> None:
+    facts = jail.facts(
+        """
+        try:
+            enter()
+        except core.JailError as error:
+            tell(text=error.message, syscall=error.syscall)
+        """,
+        "tmpfs /tmp tmpfs size=much,nofail\n",
+    )
+    assert facts["syscall"] == "fsconfig"
+    assert "the kernel refuses size=much" in facts["text"]
+
+
+def test_a_file_over_a_directory_is_refused(jail: Jail) -> None:
+    facts = jail.facts(
+        "\ntry:\n    enter()\nexcept core.JailError as error:\n    tell(text=error.message)\n",
+        "{node}/file /data none bind\n",
+    )
+    assert "must both be directories or both be files" in facts["text"]
+
+
+def test_device_nodes_of_the_volume_are_dead(jail: Jail) -> None:
+    facts = jail.facts(
+        "enter(); tell(options=[l.split()[5] for l in open('/proc/self/mountinfo') if l.split()[4] == '/'])",
+        "proc /proc proc defaults\n",
+    )
+    assert "nodev" in facts["options"][0].split(",")
+
+
+def test_the_node_sees_none_of_it(jail: Jail) -> None:
+    before = Path("/proc/self/mountinfo").read_text().count("\n")
+    jail.facts("enter(); tell(ok=True)", KERNEL_PARTS)
+    assert Path("/proc/self/mountinfo").read_text().count("\n") == before
+    assert list((jail.root / "dev").iterdir()) == []
+
+
+def test_every_system_call_may_fail_and_is_then_named(jail: Jail) -> None:
+    # Each try in a fork: after a failure the process is good for nothing else.
+    facts = jail.facts(
+        """
+        def attempt(nth):
+            reader, writer = os.pipe()
+            if not os.fork():
+                before = len(os.listdir("/proc/self/fd"))
+                with core.failing_call(nth, errno.EIO):
+                    try:
+                        enter()
+                        result = "entered after %d" % core.calls_made()
+                    except core.JailError as error:
+                        named = error.syscall and error.number == errno.EIO and error.message
+                        result = "clean" if named else "unnamed: " + error.message
+                        if os.path.exists("/proc/self/fd") and len(os.listdir("/proc/self/fd")) != before:
+                            result = "descriptor left open: " + error.message
+                os.write(writer, result.encode())
+                os._exit(0)
+            os.close(writer)
+            with open(reader) as stream:
+                result = stream.read()
+            os.wait()
+            return result
+
+        # Until the call that was to fail lies beyond the last one: a failure that is survived by design
+        # must not hide the calls after it.
+        results, nth = [], 1
+        while not results or not (results[-1].startswith("entered") and int(results[-1].split()[-1]) < nth):
+            results.append(attempt(nth))
+            nth += 1
+        tell(wrong=[r for r in results[:-1] if r != "clean"], calls=len(results), mounts=len(mounts()),
+             before=len(mounts()))
+        """,
+        KERNEL_PARTS + "{node} /made/here none rbind,ro,x-create=dir\n",
+    )
+    # mknod in a user namespace is refused and bound instead: one failure there is survived by design.
+    assert [wrong for wrong in facts["wrong"] if not wrong.startswith("entered")] == []
+    assert facts["calls"] > 60

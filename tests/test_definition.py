@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cellblock import paths
+from cellblock.definition import load_images
+from cellblock.errors import DefinitionError, UsageError
+from cellblock.graph import build_order
+
+
+def declare(folder: Path, **images: str) -> Path:
+    for name, text in images.items():
+        (folder / name).mkdir()
+        (folder / name / "image.yaml").write_text(text)
+    return folder
+
+
+def test_the_projects_images_are_all_declared() -> None:
+    images = load_images(paths.PROJECT / "images")
+    assert {"base", "slurm", "toolchain", "plugins", "controller", "worker", "login", "jail"} <= set(images)
+
+
+def test_an_image_needs_its_parent_its_toolchain_and_the_sources_of_its_artifacts(tmp_path: Path) -> None:
+    images = load_images(
+        declare(
+            tmp_path,
+            base="summary: b\n",
+            tools="summary: t\nfrom: base\n",
+            out="summary: o\nbuild: {in: tools, sources: {}, run: [make], output: /out}\n",
+            top="summary: t\nfrom: base\nartifacts: {from: out, files: {/out/x: /x}}\n",
+        )
+    )
+    assert set(images["top"].needs()) == {"base", "out"}
+    order = [image.name for image in build_order(images, ["top"])]
+    assert order.index("base") < order.index("tools") < order.index("out") < order.index("top")
+
+
+def test_an_unknown_key_names_file_line_key_and_near_miss(tmp_path: Path) -> None:
+    declare(tmp_path, base="summary: b\npackges: [x]\n")
+    with pytest.raises(DefinitionError) as raised:
+        load_images(tmp_path)
+    assert "base/image.yaml:2: packges: unknown key; did you mean 'packages'?" in str(raised.value)
+    assert raised.value.exit_status == 2
+
+
+def test_a_nested_unknown_key_suggests_from_its_own_mapping(tmp_path: Path) -> None:
+    declare(tmp_path, base="summary: b\nusers:\n  - {name: a, uid: 1, gid: 1, shel: /bin/sh}\n")
+    with pytest.raises(
+        DefinitionError, match=r"image\.yaml:3: users\.0\.shel: unknown key; did you mean 'shell'"
+    ):
+        load_images(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("from: base\n", "summary: missing"),
+        ("summary: x\npackages: gcc\n", "2: packages: Input should be a valid list"),
+        ("- a\n", "must be a mapping"),
+        ("", "must be a mapping"),
+        ("summary: x\nbuild: {in: base, sources: {}, run: [a], output: out}\n", "must be an absolute path"),
+        ("summary: x\nfrom: base\nbuild: {in: base, sources: {}, run: [a], output: /o}\n", "excludes 'from'"),
+    ],
+)
+def test_wrong_definitions_name_the_key(tmp_path: Path, text: str, message: str) -> None:
+    declare(tmp_path, base="summary: b\n", x=text)
+    with pytest.raises(DefinitionError) as raised:
+        load_images(tmp_path)
+    assert message in str(raised.value)
+    assert "x/image.yaml" in str(raised.value)
+
+
+def test_a_need_that_does_not_exist_is_found_where_it_stands(tmp_path: Path) -> None:
+    declare(tmp_path, base="summary: b\n", x="summary: x\nfrom: bsae\n")
+    with pytest.raises(
+        DefinitionError, match=r"x/image\.yaml:2: from: there is no image 'bsae'; did you mean 'base'"
+    ):
+        load_images(tmp_path)
+
+
+def test_a_cycle_names_its_members_and_a_place(tmp_path: Path) -> None:
+    images = load_images(
+        declare(
+            tmp_path,
+            a="summary: a\nfrom: b\n",
+            b="summary: b\nfrom: c\n",
+            c="summary: c\nfrom: a\n",
+        )
+    )
+    with pytest.raises(DefinitionError, match=r"c/image\.yaml:2: .*a -> b -> c -> a"):
+        build_order(images, ["a"])
+
+
+def test_an_image_that_needs_itself_is_a_cycle(tmp_path: Path) -> None:
+    images = load_images(declare(tmp_path, a="summary: a\nfrom: a\n"))
+    with pytest.raises(DefinitionError, match="a -> a"):
+        build_order(images, ["a"])
+
+
+def test_an_unknown_image_is_wrong_usage(tmp_path: Path) -> None:
+    images = load_images(declare(tmp_path, worker="summary: w\n"))
+    with pytest.raises(UsageError, match="did you mean 'worker'") as raised:
+        build_order(images, ["wroker"])
+    assert raised.value.exit_status == 2
+
+
+def test_no_definitions_at_all(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match=r"no image\.yaml"):
+        load_images(tmp_path)
