@@ -128,14 +128,20 @@ class Volume:
         path = self.private / "lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip() or "another process"
-                raise CellblockError(
-                    f"{self.path} is being written by {holder}; nothing was changed",
-                    hint="wait until it is done, then run this again",
-                ) from None
+            # The holder writes its name just after it has the lock and clears it just before it lets go:
+            # an empty name is one of these two moments, and is over at once.
+            for wait in (*[0.02] * 50, None):
+                try:
+                    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except (BlockingIOError, PermissionError):
+                    holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+                    if holder or wait is None:
+                        raise CellblockError(
+                            f"{self.path} is being written by {holder or 'another process'}; nothing was changed",
+                            hint="wait until it is done, then run this again",
+                        ) from None
+                    time.sleep(wait)
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
             text = f"`{what}` (process {os.getpid()} on {socket.gethostname()}, since {since})\n"
             os.ftruncate(descriptor, 0)
