@@ -100,9 +100,10 @@ def plan(
             ssh_port=spec.ssh_port if role == "login" else None,
         )
 
-    # Docker's AppArmor profile forbids all mounts, whatever the capabilities; its seccomp profile
-    # forbids pivot_root. Both matter only to those who make the jail's mounts.
-    mounting = ("apparmor=unconfined", "seccomp=unconfined") if spec.engine == "docker" else ()
+    # Docker's AppArmor profile forbids all mounts, whatever the capabilities; its seccomp profile forbids
+    # pivot_root, and podman's, with an older libseccomp, calls that are newer than it: without listmount(2)
+    # each step builds its jail anew. Both matter only to those who make the jail's mounts.
+    mounting = ("seccomp=unconfined", *(("apparmor=unconfined",) if spec.engine == "docker" else ()))
     state = Mount(str(folder / "slurmctld"), "/var/lib/slurm/slurmctld", writable=True)
     containers = [container("controller", "controller", (slurm, munge, users, state))]
     containers += [

@@ -10,6 +10,8 @@
 #include "scoped.h"
 #include "sys.h"
 
+#define COUNT_AT_ONCE 256
+
 /* The calling thread's, which in slurmstepd need not be that of /proc/self. */
 #define OWN_NAMESPACE "/proc/thread-self/ns/mnt"
 
@@ -21,14 +23,15 @@
 #define PIDFD_GET_MNT_NAMESPACE _IO(0xFF, 3)
 #endif
 
-/* A descriptor of the calling thread's mount namespace, or -1. By pidfd where the kernel can: the first
- * look into /proc/PID/task/TID costs a new process 0.15 ms, a tenth of what a step takes here. */
-static int own_namespace(void)
+/* By pidfd where the kernel can: the first look into /proc/PID/task/TID costs a new process 0.15 ms. */
+int jail_namespace_open(struct jail_error *err)
 {
 	scoped_fd self = (int)syscall(SYS_pidfd_open, (pid_t)syscall(SYS_gettid), PIDFD_THREAD);
 	int namespace = self < 0 ? -1 : ioctl(self, PIDFD_GET_MNT_NAMESPACE, 0);
 
-	return namespace < 0 ? sys_open(OWN_NAMESPACE, O_RDONLY) : namespace;
+	if (namespace < 0)
+		namespace = sys_open(OWN_NAMESPACE, O_RDONLY);
+	return namespace < 0 ? jail_fail(err, "open", errno, "cannot open " OWN_NAMESPACE "; is /proc mounted?") : namespace;
 }
 
 int jail_namespace_private(struct jail_error *err)
@@ -60,48 +63,80 @@ int jail_namespace_pivot(const char *path, struct jail_error *err)
 	return jail_error_at(err, NULL, 0, path);
 }
 
-static int pivoted_copy(const char *path, int (*prepare)(void *, struct jail_error *), void *context,
-			struct jail_error *err)
+int jail_namespace_branch(int *copy, struct jail_error *err)
 {
 	if (sys_unshare(CLONE_NEWNS))
-		return jail_fail(err, "unshare", errno, "cannot make the tasks' mount namespace");
-	/* Now: after the pivot /proc is whatever the plan put there. */
-	scoped_fd copy = own_namespace();
-	if (copy < 0)
-		return jail_fail(err, "open", errno, "cannot open " OWN_NAMESPACE "; is /proc mounted?");
-	if (prepare && (sys_chdir(path) ? jail_fail(err, "chdir", errno, "cannot enter the jail's tree")
-					: prepare(context, err)))
-		return jail_error_at(err, NULL, 0, path);
-	if (jail_namespace_pivot(path, err))
-		return -1;
-	return jail_keep(&copy);
+		return jail_fail(err, "unshare", errno, "cannot copy the mount namespace");
+	/* Now: after a pivot /proc is whatever the plan put there. */
+	*copy = jail_namespace_open(err);
+	return *copy < 0 ? -1 : 0;
 }
 
-int jail_namespace_pivoted(const char *path, int (*prepare)(void *, struct jail_error *), void *context,
-			   struct jail_error *err)
+int jail_namespace_leave(struct jail_home *home, struct jail_error *err)
 {
-	struct jail_error back;
-	scoped_fd home = own_namespace();
+	/* setns refuses a thread that shares its filesystem context, and threads that were started before
+	 * keep theirs. */
+	if (sys_unshare(CLONE_FS))
+		return jail_fail(err, "unshare", errno, "cannot get a filesystem context of its own");
+	home->namespace = jail_namespace_open(err);
+	if (home->namespace < 0)
+		return -1;
 	/* setns puts us at the namespace's root; the daemon may have been chrooted elsewhere. */
-	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
-	scoped_fd cwd = sys_open(".", O_PATH | O_DIRECTORY);
-
-	if (home < 0 || root < 0)
-		return jail_fail(err, "open", errno, "cannot open " OWN_NAMESPACE " or /; is /proc mounted?");
-	scoped_fd copy = pivoted_copy(path, prepare, context, err);
-	if (sys_setns(home, CLONE_NEWNS) || sys_fchdir(root) || sys_chroot(".") || (cwd >= 0 && sys_fchdir(cwd))) {
-		jail_fail(&back, "setns", errno, "cannot come back from the jail's namespace");
-		*err = back;
+	home->root = sys_open("/", O_PATH | O_DIRECTORY);
+	home->cwd = sys_open(".", O_PATH | O_DIRECTORY);
+	if (home->root < 0 || home->cwd < 0) {
+		jail_fail(err, "open", errno, "cannot open / or the working directory");
+		jail_home_close(home);
 		return -1;
 	}
-	return jail_keep(&copy);
+	return 0;
+}
+
+int jail_namespace_return(struct jail_home *home, struct jail_error *err)
+{
+	int result = 0;
+
+	if (sys_setns(home->namespace, CLONE_NEWNS) || sys_fchdir(home->root) || sys_chroot(".") ||
+	    sys_fchdir(home->cwd))
+		result = jail_fail(err, "setns", errno, "cannot come back to the node's own mount namespace");
+	jail_home_close(home);
+	return result;
+}
+
+int jail_namespace_count(void)
+{
+	uint64_t ids[COUNT_AT_ONCE];
+	uint64_t last = 0;
+	int count = 0;
+
+	for (;;) {
+		int got = sys_listmount(last, ids, COUNT_AT_ONCE);
+		if (got < 0)
+			return -1;
+		count += got;
+		if (got < COUNT_AT_ONCE)
+			return count;
+		last = ids[got - 1];
+	}
+}
+
+void jail_home_close(struct jail_home *home)
+{
+	jail_close(&home->namespace);
+	jail_close(&home->root);
+	jail_close(&home->cwd);
+}
+
+int jail_namespace_enter(int namespace, struct jail_error *err)
+{
+	if (sys_setns(namespace, CLONE_NEWNS))
+		return jail_fail(err, "setns", errno, "cannot join the jail's namespace");
+	return 0;
 }
 
 int jail_namespace_join(int namespace, struct jail_error *err)
 {
 	if (sys_unshare(CLONE_FS))
 		return jail_fail(err, "unshare", errno, "cannot get a filesystem context of its own");
-	if (sys_setns(namespace, CLONE_NEWNS))
-		return jail_fail(err, "setns", errno, "cannot join the jail's namespace");
-	return 0;
+	return jail_namespace_enter(namespace, err);
 }

@@ -12,14 +12,38 @@ int jail_namespace_private(struct jail_error *err);
  * the namespace. The working directory becomes "/". Returns 0 or -1. */
 int jail_namespace_pivot(const char *path, struct jail_error *err);
 
-/* Makes a copy of the calling thread's namespace that is pivoted into the tree at `path`, and comes
- * back. `prepare`, which may be NULL, runs in the copy before the pivot, with the tree's root as working
- * directory; it returns 0 or -1. Returns a descriptor for setns(2), or -1 with the thread back where it
- * was. The thread must have a filesystem context of its own (jail_namespace_private). */
-int jail_namespace_pivoted(const char *path, int (*prepare)(void *context, struct jail_error *err),
-			   void *context, struct jail_error *err);
+/* A descriptor of the calling thread's mount namespace, or -1. */
+int jail_namespace_open(struct jail_error *err);
 
-/* Joins the pivoted namespace: root and working directory are the jail's afterwards. Returns 0 or -1. */
+/* Puts the calling thread into a copy of its mount namespace, which ends with the last descriptor or
+ * process in it; `copy` is a descriptor of it. Returns 0 or -1. */
+int jail_namespace_branch(int *copy, struct jail_error *err);
+
+/* Where a thread comes back to after a visit to other mount namespaces. */
+struct jail_home {
+	int namespace, root, cwd;
+};
+
+#define JAIL_HOME_NONE { -1, -1, -1 }
+
+/* Gives the calling thread a filesystem context of its own and notes where it is, so that it may go to
+ * other namespaces and come back. Returns 0, or -1 with nothing open. */
+int jail_namespace_leave(struct jail_home *home, struct jail_error *err);
+
+/* Back to where jail_namespace_leave was called; closes `home`. On -1 the thread is anywhere: end the
+ * process. */
+int jail_namespace_return(struct jail_home *home, struct jail_error *err);
+
+void jail_home_close(struct jail_home *home);
+
+/* How many mounts the calling thread's root has below it; -1 where the kernel cannot say (before 6.8). */
+int jail_namespace_count(void);
+
+/* Puts the calling thread, which has a filesystem context of its own, at the root of `namespace`. */
+int jail_namespace_enter(int namespace, struct jail_error *err);
+
+/* The same for a thread that may share its context: root and working directory are the jail's
+ * afterwards. Returns 0 or -1. */
 int jail_namespace_join(int namespace, struct jail_error *err);
 
 #endif

@@ -209,3 +209,8 @@ int jail_plan_read(const char *path, struct jail_plan *plan, struct jail_error *
 	}
 	return jail_plan_read_fd(fd, path, plan, err);
 }
+
+bool jail_entry_is_shared(const struct jail_entry *entry)
+{
+	return (entry->type == JAIL_TMPFS || entry->type == JAIL_DEV) && entry->scope == JAIL_SCOPE_JOB;
+}

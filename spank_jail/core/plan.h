@@ -24,7 +24,7 @@ enum jail_type {
 };
 
 enum jail_create { JAIL_CREATE_NONE, JAIL_CREATE_DIR, JAIL_CREATE_FILE };
-enum jail_scope { JAIL_SCOPE_STEP, JAIL_SCOPE_JOB };
+enum jail_scope { JAIL_SCOPE_JOB, JAIL_SCOPE_STEP };
 
 /* The longest list of file system parameters that one type takes. */
 #define JAIL_MAX_PARAMETERS 8
@@ -44,7 +44,7 @@ struct jail_entry {
 	struct jail_parameter parameters[JAIL_MAX_PARAMETERS]; /* for fsconfig(2), into `options` */
 	size_t n_parameters;
 	enum jail_create create;
-	enum jail_scope scope; /* who shares it, for tmpfs; others are always made per step */
+	enum jail_scope scope; /* who shares what is in it, for tmpfs and dev; nothing is in the others */
 	bool nofail;           /* a missing source or target skips the entry */
 	const char *only_if;   /* applied only when this path exists on the node; NULL = always */
 	char *options;         /* storage of the strings above */
@@ -68,6 +68,9 @@ int jail_plan_parse(const char *text, size_t length, const char *name, struct ja
 		    struct jail_error *err);
 
 void jail_plan_free(struct jail_plan *plan);
+
+/* Whether all steps of a job see the same content of the entry's mount: tmpfs and dev, unless per step. */
+bool jail_entry_is_shared(const struct jail_entry *entry);
 
 /* "bind", "tmpfs", ... */
 const char *jail_type_name(enum jail_type type);

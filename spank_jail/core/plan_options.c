@@ -85,7 +85,7 @@ static int parse_general(const char *key, const char *value, struct jail_entry *
 static int parse_scope(const char *key, struct jail_entry *entry, struct jail_error *err)
 {
 	if (entry->type != JAIL_TMPFS && entry->type != JAIL_DEV)
-		return jail_fail(err, NULL, 0, "%s is for tmpfs and dev only; type %s is always made for the step", key,
+		return jail_fail(err, NULL, 0, "%s is for tmpfs and dev only; a %s has no content of its own", key,
 				 jail_type_name(entry->type));
 	entry->scope = strcmp(key, "x-jail.per-job") ? JAIL_SCOPE_STEP : JAIL_SCOPE_JOB;
 	return 1;

@@ -11,6 +11,12 @@
 #define SYS_mount_setattr 442
 #endif
 
+/* Linux 6.8 */
+#ifndef SYS_listmount
+#define SYS_listmount 458
+#endif
+#define ALL_MOUNTS UINT64_MAX
+
 #ifdef JAIL_FAULTS
 static unsigned fault_nth, fault_calls;
 static int fault_number;
@@ -69,6 +75,13 @@ int sys_mount_setattr(int dir, const char *path, unsigned flags, uint64_t set, u
 	struct mount_attr attributes = { .attr_set = set, .propagation = propagation };
 
 	return CALL(SYS_mount_setattr, dir, path, flags, &attributes, sizeof(attributes));
+}
+
+int sys_listmount(uint64_t after, uint64_t *ids, size_t n)
+{
+	const struct { uint32_t size, spare; uint64_t mount, after; } request = { 24, 0, ALL_MOUNTS, after };
+
+	return CALL(SYS_listmount, &request, ids, n, 0);
 }
 
 int sys_openat2(int dir, const char *path, uint64_t flags, uint64_t resolve)

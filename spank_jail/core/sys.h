@@ -34,6 +34,8 @@ int sys_fsconfig(int fs, unsigned command, const char *key, const char *value);
 int sys_fsmount(int fs, unsigned attributes);
 int sys_mount_setattr(int dir, const char *path, unsigned flags, uint64_t set, uint64_t propagation);
 int sys_openat2(int dir, const char *path, uint64_t flags, uint64_t resolve);
+/* Ids of the mounts below the caller's root that come after `after`; at most `n`. Returns how many. */
+int sys_listmount(uint64_t after, uint64_t *ids, size_t n);
 int sys_mkdirat(int dir, const char *name, mode_t mode);
 int sys_mknodat(int dir, const char *name, mode_t mode, dev_t device);
 int sys_symlinkat(const char *content, int dir, const char *name);

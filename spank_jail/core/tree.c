@@ -83,8 +83,9 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 static int apply_entry(int root, const struct jail_setup *setup, const struct jail_entry *entry,
 		       struct jail_error *err)
 {
-	bool job = entry->scope == JAIL_SCOPE_JOB && setup->job_mount;
-	scoped_fd mount = job ? setup->job_mount(setup->context, entry, err) : jail_filesystem_open(entry, err);
+	int *made = setup->mounts ? &setup->mounts[entry - setup->plan->entries] : NULL;
+	bool given = made && *made >= 0;
+	scoped_fd mount = given ? jail_keep(made) : jail_filesystem_open(entry, err);
 
 	if (mount < 0)
 		return -1;
@@ -93,7 +94,7 @@ static int apply_entry(int root, const struct jail_setup *setup, const struct ja
 		return -1;
 	if (attach(mount, target, entry, err))
 		return -1;
-	return job ? 0 : jail_tree_complete(mount, entry, err);
+	return given ? 0 : jail_tree_complete(mount, entry, err);
 }
 
 static int apply_all(int root, const struct jail_setup *setup, struct jail_error *err)

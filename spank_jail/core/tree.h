@@ -8,9 +8,9 @@
 /* What a caller adds to applying a plan. All members but `plan` may be NULL. */
 struct jail_setup {
 	const struct jail_plan *plan;
-	/* Gives the mount (unattached, complete, owned by the tree afterwards) for an x-jail.per-job entry. Where
-	 * it is NULL such an entry is made anew, for as long as the namespace lives. */
-	int (*job_mount)(void *context, const struct jail_entry *entry, struct jail_error *err);
+	/* One for each entry: a complete mount, attached nowhere, that is used instead of a new one, or -1. What
+	 * is used is the tree's from then on, and -1 afterwards. */
+	int *mounts;
 	/* Hears of each entry that is left out because of nofail or x-jail.if; one line, no newline. */
 	void (*notice)(void *context, const char *text);
 	void *context;
@@ -22,7 +22,7 @@ struct jail_setup {
 int jail_tree_attach(const char *path, struct jail_error *err);
 
 /* What remains to be done once the new mount of `entry` is attached somewhere: a private /dev is filled.
- * Whoever gives a mount by `job_mount` has done so. Returns 0 or -1. */
+ * Whoever gives a mount in `mounts` has done so. Returns 0 or -1. */
 int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_error *err);
 
 /* Mounts every entry of the plan, in its order, onto the attached tree `root`. On -1 what was mounted

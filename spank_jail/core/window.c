@@ -1,13 +1,17 @@
 #define _GNU_SOURCE
 #include "window.h"
 
+#include <linux/capability.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "filesystem.h"
 #include "resolve.h"
 #include "scoped.h"
 #include "sys.h"
 
+#define OPEN_ATTRIBUTES (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 #define NODE_ATTRIBUTES (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 /* Lays the node's `path` over the jail's. A missing one is left out where `optional`: then the jail's
@@ -36,53 +40,76 @@ static int lay_all(int tree, const struct jail_window_parts *parts, struct jail_
 	for (const char *const *path = parts->files; *path; path++)
 		if (lay_over(tree, *path, NODE_ATTRIBUTES | MOUNT_ATTR_NOEXEC, true, err))
 			return -1;
-	if (parts->writable)
-		return lay_over(tree, parts->writable,
-				MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, false, err);
-	return 0;
+	if (parts->writable && lay_over(tree, parts->writable, OPEN_ATTRIBUTES, false, err))
+		return -1;
+	return parts->sealed ? lay_over(tree, parts->sealed, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err) : 0;
 }
 
-/* Mounts go onto attached trees only (before Linux 6.15), so the copy is attached over the first, then
- * cloned once more. It stays there, in slurmstepd's own namespace where nobody looks at it: taking it off
- * would wait for an RCU grace period, 0.2 ms and more on a busy node. Returns the detached clone, or -1. */
-static int make_tree(const char *path, const struct jail_window_parts *parts, struct jail_error *err)
+int jail_window_lay(const char *path, const struct jail_window_parts *parts, struct jail_error *err)
 {
 	scoped_fd copy = jail_filesystem_clone(path, 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 1, err);
 
 	if (copy < 0)
 		return -1;
-	if (sys_move_mount(copy, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH))
-		return jail_fail(err, "move_mount", errno, "cannot attach the window's tree");
-	int clone = -1;
-	if (!lay_all(copy, parts, err)) {
-		clone = sys_open_tree(copy, "", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH);
-		if (clone < 0)
-			jail_fail(err, "open_tree", errno, "cannot clone the window's tree");
+	if (sys_move_mount(copy, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH)) {
+		jail_fail(err, "move_mount", errno, "cannot attach the window's tree");
+		return jail_error_at(err, NULL, 0, path);
 	}
-	if (clone < 0)
-		(void)sys_umount2(path, JAIL_MNT_DETACH);
-	return clone;
+	return lay_all(copy, parts, err) ? -1 : jail_keep(&copy);
 }
 
-int jail_window_open(const char *path, const struct jail_window_parts *parts, struct jail_window *window,
-		     struct jail_error *err)
+/* The kernel lets a thread through /proc/PID/root and /proc/PID/fd of a process that has no capability
+ * which the thread has not, or by CAP_SYS_PTRACE: without it in the effective set, slurmd's are closed. */
+static int set_tracing(bool on)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &header, data))
+		return -1;
+	if (on)
+		data[0].effective |= data[0].permitted & (1U << CAP_SYS_PTRACE);
+	else
+		data[0].effective &= ~(1U << CAP_SYS_PTRACE);
+	return (int)syscall(SYS_capset, &header, data);
+}
+
+int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err)
 {
 	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
 	scoped_fd cwd = sys_open(".", O_PATH | O_DIRECTORY);
 
 	if (root < 0 || cwd < 0)
 		return jail_fail(err, "open", errno, "cannot open / and the working directory");
-	scoped_fd tree = make_tree(path, parts, err);
-	if (tree < 0)
-		return jail_error_at(err, NULL, 0, path);
-	if (sys_fchdir(tree) || sys_chroot(".")) {
+	if (for_root && set_tracing(false))
+		return jail_fail(err, "capset", errno, "cannot lower the capabilities for the window");
+	window->lowered = for_root;
+	if (sys_fchdir(inside) || sys_chroot(".")) {
 		jail_fail(err, "chroot", errno, "cannot enter the window; CAP_SYS_CHROOT is needed");
 		(void)sys_fchdir(cwd);
-		(void)sys_umount2(path, JAIL_MNT_DETACH);
+		if (for_root)
+			(void)set_tracing(true);
 		return -1;
 	}
-	window->tree = jail_keep(&tree);
 	window->root = jail_keep(&root);
+	return 0;
+}
+
+int jail_window_open(const char *path, const struct jail_window_parts *parts, struct jail_window *window,
+		     struct jail_error *err)
+{
+	scoped_fd laid = jail_window_lay(path, parts, err);
+
+	if (laid < 0)
+		return -1;
+	scoped_fd tree = sys_open_tree(laid, "", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH);
+	if (tree < 0) {
+		jail_fail(err, "open_tree", errno, "cannot clone the window's tree");
+		return jail_error_at(err, NULL, 0, path);
+	}
+	if (jail_window_enter(window, tree, false, err))
+		return -1;
+	window->tree = jail_keep(&tree);
 	return 0;
 }
 
@@ -100,6 +127,8 @@ int jail_window_close(struct jail_window *window, int (*as_root)(void *, struct 
 		result = jail_fail(err, "chroot", errno, "cannot leave the window");
 	else if (as_root)
 		result = as_root(context, err);
+	if (window->lowered && !user && set_tracing(true))
+		result = jail_fail(err, "capset", errno, "cannot take back the capabilities of slurmstepd");
 	if (user && sys_thread_seteuid(user))
 		result = jail_fail(err, "setresuid", errno, "cannot become uid %u again", (unsigned)user);
 	jail_close(&window->root);

@@ -1,30 +1,41 @@
 /* The window: how a daemon opens files in the jail without living there (docs/decisions).
  *
- * A detached copy of the tree into which the calling thread moves by chroot. In it the node's own
+ * A copy of the tree, reached by no path, into which the calling thread moves by chroot. In it the node's own
  * libraries lie read-only over the jail's, and nothing that comes from the jail can be mapped for
  * execution, whatever path or configuration file of the jail leads to it.
  */
 #ifndef JAIL_WINDOW_H
 #define JAIL_WINDOW_H
 
+#include <stdbool.h>
+
 #include "error.h"
 
 struct jail_window {
-	int tree; /* the detached copy; closing it dissolves the copy, files opened in it stay usable */
-	int root; /* the root to come back to */
+	int tree;      /* keeps the window's mounts: a detached tree, or the namespace they are attached in */
+	int root;      /* the root to come back to; -1: not in the window */
+	bool lowered;  /* this thread gave up a capability on entering */
 };
 
-#define JAIL_WINDOW_CLOSED { -1, -1 }
+#define JAIL_WINDOW_CLOSED { .tree = -1, .root = -1 }
 
 struct jail_window_parts {
 	const char *const *directories; /* of the node, laid read-only over the jail's; NULL-terminated */
 	const char *const *files;       /* single files likewise; one missing on either side is left out */
 	const char *writable;           /* a directory of the node that stays writable, or NULL */
+	const char *sealed;             /* a directory in it that does not, or NULL; may be missing */
 };
 
-/* Opens the window on the tree attached at `path` and moves the calling thread into it. On -1 the
- * thread is where it was. On success the window's own tree lies over the first afterwards, in the caller's
- * namespace; descriptors of the first stay good. Threads that are started now share its root and come back with it. */
+/* Makes a window of the tree that is attached at `path`: a copy with the parts in it, attached over the
+ * tree, in the caller's (private) namespace. Returns a descriptor of its root, or -1. */
+int jail_window_lay(const char *path, const struct jail_window_parts *parts, struct jail_error *err);
+
+/* Moves the calling thread to `inside`, the root of a window, which window->tree keeps alive. Threads that
+ * are started now share its root and come back with it. A thread that works for uid 0 (`for_root`) cannot
+ * follow /proc/PID/root and its kind while it is in there. On -1 the thread is where it was. */
+int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err);
+
+/* Both, with a detached clone of the window. */
 int jail_window_open(const char *path, const struct jail_window_parts *parts, struct jail_window *window,
 		     struct jail_error *err);
 

@@ -39,7 +39,7 @@ static int make_directory(const char *path, struct jail_error *err)
 	return 0;
 }
 
-/* Opens `path` (made if missing) and holds its lock: two steps of a job may start at once. */
+/* Opens `path` (made if missing) and holds its lock. */
 static int open_locked(const char *path, struct jail_error *err)
 {
 	if (make_directory(path, err))
@@ -75,140 +75,155 @@ static int make_holder(struct jail_error *err)
 	return 0;
 }
 
-/* HOLDER/JOB/!dev!shm for /dev/shm: by target and not by line, which an edit of the plan would move. */
-static int holder_path(const struct jail_entry *entry, uint32_t job, char path[PATH_MAX], struct jail_error *err)
+int jail_job_open(uint32_t job, struct jail_error *err)
 {
-	size_t used = (size_t)snprintf(path, PATH_MAX, JAIL_HOLDER "/%u/", job);
+	char path[PATH_MAX];
 
-	if (strlen(entry->target) > NAME_MAX)
-		return jail_fail(err, NULL, 0, "the target of a per-job mount is longer than %d bytes", NAME_MAX);
-	for (const char *c = entry->target; *c; c++)
-		path[used++] = *c == '/' ? '!' : *c;
-	path[used] = '\0';
+	snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
+	/* The usual case, any step but the first, costs two calls. */
+	scoped_fd fd = open_directory(path);
+	if (fd >= 0 && !flock(fd, LOCK_EX))
+		return jail_keep(&fd);
+	return make_holder(err) ? -1 : open_locked(path, err);
+}
+
+int jail_job_attach(int directory, const char *name, int mount, struct jail_error *err)
+{
+	if (sys_move_mount(mount, "", directory, name, MOVE_MOUNT_F_EMPTY_PATH))
+		return jail_fail(err, "move_mount", errno, "cannot mount \"%s\" for the job in \"" JAIL_HOLDER "\"", name);
 	return 0;
 }
 
-/* Opens `path`, the place of the job's mount for `entry`. A private /dev that a killed step left half
- * filled is taken away first: "tty" is made last. */
-static int open_place(const char *path, const struct jail_entry *entry)
+/* "!dev!shm" for /dev/shm: by target and not by line, which an edit of the plan would move. */
+static int place_name(const struct jail_entry *entry, char name[NAME_MAX + 1], struct jail_error *err)
 {
-	int place = open_directory(path);
+	size_t length = strlen(entry->target);
 
-	if (place < 0 || entry->type != JAIL_DEV || is_mount(place) != 1 || !faccessat(place, "tty", F_OK, 0))
-		return place;
-	(void)sys_umount2(path, JAIL_MNT_DETACH);
-	jail_close(&place);
-	return open_directory(path);
+	if (length > NAME_MAX)
+		return jail_fail(err, NULL, 0, "the target of a per-job mount is longer than %d bytes", NAME_MAX);
+	for (size_t i = 0; i <= length; i++)
+		name[i] = entry->target[i] == '/' ? '!' : entry->target[i];
+	return 0;
 }
 
-/* A clone of the job's mount for `entry`, which is made first if it is not there. The caller holds the
- * lock of the job's directory. */
-static int take(const struct jail_entry *entry, uint32_t job, struct jail_error *err)
+static int open_place(int directory, const char *name)
+{
+	return openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* umount2(2) has no form for descriptors, and the thread's working directory is not ours to change. */
+int jail_job_detach(int directory, const char *name)
 {
 	char path[PATH_MAX];
 
-	if (holder_path(entry, job, path, err) || make_directory(path, err))
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", directory, name);
+	return sys_umount2(path, JAIL_MNT_DETACH);
+}
+
+/* Whether the job's mount for `entry` is there. A private /dev that a killed step left half filled is
+ * not: "tty" is made last. */
+static bool is_made(int place, const struct jail_entry *entry)
+{
+	return is_mount(place) == 1 && (entry->type != JAIL_DEV || !faccessat(place, "tty", F_OK, 0));
+}
+
+static int make(int directory, const char *name, const struct jail_entry *entry, struct jail_error *err)
+{
+	mode_t old = umask(0);
+	scoped_fd made = jail_filesystem_open(entry, err);
+	umask(old);
+
+	if (made < 0 || jail_job_attach(directory, name, made, err))
 		return -1;
-	scoped_fd place = open_place(path, entry);
-	if (place < 0)
-		return jail_fail(err, "open", errno, "cannot open \"%s\"", path);
-	if (is_mount(place) != 1) {
-		mode_t old = umask(0);
-		scoped_fd made = jail_filesystem_open(entry, err);
-		umask(old);
-		if (made < 0)
-			return -1;
-		if (sys_move_mount(made, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
-			return jail_fail(err, "move_mount", errno, "cannot mount \"%s\"", path);
-		if (jail_tree_complete(made, entry, err)) {
-			/* A half-filled one must not pass for whole in the next step. */
-			(void)sys_umount2(path, JAIL_MNT_DETACH);
-			return -1;
-		}
+	if (jail_tree_complete(made, entry, err)) {
+		/* A half-filled one must not pass for whole in the next step. */
+		(void)jail_job_detach(directory, name);
+		return -1;
 	}
-	return jail_filesystem_clone(path, entry->type == JAIL_DEV, 0, 0, err);
+	return 0;
 }
 
-int jail_job_mounts_take(const struct jail_plan *plan, uint32_t job, struct jail_job_mounts *mounts,
-			 struct jail_error *err)
+static int take(int directory, const struct jail_entry *entry, struct jail_error *err)
 {
-	scoped_fd lock = -1;
-	char path[PATH_MAX];
+	char name[NAME_MAX + 1];
 
-	mounts->n = plan->n_entries;
-	mounts->mounts = malloc((mounts->n + 1) * sizeof(int));
-	if (!mounts->mounts)
-		return jail_fail(err, "malloc", ENOMEM, "not enough memory for the job's mounts");
-	for (size_t i = 0; i < mounts->n; i++)
-		mounts->mounts[i] = -1;
+	if (place_name(entry, name, err))
+		return -1;
+	if (mkdirat(directory, name, 0700) && errno != EEXIST)
+		return jail_fail(err, "mkdirat", errno, "cannot make \"%s\" in \"" JAIL_HOLDER "\"", name);
+	scoped_fd place = open_place(directory, name);
+	if (place < 0)
+		return jail_fail(err, "openat", errno, "cannot open \"%s\" in \"" JAIL_HOLDER "\"", name);
+	if (!is_made(place, entry)) {
+		if (is_mount(place) == 1)
+			(void)jail_job_detach(directory, name);
+		if (make(directory, name, entry, err))
+			return -1;
+		jail_close(&place);
+		place = open_place(directory, name);
+	}
+	int clone = sys_open_tree(place, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | (entry->type == JAIL_DEV ? AT_RECURSIVE : 0));
+	return clone < 0 ? jail_fail(err, "open_tree", errno, "cannot take the job's mount \"%s\"", name) : clone;
+}
+
+int *jail_job_mounts_take(int directory, const struct jail_plan *plan, struct jail_error *err)
+{
+	int *mounts = malloc((plan->n_entries + 1) * sizeof(int));
+
+	if (!mounts) {
+		jail_fail(err, "malloc", ENOMEM, "not enough memory for the job's mounts");
+		return NULL;
+	}
+	for (size_t i = 0; i < plan->n_entries; i++)
+		mounts[i] = -1;
 	for (size_t i = 0; i < plan->n_entries; i++) {
 		const struct jail_entry *entry = &plan->entries[i];
-		if (entry->scope != JAIL_SCOPE_JOB)
+		if (!jail_entry_is_shared(entry) || (entry->only_if && access(entry->only_if, F_OK)))
 			continue;
-		if (lock < 0) {
-			snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
-			if (make_holder(err) || (lock = open_locked(path, err)) < 0) {
-				jail_job_mounts_close(mounts);
-				return jail_error_at(err, plan->file, entry->line, entry->target);
-			}
-		}
-		mounts->mounts[i] = take(entry, job, err);
-		if (mounts->mounts[i] < 0) {
-			jail_job_mounts_close(mounts);
-			return jail_error_at(err, plan->file, entry->line, entry->target);
+		mounts[i] = take(directory, entry, err);
+		if (mounts[i] < 0) {
+			jail_error_at(err, plan->file, entry->line, entry->target);
+			jail_job_mounts_close(mounts, plan);
+			return NULL;
 		}
 	}
-	return 0;
+	return mounts;
 }
 
-/* Whether the holder has mounts of a job that is not `job`. */
-static bool holds_others(uint32_t job)
+void jail_job_mounts_close(int *mounts, const struct jail_plan *plan)
 {
-	char own[16];
-	bool others = false;
-	struct dirent *entry;
-	DIR *list = opendir(JAIL_HOLDER);
-
-	if (!list)
-		return true;
-	snprintf(own, sizeof(own), "%u", job);
-	while (!others && (entry = readdir(list)))
-		others = entry->d_name[0] != '.' && strcmp(entry->d_name, own);
-	closedir(list);
-	return others;
+	for (size_t i = 0; mounts && i < plan->n_entries; i++)
+		jail_close(&mounts[i]);
+	free(mounts);
 }
 
-int jail_job_mounts_hide(uint32_t job, struct jail_error *err)
+int jail_job_mounts_hide(struct jail_error *err)
 {
 	scoped_fd place = open_directory(JAIL_HOLDER);
 
 	if (place < 0)
 		return errno == ENOENT ? 0 : jail_fail(err, "open", errno, "cannot open \"" JAIL_HOLDER "\"");
-	/* Unmounting takes an RCU grace period, and only other jobs' mounts are worth it. */
-	if (!holds_others(job))
-		return 0;
 	if (is_mount(place) == 1 && sys_umount2(JAIL_HOLDER, JAIL_MNT_DETACH))
-		return jail_fail(err, "umount2", errno, "cannot hide \"" JAIL_HOLDER "\" from the step");
+		return jail_fail(err, "umount2", errno, "cannot hide \"" JAIL_HOLDER "\" from the job");
 	return 0;
 }
 
-int jail_job_mounts_give(struct jail_job_mounts *mounts, size_t index)
+/* Takes away one thing of the job's directory: a mount on a directory, a pinned namespace on a file, or a
+ * plain file. */
+static int release_one(int directory, const struct dirent *entry, struct jail_error *err)
 {
-	return jail_keep(&mounts->mounts[index]);
-}
+	const char *name = entry->d_name;
 
-void jail_job_mounts_close(struct jail_job_mounts *mounts)
-{
-	for (size_t i = 0; mounts->mounts && i < mounts->n; i++)
-		jail_close(&mounts->mounts[i]);
-	free(mounts->mounts);
-	mounts->mounts = NULL;
-	mounts->n = 0;
+	if (jail_job_detach(directory, name) && errno != EINVAL)
+		return jail_fail(err, "umount2", errno, "cannot release \"%s\" in \"" JAIL_HOLDER "\"", name);
+	if (unlinkat(directory, name, 0) && (errno != EISDIR || unlinkat(directory, name, AT_REMOVEDIR)))
+		return jail_fail(err, "unlinkat", errno, "cannot remove \"%s\" in \"" JAIL_HOLDER "\"", name);
+	return 0;
 }
 
 int jail_job_mounts_release(uint32_t job, struct jail_error *err)
 {
-	char path[PATH_MAX], child[PATH_MAX];
+	char path[PATH_MAX];
 	struct dirent *entry;
 	int result = 0;
 
@@ -216,13 +231,9 @@ int jail_job_mounts_release(uint32_t job, struct jail_error *err)
 	DIR *list = opendir(path);
 	if (!list)
 		return errno == ENOENT ? 0 : jail_fail(err, "opendir", errno, "cannot read \"%s\"", path);
-	while ((entry = readdir(list))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(child, sizeof(child), JAIL_HOLDER "/%u/%.255s", job, entry->d_name);
-		if ((sys_umount2(child, JAIL_MNT_DETACH) && errno != EINVAL) || rmdir(child))
-			result = jail_fail(err, "umount2", errno, "cannot release \"%s\"", child);
-	}
+	while ((entry = readdir(list)))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			result |= release_one(dirfd(list), entry, err);
 	closedir(list);
 	if (!result && rmdir(path))
 		result = jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path);

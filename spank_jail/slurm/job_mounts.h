@@ -1,8 +1,8 @@
-/* Mounts that a job's steps share (x-jail.per-job), such as its /tmp.
+/* What a job's steps on a node share: the mounts marked x-jail.per-job, such as its /tmp.
  *
  * The mount table of slurmd's own namespace holds them, at HOLDER/JOB/TARGET: the first step makes the
- * mount, each step takes a clone, and the job's epilog takes them away. Nothing of the job has to stay
- * alive between steps, slurmd may restart, and a node that goes down takes them with it.
+ * mount, each takes a clone, and the job's epilog takes them away. Nothing of the job has to stay alive
+ * between steps, slurmd may restart, and a node that goes down takes them with it. views.h keeps more there.
  */
 #ifndef JAIL_JOB_MOUNTS_H
 #define JAIL_JOB_MOUNTS_H
@@ -14,24 +14,26 @@
 
 #define JAIL_HOLDER "/run/cellblock/jail"
 
-struct jail_job_mounts {
-	int *mounts; /* one a plan entry: an unattached clone, or -1 */
-	size_t n;
-};
+/* Opens the job's directory in the holder, made if missing, and holds its lock until the descriptor is
+ * closed: two steps of a job may start at once. All of this file is for slurmd's own namespace. */
+int jail_job_open(uint32_t job, struct jail_error *err);
 
-/* Takes a clone of every per-job mount of the plan, making those that are not there. To be called in
- * slurmd's own mount namespace. On -1 nothing is left open. */
-int jail_job_mounts_take(const struct jail_plan *plan, uint32_t job, struct jail_job_mounts *mounts,
-			 struct jail_error *err);
+/* Attaches the unattached `mount` at `name` in the job's directory. Returns 0 or -1. */
+int jail_job_attach(int directory, const char *name, int mount, struct jail_error *err);
 
-/* Takes the holder out of the calling thread's (private) namespace, so that a step pins no mount of
- * another job. No holder: nothing to do. */
-int jail_job_mounts_hide(uint32_t job, struct jail_error *err);
+/* Takes the mount at `name` in the job's directory off again. Returns 0, or -1 and errno. */
+int jail_job_detach(int directory, const char *name);
 
-/* Gives out the clone for an entry; the caller owns it then. */
-int jail_job_mounts_give(struct jail_job_mounts *mounts, size_t index);
+/* One mount for each plan entry, for jail_tree_apply: a clone of the per-job mount, which is made if it
+ * is not there, or -1 for other entries. NULL on failure, with nothing left open. */
+int *jail_job_mounts_take(int directory, const struct jail_plan *plan, struct jail_error *err);
 
-void jail_job_mounts_close(struct jail_job_mounts *mounts);
+/* Closes what jail_tree_apply has not used. `mounts` may be NULL. */
+void jail_job_mounts_close(int *mounts, const struct jail_plan *plan);
+
+/* Takes the holder out of the calling thread's (private) namespace, so that it keeps no mount of another
+ * job alive. No holder: nothing to do. */
+int jail_job_mounts_hide(struct jail_error *err);
 
 /* Ends all mounts of the job on this node (epilog). None: nothing to do. */
 int jail_job_mounts_release(uint32_t job, struct jail_error *err);

@@ -40,7 +40,6 @@ EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_ini
 /* One step a process: slurmstepd runs nothing else. What it holds open goes with the process: taking
  * namespaces and trees apart waits for RCU grace periods. */
 static struct jail_step step = {
-	.spool = { .view = -1, .pmix_target = -1 },
 	.window = JAIL_WINDOW_CLOSED,
 	.namespace = -1,
 };
@@ -144,6 +143,16 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 	return ESPANK_SUCCESS;
 }
 
+/* For the steps to come. What is wrong, they will find and tell. */
+static int prepare_job(void)
+{
+	struct jail_error err;
+
+	if (!failure[0] && jail_step_prepare(&step, &err))
+		report(&err);
+	return ESPANK_SUCCESS;
+}
+
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
 	static char node[256];
@@ -154,24 +163,25 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)av;
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
-	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step)) {
+	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step) ||
+	    spank_get_item(spank, S_JOB_UID, &step.user)) {
 		left_alone = false;
-		jail_fail(&err, NULL, 0, "Slurm does not say which job and step this is");
+		jail_fail(&err, NULL, 0, "Slurm does not say which job and step this is, and whose");
 		return report(&err);
 	}
-	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
-	if (step.step == SLURM_EXTERN_CONT)
-		return ESPANK_SUCCESS;
-	left_alone = false;
 	step.notice = notice;
 	if (!spank_getenv(spank, "SLURMD_NODENAME", node, sizeof(node)))
 		step.node = node;
+	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
+	if (step.step == SLURM_EXTERN_CONT)
+		return prepare_job();
+	left_alone = false;
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	if (!failure[0] && jail_step_open(&step, &err))
 		remember(&err);
 	if (failure[0])
 		return open_fallback();
-	slurm_debug(NAME "built in %ld us", microseconds_since(&start));
+	slurm_debug(NAME "%s in %ld us", step.found ? "opened" : "built", microseconds_since(&start));
 	return ESPANK_SUCCESS;
 }
 

@@ -1,18 +1,32 @@
 #define _GNU_SOURCE
 #include "spool.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <slurm/slurm.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "../core/filesystem.h"
+#include "../core/namespace.h"
 #include "../core/resolve.h"
 #include "../core/scoped.h"
 #include "../core/sys.h"
+#include "job_mounts.h"
 
 #define VIEW_ATTRIBUTES (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+/* Its name in the job's directory of the holder; places of per-job mounts begin with "!". */
+#define VIEW "spool"
+/* The view's directory has a link for each place: so many more, and it is time to look for old ones. */
+#define MANY_PLACES 128
+/* Seconds between a step's place and its PMIx directory are far fewer than these. */
+#define SURELY_STARTED 60
 
 /* Appends `text` and moves on; the caller finds out at the end whether it fitted. */
 static size_t append(char *path, size_t used, const char *text, size_t length)
@@ -61,106 +75,163 @@ int jail_spool_path(const char *argument, const char *node, char path[PATH_MAX],
 	return expand(pattern, node, path, err);
 }
 
-/* A read-only view of one directory of the spool, if the node has it. */
-static int show(const struct jail_spool *spool, const char *name, int target, struct jail_error *err)
+/* One directory of the spool, read-only and unattached; -1 with ENOENT if the node has none. */
+static int take(const struct jail_spool *spool, const char *name, struct jail_error *err)
 {
 	char source[PATH_MAX];
 
 	if (snprintf(source, sizeof(source), "%s/%s", spool->path, name) >= (int)sizeof(source))
 		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
-	scoped_fd mount = jail_filesystem_clone(source, 0, VIEW_ATTRIBUTES | MOUNT_ATTR_RDONLY, 0, err);
-	if (mount < 0)
-		return err->number == ENOENT ? 0 : -1;
-	if (sys_move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
-		return jail_fail(err, "move_mount", errno, "cannot show \"%s\" in the jail", source);
-	return 0;
+	return jail_filesystem_clone(source, 0, VIEW_ATTRIBUTES | MOUNT_ATTR_RDONLY, 0, err);
 }
 
-/* Makes the directory `name` in the view and opens it. */
-static int make_place(const struct jail_spool *spool, const char *name, struct jail_error *err)
+static int make_place(int view, const char *name, struct jail_error *err)
 {
-	if (sys_mkdirat(spool->view, name, 0755))
+	if (sys_mkdirat(view, name, 0755) && errno != EEXIST)
 		return jail_fail(err, "mkdirat", errno, "cannot make \"%s\" in the view of the spool", name);
-	return jail_resolve(spool->view, name, O_DIRECTORY, err);
-}
-
-static int place_and_show(const struct jail_spool *spool, const char *name, struct jail_error *err)
-{
-	scoped_fd place = make_place(spool, name, err);
-
-	return place < 0 ? -1 : show(spool, name, place, err);
-}
-
-/* 1 MiB: three directories, no files. */
-static const struct jail_parameter view_parameters[] = { { "size", "1m" }, { "mode", "0755" } };
-
-static int fill(struct jail_spool *spool, int root, uint32_t job, uint32_t step, struct jail_error *err)
-{
-	char script[32];
-
-	snprintf(spool->pmix, sizeof(spool->pmix), "pmix.%u.%u", job, step);
-	snprintf(script, sizeof(script), "job%05u", job);
-	spool->view = jail_filesystem_new("tmpfs", view_parameters, 2, VIEW_ATTRIBUTES | MOUNT_ATTR_NOEXEC, err);
-	if (spool->view < 0)
-		return -1;
-	scoped_fd target = jail_resolve_create(root, spool->path, JAIL_CREATE_DIR, err);
-	if (target < 0)
-		return -1;
-	if (sys_move_mount(spool->view, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
-		return jail_fail(err, "move_mount", errno, "cannot mount the view of the spool");
-	if (place_and_show(spool, "conf-cache", err) || place_and_show(spool, script, err))
-		return -1;
-	if (step == SLURM_BATCH_SCRIPT) /* a batch script is no MPI task */
-		return 0;
-	spool->pmix_target = make_place(spool, spool->pmix, err);
-	if (spool->pmix_target < 0)
-		return -1;
-	/* Shared, so that the PMIx directory, mounted later, reaches the copy that the tasks get. */
-	if (sys_mount_setattr(spool->view, "", AT_EMPTY_PATH, 0, JAIL_MS_SHARED))
-		return jail_fail(err, "mount_setattr", errno, "cannot share the view of the spool");
 	return 0;
 }
 
-int jail_spool_attach(struct jail_spool *spool, int root, uint32_t job, uint32_t step, struct jail_error *err)
+/* In the job's directory; the view of a job that had other steps is there. */
+static int open_view(int directory)
 {
-	mode_t old = umask(022);
-	int result = fill(spool, root, job, step, err);
+	return openat(directory, VIEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
 
+static int make_view(const struct jail_spool *spool, int directory, struct jail_error *err)
+{
+	/* 1 MiB: directories, no files. */
+	static const struct jail_parameter parameters[] = { { "size", "1m" }, { "mode", "0755" } };
+	scoped_fd view = jail_filesystem_new("tmpfs", parameters, 2, VIEW_ATTRIBUTES | MOUNT_ATTR_NOEXEC, err);
+
+	if (view < 0 || make_place(view, "conf-cache", err) || make_place(view, spool->script, err))
+		return -1;
+	if (mkdirat(directory, VIEW, 0700) && errno != EEXIST)
+		return jail_fail(err, "mkdirat", errno, "cannot make a place for the view of the spool");
+	if (jail_job_attach(directory, VIEW, view, err))
+		return -1;
+	return jail_keep(&view);
+}
+
+/* Whether `name` is the place of a step that has ended: it is old, and its PMIx directory is gone. */
+static bool is_left_over(const struct jail_spool *spool, int view, const char *name)
+{
+	char real[PATH_MAX];
+	struct stat st;
+
+	return !strncmp(name, "pmix.", 5) && !fstatat(view, name, &st, AT_SYMLINK_NOFOLLOW) &&
+	       time(NULL) - st.st_ctime > SURELY_STARTED &&
+	       snprintf(real, sizeof(real), "%s/%s", spool->path, name) < (int)sizeof(real) && access(real, F_OK);
+}
+
+static void sweep(const struct jail_spool *spool, int view)
+{
+	struct dirent *entry;
+	DIR *list = fdopendir(dup(view));
+
+	while (list && (entry = readdir(list)))
+		if (is_left_over(spool, view, entry->d_name))
+			(void)unlinkat(view, entry->d_name, AT_REMOVEDIR);
+	if (list)
+		closedir(list);
+}
+
+int jail_spool_prepare(struct jail_spool *spool, int directory, uint32_t job, uint32_t step, struct jail_error *err)
+{
+	struct stat st;
+
+	snprintf(spool->script, sizeof(spool->script), "job%05u", job);
+	spool->pmix[0] = '\0';
+	if (step <= SLURM_MAX_NORMAL_STEP_ID)
+		snprintf(spool->pmix, sizeof(spool->pmix), "pmix.%u.%u", job, step);
+	mode_t old = umask(022);
+	scoped_fd view = open_view(directory);
+	int result = 0;
+	if (view < 0 || fstat(view, &st) || !S_ISDIR(st.st_mode) || faccessat(view, "conf-cache", F_OK, 0)) {
+		jail_close(&view);
+		view = make_view(spool, directory, err);
+		result = view < 0 ? -1 : 0;
+	} else if (st.st_nlink % MANY_PLACES == 0) {
+		sweep(spool, view);
+	}
+	if (!result && spool->pmix[0])
+		result = make_place(view, spool->pmix, err);
 	umask(old);
 	return result ? jail_error_at(err, NULL, 0, spool->path) : 0;
 }
 
-int jail_spool_seal(struct jail_spool *spool, struct jail_error *err)
+int jail_spool_take_view(int directory, struct jail_error *err)
 {
-	struct stat here, view;
-	scoped_fd tree = sys_open(".", O_PATH | O_DIRECTORY);
+	scoped_fd view = open_view(directory);
+	scoped_fd clone = view < 0 ? -1 : sys_open_tree(view, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
 
-	if (tree < 0)
-		return jail_fail(err, "open", errno, "cannot open the jail's tree");
-	scoped_fd copy = jail_resolve(tree, spool->path, O_DIRECTORY, err);
-	if (copy < 0)
-		return -1;
-	/* A user may have swapped a link on the way to it since it was mounted. */
-	if (fstat(copy, &here) || fstat(spool->view, &view))
-		return jail_fail(err, "fstat", errno, "cannot look at the view of the spool");
-	if (here.st_dev != view.st_dev || here.st_ino != view.st_ino)
-		return jail_fail(err, NULL, 0, "\"%s\" in the jail was changed while it was being mounted; try again",
-				 spool->path);
-	if (sys_mount_setattr(copy, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY, JAIL_MS_SLAVE))
+	if (clone < 0)
+		return jail_fail(err, view < 0 ? "openat" : "open_tree", errno, "cannot take the view of the spool");
+	if (sys_mount_setattr(clone, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY, 0))
 		return jail_fail(err, "mount_setattr", errno, "cannot seal the view of the spool");
-	return 0;
+	return jail_keep(&clone);
 }
 
-int jail_spool_show_pmix(struct jail_spool *spool, struct jail_error *err)
+int jail_spool_attach(const struct jail_spool *spool, int view, int root, struct jail_error *err)
 {
-	if (spool->pmix_target < 0)
+	scoped_fd target = jail_resolve_create(root, spool->path, JAIL_CREATE_DIR, err);
+	scoped_fd cache = target < 0 ? -1 : take(spool, "conf-cache", err);
+
+	if (target < 0 || (cache < 0 && err->number != ENOENT))
+		return jail_error_at(err, NULL, 0, spool->path);
+	if (!sys_move_mount(view, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) &&
+	    (cache < 0 || !sys_move_mount(cache, "", view, "conf-cache", MOVE_MOUNT_F_EMPTY_PATH)))
 		return 0;
-	int result = show(spool, spool->pmix, spool->pmix_target, err);
-	return result ? jail_error_at(err, NULL, 0, spool->path) : 0;
+	jail_fail(err, "move_mount", errno, "cannot mount the view of the spool");
+	return jail_error_at(err, NULL, 0, spool->path);
 }
 
-void jail_spool_close(struct jail_spool *spool)
+/* Mounts a part of the spool at its place, in the tasks' namespace. The way there goes through directories
+ * that users write; at worst they get it elsewhere in their own jail. */
+static int show(const struct jail_spool *spool, const char *name, int mount, struct jail_error *err)
 {
-	jail_close(&spool->view);
-	jail_close(&spool->pmix_target);
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s", spool->path, name) >= (int)sizeof(path))
+		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
+	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
+	if (root < 0)
+		return jail_fail(err, "open", errno, "cannot open the jail's root");
+	scoped_fd place = jail_resolve(root, path, O_DIRECTORY, err);
+	if (place < 0)
+		return -1;
+	if (!sys_move_mount(mount, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
+		return 0;
+	jail_fail(err, "move_mount", errno, "cannot show a part of the spool in the jail");
+	return jail_error_at(err, NULL, 0, path);
+}
+
+int jail_spool_take_script(const struct jail_spool *spool, struct jail_error *err)
+{
+	return take(spool, spool->script, err);
+}
+
+int jail_spool_show_script(const struct jail_spool *spool, int script, struct jail_error *err)
+{
+	return show(spool, spool->script, script, err);
+}
+
+int jail_spool_show_pmix(const struct jail_spool *spool, int namespace, struct jail_error *err)
+{
+	struct jail_home home = JAIL_HOME_NONE;
+	struct jail_error back;
+
+	if (!spool->pmix[0])
+		return 0;
+	scoped_fd mount = take(spool, spool->pmix, err);
+	if (mount < 0)
+		return err->number == ENOENT ? 0 : jail_error_at(err, NULL, 0, spool->path);
+	if (jail_namespace_leave(&home, err))
+		return jail_error_at(err, NULL, 0, spool->path);
+	int result = jail_namespace_enter(namespace, err) || show(spool, spool->pmix, mount, err) ? -1 : 0;
+	if (jail_namespace_return(&home, &back)) {
+		*err = back;
+		result = -1;
+	}
+	return result ? jail_error_at(err, NULL, 0, spool->path) : 0;
 }

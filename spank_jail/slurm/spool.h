@@ -1,9 +1,9 @@
 /* What a task may see of slurmd's spool directory.
  *
- * The jail has a small tmpfs at the spool's own path with, read-only, the configuration cache, the job's
- * directory (the batch script is executed from there) and the PMIx directory of the step: the last is
- * made by Slurm only inside the window, so it is mounted later, into the namespace of slurmstepd, from
- * where it propagates to the one of the tasks. slurmstepd's control sockets are never in there.
+ * The jail has a small tmpfs, the view, at the spool's own path with, read-only, the configuration cache,
+ * the job's directory (the batch script is executed from there) and the PMIx directory of the step: the
+ * last is made by Slurm only inside the window, so it is mounted after it, into the tasks' namespace.
+ * slurmstepd's control sockets are never in there.
  */
 #ifndef JAIL_SPOOL_H
 #define JAIL_SPOOL_H
@@ -15,25 +15,32 @@
 
 struct jail_spool {
 	char path[PATH_MAX]; /* of the node, and in the jail */
-	char pmix[48];       /* "pmix.JOB.STEP" */
-	int view;            /* the tmpfs, attached in slurmstepd's namespace; -1: not made */
-	int pmix_target;     /* its directory for `pmix` */
+	char script[32];     /* "job00042": the job's directory in it */
+	char pmix[48];       /* "pmix.JOB.STEP", or "" for a batch script, which is no MPI task */
 };
 
 /* Finds the spool's path: `argument` if not NULL, else SlurmdSpoolDir of the configuration slurmstepd
  * holds; %h and %n are replaced (`node` may be NULL, then %n is an error). Returns 0 or -1. */
 int jail_spool_path(const char *argument, const char *node, char path[PATH_MAX], struct jail_error *err);
 
-/* Mounts the view into the attached tree `root`. `spool->path` is set by the caller. */
-int jail_spool_attach(struct jail_spool *spool, int root, uint32_t job, uint32_t step, struct jail_error *err);
+/* Makes the view of the job's steps, in the job's directory of the holder (job_mounts.h), if it is not
+ * there, and in it a place for the step's PMIx directory. Returns 0 or -1. */
+int jail_spool_prepare(struct jail_spool *spool, int directory, uint32_t job, uint32_t step, struct jail_error *err);
 
-/* In the copy of the namespace that becomes the tasks', with the tree's root as working directory: the
- * view becomes read-only there, and what is mounted in it there stays there. */
-int jail_spool_seal(struct jail_spool *spool, struct jail_error *err);
+/* The view, sealed and unattached, for jail_spool_attach; or -1. */
+int jail_spool_take_view(int directory, struct jail_error *err);
 
-/* Shows the step's PMIx directory, if Slurm has made one by now. */
-int jail_spool_show_pmix(struct jail_spool *spool, struct jail_error *err);
+/* Mounts the view with the configuration cache into the attached tree `root`. Returns 0 or -1. */
+int jail_spool_attach(const struct jail_spool *spool, int view, int root, struct jail_error *err);
 
-void jail_spool_close(struct jail_spool *spool);
+/* The job's directory, unattached, for jail_spool_show_script; or -1, with ENOENT where this node has none. */
+int jail_spool_take_script(const struct jail_spool *spool, struct jail_error *err);
+
+/* Mounts it in the tasks' namespace, in which the thread is. Returns 0 or -1. */
+int jail_spool_show_script(const struct jail_spool *spool, int script, struct jail_error *err);
+
+/* Mounts the step's PMIx directory, if Slurm has made one by now, in the tasks' `namespace`. The thread
+ * comes back with a filesystem context of its own. Returns 0 or -1. */
+int jail_spool_show_pmix(const struct jail_spool *spool, int namespace, struct jail_error *err);
 
 #endif

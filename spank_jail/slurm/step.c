@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "step.h"
 
+#include <limits.h>
+#include <slurm/slurm.h>
 #include <stdio.h>
 
 #include "../core/filesystem.h"
@@ -11,109 +13,236 @@
 #include "../core/tree.h"
 #include "../core/trust.h"
 #include "job_mounts.h"
+#include "record.h"
 #include "streams.h"
+#include "views.h"
 
 /* The node's own answers for what the C library reads: never all of /etc, the munge key is there. */
 static const char *const node_files[] = {
 	"/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/hosts", "/etc/resolv.conf", NULL,
 };
 
-struct build {
+/* What a step works with while it has not entered the window. */
+struct opening {
 	struct jail_step *step;
-	const struct jail_plan *plan;
-	struct jail_job_mounts job_mounts;
+	int plan, root;   /* opened as found trustworthy */
+	int directory;    /* the job's, locked */
+	struct jail_record record;
+	struct jail_views views;
+	bool keep;        /* the views may serve later steps */
+	int script;       /* the job's directory in the spool, for a batch script; else -1 */
+	struct jail_window_parts parts;
+	char sealed[PATH_MAX]; /* conf-cache in the spool */
 };
 
-static int give_job_mount(void *context, const struct jail_entry *entry, struct jail_error *err)
+/* What else than files makes one tree differ from another. */
+static int begin_record(struct opening *opening, struct jail_error *err)
 {
-	struct build *build = context;
+	const struct jail_step *step = opening->step;
+	char options[2 * PATH_MAX];
 
-	(void)err;
-	return jail_job_mounts_give(&build->job_mounts, (size_t)(entry - build->plan->entries));
+	snprintf(options, sizeof(options), "%s\n%s", step->arguments.root, step->spool.path);
+	return jail_record_begin(&opening->record, opening->plan, opening->root, options, err);
 }
 
-static void pass_notice(void *context, const char *text)
+static int record_sources(struct opening *opening, const struct jail_plan *plan, struct jail_error *err)
 {
-	struct build *build = context;
-
-	if (build->step->notice)
-		build->step->notice(NULL, text);
-}
-
-static int seal(void *context, struct jail_error *err)
-{
-	return jail_spool_seal(context, err);
-}
-
-/* slurmstepd's /tmp must be the tasks': PMIx makes its directory in the window, uses it after the
- * return, and the tasks look for it under the same path. */
-static int share_tmp(int root, struct jail_error *err)
-{
-	scoped_fd tmp = jail_resolve(root, "/tmp", O_DIRECTORY, err);
-	if (tmp < 0)
-		return -1;
-	scoped_fd mount = sys_open_tree(tmp, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
-	if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH,
-					   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, 0) ||
-	    sys_move_mount(mount, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH)) {
-		jail_fail(err, "move_mount", errno, "cannot share the jail's /tmp with slurmstepd");
-		return jail_error_at(err, NULL, 0, "/tmp");
+	for (size_t i = 0; i < plan->n_entries; i++) {
+		const struct jail_entry *entry = &plan->entries[i];
+		if (entry->only_if && jail_record_add(&opening->record, entry->only_if, err))
+			return -1;
+		if ((entry->type == JAIL_BIND || entry->type == JAIL_RBIND) &&
+		    jail_record_add(&opening->record, entry->source, err))
+			return -1;
 	}
-	return 0;
+	for (const char *const *own = opening->parts.directories; *own; own++)
+		if (jail_record_add(&opening->record, *own, err))
+			return -1;
+	for (const char *const *own = opening->parts.files; *own; own++)
+		if (jail_record_add(&opening->record, *own, err))
+			return -1;
+	return jail_record_add(&opening->record, opening->sealed, err);
 }
 
-/* In slurmstepd's own namespace: the tree, the tasks' namespace, the window. */
-static int build_inside(struct build *build, struct jail_error *err)
+/* A tmpfs of the step's own makes the whole tree the step's own. */
+static bool is_per_step(const struct jail_plan *plan)
 {
-	struct jail_step *step = build->step;
-	const char *path = step->arguments.root;
-	const struct jail_setup setup = { build->plan, give_job_mount, pass_notice, build };
-	const struct jail_window_parts parts = { step->arguments.window, node_files, step->spool.path };
-
-	scoped_fd root = jail_tree_attach(path, err);
-	step->attached = root >= 0;
-	if (root < 0 || jail_tree_apply(root, &setup, err) ||
-	    jail_spool_attach(&step->spool, root, step->job, step->step, err) || share_tmp(root, err))
-		return -1;
-	step->namespace = jail_namespace_pivoted(path, seal, &step->spool, err);
-	if (step->namespace < 0)
-		return -1;
-	return jail_window_open(path, &parts, &step->window, err);
+	for (size_t i = 0; i < plan->n_entries; i++)
+		if (plan->entries[i].scope == JAIL_SCOPE_STEP)
+			return true;
+	return false;
 }
 
-static int build_with_plan(struct build *build, struct jail_error *err)
+static int make_with_plan(struct opening *opening, const struct jail_plan *plan, struct jail_error *err)
 {
-	if (jail_job_mounts_take(build->plan, build->step->job, &build->job_mounts, err))
+	const struct jail_step *step = opening->step;
+	struct jail_home home = JAIL_HOME_NONE;
+	struct jail_error back;
+
+	scoped_fd spool = jail_spool_take_view(opening->directory, err);
+	int *mounts = spool < 0 ? NULL : jail_job_mounts_take(opening->directory, plan, err);
+	/* Noted before it is used: what is replaced meanwhile shows as a difference later. */
+	if (!mounts || record_sources(opening, plan, err) || jail_namespace_leave(&home, err)) {
+		jail_job_mounts_close(mounts, plan);
 		return -1;
-	int result = jail_namespace_private(err);
-	build->step->private = !result;
-	if (!result)
-		result = jail_job_mounts_hide(build->step->job, err) || build_inside(build, err) ? -1 : 0;
-	jail_job_mounts_close(&build->job_mounts);
+	}
+	const struct jail_views_request request = {
+		home.namespace, step->arguments.root, plan, mounts, &step->spool, spool, &opening->parts, step->notice,
+	};
+	int result = jail_views_make(&request, &opening->views, err);
+	jail_job_mounts_close(mounts, plan);
+	if (jail_namespace_return(&home, &back)) {
+		*err = back;
+		return -1;
+	}
+	return result;
+}
+
+static void tell_unkept(const struct jail_step *step, const struct jail_error *err)
+{
+	char line[1400];
+
+	if (step->notice)
+		step->notice(NULL, jail_error_format(err, line, sizeof(line)));
+}
+
+static int make(struct opening *opening, struct jail_error *err)
+{
+	const struct jail_step *step = opening->step;
+	struct jail_error unkept;
+	struct jail_plan plan;
+
+	if (jail_plan_read_fd(opening->plan, step->arguments.plan, &plan, err))
+		return -1;
+	int result = make_with_plan(opening, &plan, err);
+	bool reusable = !result && opening->views.mounts >= 0 && !is_per_step(&plan);
+	jail_plan_free(&plan);
+	opening->record.mounts = opening->views.mounts;
+	/* That they cannot be kept costs later steps time, and this one nothing. */
+	opening->keep = reusable && !jail_views_keep(opening->directory, &opening->record, &opening->views, &unkept);
+	if (reusable && !opening->keep)
+		tell_unkept(step, &unkept);
+	return result;
+}
+
+/* In the views: opens the window's root and makes the tasks' copy. Returns 0, -1, or 1 when the tasks'
+ * namespace has lost mounts: somebody removed, elsewhere, a directory that one was on. */
+static int visit(struct opening *opening, int *inside, struct jail_error *err)
+{
+	struct jail_step *step = opening->step;
+	struct jail_views *views = &opening->views;
+
+	if (jail_namespace_enter(views->window, err))
+		return -1;
+	*inside = sys_open("/", O_PATH | O_DIRECTORY);
+	if (*inside < 0)
+		return jail_fail(err, "open", errno, "cannot open the window's root");
+	if (jail_namespace_enter(views->tasks, err))
+		return -1;
+	if (step->found && jail_namespace_count() != views->mounts)
+		return 1;
+	if (!opening->keep)
+		step->namespace = jail_keep(&views->tasks);
+	else if (jail_namespace_branch(&step->namespace, err))
+		return -1;
+	return opening->script < 0 ? 0 : jail_spool_show_script(&step->spool, opening->script, err);
+}
+
+/* From slurmd's namespace into the window. Returns as visit, with the thread where it was unless 0. */
+static int go_in(struct opening *opening, struct jail_error *err)
+{
+	struct jail_step *step = opening->step;
+	struct jail_home home = JAIL_HOME_NONE;
+	struct jail_error back;
+	scoped_fd inside = -1;
+
+	if (jail_namespace_leave(&home, err))
+		return -1;
+	int result = visit(opening, &inside, err);
+	if (!result && (jail_namespace_enter(opening->views.home, err) || sys_fchdir(home.cwd)))
+		result = jail_fail(err, "fchdir", errno, "cannot take slurmstepd's working directory along");
+	if (!result) {
+		step->window.tree = jail_keep(&opening->views.window);
+		result = jail_window_enter(&step->window, inside, step->user == 0, err);
+	}
+	if (!result) {
+		jail_home_close(&home);
+		return 0;
+	}
+	jail_close(&step->namespace);
+	jail_close(&step->window.tree);
+	if (jail_namespace_return(&home, &back)) {
+		*err = back;
+		return -1;
+	}
+	return result;
+}
+
+/* Finds or makes the views. Returns 0 or -1. */
+static int get_views(struct opening *opening, struct jail_error *err)
+{
+	struct jail_step *step = opening->step;
+
+	if (begin_record(opening, err))
+		return -1;
+	step->found = opening->keep = jail_views_find(opening->directory, &opening->record, &opening->views);
+	return step->found ? 0 : make(opening, err);
+}
+
+static int open_step(struct opening *opening, struct jail_error *err)
+{
+	struct jail_step *step = opening->step;
+	scoped_fd script = step->step == SLURM_BATCH_SCRIPT ? jail_spool_take_script(&step->spool, err) : -1;
+
+	if (script < 0 && step->step == SLURM_BATCH_SCRIPT && err->number != ENOENT)
+		return -1;
+	opening->script = script;
+	int result = get_views(opening, err) ? -1 : go_in(opening, err);
+	if (result <= 0)
+		return result;
+	jail_views_close(&opening->views);
+	jail_views_drop(opening->directory);
+	jail_record_free(&opening->record);
+	return get_views(opening, err) || go_in(opening, err) ? -1 : 0;
+}
+
+/* Opens what the step rests on, and lets `work` go on with the job's directory locked. */
+static int with_job(struct jail_step *step, int (*work)(struct opening *, struct jail_error *), struct jail_error *err)
+{
+	const struct jail_arguments *arguments = &step->arguments;
+	struct opening opening = { .step = step, .views = JAIL_VIEWS_NONE, .script = -1 };
+
+	if (jail_spool_path(arguments->spool, step->node, step->spool.path, err))
+		return -1;
+	if (snprintf(opening.sealed, sizeof(opening.sealed), "%s/conf-cache", step->spool.path) >= (int)sizeof(opening.sealed))
+		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
+	opening.parts = (struct jail_window_parts){ arguments->window, node_files, step->spool.path, opening.sealed };
+	scoped_fd root = jail_open_trusted(arguments->root, 1, "jail root", err);
+	if (root < 0)
+		return -1;
+	scoped_fd plan = jail_open_trusted(arguments->plan, 0, "mount plan", err);
+	if (plan < 0)
+		return -1;
+	scoped_fd directory = jail_job_open(step->job, err);
+	if (directory < 0)
+		return -1;
+	opening.root = root;
+	opening.plan = plan;
+	opening.directory = directory;
+	int result = jail_spool_prepare(&step->spool, directory, step->job, step->step, err) ? -1 : work(&opening, err);
+	jail_views_close(&opening.views);
+	jail_record_free(&opening.record);
 	return result;
 }
 
 int jail_step_open(struct jail_step *step, struct jail_error *err)
 {
-	const struct jail_arguments *arguments = &step->arguments;
-	struct jail_plan plan;
+	return with_job(step, open_step, err);
+}
 
-	if (jail_spool_path(arguments->spool, step->node, step->spool.path, err))
-		return -1;
-	scoped_fd root = jail_open_trusted(arguments->root, 1, "jail root", err);
-	if (root < 0)
-		return -1;
-	scoped_fd file = jail_open_trusted(arguments->plan, 0, "mount plan", err);
-	if (file < 0 || jail_plan_read_fd(file, arguments->plan, &plan, err))
-		return -1;
-	/* Of the namespace we are about to leave; what follows goes by path again. */
-	jail_close(&root);
-	struct build build = { step, &plan, { NULL, 0 } };
-	int result = build_with_plan(&build, err);
-	jail_plan_free(&plan);
-	if (result)
-		jail_step_close(step);
-	return result;
+int jail_step_prepare(struct jail_step *step, struct jail_error *err)
+{
+	return with_job(step, get_views, err);
 }
 
 /* Attaches an empty directory at `path`, with places for what the window shows. */
@@ -150,7 +279,7 @@ static int open_bare(struct jail_step *step, int tree, const char *path, struct 
 {
 	/* Not even the spool may be known, when an argument is wrong. */
 	const char *spool = step->spool.path[0] ? step->spool.path : NULL;
-	const struct jail_window_parts parts = { step->arguments.window, node_files, spool };
+	const struct jail_window_parts parts = { step->arguments.window, node_files, spool, NULL };
 	struct jail_plan plan;
 
 	scoped_fd place = spool ? jail_resolve_create(tree, spool, JAIL_CREATE_DIR, err) : -1;
@@ -183,12 +312,8 @@ int jail_step_open_fallback(struct jail_step *step, struct jail_error *err)
 {
 	if (!step->spool.path[0] && jail_spool_path(step->arguments.spool, step->node, step->spool.path, err))
 		step->spool.path[0] = '\0';
-	if (!step->private && jail_namespace_private(err))
+	if (jail_namespace_private(err))
 		return -1;
-	step->private = true;
-	if (step->attached && sys_umount2(step->arguments.root, JAIL_MNT_DETACH))
-		return jail_fail(err, "umount2", errno, "cannot take the half-built tree away");
-	step->attached = false;
 	return open_bare_root(step, err) && open_nothing(step, err) ? -1 : 0;
 }
 
@@ -196,15 +321,12 @@ static int show_pmix(void *context, struct jail_error *err)
 {
 	struct jail_step *step = context;
 
-	return jail_spool_show_pmix(&step->spool, err);
+	return step->namespace < 0 ? 0 : jail_spool_show_pmix(&step->spool, step->namespace, err);
 }
 
 int jail_step_return(struct jail_step *step, struct jail_error *err)
 {
-	int result = jail_window_close(&step->window, show_pmix, step, err);
-
-	jail_spool_close(&step->spool);
-	return result;
+	return jail_window_close(&step->window, show_pmix, step, err);
 }
 
 int jail_step_enter(struct jail_step *step, struct jail_error *err)
@@ -213,14 +335,8 @@ int jail_step_enter(struct jail_step *step, struct jail_error *err)
 		return jail_fail(err, NULL, 0, "the step's jail was not built; see the error before this one");
 	if (jail_streams_seal(err) || jail_namespace_join(step->namespace, err))
 		return -1;
-	jail_step_close(step);
-	return 0;
-}
-
-void jail_step_close(struct jail_step *step)
-{
 	jail_close(&step->namespace);
 	jail_close(&step->window.tree);
 	jail_close(&step->window.root);
-	jail_spool_close(&step->spool);
+	return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "../core/error.h"
 #include "../core/window.h"
@@ -13,18 +14,23 @@
 struct jail_step {
 	struct jail_arguments arguments;
 	uint32_t job, step;
+	uid_t user;       /* who submitted it */
 	const char *node; /* its name in Slurm, or NULL when not known */
 	struct jail_spool spool;
 	struct jail_window window;
-	int namespace;  /* the pivoted one, for the tasks; -1 until it is built */
-	bool private;   /* slurmstepd has its own mount namespace by now */
-	bool attached;  /* and the tree is attached in it */
+	int namespace;    /* pivoted into the jail, for the tasks; -1 until it is built */
+	bool found;       /* the job's namespaces were there from an earlier step */
 	void (*notice)(void *context, const char *text);
 };
 
-/* Builds the tree and the tasks' namespace and opens the window. Called once, as root, in the namespace
- * of slurmd. On -1 no task can enter, and the caller opens the fallback window or ends the step. */
+/* Finds or builds the job's namespaces, makes the step's copy for its tasks and opens the window. Called
+ * once, as root, in the namespace of slurmd. On -1 no task can enter, the thread is where it was, and the
+ * caller opens the fallback window or ends the step. */
 int jail_step_open(struct jail_step *step, struct jail_error *err);
+
+/* Builds the job's namespaces for the steps to come, if they are not there, and does no more: for the
+ * extern step, which starts before all others and runs nothing. Returns 0 or -1. */
+int jail_step_prepare(struct jail_step *step, struct jail_error *err);
 
 /* After jail_step_open failed: opens a window in which Slurm can connect the job's streams, so that the
  * reason can be told there, and in which nothing of the node but its libraries is in reach: the bare
@@ -36,7 +42,5 @@ int jail_step_return(struct jail_step *step, struct jail_error *err);
 
 /* Puts the calling task (a fork of slurmstepd, root) into the jail for good. Returns 0 or -1. */
 int jail_step_enter(struct jail_step *step, struct jail_error *err);
-
-void jail_step_close(struct jail_step *step);
 
 #endif

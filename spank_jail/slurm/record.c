@@ -1,0 +1,171 @@
+#define _GNU_SOURCE
+#include "record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../core/scoped.h"
+
+/* Linux 6.8: an id that is never given to another mount. */
+#ifndef STATX_MNT_ID_UNIQUE
+#define STATX_MNT_ID_UNIQUE 0x4000U
+#endif
+
+/* A plan of a thousand lines with long paths; a larger file is not ours. */
+#define MAX_SIZE (1 << 20)
+
+/* Who a file is. For a file of which the content counts, also when it was last touched. */
+struct identity {
+	uint64_t mount, device, inode, size, modified, changed;
+};
+
+/* Before the paths, each of which is: its identity, its length with the final zero, itself. */
+struct header {
+	uint64_t version; /* of this layout: changes with the compiler's view of it */
+	int64_t mounts;
+	struct identity plan, root;
+};
+
+struct path_head {
+	struct identity identity;
+	uint64_t length;
+};
+
+static uint64_t nanoseconds(const struct statx_timestamp *time)
+{
+	return (uint64_t)time->tv_sec * 1000000000U + time->tv_nsec;
+}
+
+static int identify(int dir, const char *path, bool content, struct identity *identity)
+{
+	struct statx st;
+
+	memset(identity, 0, sizeof(*identity));
+	if (statx(dir, path, *path ? 0 : AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID | STATX_MNT_ID_UNIQUE, &st))
+		return -1;
+	identity->mount = st.stx_mnt_id;
+	identity->device = ((uint64_t)st.stx_dev_major << 32) | st.stx_dev_minor;
+	identity->inode = st.stx_ino;
+	if (content) {
+		identity->size = st.stx_size;
+		identity->modified = nanoseconds(&st.stx_mtime);
+		identity->changed = nanoseconds(&st.stx_ctime);
+	}
+	return 0;
+}
+
+static int append(struct jail_record *record, const void *data, size_t size, struct jail_error *err)
+{
+	if (record->size + size > record->room) {
+		size_t room = (record->room + size) * 2 + 1024;
+		char *larger = realloc(record->data, room);
+		if (!larger)
+			return jail_fail(err, "realloc", ENOMEM, "not enough memory to note what the jail is made of");
+		record->data = larger;
+		record->room = room;
+	}
+	memcpy(record->data + record->size, data, size);
+	record->size += size;
+	return 0;
+}
+
+static int append_path(struct jail_record *record, const struct identity *identity, const char *path,
+		       struct jail_error *err)
+{
+	const struct path_head head = { *identity, strlen(path) + 1 };
+
+	return append(record, &head, sizeof(head), err) || append(record, path, head.length, err) ? -1 : 0;
+}
+
+int jail_record_begin(struct jail_record *record, int plan, int root, const char *options, struct jail_error *err)
+{
+	struct header header = { .version = sizeof(header) + (sizeof(struct path_head) << 16), .mounts = -1 };
+	const struct identity none = { 0 };
+
+	memset(record, 0, sizeof(*record));
+	record->mounts = -1;
+	if (identify(plan, "", true, &header.plan) || identify(root, "", false, &header.root))
+		return jail_fail(err, "statx", errno, "cannot look at the mount plan or the jail root");
+	return append(record, &header, sizeof(header), err) || append_path(record, &none, options, err) ? -1 : 0;
+}
+
+int jail_record_add(struct jail_record *record, const char *path, struct jail_error *err)
+{
+	struct identity identity;
+
+	(void)identify(AT_FDCWD, path, false, &identity); /* all zero: it is missing, and may come */
+	return append_path(record, &identity, path, err);
+}
+
+int jail_record_store(const struct jail_record *record, int directory, const char *name, struct jail_error *err)
+{
+	struct header *header = (struct header *)(void *)record->data;
+	char temporary[64];
+
+	header->mounts = record->mounts;
+	snprintf(temporary, sizeof(temporary), "%s.new", name);
+	scoped_fd fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || write(fd, record->data, record->size) != (ssize_t)record->size ||
+	    renameat(directory, temporary, directory, name))
+		return jail_fail(err, "write", errno, "cannot note what the jail is made of");
+	return 0;
+}
+
+static bool paths_hold(const char *data, size_t size, size_t at)
+{
+	struct identity now;
+	struct path_head head;
+
+	for (; at < size; at += sizeof(head) + head.length) {
+		memcpy(&head, data + at, sizeof(head));
+		(void)identify(AT_FDCWD, data + at + sizeof(head), false, &now);
+		if (memcmp(&now, &head.identity, sizeof(now)))
+			return false;
+	}
+	return true;
+}
+
+/* Reads the whole file; NULL when there is none, or it is not ours. */
+static char *load(int directory, const char *name, size_t *size)
+{
+	scoped_fd fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) || st.st_size <= 0 || st.st_size > MAX_SIZE)
+		return NULL;
+	char *data = malloc((size_t)st.st_size);
+	if (data && read(fd, data, (size_t)st.st_size) != st.st_size) {
+		free(data);
+		return NULL;
+	}
+	*size = (size_t)st.st_size;
+	return data;
+}
+
+bool jail_record_holds(struct jail_record *record, int directory, const char *name)
+{
+	struct header *header = (struct header *)(void *)record->data;
+	struct header stored;
+	size_t size = 0;
+	scoped_free char *data = load(directory, name, &size);
+
+	if (!data || size < record->size)
+		return false;
+	memcpy(&stored, data, sizeof(stored));
+	header->mounts = stored.mounts;
+	if (memcmp(data, record->data, record->size) || !paths_hold(data, size, record->size))
+		return false;
+	record->mounts = (int)stored.mounts;
+	return true;
+}
+
+void jail_record_free(struct jail_record *record)
+{
+	free(record->data);
+	memset(record, 0, sizeof(*record));
+}

@@ -1,0 +1,199 @@
+#define _GNU_SOURCE
+#include "views.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "../core/namespace.h"
+#include "../core/resolve.h"
+#include "../core/scoped.h"
+#include "../core/sys.h"
+#include "../core/tree.h"
+#include "job_mounts.h"
+
+#define RECORD "record"
+
+/* Their names in the job's directory, in the order of pins(). */
+static const char *const names[] = { "home", "tasks", "window" };
+
+#define N_VIEWS 3
+
+/* Linux 6.12; a number of the kernel's interface, which headers of older systems lack. */
+#ifndef NS_GET_MNTNS_ID
+#define NS_GET_MNTNS_ID _IOR(0xb7, 0x5, uint64_t)
+#endif
+
+/* The largest machine that Linux can be built for. */
+#define N_CPUS 8192
+
+struct cpus {
+	cpu_set_t set[N_CPUS / CPU_SETSIZE];
+};
+
+static void pins(const struct jail_views *views, int fds[N_VIEWS])
+{
+	fds[0] = views->home;
+	fds[1] = views->tasks;
+	fds[2] = views->window;
+}
+
+/* A mount namespace can be pinned only in an older one, lest they hold each other, and Linux 6.18 tells the
+ * age by numbers that each CPU takes from a batch of its own: on the wrong CPU the number is too low. */
+static bool is_younger(int namespace, int holder)
+{
+	uint64_t own = 1, older = 0;
+
+	/* Kernels that cannot say number them in order. */
+	return ioctl(namespace, NS_GET_MNTNS_ID, &own) || ioctl(holder, NS_GET_MNTNS_ID, &older) || own > older;
+}
+
+static int make_private(struct jail_error *err)
+{
+	return jail_namespace_private(err) ? -1 : jail_namespace_open(err);
+}
+
+static void stay_on(int cpu)
+{
+	struct cpus one = { 0 };
+
+	CPU_SET_S((size_t)cpu, sizeof(one), one.set);
+	/* Where it is refused, the namespaces may come out such that they cannot be kept; that is all. */
+	(void)sched_setaffinity(0, sizeof(one), one.set);
+}
+
+/* Makes the caller's namespace private and one that can be pinned, if any CPU of `allowed` makes one.
+ * Returns a descriptor, or -1. The thread stays on that CPU. */
+static int make_younger(int holder, const struct cpus *allowed, struct jail_error *err)
+{
+	stay_on(sched_getcpu());
+	scoped_fd made = make_private(err);
+
+	for (int cpu = 0; made >= 0 && cpu < N_CPUS && !is_younger(made, holder); cpu++) {
+		if (!CPU_ISSET_S((size_t)cpu, sizeof(*allowed), allowed->set))
+			continue;
+		stay_on(cpu);
+		if (jail_namespace_enter(holder, err))
+			return -1;
+		jail_close(&made);
+		made = make_private(err);
+	}
+	return jail_keep(&made);
+}
+
+/* slurmstepd's /tmp must be the tasks': PMIx makes its directory in the window, uses it after the
+ * return, and the tasks look for it under the same path. */
+static int share_tmp(int root, struct jail_error *err)
+{
+	scoped_fd tmp = jail_resolve(root, "/tmp", O_DIRECTORY, err);
+	if (tmp < 0)
+		return -1;
+	scoped_fd mount = sys_open_tree(tmp, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
+	if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH,
+					   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, 0) ||
+	    sys_move_mount(mount, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH)) {
+		jail_fail(err, "move_mount", errno, "cannot share the jail's /tmp with slurmstepd");
+		return jail_error_at(err, NULL, 0, "/tmp");
+	}
+	return 0;
+}
+
+/* The jail's tree, in a namespace that becomes slurmstepd's. */
+static int make_home(const struct jail_views_request *request, const struct cpus *allowed, struct jail_views *views,
+		     struct jail_error *err)
+{
+	const struct jail_setup setup = { request->plan, request->mounts, request->notice, NULL };
+
+	views->home = make_younger(request->holder, allowed, err);
+	if (views->home < 0 || jail_job_mounts_hide(err))
+		return -1;
+	scoped_fd root = jail_tree_attach(request->root, err);
+	if (root < 0 || jail_tree_apply(root, &setup, err) ||
+	    jail_spool_attach(request->spool, request->spool_view, root, err))
+		return -1;
+	return share_tmp(root, err);
+}
+
+static int make_tasks(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
+{
+	if (jail_namespace_branch(&views->tasks, err) || jail_namespace_pivot(request->root, err))
+		return -1;
+	views->mounts = jail_namespace_count();
+	return 0;
+}
+
+static int make_window(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
+{
+	if (jail_namespace_enter(views->home, err) || jail_namespace_branch(&views->window, err))
+		return -1;
+	scoped_fd laid = jail_window_lay(request->root, request->parts, err);
+	return laid < 0 ? -1 : jail_namespace_pivot(request->root, err);
+}
+
+int jail_views_make(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
+{
+	struct cpus allowed = { 0 };
+	bool known = !sched_getaffinity(0, sizeof(allowed), allowed.set);
+	int result = make_home(request, &allowed, views, err) || make_tasks(request, views, err) ||
+		     make_window(request, views, err) ? -1 : 0;
+
+	if (known)
+		(void)sched_setaffinity(0, sizeof(allowed), allowed.set);
+	if (result)
+		jail_views_close(views);
+	return result;
+}
+
+bool jail_views_find(int directory, struct jail_record *record, struct jail_views *views)
+{
+	if (!jail_record_holds(record, directory, RECORD))
+		return false;
+	views->home = openat(directory, names[0], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	views->tasks = openat(directory, names[1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	views->window = openat(directory, names[2], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	views->mounts = record->mounts;
+	if (views->home >= 0 && views->tasks >= 0 && views->window >= 0)
+		return true;
+	jail_views_close(views);
+	return false;
+}
+
+static int pin(int directory, const char *name, int namespace, struct jail_error *err)
+{
+	scoped_fd place = openat(directory, name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	scoped_fd mount = place < 0 ? -1 : sys_open_tree(namespace, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
+
+	if (mount < 0)
+		return jail_fail(err, place < 0 ? "openat" : "open_tree", errno, "cannot pin the job's namespace");
+	return jail_job_attach(directory, name, mount, err);
+}
+
+int jail_views_keep(int directory, const struct jail_record *record, const struct jail_views *views,
+		    struct jail_error *err)
+{
+	int fds[N_VIEWS];
+
+	jail_views_drop(directory);
+	pins(views, fds);
+	for (size_t i = 0; i < N_VIEWS; i++)
+		if (pin(directory, names[i], fds[i], err))
+			return -1;
+	return jail_record_store(record, directory, RECORD, err);
+}
+
+void jail_views_drop(int directory)
+{
+	/* The record first: without it nothing of the rest counts. */
+	(void)unlinkat(directory, RECORD, 0);
+	for (size_t i = 0; i < N_VIEWS; i++)
+		(void)jail_job_detach(directory, names[i]);
+}
+
+void jail_views_close(struct jail_views *views)
+{
+	jail_close(&views->home);
+	jail_close(&views->tasks);
+	jail_close(&views->window);
+}

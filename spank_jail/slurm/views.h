@@ -1,0 +1,56 @@
+/* The mount namespaces of a job on this node, made once and used by all its steps.
+ *
+ *   home     a copy of the node's own, for slurmstepd: the job's /tmp lies over the node's, because PMIx uses
+ *            its directory there from inside and outside the window
+ *   tasks    pivoted into the jail: each step takes a copy for its tasks
+ *   window   pivoted into the window (core/window.h): slurmstepd visits it by chroot
+ *
+ * They are pinned beside the job's mounts (job_mounts.h), with a record (record.h) of what they were made
+ * from. Making them takes about 1 ms, finding them 0.05 ms.
+ */
+#ifndef JAIL_VIEWS_H
+#define JAIL_VIEWS_H
+
+#include <stdbool.h>
+
+#include "../core/error.h"
+#include "../core/plan.h"
+#include "../core/window.h"
+#include "record.h"
+#include "spool.h"
+
+struct jail_views {
+	int home, tasks, window; /* namespaces */
+	int mounts;              /* how many `tasks` has; -1 where the kernel cannot say */
+};
+
+#define JAIL_VIEWS_NONE { -1, -1, -1, -1 }
+
+struct jail_views_request {
+	int holder;       /* the namespace they are to be pinned in: slurmd's */
+	const char *root; /* the jail's, on the node */
+	const struct jail_plan *plan;
+	int *mounts;      /* the job's, as for jail_tree_apply; used up */
+	const struct jail_spool *spool;
+	int spool_view;   /* unattached */
+	const struct jail_window_parts *parts;
+	void (*notice)(void *context, const char *text);
+};
+
+/* Makes the three. The thread, which has left its namespace (jail_namespace_leave), ends up in any of
+ * them. On -1 nothing is open. */
+int jail_views_make(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err);
+
+/* Finds those of an earlier step, when the record, which was begun, holds. */
+bool jail_views_find(int directory, struct jail_record *record, struct jail_views *views);
+
+/* Pins them in the job's directory, with the record, in place of any before. Returns 0 or -1. */
+int jail_views_keep(int directory, const struct jail_record *record, const struct jail_views *views,
+		    struct jail_error *err);
+
+/* Forgets the pinned ones: they are no longer whole. */
+void jail_views_drop(int directory);
+
+void jail_views_close(struct jail_views *views);
+
+#endif
