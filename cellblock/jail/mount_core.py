@@ -65,7 +65,7 @@ class PlanEntry:
     parameters: dict[str, str]
     create: Create
     nofail: bool
-    per_job: bool
+    per_step: bool
     only_if: str | None
 
 
@@ -98,7 +98,7 @@ def _entry(raw: Any) -> PlanEntry:
         parameters={_text(p.key): _text(p.value) for p in parameters},
         create=next(name for name, value in _CREATES.items() if value == raw.create),
         nofail=bool(raw.nofail),
-        per_job=raw.scope == lib.JAIL_SCOPE_JOB,
+        per_step=raw.scope == lib.JAIL_SCOPE_STEP,
         only_if=None if raw.only_if == ffi.NULL else _text(raw.only_if),
     )
 
