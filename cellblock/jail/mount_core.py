@@ -98,7 +98,7 @@ def _entry(raw: Any) -> PlanEntry:
         parameters={_text(p.key): _text(p.value) for p in parameters},
         create=next(name for name, value in _CREATES.items() if value == raw.create),
         nofail=bool(raw.nofail),
-        per_job=raw.scope == lib.JAIL_SCOPE_JOB,
+        per_job=bool(lib.jail_entry_is_shared(ffi.addressof(raw))),
         only_if=None if raw.only_if == ffi.NULL else _text(raw.only_if),
     )
 

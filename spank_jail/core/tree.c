@@ -80,7 +80,8 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 	return 0;
 }
 
-static int apply_entry(int root, const struct jail_setup *setup, const struct jail_entry *entry,
+/* Sets *attached once the mount shows in the tree. */
+static int apply_entry(int root, const struct jail_setup *setup, const struct jail_entry *entry, bool *attached,
 		       struct jail_error *err)
 {
 	int *made = setup->mounts ? &setup->mounts[entry - setup->plan->entries] : NULL;
@@ -94,20 +95,36 @@ static int apply_entry(int root, const struct jail_setup *setup, const struct ja
 		return -1;
 	if (attach(mount, target, entry, err))
 		return -1;
+	*attached = true;
 	return given ? 0 : jail_tree_complete(mount, entry, err);
+}
+
+/* 1: x-jail.if names a path that is there, or is not given. 0: it is not there. -1: nobody knows, as on a
+ * stale file handle; a line that vanishes for that would be hidden trouble, too. */
+static int condition_holds(const struct jail_entry *entry, struct jail_error *err)
+{
+	if (!entry->only_if || !sys_access(entry->only_if))
+		return 1;
+	if (errno == ENOENT || errno == ENOTDIR)
+		return 0;
+	return jail_fail(err, "faccessat", errno, "cannot tell whether \"%s\" of x-jail.if is there; repair it or "
+			 "take the option away", entry->only_if);
 }
 
 static int apply_all(int root, const struct jail_setup *setup, struct jail_error *err)
 {
 	for (size_t i = 0; i < setup->plan->n_entries; i++) {
 		const struct jail_entry *entry = &setup->plan->entries[i];
-		if (entry->only_if && access(entry->only_if, F_OK)) {
+		bool attached = false;
+		int wanted = condition_holds(entry, err);
+		if (!wanted) {
 			notice(setup, entry, "x-jail.if names a path that is not there");
 			continue;
 		}
-		if (!apply_entry(root, setup, entry, err))
+		if (wanted > 0 && !apply_entry(root, setup, entry, &attached, err))
 			continue;
-		if (!forgiven(entry, err))
+		/* What is attached is not left out: half a /dev is an error, whatever it lacks. */
+		if (wanted < 0 || attached || !forgiven(entry, err))
 			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
 		notice(setup, entry, err->message);
 	}
