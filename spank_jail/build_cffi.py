@@ -22,7 +22,7 @@ char *jail_error_format(const struct jail_error *err, char *buffer, size_t size)
 
 enum jail_type { JAIL_BIND, ... };
 enum jail_create { JAIL_CREATE_NONE, JAIL_CREATE_DIR, JAIL_CREATE_FILE };
-enum jail_scope { JAIL_SCOPE_STEP, JAIL_SCOPE_JOB };
+enum jail_scope { JAIL_SCOPE_JOB, JAIL_SCOPE_STEP };
 struct jail_parameter { const char *key, *value; ...; };
 struct jail_entry {
     int line; char *source; char *target; enum jail_type type; uint64_t attributes;
@@ -34,6 +34,7 @@ int jail_plan_read(const char *path, struct jail_plan *plan, struct jail_error *
 int jail_plan_parse(const char *text, size_t length, const char *name, struct jail_plan *plan,
                     struct jail_error *err);
 void jail_plan_free(struct jail_plan *plan);
+bool jail_entry_is_shared(const struct jail_entry *entry);
 const char *jail_type_name(enum jail_type type);
 
 int jail_resolve(int root, const char *path, uint64_t flags, struct jail_error *err);

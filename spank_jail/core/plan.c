@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "scoped.h"
+#include "sys.h"
 
 /* getmntent_r cuts longer lines without a word. */
 #define LINE_MAX_BYTES 4000
@@ -178,7 +179,7 @@ int jail_plan_read_fd(int fd, const char *name, struct jail_plan *plan, struct j
 	size_t length = 0;
 
 	memset(plan, 0, sizeof(*plan));
-	if (fstat(fd, &st))
+	if (sys_fstat(fd, &st))
 		return jail_fail(err, "fstat", errno, "cannot read the mount plan"), jail_error_at(err, name, 0, NULL);
 	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX_BYTES)
 		return jail_fail(err, NULL, 0, "the mount plan must be a regular file of at most %d bytes",
@@ -187,7 +188,7 @@ int jail_plan_read_fd(int fd, const char *name, struct jail_plan *plan, struct j
 	if (!text)
 		return jail_fail(err, "malloc", ENOMEM, "not enough memory to read the plan");
 	while (length < (size_t)st.st_size) {
-		ssize_t got = pread(fd, text + length, (size_t)st.st_size - length, (off_t)length);
+		ssize_t got = sys_pread(fd, text + length, (size_t)st.st_size - length, (off_t)length);
 		if (got < 0)
 			return jail_fail(err, "pread", errno, "cannot read the mount plan"),
 			       jail_error_at(err, name, 0, NULL);
@@ -200,7 +201,7 @@ int jail_plan_read_fd(int fd, const char *name, struct jail_plan *plan, struct j
 
 int jail_plan_read(const char *path, struct jail_plan *plan, struct jail_error *err)
 {
-	scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	scoped_fd fd = sys_open(path, O_RDONLY | O_NONBLOCK);
 
 	memset(plan, 0, sizeof(*plan));
 	if (fd < 0) {

@@ -100,7 +100,8 @@ int jail_resolve_create(int root, const char *path, enum jail_create create, str
 	size_t used = 0;
 	int fd = -1;
 
-	if (create == JAIL_CREATE_NONE)
+	/* openat2 says ENOENT to it, but there is no component to make. */
+	if (create == JAIL_CREATE_NONE || !*path)
 		return jail_resolve(root, path, 0, err);
 	/* The usual case costs one call: it exists. */
 	fd = resolve_once(root, path, 0);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,10 +42,10 @@ static bool fault(void)
 	errno = fault_number;
 	return true;
 }
-#define CALL(...) (fault() ? -1 : (int)syscall(__VA_ARGS__))
 #else
-#define CALL(...) ((int)syscall(__VA_ARGS__))
+#define fault() false
 #endif
+#define CALL(...) (fault() ? -1 : (int)syscall(__VA_ARGS__))
 
 int sys_open_tree(int dir, const char *path, unsigned flags)
 {
@@ -145,6 +146,32 @@ int sys_chroot(const char *path)
 int sys_open(const char *path, int flags)
 {
 	return CALL(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0);
+}
+
+int sys_access(const char *path)
+{
+	return CALL(SYS_faccessat, AT_FDCWD, path, F_OK);
+}
+
+/* By the C library, whose struct stat is not the kernel's on every architecture. */
+int sys_fstat(int fd, struct stat *st)
+{
+	return fault() ? -1 : fstat(fd, st);
+}
+
+int sys_lstat(const char *path, struct stat *st)
+{
+	return fault() ? -1 : lstat(path, st);
+}
+
+ssize_t sys_pread(int fd, void *buffer, size_t size, off_t offset)
+{
+	return fault() ? -1 : pread(fd, buffer, size, offset);
+}
+
+int sys_realpath(const char *path, char *real)
+{
+	return fault() || !realpath(path, real) ? -1 : 0;
 }
 
 int sys_thread_seteuid(uid_t uid)

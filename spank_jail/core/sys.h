@@ -12,6 +12,7 @@
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #ifndef AT_RECURSIVE
@@ -47,6 +48,12 @@ int sys_fchdir(int fd);
 int sys_chdir(const char *path);
 int sys_chroot(const char *path);
 int sys_open(const char *path, int flags);
+int sys_access(const char *path);
+int sys_fstat(int fd, struct stat *st);
+int sys_lstat(const char *path, struct stat *st);
+ssize_t sys_pread(int fd, void *buffer, size_t size, off_t offset);
+/* realpath(3): several calls, one to the seam. `real` holds PATH_MAX bytes. Returns 0 or -1. */
+int sys_realpath(const char *path, char *real);
 
 /* Effective user id of the calling thread only (the library's seteuid stops every thread of the
  * process to change all of them, and slurmstepd has some). */

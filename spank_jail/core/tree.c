@@ -85,9 +85,8 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 struct work {
 	int root;
 	const struct jail_setup *setup;
-	enum jail_level level;
 	struct jail_masks masks;
-	bool unmasked; /* a mount may be there without its masks: no nofail forgives that */
+	bool attached; /* a mount of the entry at hand shows in the tree, perhaps without its masks */
 };
 
 static int apply_entry(struct work *work, const struct jail_entry *entry, struct jail_error *err)
@@ -102,13 +101,26 @@ static int apply_entry(struct work *work, const struct jail_entry *entry, struct
 	scoped_fd target = jail_resolve_create(work->root, entry->target, entry->create, err);
 	if (target < 0)
 		return -1;
-	if (work->level >= JAIL_LEVEL_CAPABILITIES && jail_mask_applies(entry->type)) {
-		work->unmasked = jail_mask_attach(&work->masks, mount, target, entry, err);
-		return work->unmasked ? -1 : 0;
+	if (setup->level >= JAIL_LEVEL_CAPABILITIES && jail_mask_applies(entry->type)) {
+		work->attached = true;
+		return jail_mask_attach(&work->masks, mount, target, entry, err);
 	}
 	if (attach(mount, target, entry, err))
 		return -1;
+	work->attached = true;
 	return given ? 0 : jail_tree_complete(mount, entry, err);
+}
+
+/* 1: x-jail.if names a path that is there, or is not given. 0: it is not there. -1: nobody knows, as on a
+ * stale file handle; a line that vanishes for that would be hidden trouble, too. */
+static int condition_holds(const struct jail_entry *entry, struct jail_error *err)
+{
+	if (!entry->only_if || !sys_access(entry->only_if))
+		return 1;
+	if (errno == ENOENT || errno == ENOTDIR)
+		return 0;
+	return jail_fail(err, "faccessat", errno, "cannot tell whether \"%s\" of x-jail.if is there; repair it or "
+			 "take the option away", entry->only_if);
 }
 
 static int apply_all(struct work *work, struct jail_error *err)
@@ -117,22 +129,26 @@ static int apply_all(struct work *work, struct jail_error *err)
 
 	for (size_t i = 0; i < setup->plan->n_entries; i++) {
 		const struct jail_entry *entry = &setup->plan->entries[i];
-		if (entry->only_if && access(entry->only_if, F_OK)) {
+		work->attached = false;
+		int wanted = condition_holds(entry, err);
+		if (!wanted) {
 			notice(setup, entry, "x-jail.if names a path that is not there");
 			continue;
 		}
-		if (!apply_entry(work, entry, err))
+		if (wanted > 0 && !apply_entry(work, entry, err))
 			continue;
-		if (work->unmasked || !forgiven(entry, err))
+		/* What is attached is not left out: half a /dev is an error, whatever it lacks, as is a /proc
+		 * without its masks. */
+		if (wanted < 0 || work->attached || !forgiven(entry, err))
 			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
 		notice(setup, entry, err->message);
 	}
 	return 0;
 }
 
-int jail_tree_apply_at(int root, const struct jail_setup *setup, enum jail_level level, struct jail_error *err)
+int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err)
 {
-	struct work work = { root, setup, level, JAIL_MASKS_NONE, false };
+	struct work work = { root, setup, JAIL_MASKS_NONE, false };
 	/* Modes in the plan and in device.c are meant exactly. The umask belongs to the filesystem
 	 * context, which the private namespace made this thread's own. */
 	mode_t old = umask(0);
@@ -141,9 +157,4 @@ int jail_tree_apply_at(int root, const struct jail_setup *setup, enum jail_level
 	umask(old);
 	jail_masks_close(&work.masks);
 	return result;
-}
-
-int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err)
-{
-	return jail_tree_apply_at(root, setup, JAIL_LEVEL_FILESYSTEM, err);
 }

@@ -6,9 +6,10 @@
 #include "level.h"
 #include "plan.h"
 
-/* What a caller adds to applying a plan. All members but `plan` may be NULL. */
+/* What a caller adds to applying a plan. All pointers but `plan` may be NULL. */
 struct jail_setup {
 	const struct jail_plan *plan;
+	enum jail_level level;
 	/* One for each entry: a complete mount, attached nowhere, that is used instead of a new one, or -1. What
 	 * is used is the tree's from then on, and -1 afterwards. */
 	int *mounts;
@@ -29,9 +30,6 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 /* Mounts every entry of the plan, in its order, onto the attached tree `root`; from level capabilities up
  * proc and sysfs are masked (mask.h). On -1 what was mounted so far stays: the caller drops the namespace,
  * which is the only way to take all of it away. */
-int jail_tree_apply_at(int root, const struct jail_setup *setup, enum jail_level level, struct jail_error *err);
-
-/* The same at level filesystem. */
 int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err);
 
 #endif

@@ -3,11 +3,11 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "scoped.h"
+#include "sys.h"
 
 static int check(const struct stat *st, const char *path, int is_parent, const char *what, struct jail_error *err)
 {
@@ -35,7 +35,7 @@ static int check_parents(char *path, const char *what, struct jail_error *err)
 			path[1] = '\0';
 		else
 			*slash = '\0';
-		int failed = lstat(path, &st) ? jail_fail(err, "lstat", errno, "cannot look at \"%s\"", path)
+		int failed = sys_lstat(path, &st) ? jail_fail(err, "lstat", errno, "cannot look at \"%s\"", path)
 					      : check(&st, path, 1, what, err);
 		if (slash == path)
 			path[1] = kept;
@@ -56,7 +56,7 @@ int jail_open_trusted(const char *path, int directory, const char *what, struct 
 		jail_fail(err, NULL, 0, "the %s must be an absolute path", what);
 		return jail_error_at(err, NULL, 0, path);
 	}
-	if (!realpath(path, real)) {
+	if (sys_realpath(path, real)) {
 		int number = errno;
 		jail_fail(err, "realpath", number, number == ESTALE
 			  ? "the %s is on a stale file handle; mount its volume again on this node"
@@ -65,8 +65,8 @@ int jail_open_trusted(const char *path, int directory, const char *what, struct 
 	}
 	if (check_parents(real, what, err))
 		return jail_error_at(err, NULL, 0, path);
-	scoped_fd fd = open(real, (directory ? O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK) | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st)) {
+	scoped_fd fd = sys_open(real, (directory ? O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK) | O_NOFOLLOW);
+	if (fd < 0 || sys_fstat(fd, &st)) {
 		jail_fail(err, fd < 0 ? "open" : "fstat", errno, "cannot open the %s", what);
 		return jail_error_at(err, NULL, 0, path);
 	}

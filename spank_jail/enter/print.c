@@ -32,13 +32,15 @@ static void print_options(FILE *stream, const struct jail_entry *entry, enum jai
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		fprintf(stream, "%s%s", i ? "," : "",
 			attributes & flags[i].attribute ? flags[i].set : flags[i].unset);
-	for (size_t i = 0; i < entry->n_parameters; i++)
-		fprintf(stream, ",%s=%s", entry->parameters[i].key, entry->parameters[i].value);
+	for (size_t i = 0; i < entry->n_parameters; i++) {
+		fprintf(stream, ",%s=", entry->parameters[i].key);
+		print_field(stream, entry->parameters[i].value);
+	}
 	if (entry->create != JAIL_CREATE_NONE)
 		fprintf(stream, ",x-create=%s", entry->create == JAIL_CREATE_DIR ? "dir" : "file");
 	if (entry->nofail)
 		fputs(",nofail", stream);
-	if (entry->type == JAIL_TMPFS)
+	if (entry->type == JAIL_TMPFS || entry->type == JAIL_DEV)
 		fputs(entry->scope == JAIL_SCOPE_JOB ? ",x-jail.per-job" : ",x-jail.per-step", stream);
 	if (entry->only_if) {
 		fputs(",x-jail.if=", stream);

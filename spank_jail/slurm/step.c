@@ -42,7 +42,8 @@ static int begin_record(struct opening *opening, struct jail_error *err)
 	const struct jail_step *step = opening->step;
 	char options[2 * PATH_MAX];
 
-	snprintf(options, sizeof(options), "%s\n%s", step->arguments.root, step->spool.path);
+	snprintf(options, sizeof(options), "%s\n%s\n%s", jail_level_name(step->arguments.level), step->arguments.root,
+		 step->spool.path);
 	return jail_record_begin(&opening->record, opening->plan, opening->root, options, err);
 }
 
@@ -88,7 +89,8 @@ static int make_with_plan(struct opening *opening, const struct jail_plan *plan,
 		return -1;
 	}
 	const struct jail_views_request request = {
-		home.namespace, step->arguments.root, plan, mounts, &step->spool, spool, &opening->parts, step->notice,
+		home.namespace, step->arguments.root, plan, step->arguments.level, mounts, &step->spool, spool,
+		&opening->parts, step->notice,
 	};
 	int result = jail_views_make(&request, &opening->views, err);
 	jail_job_mounts_close(mounts, plan);
@@ -305,7 +307,8 @@ static int open_bare(struct jail_step *step, int tree, const char *path, struct 
 	if ((spool && place < 0) || jail_plan_parse(fallback_plan, sizeof(fallback_plan) - 1, "fallback plan", &plan, err))
 		return -1;
 	const struct jail_setup setup = { .plan = &plan };
-	int result = jail_tree_apply(tree, &setup, err) || jail_window_open(path, &parts, &step->window, err) ? -1 : 0;
+	int result = jail_tree_apply(tree, &setup, err) ||
+		     jail_window_open(path, &parts, &step->window, step->user == 0, err) ? -1 : 0;
 	jail_plan_free(&plan);
 	return result;
 }
