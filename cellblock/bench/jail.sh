@@ -15,7 +15,7 @@ use() {
 }
 trap 'use original; rm -rf "$kept"' EXIT
 
-read -ra levels <<< "$LEVELS"
+read -ra levels <<< "${LEVELS:?}"
 
 # The cluster's plan, made up to $MOUNTS lines that are applied.
 plan=$(sed -n 's/^required .* plan=\([^ ]*\).*/\1/p' plugstack.conf)
