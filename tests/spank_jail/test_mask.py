@@ -117,6 +117,49 @@ def test_a_user_namespace_uncovers_nothing(distribution: Distribution) -> None:
     assert {name: facts[name] for name in tried} == dict.fromkeys(tried, "refused")
 
 
+def test_users_get_one_as_well(distribution: Distribution) -> None:
+    facts = distribution.facts("""
+        enter_confined()
+        user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Urmpf"]
+        tell(ro=run(*user, "sh", "-c", "mount -t proc -o ro proc /proc && cat /proc/1/comm", cwd="/"),
+             rw=run(*user, "mount", "-t", "proc", "proc", "/proc", cwd="/"))
+    """)
+    assert facts["ro"] == "sh"
+    assert "permission denied" in facts["rw"]
+
+
+def test_hidepid_ptraceable_hides_roots_processes_from_root_inside(distribution: Distribution) -> None:
+    # hidepid=invisible does not: it spares the group 0, and root inside can take any other.
+    facts = distribution.facts("""
+        plan.write_text(PLAN.replace("proc   defaults", "proc   hidepid=ptraceable"))
+        outside = os.getppid()
+        enter_confined()
+        tell(own=os.path.exists("/proc/self/comm"), outside=os.path.exists(f"/proc/{outside}"),
+             score=errno_of(os.open, f"/proc/{outside}/oom_score_adj", os.O_WRONLY),
+             nested=run("unshare", "-Urmpf", "mount", "-t", "proc", "-o", "ro", "proc", "/proc"))
+    """)
+    assert facts == {"own": True, "outside": False, "score": "ENOENT", "nested": ""}
+
+
+def test_each_of_several_is_masked(jail: Jail) -> None:
+    facts = jail.facts(
+        """
+        enter(level="capabilities")
+        names = ("/proc/sys/kernel/hostname", "/data/sys/kernel/hostname", "/sys/kernel/profiling")
+        tell(errors=[errno_of(os.open, name, os.O_WRONLY) for name in names if os.path.exists(name)],
+             seen=sorted(os.listdir("/run")))
+        """,
+        """
+        sysfs /sys sysfs rw
+        proc /proc proc defaults
+        proc /data proc defaults
+        proc /run proc subset=pid
+        """,
+    )
+    assert set(facts["errors"]) == {"EROFS"}
+    assert "sys" not in facts["seen"]
+
+
 def test_the_new_mount_api_gives_no_more(distribution: Distribution) -> None:
     facts = distribution.facts("""
         import platform
