@@ -195,6 +195,7 @@ class RefusedCall:
     """One rule of the system call filter: `error` is the errno that the caller gets."""
 
     name: str
+    number: int
     error: int
     reason: str
 
@@ -202,7 +203,7 @@ class RefusedCall:
 def refused_calls() -> list[RefusedCall]:
     """The rules of the system call filter, in the order of the source."""
     rules = (lib.jail_syscall_rules[i] for i in range(lib.jail_syscall_n_rules))
-    return [RefusedCall(_text(rule.name), rule.error, _text(rule.reason)) for rule in rules]
+    return [RefusedCall(_text(r.name), r.number, r.error, _text(r.reason)) for r in rules]
 
 
 @contextmanager
