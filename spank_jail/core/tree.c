@@ -34,7 +34,7 @@ static void notice(const struct jail_setup *setup, const struct jail_entry *entr
 	if (!setup->notice)
 		return;
 	snprintf(text, sizeof(text), "%s:%d: %s: left out: %s", setup->plan->file, entry->line, entry->target, why);
-	setup->notice(setup->context, text);
+	setup->notice(setup->context, jail_one_line(text));
 }
 
 /* What nofail forgives: something is not there. Anything else (no permission, a full volume, a stale
