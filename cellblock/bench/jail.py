@@ -1,15 +1,17 @@
-"""What the jail costs a step: pairs of `srun true`, with the plugin and without, interleaved.
+"""What the jail costs a step: `srun true` with the plugin and without, interleaved.
 
-Both halves of a pair run on one worker of one cluster, inside one allocation, so that only the step is
-timed. The worker's plugstack.conf is replaced by rename between them, outside the timed part: Slurm
-reads it at each launch, in srun and in slurmstepd. Which half comes first alternates.
+All runs of a round are on one worker of one cluster, inside one allocation, so that only the step is
+timed. The worker's plugstack.conf is replaced by rename between them, outside the timed part: Slurm reads
+it at each launch, in srun and in slurmstepd. Which one comes first rotates from round to round.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 from cellblock.bench.percentile import percentile
@@ -19,97 +21,120 @@ from cellblock.cluster.containers import container_name
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 
-# Runs on the worker, outside the jail. Prints a line a pair: the two times in microseconds, with first.
-_PAIRS = """
-set -eu
-cd /var/spool/slurmd/conf-cache
-cp -p plugstack.conf /root/plugstack.with
-trap 'cp -p /root/plugstack.with plugstack.conf.new; mv plugstack.conf.new plugstack.conf' EXIT
-: > /root/plugstack.without
-step() {
-    cp /root/plugstack.$1 plugstack.conf.new
-    mv plugstack.conf.new plugstack.conf
-    t0=$EPOCHREALTIME
-    srun --immediate=60 true </dev/null
-    t1=$EPOCHREALTIME
-    took=$(( ${t1/./} - ${t0/./} ))
-}
-# The two must differ in what a task sees, or nothing is compared.
-step with; inside=$(srun stat -c %d:%i /)
-step without; outside=$(srun stat -c %d:%i /)
-[ "$inside" != "$outside" ] || { echo "a task's / is $outside with the plugin and without"; exit 1; }
-for (( i = 0; i < PAIRS; i++ )); do
-    if (( i % 2 )); then
-        step with; with=$took; step without; without=$took
-    else
-        step without; without=$took; step with; with=$took
-    fi
-    echo "$with $without"
-done
-"""
+WITHOUT = "without"
+"""Name of the runs with an empty plugstack.conf."""
+
+TASKS_AT_ONCE = 64
+"""Tasks of the steps that measure how the cost grows with tasks."""
+
+TASK_ROUNDS = 30
+"""Rounds of those steps."""
+
+MEMORY_TASKS = 16
+"""Tasks of the step of which the memory is read."""
 
 
 @dataclass(frozen=True)
-class StepOverhead:
-    """Times of `srun true` in milliseconds, with the jail plugin and without, over `pairs` pairs."""
+class StepCost:
+    """Measured on one worker; names are levels of the jail, and WITHOUT."""
 
-    pairs: int
-    with_p50: float
-    with_p99: float
-    without_p50: float
-    without_p99: float
+    rounds: int
+    mounts: int
+    steps: dict[str, list[float]]
+    """Times of `srun true` in ms."""
+    tasks: dict[str, list[float]]
+    """Times of `srun --ntasks=64 true` in ms."""
+    memory: dict[str, float]
+    """Proportional set size of slurmstepd and all it started, in KiB a task."""
     seconds: float
+
+    def levels(self) -> list[str]:
+        """The levels measured, in the order asked for."""
+        return [name for name in self.steps if name != WITHOUT]
+
+    def added(self, level: str, percent: float) -> float:
+        """What `level` adds to `srun true`: the difference of two percentiles, in ms."""
+        return percentile(self.steps[level], percent) - percentile(self.steps[WITHOUT], percent)
+
+    def tasks_added(self, level: str) -> float:
+        """What `level` adds to a step of 64 tasks at the median, in ms."""
+        return percentile(self.tasks[level], 50) - percentile(self.tasks[WITHOUT], 50)
+
+    def memory_added(self, level: str) -> float:
+        """What `level` adds to the memory of a step, in KiB a task."""
+        return self.memory[level] - self.memory[WITHOUT]
 
     def keys(self) -> dict[str, float]:
         """The keys that `build.py bench jail --json` prints."""
-        return {
-            "step_overhead_ms_p50": round(self.with_p50 - self.without_p50, 3),
-            "step_overhead_ms_p99": round(self.with_p99 - self.without_p99, 3),
-            "step_with_ms_p50": round(self.with_p50, 3),
-            "step_without_ms_p50": round(self.without_p50, 3),
-            "step_with_ms_p99": round(self.with_p99, 3),
-            "step_without_ms_p99": round(self.without_p99, 3),
-            "pairs": self.pairs,
-        }
+        keys: dict[str, float] = {"rounds": self.rounds, "mounts": self.mounts}
+        for name, values in self.steps.items():
+            keys[f"step_ms_p50_{name}"] = round(percentile(values, 50), 3)
+            keys[f"step_ms_p99_{name}"] = round(percentile(values, 99), 3)
+        for level in self.levels():
+            keys[f"step_overhead_ms_p50_{level}"] = round(self.added(level, 50), 3)
+            keys[f"step_overhead_ms_p99_{level}"] = round(self.added(level, 99), 3)
+            keys[f"tasks64_overhead_ms_p50_{level}"] = round(self.tasks_added(level), 3)
+            keys[f"memory_kib_per_task_{level}"] = round(self.memory_added(level), 1)
+        return keys
 
 
-def step_overhead(name: str, pairs: int, events: Events) -> StepOverhead:
-    """Measure on the first worker of the running cluster `name`.
+@dataclass
+class _Lines:
+    """Collects what the script prints: KIND NAME NUMBER, a line a run."""
 
-    Raises UsageError for fewer than two pairs and CellblockError when there is no such cluster or a
+    rounds: int
+    names: int
+    events: Events
+    found: dict[str, dict[str, list[float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+
+    def __call__(self, text: str) -> None:
+        fields = text.split()
+        if len(fields) != 3 or not fields[2].isdigit():
+            return
+        kind, name, number = fields
+        self.found[kind][name].append(int(number))
+        if kind == "step":
+            done = sum(map(len, self.found["step"].values())) // self.names
+            self.events.emit(Progress("steps", done, self.rounds, "rounds"))
+
+    def milliseconds(self, kind: str) -> dict[str, list[float]]:
+        return {name: [value / 1000 for value in values] for name, values in self.found[kind].items()}
+
+
+def step_cost(name: str, levels: Sequence[str], rounds: int, mounts: int, events: Events) -> StepCost:
+    """Measure on the first worker of the running cluster `name`, with a plan of `mounts` lines.
+
+    Raises UsageError for fewer than two rounds and CellblockError when there is no such cluster or a
     step fails. The worker's configuration is as before afterwards.
     """
-    if pairs < 2:
-        raise UsageError(f"{pairs} pairs give no percentile", hint="use --pairs 1000")
+    if rounds < 2:
+        raise UsageError(f"{rounds} pairs give no percentile", hint="use --pairs 1000")
     known = state.require(name)
     started = time.monotonic()
-    samples: list[tuple[int, int]] = []
-
-    def line(text: str) -> None:
-        fields = text.split()
-        if len(fields) == 2 and all(field.isdigit() for field in fields):
-            samples.append((int(fields[0]), int(fields[1])))
-            events.emit(Progress("steps", len(samples), pairs, "pairs"))
-
-    with connect(known.engine) as client, events.step("steps", f"{pairs} pairs of srun true"):
+    lines = _Lines(rounds, len(levels) + 1, events)
+    environment = {
+        "LEVELS": " ".join(levels),
+        "ROUNDS": str(rounds),
+        "MOUNTS": str(mounts),
+        "TASKS": str(TASKS_AT_ONCE),
+        "TASK_ROUNDS": str(min(rounds, TASK_ROUNDS)),
+        "MEMORY_TASKS": str(MEMORY_TASKS),
+    }
+    script = files("cellblock.bench").joinpath("jail.sh").read_text()
+    with connect(known.engine) as client, events.step("steps", f"{rounds} rounds of srun true"):
         container = client.containers.get(container_name(name, "worker-1"))
-        command = ["salloc", "--quiet", "--nodelist=worker-1", "bash", "-c", _PAIRS]
-        status, rest = _stream(client.api, container.id, command, {"PAIRS": str(pairs)}, line)
-    if status != 0 or len(samples) != pairs:
+        command = ["salloc", "--quiet", "--nodelist=worker-1", "bash", "-c", script]
+        status, rest = _stream(client.api, container.id, command, environment, lines)
+    steps = lines.milliseconds("step")
+    if status != 0 or any(len(steps.get(each, ())) != rounds for each in (WITHOUT, *levels)):
         raise CellblockError(
-            f"the benchmark ended with status {status} after {len(samples)} pairs: {rest}",
+            f"the benchmark ended with status {status}: {rest}",
             hint="`build.py status` shows whether the workers take jobs",
         )
-    with_ms = [sample[0] / 1000 for sample in samples]
-    without_ms = [sample[1] / 1000 for sample in samples]
-    return StepOverhead(
-        pairs,
-        percentile(with_ms, 50),
-        percentile(with_ms, 99),
-        percentile(without_ms, 50),
-        percentile(without_ms, 99),
-        time.monotonic() - started,
-    )
+    memory = {each: values[0] for each, values in lines.found["memory"].items()}
+    return StepCost(rounds, mounts, steps, lines.milliseconds("tasks"), memory, time.monotonic() - started)
 
 
 def _stream(

@@ -22,23 +22,31 @@ def jail(
     name: Annotated[
         str, typer.Option("--name", help="Name of the running cluster to measure on.")
     ] = "cellblock",
-    pairs: Annotated[int, typer.Option(help="Pairs of steps, with the plugin and without.")] = 1000,
+    pairs: Annotated[int, typer.Option(help="Rounds of steps, with the plugin and without.")] = 1000,
+    level: Annotated[
+        list[str] | None, typer.Option(help="Level of the jail; may be repeated [default: capabilities].")
+    ] = None,
+    mounts: Annotated[int, typer.Option(help="Lines of the mount plan.")] = 20,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Measure what the jail adds to a step, on the running cluster (`build.py up` first)."""
-    from cellblock.bench.jail import step_overhead
+    from cellblock.bench.jail import TASKS_AT_ONCE, step_cost
+    from cellblock.bench.percentile import percentile
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
     events = Events()
     with make_view(log, events):
-        result = step_overhead(name, pairs, events)
-    keys = result.keys()
+        result = step_cost(name, level or ["capabilities"], pairs, mounts, events)
     if as_json:
-        print(json.dumps(keys))
+        print(json.dumps(result.keys()))
         return
-    print(f"{pairs} pairs of `srun true` in {result.seconds:.0f} s, in ms:")
-    print(f"             p50      p99\n  with    {result.with_p50:7.2f}  {result.with_p99:7.2f}")
-    print(f"  without {result.without_p50:7.2f}  {result.without_p99:7.2f}")
-    print(f"  added   {keys['step_overhead_ms_p50']:7.2f}  {keys['step_overhead_ms_p99']:7.2f}")
+    print(f"{pairs} rounds of `srun true`, plan of {mounts} lines, in {result.seconds:.0f} s; ms:")
+    print(f"  {'':24s}{'p50':>8s}{'p99':>8s}")
+    for each, values in result.steps.items():
+        print(f"  {each:24s}{percentile(values, 50):8.2f}{percentile(values, 99):8.2f}")
+    for each in result.levels():
+        print(f"  {'added by ' + each:24s}{result.added(each, 50):8.2f}{result.added(each, 99):8.2f}")
+        print(f"  {f'  to {TASKS_AT_ONCE} tasks':24s}{result.tasks_added(each):8.2f}")
+        print(f"  {'  memory, KiB a task':24s}{result.memory_added(each):8.0f}")

@@ -137,8 +137,9 @@ class Volume:
                 except (BlockingIOError, PermissionError):
                     holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
                     if holder or wait is None:
+                        name = holder or "another process"
                         raise CellblockError(
-                            f"{self.path} is being written by {holder or 'another process'}; nothing was changed",
+                            f"{self.path} is being written by {name}; nothing was changed",
                             hint="wait until it is done, then run this again",
                         ) from None
                     time.sleep(wait)

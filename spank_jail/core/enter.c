@@ -28,7 +28,7 @@ int jail_enter(const struct jail_entry_request *request, struct jail_error *err)
 
 	if (read_trusted(request, &plan, err))
 		return -1;
-	const struct jail_setup setup = { &plan, NULL, request->notice, request->context };
+	const struct jail_setup setup = { &plan, request->level, NULL, request->notice, request->context };
 	if (!jail_namespace_private(err)) {
 		scoped_fd root = jail_tree_attach(request->root, err);
 		if (root >= 0 && !jail_tree_apply(root, &setup, err))

@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "filesystem.h"
+#include "mask.h"
 #include "resolve.h"
 #include "scoped.h"
 #include "sys.h"
@@ -80,22 +81,33 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 	return 0;
 }
 
-/* Sets *attached once the mount shows in the tree. */
-static int apply_entry(int root, const struct jail_setup *setup, const struct jail_entry *entry, bool *attached,
-		       struct jail_error *err)
+/* What applying one plan needs. */
+struct work {
+	int root;
+	const struct jail_setup *setup;
+	struct jail_masks masks;
+	bool attached; /* a mount of the entry at hand shows in the tree, perhaps without its masks */
+};
+
+static int apply_entry(struct work *work, const struct jail_entry *entry, struct jail_error *err)
 {
+	const struct jail_setup *setup = work->setup;
 	int *made = setup->mounts ? &setup->mounts[entry - setup->plan->entries] : NULL;
 	bool given = made && *made >= 0;
 	scoped_fd mount = given ? jail_keep(made) : jail_filesystem_open(entry, err);
 
 	if (mount < 0)
 		return -1;
-	scoped_fd target = jail_resolve_create(root, entry->target, entry->create, err);
+	scoped_fd target = jail_resolve_create(work->root, entry->target, entry->create, err);
 	if (target < 0)
 		return -1;
+	if (setup->level >= JAIL_LEVEL_CAPABILITIES && jail_mask_applies(entry->type)) {
+		work->attached = true;
+		return jail_mask_attach(&work->masks, mount, target, entry, err);
+	}
 	if (attach(mount, target, entry, err))
 		return -1;
-	*attached = true;
+	work->attached = true;
 	return given ? 0 : jail_tree_complete(mount, entry, err);
 }
 
@@ -111,20 +123,23 @@ static int condition_holds(const struct jail_entry *entry, struct jail_error *er
 			 "take the option away", entry->only_if);
 }
 
-static int apply_all(int root, const struct jail_setup *setup, struct jail_error *err)
+static int apply_all(struct work *work, struct jail_error *err)
 {
+	const struct jail_setup *setup = work->setup;
+
 	for (size_t i = 0; i < setup->plan->n_entries; i++) {
 		const struct jail_entry *entry = &setup->plan->entries[i];
-		bool attached = false;
+		work->attached = false;
 		int wanted = condition_holds(entry, err);
 		if (!wanted) {
 			notice(setup, entry, "x-jail.if names a path that is not there");
 			continue;
 		}
-		if (wanted > 0 && !apply_entry(root, setup, entry, &attached, err))
+		if (wanted > 0 && !apply_entry(work, entry, err))
 			continue;
-		/* What is attached is not left out: half a /dev is an error, whatever it lacks. */
-		if (wanted < 0 || attached || !forgiven(entry, err))
+		/* What is attached is not left out: half a /dev is an error, whatever it lacks, as is a /proc
+		 * without its masks. */
+		if (wanted < 0 || work->attached || !forgiven(entry, err))
 			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
 		notice(setup, entry, err->message);
 	}
@@ -133,11 +148,13 @@ static int apply_all(int root, const struct jail_setup *setup, struct jail_error
 
 int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err)
 {
+	struct work work = { root, setup, JAIL_MASKS_NONE, false };
 	/* Modes in the plan and in device.c are meant exactly. The umask belongs to the filesystem
 	 * context, which the private namespace made this thread's own. */
 	mode_t old = umask(0);
-	int result = apply_all(root, setup, err);
+	int result = apply_all(&work, err);
 
 	umask(old);
+	jail_masks_close(&work.masks);
 	return result;
 }

@@ -96,7 +96,7 @@ int jail_window_enter(struct jail_window *window, int inside, bool for_root, str
 }
 
 int jail_window_open(const char *path, const struct jail_window_parts *parts, struct jail_window *window,
-		     struct jail_error *err)
+		     bool for_root, struct jail_error *err)
 {
 	scoped_fd laid = jail_window_lay(path, parts, err);
 
@@ -107,7 +107,7 @@ int jail_window_open(const char *path, const struct jail_window_parts *parts, st
 		jail_fail(err, "open_tree", errno, "cannot clone the window's tree");
 		return jail_error_at(err, NULL, 0, path);
 	}
-	if (jail_window_enter(window, tree, false, err))
+	if (jail_window_enter(window, tree, for_root, err))
 		return -1;
 	window->tree = jail_keep(&tree);
 	return 0;

@@ -37,7 +37,7 @@ int jail_window_enter(struct jail_window *window, int inside, bool for_root, str
 
 /* Both, with a detached clone of the window. */
 int jail_window_open(const char *path, const struct jail_window_parts *parts, struct jail_window *window,
-		     struct jail_error *err);
+		     bool for_root, struct jail_error *err);
 
 /* Back to the root before the window, for every thread that shares the filesystem context. Works under
  * a seteuid user whose real or saved uid is root. `as_root`, which may be NULL, runs while the thread is

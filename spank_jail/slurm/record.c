@@ -19,9 +19,9 @@
 /* A plan of a thousand lines with long paths; a larger file is not ours. */
 #define MAX_SIZE (1 << 20)
 
-/* Who a file is. For a file of which the content counts, also when it was last touched. */
+/* Which file it is, and who may write it. For one of which the content counts, also when it was touched. */
 struct identity {
-	uint64_t mount, device, inode, size, modified, changed;
+	uint64_t mount, device, inode, owner, size, modified, changed;
 };
 
 /* Before the paths, each of which is: its identity, its length with the final zero, itself. */
@@ -51,6 +51,7 @@ static int identify(int dir, const char *path, bool content, struct identity *id
 	identity->mount = st.stx_mnt_id;
 	identity->device = ((uint64_t)st.stx_dev_major << 32) | st.stx_dev_minor;
 	identity->inode = st.stx_ino;
+	identity->owner = ((uint64_t)st.stx_uid << 32) | st.stx_mode;
 	if (content) {
 		identity->size = st.stx_size;
 		identity->modified = nanoseconds(&st.stx_mtime);

@@ -19,8 +19,8 @@ struct jail_record {
 	int mounts; /* of the tasks' namespace; one that lost some is of no use */
 };
 
-/* Starts a record with what a step knows before it reads the plan: the open plan and jail root, and
- * `options`, any text that makes a difference. Returns 0 or -1. */
+/* Starts a record with what a step knows before it reads the plan: the open plan and jail root, with owner
+ * and mode, and `options`, any text that makes a difference. Returns 0 or -1. */
 int jail_record_begin(struct jail_record *record, int plan, int root, const char *options, struct jail_error *err);
 
 /* Adds a path of the node: as it is now, or that it is missing. Returns 0 or -1. */

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "step.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static const char *const node_files[] = {
 /* What a step works with while it has not entered the window. */
 struct opening {
 	struct jail_step *step;
-	int plan, root;   /* opened as found trustworthy */
+	int plan, root;   /* opened; the record says whether they are those once found trustworthy */
 	int directory;    /* the job's, locked */
 	struct jail_record record;
 	struct jail_views views;
@@ -41,7 +42,8 @@ static int begin_record(struct opening *opening, struct jail_error *err)
 	const struct jail_step *step = opening->step;
 	char options[2 * PATH_MAX];
 
-	snprintf(options, sizeof(options), "%s\n%s", step->arguments.root, step->spool.path);
+	snprintf(options, sizeof(options), "%s\n%s\n%s", jail_level_name(step->arguments.level), step->arguments.root,
+		 step->spool.path);
 	return jail_record_begin(&opening->record, opening->plan, opening->root, options, err);
 }
 
@@ -87,7 +89,8 @@ static int make_with_plan(struct opening *opening, const struct jail_plan *plan,
 		return -1;
 	}
 	const struct jail_views_request request = {
-		home.namespace, step->arguments.root, plan, mounts, &step->spool, spool, &opening->parts, step->notice,
+		home.namespace, step->arguments.root, plan, step->arguments.level, mounts, &step->spool, spool,
+		&opening->parts, step->notice,
 	};
 	int result = jail_views_make(&request, &opening->views, err);
 	jail_job_mounts_close(mounts, plan);
@@ -178,15 +181,41 @@ static int go_in(struct opening *opening, struct jail_error *err)
 	return result;
 }
 
-/* Finds or makes the views. Returns 0 or -1. */
+static void close_sources(struct opening *opening)
+{
+	jail_record_free(&opening->record);
+	jail_close(&opening->plan);
+	jail_close(&opening->root);
+}
+
+/* Views that were made before: then plan and jail root were found trustworthy, and when they are the same
+ * files with the same owners and modes they need not be looked at again, nor what lies above them. */
+static bool find_views(struct opening *opening)
+{
+	const struct jail_arguments *arguments = &opening->step->arguments;
+	struct jail_error ignored;
+
+	opening->plan = open(arguments->plan, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	opening->root = open(arguments->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return opening->plan >= 0 && opening->root >= 0 && !begin_record(opening, &ignored) &&
+	       jail_views_find(opening->directory, &opening->record, &opening->views);
+}
+
+static int make_views(struct opening *opening, struct jail_error *err)
+{
+	const struct jail_arguments *arguments = &opening->step->arguments;
+
+	close_sources(opening);
+	opening->root = jail_open_trusted(arguments->root, 1, "jail root", err);
+	opening->plan = opening->root < 0 ? -1 : jail_open_trusted(arguments->plan, 0, "mount plan", err);
+	return opening->plan < 0 || begin_record(opening, err) ? -1 : make(opening, err);
+}
+
+/* Finds or makes them. Returns 0 or -1. */
 static int get_views(struct opening *opening, struct jail_error *err)
 {
-	struct jail_step *step = opening->step;
-
-	if (begin_record(opening, err))
-		return -1;
-	step->found = opening->keep = jail_views_find(opening->directory, &opening->record, &opening->views);
-	return step->found ? 0 : make(opening, err);
+	opening->step->found = opening->keep = find_views(opening);
+	return opening->keep ? 0 : make_views(opening, err);
 }
 
 static int open_step(struct opening *opening, struct jail_error *err)
@@ -202,36 +231,28 @@ static int open_step(struct opening *opening, struct jail_error *err)
 		return result;
 	jail_views_close(&opening->views);
 	jail_views_drop(opening->directory);
-	jail_record_free(&opening->record);
-	return get_views(opening, err) || go_in(opening, err) ? -1 : 0;
+	step->found = false;
+	return make_views(opening, err) || go_in(opening, err) ? -1 : 0;
 }
 
 /* Opens what the step rests on, and lets `work` go on with the job's directory locked. */
 static int with_job(struct jail_step *step, int (*work)(struct opening *, struct jail_error *), struct jail_error *err)
 {
 	const struct jail_arguments *arguments = &step->arguments;
-	struct opening opening = { .step = step, .views = JAIL_VIEWS_NONE, .script = -1 };
+	struct opening opening = { .step = step, .plan = -1, .root = -1, .views = JAIL_VIEWS_NONE, .script = -1 };
 
 	if (jail_spool_path(arguments->spool, step->node, step->spool.path, err))
 		return -1;
 	if (snprintf(opening.sealed, sizeof(opening.sealed), "%s/conf-cache", step->spool.path) >= (int)sizeof(opening.sealed))
 		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
 	opening.parts = (struct jail_window_parts){ arguments->window, node_files, step->spool.path, opening.sealed };
-	scoped_fd root = jail_open_trusted(arguments->root, 1, "jail root", err);
-	if (root < 0)
-		return -1;
-	scoped_fd plan = jail_open_trusted(arguments->plan, 0, "mount plan", err);
-	if (plan < 0)
-		return -1;
 	scoped_fd directory = jail_job_open(step->job, err);
 	if (directory < 0)
 		return -1;
-	opening.root = root;
-	opening.plan = plan;
 	opening.directory = directory;
 	int result = jail_spool_prepare(&step->spool, directory, step->job, step->step, err) ? -1 : work(&opening, err);
 	jail_views_close(&opening.views);
-	jail_record_free(&opening.record);
+	close_sources(&opening);
 	return result;
 }
 
@@ -286,7 +307,8 @@ static int open_bare(struct jail_step *step, int tree, const char *path, struct 
 	if ((spool && place < 0) || jail_plan_parse(fallback_plan, sizeof(fallback_plan) - 1, "fallback plan", &plan, err))
 		return -1;
 	const struct jail_setup setup = { .plan = &plan };
-	int result = jail_tree_apply(tree, &setup, err) || jail_window_open(path, &parts, &step->window, err) ? -1 : 0;
+	int result = jail_tree_apply(tree, &setup, err) ||
+		     jail_window_open(path, &parts, &step->window, step->user == 0, err) ? -1 : 0;
 	jail_plan_free(&plan);
 	return result;
 }

@@ -104,7 +104,9 @@ static int share_tmp(int root, struct jail_error *err)
 static int make_home(const struct jail_views_request *request, const struct cpus *allowed, struct jail_views *views,
 		     struct jail_error *err)
 {
-	const struct jail_setup setup = { request->plan, request->mounts, request->notice, NULL };
+	const struct jail_setup setup = {
+		request->plan, request->level, request->mounts, request->notice, NULL,
+	};
 
 	views->home = make_younger(request->holder, allowed, err);
 	if (views->home < 0 || jail_job_mounts_hide(err))

@@ -30,6 +30,7 @@ struct jail_views_request {
 	int holder;       /* the namespace they are to be pinned in: slurmd's */
 	const char *root; /* the jail's, on the node */
 	const struct jail_plan *plan;
+	enum jail_level level;
 	int *mounts;      /* the job's, as for jail_tree_apply; used up */
 	const struct jail_spool *spool;
 	int spool_view;   /* unattached */

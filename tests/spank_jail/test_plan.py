@@ -31,10 +31,10 @@ def test_every_field_of_an_entry_comes_through(write_plan: WritePlan) -> None:
         parameters={},
         create="dir",
         nofail=True,
-        per_job=False,
+        per_step=False,
         only_if="/mnt",
     )
-    assert (tmp.type, tmp.parameters, tmp.per_job) == ("tmpfs", {"size": "10%"}, True)
+    assert (tmp.type, tmp.parameters, tmp.per_step) == ("tmpfs", {"size": "10%"}, False)
 
 
 def test_an_error_names_file_line_and_target(write_plan: WritePlan) -> None:
