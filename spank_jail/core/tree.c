@@ -119,7 +119,7 @@ static int condition_holds(const struct jail_entry *entry, struct jail_error *er
 		return 1;
 	if (errno == ENOENT || errno == ENOTDIR)
 		return 0;
-	return jail_fail(err, "faccessat", errno, "cannot tell whether \"%s\" of x-jail.if is there; repair it or "
+	return jail_fail(err, "access", errno, "cannot tell whether \"%s\" of x-jail.if is there; repair it or "
 			 "take the option away", entry->only_if);
 }
 

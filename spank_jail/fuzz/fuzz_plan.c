@@ -62,7 +62,7 @@ static char *print(const struct jail_plan *plan, size_t *length)
 	FILE *stream = open_memstream(&text, length);
 
 	MUST(stream);
-	jail_print(stream, plan);
+	jail_print(stream, plan, JAIL_LEVEL_FILESYSTEM);
 	MUST(!fclose(stream));
 	return text;
 }

@@ -19,7 +19,16 @@ SOURCES = Path(__file__).parents[2] / "spank_jail"
 SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "60"))
 
 # Made for the resolver's target: what a bug in it would reach is not the machine's.
-NAMESPACES = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+NAMESPACES = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+]
 
 
 @dataclass(frozen=True)
