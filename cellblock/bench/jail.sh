@@ -1,3 +1,4 @@
+#!/bin/bash
 # Runs on a worker, outside the jail, in an allocation. Prints KIND NAME NUMBER, a line a run:
 #   step NAME MICROSECONDS     srun true
 #   tasks NAME MICROSECONDS    srun --ntasks=$TASKS true
@@ -14,6 +15,8 @@ use() {
 }
 trap 'use original; rm -rf "$kept"' EXIT
 
+read -ra levels <<< "${LEVELS:?}"
+
 # The cluster's plan, made up to $MOUNTS lines that are applied.
 plan=$(sed -n 's/^required .* plan=\([^ ]*\).*/\1/p' plugstack.conf)
 grep -v -e '^#' -e '^$' "$plan" > "$kept/jail.fstab"
@@ -24,16 +27,16 @@ for (( i = lines; i < MOUNTS; i++ )); do
 done
 
 : > "$kept/without"
-for level in $LEVELS; do
+for level in "${levels[@]}"; do
     sed "s|plan=[^ ]*|plan=$kept/jail.fstab|; s|level=[^ ]*|level=$level|" "$kept/original" > "$kept/$level"
     grep -q "level=$level" "$kept/$level" || { echo "no level= in plugstack.conf"; exit 1; }
 done
-names=(without $LEVELS)
+names=(without "${levels[@]}")
 
 # Each must differ from none in what a task sees, or nothing is compared.
 use without
 outside=$(srun stat -c %d:%i /)
-for level in $LEVELS; do
+for level in "${levels[@]}"; do
     use "$level"
     inside=$(srun stat -c %d:%i /)
     [ "$inside" != "$outside" ] || { echo "a task's / is $outside at level $level and without"; exit 1; }

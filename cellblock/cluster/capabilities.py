@@ -11,8 +11,9 @@ from cellblock.cluster.model import Role
 # (CHOWN, FOWNER), write below folders that are munge's (DAC_OVERRIDE), become munge (SETUID, SETGID).
 _INIT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 
-# Making the jail's mounts and namespaces, and joining them (setns asks for both).
-_JAIL = ("SYS_ADMIN", "SYS_CHROOT")
+# Making the jail's mounts and namespaces, and joining them (setns asks for both); cutting what its tasks may
+# do (SETPCAP).
+_JAIL = ("SETPCAP", "SYS_ADMIN", "SYS_CHROOT")
 
 # What root in the jail needs so that apt and dpkg install packages as they should be: set-group-ID
 # programs keep their bit (FSETID), programs get their file capabilities (SETFCAP).

@@ -151,9 +151,7 @@ def cellblock_jail_notice(context: Any, text: Any) -> None:
     notices.append(_text(text))
 
 
-def enter(
-    root: Path, plan: Path, *, trust_owners: bool = False, level: Level = "filesystem"
-) -> list[str]:
+def enter(root: Path, plan: Path, *, trust_owners: bool = False, level: Level = "filesystem") -> list[str]:
     """Moves this process into the jail for good; returns a line for each entry that was left out.
 
     `level` is for what /proc and /sys show; the process keeps its rights until it calls `confine`.

@@ -3,8 +3,6 @@
 
 #include <linux/capability.h>
 #include <stdbool.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "filesystem.h"
 #include "resolve.h"
@@ -59,19 +57,18 @@ int jail_window_lay(const char *path, const struct jail_window_parts *parts, str
 }
 
 /* The kernel lets a thread through /proc/PID/root and /proc/PID/fd of a process that has no capability
- * which the thread has not, or by CAP_SYS_PTRACE: without it in the effective set, slurmd's are closed. */
-static int set_tracing(bool on)
-{
-	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+ * which is not effective in the thread, or by CAP_SYS_PTRACE. slurmd has CAP_SYS_CHROOT, or there would be no
+ * window: without the two, its are closed. */
+static const uint32_t doors = 1U << CAP_SYS_PTRACE | 1U << CAP_SYS_CHROOT;
 
-	if (syscall(SYS_capget, &header, data))
+static int set_doors(bool open)
+{
+	uint32_t effective[2], permitted[2], inheritable[2];
+
+	if (sys_capget(effective, permitted, inheritable))
 		return -1;
-	if (on)
-		data[0].effective |= data[0].permitted & (1U << CAP_SYS_PTRACE);
-	else
-		data[0].effective &= ~(1U << CAP_SYS_PTRACE);
-	return (int)syscall(SYS_capset, &header, data);
+	effective[0] = open ? effective[0] | (permitted[0] & doors) : effective[0] & ~doors;
+	return sys_capset(effective, permitted, inheritable);
 }
 
 int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err)
@@ -81,17 +78,18 @@ int jail_window_enter(struct jail_window *window, int inside, bool for_root, str
 
 	if (root < 0 || cwd < 0)
 		return jail_fail(err, "open", errno, "cannot open / and the working directory");
-	if (for_root && set_tracing(false))
-		return jail_fail(err, "capset", errno, "cannot lower the capabilities for the window");
-	window->lowered = for_root;
 	if (sys_fchdir(inside) || sys_chroot(".")) {
 		jail_fail(err, "chroot", errno, "cannot enter the window; CAP_SYS_CHROOT is needed");
 		(void)sys_fchdir(cwd);
-		if (for_root)
-			(void)set_tracing(true);
 		return -1;
 	}
 	window->root = jail_keep(&root);
+	if (for_root && set_doors(false)) {
+		jail_fail(err, "capset", errno, "cannot lower the capabilities for the window");
+		(void)jail_window_close(window, NULL, NULL, &(struct jail_error){ 0 });
+		return -1;
+	}
+	window->lowered = for_root;
 	return 0;
 }
 
@@ -123,12 +121,12 @@ int jail_window_close(struct jail_window *window, int (*as_root)(void *, struct 
 		return 0;
 	if (user && sys_thread_seteuid(0))
 		return jail_fail(err, "setresuid", errno, "cannot become root again to leave the window");
+	if (window->lowered && !user && set_doors(true))
+		return jail_fail(err, "capset", errno, "cannot take back the capabilities of slurmstepd");
 	if (sys_fchdir(window->root) || sys_chroot("."))
 		result = jail_fail(err, "chroot", errno, "cannot leave the window");
 	else if (as_root)
 		result = as_root(context, err);
-	if (window->lowered && !user && set_tracing(true))
-		result = jail_fail(err, "capset", errno, "cannot take back the capabilities of slurmstepd");
 	if (user && sys_thread_seteuid(user))
 		result = jail_fail(err, "setresuid", errno, "cannot become uid %u again", (unsigned)user);
 	jail_close(&window->root);

@@ -3,6 +3,7 @@
 #define JAIL_ARGUMENTS_H
 
 #include "../core/error.h"
+#include "../core/level.h"
 
 /* The node's directories that the window shows besides /usr; a Slurm built to /opt needs one. */
 #define JAIL_MAX_WINDOW 8
@@ -10,6 +11,7 @@
 struct jail_arguments {
 	const char *root;  /* root=  the directory that becomes "/"; default /mnt/jail/root */
 	const char *plan;  /* plan=  default /etc/cellblock/jail.fstab */
+	enum jail_level level; /* level= default capabilities */
 	const char *spool; /* spool= SlurmdSpoolDir as it is on the node; NULL: ask Slurm's configuration */
 	const char *window[JAIL_MAX_WINDOW + 2]; /* window= may be repeated; "/usr" first, NULL-terminated */
 };

@@ -15,11 +15,9 @@
 #include <unistd.h>
 
 #include "../core/error.h"
-#include "../core/namespace.h"
 #include "../core/sys.h"
 #include "job_mounts.h"
 #include "step.h"
-#include "streams.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -223,7 +221,6 @@ int slurm_spank_task_init_privileged(spank_t spank, int ac, char *av[])
 	return ESPANK_SUCCESS;
 }
 
-/* The last call before the program runs; only now are the task's streams where it will find them. */
 int slurm_spank_task_init(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
@@ -231,7 +228,7 @@ int slurm_spank_task_init(spank_t spank, int ac, char *av[])
 	(void)spank;
 	(void)ac;
 	(void)av;
-	if (!left_alone && jail_streams_check(&err))
+	if (!left_alone && jail_step_confine(&step, &err))
 		end_task(&err);
 	return ESPANK_SUCCESS;
 }
@@ -244,8 +241,7 @@ static void child_enters(void)
 	struct jail_error err;
 	uid_t user = geteuid();
 
-	if ((user && sys_thread_seteuid(0)) || jail_streams_seal(&err) ||
-	    jail_namespace_join(step.namespace, &err) || (user && sys_thread_seteuid(user)))
+	if ((user && sys_thread_seteuid(0)) || jail_step_enter(&step, &err) || (user && sys_thread_seteuid(user)))
 		_exit(1);
 }
 

@@ -6,6 +6,7 @@
 #include <slurm/slurm.h>
 #include <stdio.h>
 
+#include "../core/confine.h"
 #include "../core/filesystem.h"
 #include "../core/namespace.h"
 #include "../core/resolve.h"
@@ -360,5 +361,10 @@ int jail_step_enter(struct jail_step *step, struct jail_error *err)
 	jail_close(&step->namespace);
 	jail_close(&step->window.tree);
 	jail_close(&step->window.root);
-	return 0;
+	return jail_confine(step->arguments.level, err);
+}
+
+int jail_step_confine(struct jail_step *step, struct jail_error *err)
+{
+	return jail_streams_check(err) || jail_confine_final(step->arguments.level, err) ? -1 : 0;
 }

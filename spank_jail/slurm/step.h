@@ -40,7 +40,12 @@ int jail_step_open_fallback(struct jail_step *step, struct jail_error *err);
 /* Leaves the window; effective uid may be the user's. Returns 0 or -1. */
 int jail_step_return(struct jail_step *step, struct jail_error *err);
 
-/* Puts the calling task (a fork of slurmstepd, root) into the jail for good. Returns 0 or -1. */
+/* Puts the calling task (a fork of slurmstepd, root) into the jail for good, and takes from it what root
+ * must not do there. Slurm still sets ids and limits after it. Returns 0 or -1. */
 int jail_step_enter(struct jail_step *step, struct jail_error *err);
+
+/* The last call before the user's program, as the user: only now are the task's streams where it will
+ * find them, and its capabilities needed no more. Returns 0 or -1. */
+int jail_step_confine(struct jail_step *step, struct jail_error *err);
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "../core/error.h"
+#include "../core/level.h"
 #include "../core/plan.h"
 #include "../core/window.h"
 #include "record.h"

@@ -120,7 +120,7 @@ def test_what_a_release_brings_or_lacks(spec: Make, release: str, mpi: str, metr
 def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
     assert settings(rendered(spec())["slurm/plugstack.conf"]) == [
         "required /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_jail.so root=/mnt/jail/root "
-        "plan=/etc/cellblock/jail.fstab level=filesystem"
+        "plan=/etc/cellblock/jail.fstab level=capabilities"
     ]
 
 
