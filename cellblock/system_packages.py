@@ -63,7 +63,11 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         # clang alone cannot link what it instruments. Ubuntu 22.04 has the runtime in libclang-common.
         Need(
             "fuzzes the parser of mount plans and the resolver of paths",
-            (("clang", "libclang-rt-dev"), ("clang", "libclang-rt-18-dev"), ("clang", "libclang-common-14-dev")),
+            (
+                ("clang", "libclang-rt-dev"),
+                ("clang", "libclang-rt-18-dev"),
+                ("clang", "libclang-common-14-dev"),
+            ),
         ),
     ),
 }

@@ -26,9 +26,9 @@ TARGETS = ["/proc", "/sys", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/mad
 
 # Reached only in slurmstepd: the window, namespaces that are kept, joining them; or looking for them.
 CALLS = {
-    "access", "chdir", "fsconfig", "fsmount", "fsopen", "fstat", "lstat", "mkdirat", "mknodat", "mount_setattr",
-    "move_mount", "open", "open_tree", "openat2", "pivot_root", "pread", "realpath", "symlinkat", "umount2",
-    "unshare",
+    "access", "chdir", "fsconfig", "fsmount", "fsopen", "fstat", "lstat", "mkdirat", "mknodat",
+    "mount_setattr", "move_mount", "open", "open_tree", "openat2", "pivot_root", "pread", "realpath",
+    "symlinkat", "umount2", "unshare",
 }  # fmt: skip
 UNTRUSTED = CALLS - {"lstat", "realpath"}
 
