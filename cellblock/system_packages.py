@@ -59,6 +59,16 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("shellcheck", "checks shell scripts"),
         _one("cppcheck", "checks the C sources"),
         _one("mount", "mounts the small filesystems that tests fill up"),
+        _one("binutils", "shows how the compiled plugins are hardened and what they export"),
+        # clang alone cannot link what it instruments. Ubuntu 22.04 has the runtime in libclang-common.
+        Need(
+            "fuzzes the parser of mount plans and the resolver of paths",
+            (
+                ("clang", "libclang-rt-dev"),
+                ("clang", "libclang-rt-18-dev"),
+                ("clang", "libclang-common-14-dev"),
+            ),
+        ),
     ),
 }
 

@@ -58,6 +58,7 @@ int jail_enter(const struct jail_entry_request *request, struct jail_error *err)
 
 void sys_fault_set(unsigned nth, int number);
 unsigned sys_fault_count(void);
+const char *sys_fault_name(void);
 
 static const unsigned ATTRIBUTE_RO, ATTRIBUTE_NOSUID, ATTRIBUTE_NODEV, ATTRIBUTE_NOEXEC;
 extern "Python" void cellblock_jail_notice(void *context, const char *text);

@@ -51,6 +51,14 @@ const char *jail_errno_name(int number, char scratch[16])
 	return scratch;
 }
 
+char *jail_one_line(char *text)
+{
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	return text;
+}
+
 char *jail_error_format(const struct jail_error *err, char *buffer, size_t size)
 {
 	char place[300] = "", call[200] = "", scratch[16];
@@ -65,5 +73,5 @@ char *jail_error_format(const struct jail_error *err, char *buffer, size_t size)
 			 strerrordesc_np(err->number) ? strerrordesc_np(err->number) : "unknown error",
 			 jail_errno_name(err->number, scratch));
 	snprintf(buffer, size, "%s%s%s%s%s", place, err->target, err->target[0] ? ": " : "", call, err->message);
-	return buffer;
+	return jail_one_line(buffer);
 }

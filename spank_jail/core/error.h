@@ -30,6 +30,9 @@ int jail_error_at(struct jail_error *err, const char *file, int line, const char
  * into `buffer` (always terminated, cut at `size` bytes). Returns `buffer`. */
 char *jail_error_format(const struct jail_error *err, char *buffer, size_t size);
 
+/* Makes `text` fit for a log: control characters, which a path may hold, become "?". Returns `text`. */
+char *jail_one_line(char *text);
+
 /* Name of an errno ("ENOENT") without locale or NSS; "errno N" for those not listed. Static storage
  * for known names, else `scratch` (at least 16 bytes) is used. */
 const char *jail_errno_name(int number, char scratch[16]);

@@ -73,8 +73,10 @@ static int make_base(struct jail_masks *masks, int target, struct jail_error *er
 	masks->base = jail_filesystem_new("tmpfs", parameters, 3, attributes, err);
 	if (masks->base < 0)
 		return -1;
-	if (sys_mkdirat(masks->base, "directory", 0555) || sys_mknodat(masks->base, "file", S_IFREG | 0444, 0))
-		return jail_fail(err, "mkdirat", errno, "cannot make what covers parts of /proc and /sys");
+	if (sys_mkdirat(masks->base, "directory", 0555))
+		return jail_fail(err, "mkdirat", errno, "cannot make what covers folders of /proc and /sys");
+	if (sys_mknodat(masks->base, "file", S_IFREG | 0444, 0))
+		return jail_fail(err, "mknodat", errno, "cannot make what covers files of /proc and /sys");
 	if (read_only(masks->base, err) || attach(masks->base, target, err))
 		return -1;
 	masks->directory = sys_openat2(masks->base, "directory", O_PATH | O_DIRECTORY, RESOLVE_NO_SYMLINKS);
@@ -100,7 +102,7 @@ static int lay_over(const struct jail_masks *masks, enum how how, int place, str
 	int from = place;
 
 	if (how == COVERED) {
-		if (fstat(place, &st))
+		if (sys_fstat(place, &st))
 			return jail_fail(err, "fstat", errno, "cannot look at it");
 		from = S_ISDIR(st.st_mode) ? masks->directory : masks->file;
 	}
@@ -135,7 +137,7 @@ static int refuse_unmasked(int target, struct jail_error *err)
 {
 	struct statfs fs;
 
-	if (fstatfs(target, &fs))
+	if (sys_fstatfs(target, &fs))
 		return jail_fail(err, "fstatfs", errno, "cannot look at the target");
 	if (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC)
 		return jail_fail(err, NULL, 0, "a proc or sysfs is mounted here already, without masks; unmount it in the "

@@ -94,20 +94,36 @@ static int step_into(int root, char *prefix, const char *name, bool directory, s
 	return fd;
 }
 
+/* Opens what is there already. Slashes at the end mean nothing: it would be made without them, and the
+ * next step must find what this one makes. */
+static int look(int root, const char *path)
+{
+	char bare[PATH_MAX];
+	size_t length = strlen(path);
+
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	if (!path[length] || length >= sizeof(bare))
+		return resolve_once(root, path, 0);
+	memcpy(bare, path, length);
+	bare[length] = '\0';
+	return resolve_once(root, bare, 0);
+}
+
 int jail_resolve_create(int root, const char *path, enum jail_create create, struct jail_error *err)
 {
 	char prefix[PATH_MAX] = "";
 	size_t used = 0;
 	int fd = -1;
 
-	/* openat2 says ENOENT to it, but there is no component to make. */
-	if (create == JAIL_CREATE_NONE || !*path)
+	if (create == JAIL_CREATE_NONE)
 		return jail_resolve(root, path, 0, err);
 	/* The usual case costs one call: it exists. */
-	fd = resolve_once(root, path, 0);
+	fd = look(root, path);
 	if (fd >= 0)
 		return fd;
-	if (errno != ENOENT)
+	/* "" and "/" have no component that could be made. */
+	if (errno != ENOENT || !path[strspn(path, "/")])
 		return refuse(path, errno, err);
 	for (const char *part = path + strspn(path, "/"); *part; part += strspn(part, "/")) {
 		size_t length = strcspn(part, "/");

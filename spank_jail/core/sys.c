@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,12 +23,14 @@
 #ifdef JAIL_FAULTS
 static unsigned fault_nth, fault_calls;
 static int fault_number;
+static const char *fault_name = "";
 
 void sys_fault_set(unsigned nth, int number)
 {
 	fault_nth = nth;
 	fault_number = number;
 	fault_calls = 0;
+	fault_name = "";
 }
 
 unsigned sys_fault_count(void)
@@ -35,13 +38,20 @@ unsigned sys_fault_count(void)
 	return fault_calls;
 }
 
-static bool fault(void)
+const char *sys_fault_name(void)
+{
+	return fault_name;
+}
+
+static bool fault_here(const char *function)
 {
 	if (++fault_calls != fault_nth || !fault_nth)
 		return false;
+	fault_name = function + strlen("sys_");
 	errno = fault_number;
 	return true;
 }
+#define fault() fault_here(__func__)
 #else
 #define fault() false
 #endif
@@ -157,6 +167,11 @@ int sys_access(const char *path)
 int sys_fstat(int fd, struct stat *st)
 {
 	return fault() ? -1 : fstat(fd, st);
+}
+
+int sys_fstatfs(int fd, struct statfs *st)
+{
+	return fault() ? -1 : fstatfs(fd, st);
 }
 
 int sys_lstat(const char *path, struct stat *st)

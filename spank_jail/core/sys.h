@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/vfs.h>
 
 #ifndef AT_RECURSIVE
 #define AT_RECURSIVE 0x8000
@@ -50,6 +51,7 @@ int sys_chroot(const char *path);
 int sys_open(const char *path, int flags);
 int sys_access(const char *path);
 int sys_fstat(int fd, struct stat *st);
+int sys_fstatfs(int fd, struct statfs *st);
 int sys_lstat(const char *path, struct stat *st);
 ssize_t sys_pread(int fd, void *buffer, size_t size, off_t offset);
 /* realpath(3): several calls, one to the seam. `real` holds PATH_MAX bytes. Returns 0 or -1. */
@@ -71,6 +73,8 @@ int sys_seccomp(unsigned operation, unsigned flags, const void *argument);
  * sys_fault_count() counts the calls since then. */
 void sys_fault_set(unsigned nth, int number);
 unsigned sys_fault_count(void);
+/* The call that was made to fail since then, without "sys_"; "" when none was. */
+const char *sys_fault_name(void);
 #endif
 
 #endif

@@ -35,7 +35,7 @@ static void notice(const struct jail_setup *setup, const struct jail_entry *entr
 	if (!setup->notice)
 		return;
 	snprintf(text, sizeof(text), "%s:%d: %s: left out: %s", setup->plan->file, entry->line, entry->target, why);
-	setup->notice(setup->context, text);
+	setup->notice(setup->context, jail_one_line(text));
 }
 
 /* What nofail forgives: something is not there. Anything else (no permission, a full volume, a stale
@@ -119,7 +119,7 @@ static int condition_holds(const struct jail_entry *entry, struct jail_error *er
 		return 1;
 	if (errno == ENOENT || errno == ENOTDIR)
 		return 0;
-	return jail_fail(err, "faccessat", errno, "cannot tell whether \"%s\" of x-jail.if is there; repair it or "
+	return jail_fail(err, "access", errno, "cannot tell whether \"%s\" of x-jail.if is there; repair it or "
 			 "take the option away", entry->only_if);
 }
 

@@ -112,6 +112,8 @@ static void test_hostile_input(void)
 	free(line);
 	CHECK(jail_plan_parse("tmpfs\0/x", 8, "p", &plan, &err) == -1);
 	CHECK_HAS(err.message, "zero byte at offset 5");
+	CHECK(!strchr(refused("t /t\\012x tmpfs si\\012ze=1\n"), '\n')); /* one line in the log, whatever it holds */
+	CHECK_HAS(formatted, "/t?x: unknown option \"si?ze=1\"");
 	CHECK_HAS(refused("t /t tmpfs size=1,size=1,size=1,size=1,size=1,size=1,size=1,size=1,size=1\n"), "too often");
 }
 

@@ -65,6 +65,10 @@ static void test_creating(void)
 	fd = create("/new/file", JAIL_CREATE_FILE); /* again: left alone */
 	CHECK(fd >= 0);
 	close(fd);
+	fd = create("/new/file//", JAIL_CREATE_FILE); /* as the first step wrote it */
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK(create("", JAIL_CREATE_DIR) == -1 && err.number == ENOENT && err.message[0]);
 	umask(old);
 }
 

@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,27 @@ tmpfs  /run  tmpfs  mode=0755,size=2m
 tmpfs  /tmp  tmpfs  mode=1777,size=10%
 """
 
+# What `unshare` below does, in Python: for a user who cannot even read this project's environment.
+BECOME = """
+import ctypes
+
+def become(uid):
+    library = ctypes.CDLL(None, use_errno=True)
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    library.prctl(4, 1)  # PR_SET_DUMPABLE: else /proc/self still is root's
+    os.chdir("/")
+    if library.unshare(0x10000000 | 0x20000 | 0x20000000 | 0x40000000 | 0x08000000):  # user mnt pid net ipc
+        raise OSError(ctypes.get_errno(), "unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {uid} 1")):
+        Path("/proc/self", name).write_text(text)
+    child = os.fork()
+    if child:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xff)
+"""
+NOBODY = 65534
+
 # A user namespace makes root of anybody; the PID and network ones let it mount /proc and /sys.
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--net", "--ipc"]
 
@@ -120,15 +142,20 @@ class Jail:
     root: Path
     plan: Path
     node: Path
+    uid: int | None = None
+    """Whose namespaces scripts run in, where that is not whoever runs the tests."""
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
         """Runs Python in namespaces of its own; PRELUDE says what it can use."""
         program = PRELUDE + textwrap.dedent(script)
+        prefix = UNSHARE
+        if self.uid is not None:
+            program, prefix = f"{PRELUDE}{BECOME}become({self.uid})\n{textwrap.dedent(script)}", []
         return subprocess.run(
-            [*UNSHARE, sys.executable, "-c", program, str(self.base)],
+            [*prefix, sys.executable, "-c", program, str(self.base)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
 
     def facts(self, script: str, plan: str | None = None) -> dict[str, Any]:
@@ -175,17 +202,41 @@ def namespaces() -> None:
         pytest.skip(f"no user namespaces here: {tried.stderr.strip()}")
 
 
-@pytest.fixture
-def jail(tmp_path: Path, namespaces: None) -> Jail:
-    root, node = tmp_path / "root", tmp_path / "node"
+def make_jail(base: Path, uid: int | None = None) -> Jail:
+    root, node = base / "root", base / "node"
     for folder in ("proc", "sys", "dev", "etc", "tmp", "run", "data"):
         (root / folder).mkdir(parents=True)
     (root / "etc/os-release").write_text("NAME=jail\n")
     (node / "below").mkdir(parents=True)
     (node / "file").write_text("of the node\n")
-    plan = tmp_path / "plan"
+    plan = base / "plan"
     plan.write_text("")
-    return Jail(tmp_path, root, plan, node)
+    return Jail(base, root, plan, node, uid)
+
+
+@pytest.fixture
+def jail(tmp_path: Path, namespaces: None) -> Jail:
+    return make_jail(tmp_path)
+
+
+@pytest.fixture
+def jail_of_a_user(namespaces: None) -> Iterator[Jail]:
+    """The same for a user who is root nowhere else; as such a one where the tests run as root."""
+    base = Path(tempfile.mkdtemp(prefix="cellblock-test-"))  # pytest's own folders are root's alone
+    try:
+        made = make_jail(base, uid=None if os.geteuid() else NOBODY)
+        if made.uid is not None:
+            base.chmod(0o755)
+            for path in (base, *base.rglob("*")):
+                os.chown(path, made.uid, made.uid)
+        tried = made.run("tell(uid=Path('/proc/self/uid_map').read_text().split())")
+        if tried.returncode:
+            pytest.skip(f"users may not make namespaces here: {tried.stderr.strip().splitlines()[-1]}")
+        outside = os.geteuid() if made.uid is None else made.uid
+        assert json.loads(tried.stdout)["uid"] == ["0", str(outside), "1"]
+        yield made
+    finally:
+        shutil.rmtree(base)
 
 
 @pytest.fixture

@@ -36,6 +36,15 @@ def test_units(build: Path) -> None:
     assert done.stdout.count(", 0 failed") == len(list(SOURCES.glob("tests/test_*.c")))
 
 
+def test_units_under_sanitizers(build: Path) -> None:
+    done = make(build, "check", "SANITIZE=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(", 0 failed") == len(list(SOURCES.glob("tests/test_*.c")))
+    linked = subprocess.run(["ldd", build / "sanitized/test_plan"], capture_output=True, text=True).stdout
+    assert "libasan" in linked
+    assert "libubsan" in linked
+
+
 def test_files_stay_small() -> None:
     for path in SOURCES.rglob("*.[ch]"):
         assert len(path.read_text().splitlines()) <= 400, f"{path} does too much"
@@ -59,6 +68,18 @@ def test_jail_enter_prints_a_plan_as_it_was_understood(build: Path, tmp_path: Pa
     again = tmp_path / "again"
     again.write_text(done.stdout)
     assert enter(build, "--plan", str(again), "--print").stdout == done.stdout
+
+
+def test_jail_enter_prints_nothing_that_reads_differently(build: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan"
+    plan.write_text("dev /dev dev x-jail.per-step\ntmpfs /a\\011b tmpfs mode=1\\0402,x-jail.per-step\n")
+    done = enter(build, "--plan", str(plan), "--print")
+    assert done.stdout.partition("\n")[2] == (
+        "dev /dev dev rw,nosuid,dev,noexec,x-jail.per-step\n"
+        "tmpfs /a\\011b tmpfs rw,nosuid,nodev,exec,mode=1\\0402,x-jail.per-step\n"
+    )
+    plan.write_text(done.stdout)
+    assert enter(build, "--plan", str(plan), "--print").stdout == done.stdout
 
 
 @pytest.mark.parametrize("arguments", [
