@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "cdi.h"
 #include "error.h"
 #include "plan.h"
 
@@ -13,6 +14,9 @@ struct jail_entry_request {
 	bool trust_owners; /* leave out the check that root alone can write root and plan; tests only */
 	void (*notice)(void *context, const char *text); /* hears of entries left out; may be NULL */
 	void *context;
+	/* Takes the variables of the plan's cdi lines, to be set and released by the caller (jail_environment_free);
+	 * NULL: nobody asks. */
+	struct jail_environment *environment;
 };
 
 /* Moves the calling thread into the jail: a mount namespace of its own, the plan applied to the tree,

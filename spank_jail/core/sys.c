@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "sys.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/syscall.h>
@@ -36,6 +37,10 @@ static bool fault(void)
 }
 #define CALL(...) (fault() ? -1 : (int)syscall(__VA_ARGS__))
 #else
+static bool fault(void)
+{
+	return false;
+}
 #define CALL(...) ((int)syscall(__VA_ARGS__))
 #endif
 
@@ -93,6 +98,11 @@ int sys_symlinkat(const char *content, int dir, const char *name)
 	return CALL(SYS_symlinkat, content, dir, name);
 }
 
+int sys_fchownat(int dir, const char *name, uid_t uid, gid_t gid)
+{
+	return CALL(SYS_fchownat, dir, name, uid, gid, AT_SYMLINK_NOFOLLOW);
+}
+
 int sys_unshare(int flags)
 {
 	return CALL(SYS_unshare, flags);
@@ -136,4 +146,14 @@ int sys_open(const char *path, int flags)
 int sys_thread_seteuid(uid_t uid)
 {
 	return CALL(SYS_setresuid, (uid_t)-1, uid, (uid_t)-1);
+}
+
+void *sys_dlopen(const char *name)
+{
+	if (fault())
+		return NULL;
+	void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		errno = ENOENT;
+	return handle;
 }

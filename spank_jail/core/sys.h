@@ -37,6 +37,7 @@ int sys_openat2(int dir, const char *path, uint64_t flags, uint64_t resolve);
 int sys_mkdirat(int dir, const char *name, mode_t mode);
 int sys_mknodat(int dir, const char *name, mode_t mode, dev_t device);
 int sys_symlinkat(const char *content, int dir, const char *name);
+int sys_fchownat(int dir, const char *name, uid_t uid, gid_t gid);
 int sys_unshare(int flags);
 int sys_setns(int fd, int flags);
 int sys_pivot_root(const char *new_root, const char *put_old);
@@ -49,6 +50,9 @@ int sys_open(const char *path, int flags);
 /* Effective user id of the calling thread only (the library's seteuid stops every thread of the
  * process to change all of them, and slurmstepd has some). */
 int sys_thread_seteuid(uid_t uid);
+
+/* dlopen(3), which is no system call but fails like one: NULL, and errno is ENOENT. */
+void *sys_dlopen(const char *name);
 
 #ifdef JAIL_FAULTS
 /* Test seam: the n-th call from now (1 = the next) fails with `number`; 0 switches it off.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "cdi_apply.h"
 #include "device.h"
 #include "filesystem.h"
 #include "resolve.h"
@@ -27,7 +28,7 @@ int jail_tree_attach(const char *path, struct jail_error *err)
 	return jail_error_at(err, NULL, 0, path);
 }
 
-static void notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
+void jail_tree_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
 {
 	char text[600];
 
@@ -37,9 +38,7 @@ static void notice(const struct jail_setup *setup, const struct jail_entry *entr
 	setup->notice(setup->context, text);
 }
 
-/* What nofail forgives: something is not there. Anything else (no permission, a full volume, a stale
- * handle) would be hidden trouble. */
-static bool forgiven(const struct jail_entry *entry, const struct jail_error *err)
+bool jail_tree_forgives(const struct jail_entry *entry, const struct jail_error *err)
 {
 	return entry->nofail && (err->number == ENOENT || err->number == ENOTDIR || err->number == ENODEV);
 }
@@ -81,8 +80,10 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 }
 
 static int apply_entry(int root, const struct jail_setup *setup, const struct jail_entry *entry,
-		       struct jail_error *err)
+		       struct jail_cdi_stage *stage, struct jail_error *err)
 {
+	if (entry->type == JAIL_CDI)
+		return jail_cdi_apply(stage, entry, err);
 	bool job = entry->scope == JAIL_SCOPE_JOB && setup->job_mount;
 	scoped_fd mount = job ? setup->job_mount(setup->context, entry, err) : jail_filesystem_open(entry, err);
 
@@ -93,22 +94,24 @@ static int apply_entry(int root, const struct jail_setup *setup, const struct ja
 		return -1;
 	if (attach(mount, target, entry, err))
 		return -1;
+	if (entry->type == JAIL_TMPFS || entry->type == JAIL_DEV)
+		jail_cdi_own(stage, mount);
 	return job ? 0 : jail_tree_complete(mount, entry, err);
 }
 
-static int apply_all(int root, const struct jail_setup *setup, struct jail_error *err)
+static int apply_all(int root, const struct jail_setup *setup, struct jail_cdi_stage *stage, struct jail_error *err)
 {
 	for (size_t i = 0; i < setup->plan->n_entries; i++) {
 		const struct jail_entry *entry = &setup->plan->entries[i];
 		if (entry->only_if && access(entry->only_if, F_OK)) {
-			notice(setup, entry, "x-jail.if names a path that is not there");
+			jail_tree_notice(setup, entry, "x-jail.if names a path that is not there");
 			continue;
 		}
-		if (!apply_entry(root, setup, entry, err))
+		if (!apply_entry(root, setup, entry, stage, err))
 			continue;
-		if (!forgiven(entry, err))
+		if ((entry->type == JAIL_CDI && stage->begun) || !jail_tree_forgives(entry, err))
 			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
-		notice(setup, entry, err->message);
+		jail_tree_notice(setup, entry, err->message);
 	}
 	return 0;
 }
@@ -118,8 +121,10 @@ int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error 
 	/* Modes in the plan and in device.c are meant exactly. The umask belongs to the filesystem
 	 * context, which the private namespace made this thread's own. */
 	mode_t old = umask(0);
-	int result = apply_all(root, setup, err);
+	struct jail_cdi_stage stage;
 
+	jail_cdi_begin(&stage, root, setup);
+	int result = jail_cdi_end(&stage, apply_all(root, setup, &stage, err), err);
 	umask(old);
 	return result;
 }
