@@ -108,13 +108,16 @@ static int open_part(struct jail_cdi_stage *stage, enum jail_cdi_place place, st
 	scoped_fd target = jail_resolve(stage->root, part_paths[place], O_DIRECTORY, err);
 	if (target < 0)
 		return -1;
+	bool libraries = place == JAIL_CDI_LIBRARIES;
+	scoped_fd covered = libraries ? sys_open_tree(target, "", OPEN_TREE_CLONE | AT_EMPTY_PATH) : -1;
 	stage->begun = true;
-	if (sys_move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)) {
+	if (libraries && covered < 0)
+		jail_fail(err, "open_tree", errno, "cannot clone the driver's directory");
+	else if (sys_move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
 		jail_fail(err, "move_mount", errno, "cannot mount the driver's directory");
-		return jail_error_at(err, NULL, 0, part_paths[place]);
-	}
-	stage->parts[place] = jail_keep(&mount);
-	return stage->parts[place];
+	else if (!libraries || !jail_cdi_show_stubs(mount, covered, err))
+		return stage->parts[place] = jail_keep(&mount);
+	return jail_error_at(err, NULL, 0, part_paths[place]);
 }
 
 static int place_in_part(struct jail_cdi_stage *stage, const struct jail_cdi_mount *mount, uint64_t attributes,
@@ -273,6 +276,8 @@ int jail_cdi_apply(struct jail_cdi_stage *stage, const struct jail_entry *entry,
 
 int jail_cdi_end(struct jail_cdi_stage *stage, int result, struct jail_error *err)
 {
+	if (!result && stage->parts[JAIL_CDI_LIBRARIES] >= 0)
+		result = jail_cdi_link_stubs(stage->parts[JAIL_CDI_LIBRARIES], err);
 	for (size_t i = 0; i < 2; i++) {
 		if (stage->parts[i] >= 0 && !result &&
 		    sys_mount_setattr(stage->parts[i], "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY, 0)) {

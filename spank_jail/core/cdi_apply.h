@@ -64,4 +64,9 @@ int jail_cdi_replace_hook(const struct jail_cdi_stage *stage, const struct jail_
 /* cdi_hook.c: a link in one of the driver's directories; one that is there already is left alone. */
 int jail_cdi_link(int directory, const char *name, const char *content, struct jail_error *err);
 
+/* cdi_stubs.c: shows the clone `stubs` of what the tmpfs `part` covers inside it, by a hidden name; and, when
+ * the driver's own libraries are in, links those of its names that are still free. */
+int jail_cdi_show_stubs(int part, int stubs, struct jail_error *err);
+int jail_cdi_link_stubs(int part, struct jail_error *err);
+
 #endif

@@ -3,7 +3,6 @@
 
 #include <elf.h>
 #include <fcntl.h>
-#include <link.h>
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,50 +13,43 @@
 #define MAX_DYNAMIC 256
 #define MAX_HEADERS 64
 
-#if __SIZEOF_POINTER__ == 8
-#define OUR_CLASS ELFCLASS64
+#if defined(__x86_64__)
+#define OUR_MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define OUR_MACHINE EM_AARCH64
 #else
-#define OUR_CLASS ELFCLASS32
+#error "name this architecture's ELF machine here; it must be a 64-bit one"
 #endif
 
 struct object {
 	int fd;
-	ElfW(Phdr) headers[MAX_HEADERS];
+	Elf64_Phdr headers[MAX_HEADERS];
 	size_t n_headers;
 };
 
-static bool read_at(int fd, void *buffer, size_t size, ElfW(Off) offset)
+static bool read_at(int fd, void *buffer, size_t size, Elf64_Off offset)
 {
 	return pread(fd, buffer, size, (off_t)offset) == (ssize_t)size;
 }
 
 static bool read_headers(struct object *object)
 {
-	static ElfW(Half) machine; /* ours, from the program that runs */
-	ElfW(Ehdr) header;
+	Elf64_Ehdr header;
 
 	if (!read_at(object->fd, &header, sizeof(header), 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) ||
-	    header.e_ident[EI_CLASS] != OUR_CLASS || header.e_type != ET_DYN ||
+	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != OUR_MACHINE || header.e_type != ET_DYN ||
 	    header.e_phentsize != sizeof(object->headers[0]) || header.e_phnum > MAX_HEADERS)
 		return false;
-	if (!machine) {
-		ElfW(Ehdr) own;
-		scoped_fd self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-		if (self < 0 || !read_at(self, &own, sizeof(own), 0))
-			return false;
-		machine = own.e_machine;
-	}
 	object->n_headers = header.e_phnum;
-	return header.e_machine == machine &&
-	       read_at(object->fd, object->headers, object->n_headers * sizeof(object->headers[0]), header.e_phoff);
+	return read_at(object->fd, object->headers, object->n_headers * sizeof(object->headers[0]), header.e_phoff);
 }
 
 /* The dynamic section names things by their address in memory; the loaded segments say where that is
  * in the file. 0: nowhere. */
-static ElfW(Off) file_offset(const struct object *object, ElfW(Addr) address)
+static Elf64_Off file_offset(const struct object *object, Elf64_Addr address)
 {
 	for (size_t i = 0; i < object->n_headers; i++) {
-		const ElfW(Phdr) *segment = &object->headers[i];
+		const Elf64_Phdr *segment = &object->headers[i];
 		if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
 		    address - segment->p_vaddr < segment->p_filesz)
 			return segment->p_offset + (address - segment->p_vaddr);
@@ -65,11 +57,11 @@ static ElfW(Off) file_offset(const struct object *object, ElfW(Addr) address)
 	return 0;
 }
 
-static void read_soname(const struct object *object, const ElfW(Phdr) *segment, char *soname, size_t size)
+static void read_soname(const struct object *object, const Elf64_Phdr *segment, char *soname, size_t size)
 {
-	ElfW(Dyn) entries[MAX_DYNAMIC];
+	Elf64_Dyn entries[MAX_DYNAMIC];
 	size_t n = segment->p_filesz / sizeof(entries[0]);
-	ElfW(Addr) strings = 0, name = 0;
+	Elf64_Addr strings = 0, name = 0;
 	bool named = false;
 
 	n = n < MAX_DYNAMIC ? n : MAX_DYNAMIC;
@@ -83,7 +75,7 @@ static void read_soname(const struct object *object, const ElfW(Phdr) *segment, 
 			named = true;
 		}
 	}
-	ElfW(Off) offset = named && strings ? file_offset(object, strings + name) : 0;
+	Elf64_Off offset = named && strings ? file_offset(object, strings + name) : 0;
 	ssize_t got = offset ? pread(object->fd, soname, size, (off_t)offset) : 0;
 	/* A name that is cut short, or that is a path, is none. */
 	if (got <= 0 || !memchr(soname, '\0', (size_t)got) || strchr(soname, '/'))
@@ -92,11 +84,10 @@ static void read_soname(const struct object *object, const ElfW(Phdr) *segment, 
 
 enum jail_elf jail_elf_soname(const char *path, char *soname, size_t size)
 {
-	struct object object;
 	scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct object object = { .fd = fd };
 
 	*soname = '\0';
-	object.fd = fd;
 	if (fd < 0 || !read_headers(&object))
 		return JAIL_ELF_FOREIGN;
 	for (size_t i = 0; i < object.n_headers; i++)

@@ -1,4 +1,4 @@
-"""A GPU driver to play with: real shared objects and device nodes, and a specification of them in CDI form."""
+"""A GPU driver to play with: real shared objects and devices, and a specification of them in CDI form."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class Driver:
         """What nvidia-ctk would write about this driver: its keys, its order, its hooks."""
         cuda, config = f"libcuda.so.{self.version}", "/usr/share/nvidia/nvoptix.bin"
         bound = ["ro", "nosuid", "nodev", "bind"]
+        zero = {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/zero"}]}
         shown = (f"{WHERE}/{cuda}", "/usr/bin/nvidia-smi", config)
         links = [f"libcuda.so.1::{WHERE}/libcuda.so", f"{cuda}::{WHERE}/libcuda.so.1"]
         folders = ["--folder", WHERE]
@@ -55,7 +56,7 @@ class Driver:
             "cdiVersion": "0.5.0",
             "kind": "nvidia.com/gpu",
             "devices": [
-                {"name": name, "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/zero"}]}}
+                {"name": name, "containerEdits": zero}
                 for name in ("0", "all")
             ],
             "containerEdits": {
@@ -79,7 +80,9 @@ class Driver:
 
     def write(self, spec: dict[str, Any] | str, name: str = "nvidia.yaml") -> None:
         self.specs.mkdir(exist_ok=True)
-        (self.specs / name).write_text(spec if isinstance(spec, str) else yaml.safe_dump(unshared(spec), sort_keys=False))
+        (self.specs / name).write_text(
+            spec if isinstance(spec, str) else yaml.safe_dump(unshared(spec), sort_keys=False)
+        )
 
 
 def unshared(spec: Any) -> Any:
@@ -88,14 +91,22 @@ def unshared(spec: Any) -> Any:
 
 
 def hook(*arguments: str) -> dict[str, Any]:
-    return {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook", "args": ["nvidia-cdi-hook", *arguments]}
+    return {
+        "hookName": "createContainer",
+        "path": "/usr/bin/nvidia-cdi-hook",
+        "args": ["nvidia-cdi-hook", *arguments],
+    }
 
 
 def install(base: Path, version: str) -> Driver:
     """A driver of `version` on a node of its own: a directory below `base`."""
     driver = Driver(version, base / f"cdi-{version}", base / f"driver-{version}")
     major = version.split(".")[0]
-    library(driver.files / f"libcuda.so.{version}", "libcuda.so.1", f"int cuInit(unsigned f) {{ return {major}; }}")
+    library(
+        driver.files / f"libcuda.so.{version}",
+        "libcuda.so.1",
+        f"int cuInit(unsigned f) {{ return {major}; }}",
+    )
     for name, text in (("nvidia-smi", f"#!/bin/sh\necho driver {version}\n"), ("nvoptix.bin", version)):
         (driver.files / name).write_text(text)
     (driver.files / "nvidia-smi").chmod(0o755)
@@ -122,5 +133,13 @@ def snapshot(root: Path) -> dict[str, tuple[Any, ...]]:
         for name in [*folders, *names, "."]:
             path = Path(folder, name)
             st = path.lstat()
-            found[str(path)] = (st.st_ino, st.st_mode, st.st_uid, st.st_size, st.st_nlink, st.st_mtime_ns, st.st_ctime_ns)
+            found[str(path)] = (
+                st.st_ino,
+                st.st_mode,
+                st.st_uid,
+                st.st_size,
+                st.st_nlink,
+                st.st_mtime_ns,
+                st.st_ctime_ns,
+            )
     return found
