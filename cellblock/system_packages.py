@@ -39,6 +39,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
     "python": (
         _one("gcc", "compiles the jail's mount core for Python"),
         _one("libc6-dev", "has the headers for that compiler"),
+        _one("libyaml-dev", "reads the descriptions of GPUs (CDI) for the mount core; headers and library"),
     ),
     # What `build` and `up` run.
     "core": (

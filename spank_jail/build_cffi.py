@@ -29,7 +29,7 @@ struct jail_entry {
     struct jail_parameter parameters[8]; size_t n_parameters;
     enum jail_create create; enum jail_scope scope; bool nofail; const char *only_if; ...;
 };
-struct jail_plan { char *file; struct jail_entry *entries; size_t n_entries; ...; };
+struct jail_plan { char *file; struct jail_entry *entries; size_t n_entries; bool trust_owners; ...; };
 int jail_plan_read(const char *path, struct jail_plan *plan, struct jail_error *err);
 int jail_plan_parse(const char *text, size_t length, const char *name, struct jail_plan *plan,
                     struct jail_error *err);
@@ -54,6 +54,11 @@ struct jail_entry_request {
     const char *root; const char *plan; bool trust_owners;
     void (*notice)(void *context, const char *text); void *context; enum jail_level level; ...;
 };
+struct jail_environment { char **variables; size_t n; };
+int jail_cdi_environment(const struct jail_plan *plan, struct jail_environment *environment,
+                         struct jail_error *err);
+void jail_environment_free(struct jail_environment *environment);
+int jail_cdi_fingerprint(const struct jail_plan *plan, uint64_t *hash, struct jail_error *err);
 int jail_enter(const struct jail_entry_request *request, struct jail_error *err);
 
 void sys_fault_set(unsigned nth, int number);
@@ -67,6 +72,7 @@ extern "Python" void cellblock_jail_notice(void *context, const char *text);
 SOURCE = """
 #include <stdbool.h>
 #include <stdint.h>
+#include "cdi.h"
 #include "confine.h"
 #include "enter.h"
 #include "error.h"

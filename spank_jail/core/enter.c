@@ -28,12 +28,17 @@ int jail_enter(const struct jail_entry_request *request, struct jail_error *err)
 
 	if (read_trusted(request, &plan, err))
 		return -1;
+	plan.trust_owners = request->trust_owners;
 	const struct jail_setup setup = { &plan, request->level, NULL, request->notice, request->context };
-	if (!jail_namespace_private(err)) {
+	/* Before the pivot: the specifications are the node's. */
+	int got = request->environment ? jail_cdi_environment(&plan, request->environment, err) : 0;
+	if (!got && !jail_namespace_private(err)) {
 		scoped_fd root = jail_tree_attach(request->root, err);
 		if (root >= 0 && !jail_tree_apply(root, &setup, err))
 			result = jail_namespace_pivot(request->root, err);
 	}
+	if (result && !got && request->environment)
+		jail_environment_free(request->environment);
 	jail_plan_free(&plan);
 	return result;
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "cdi.h"
 #include "error.h"
 #include "level.h"
 #include "plan.h"
@@ -15,6 +16,9 @@ struct jail_entry_request {
 	void (*notice)(void *context, const char *text); /* hears of entries left out; may be NULL */
 	void *context;
 	enum jail_level level; /* how /proc and /sys are masked; the process itself: jail_confine */
+	/* Takes the variables of the plan's cdi lines, to be set and released by the caller (jail_environment_free);
+	 * NULL: nobody asks. */
+	struct jail_environment *environment;
 };
 
 /* Moves the calling thread into the jail: a mount namespace of its own, the plan applied to the tree,

@@ -87,7 +87,7 @@ int jail_filesystem_open(const struct jail_entry *entry, struct jail_error *err)
 		return jail_filesystem_new("tmpfs", entry->parameters, entry->n_parameters,
 					   entry->attributes & ~(uint64_t)MOUNT_ATTR_RDONLY, err);
 	case JAIL_CDI:
-		return jail_fail(err, NULL, ENODEV, "cdi entries are not built yet; remove the line or add nofail");
+		return jail_fail(err, NULL, EINVAL, "a cdi entry is many mounts, made by jail_cdi_apply");
 	default:
 		return jail_filesystem_new(jail_type_name(entry->type), entry->parameters, entry->n_parameters,
 					   entry->attributes, err);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cdi.h"
 #include "scoped.h"
 #include "sys.h"
 
@@ -35,8 +36,8 @@ static int check_target(const struct jail_entry *entry, struct jail_error *err)
 {
 	const char *target = entry->target;
 
-	if (entry->type == JAIL_CDI) /* a CDI name, "vendor/class=device", is no path */
-		return 0;
+	if (entry->type == JAIL_CDI) /* no path */
+		return jail_cdi_name_check(target, err);
 	if (target[0] != '/')
 		return jail_fail(err, NULL, 0, "the target must be an absolute path in the jail");
 	if (strspn(target, "/") == strlen(target))
@@ -54,6 +55,9 @@ static int check_source(const struct jail_entry *entry, struct jail_error *err)
 {
 	bool bind = entry->type == JAIL_BIND || entry->type == JAIL_RBIND;
 
+	for (size_t i = 0; entry->type == JAIL_CDI && i < entry->n_parameters; i++)
+		if (entry->parameters[i].value[0] != '/')
+			return jail_fail(err, NULL, 0, "spec-dir takes an absolute path of the node");
 	if (bind && entry->source[0] != '/')
 		return jail_fail(err, NULL, 0, "the source \"%s\" of a bind must be an absolute path of the node",
 				 entry->source);

@@ -20,7 +20,7 @@ enum jail_type {
 	JAIL_DEVPTS,
 	JAIL_MQUEUE,
 	JAIL_DEV, /* a private /dev of listed devices */
-	JAIL_CDI, /* devices and driver files by CDI name; parsed, not applied yet */
+	JAIL_CDI, /* devices and driver files by CDI name */
 };
 
 enum jail_create { JAIL_CREATE_NONE, JAIL_CREATE_DIR, JAIL_CREATE_FILE };
@@ -37,8 +37,8 @@ struct jail_parameter {
 
 struct jail_entry {
 	int line;             /* in the plan, from 1 */
-	char *source;         /* path on the node for binds, the CDI device name, else a label */
-	char *target;         /* absolute path in the jail, without ".." */
+	char *source;         /* path on the node for binds, else a label */
+	char *target;         /* absolute path in the jail, without ".."; for cdi the device's name */
 	enum jail_type type;
 	uint64_t attributes;  /* MOUNT_ATTR_* that are set on the mount */
 	struct jail_parameter parameters[JAIL_MAX_PARAMETERS]; /* for fsconfig(2), into `options` */
@@ -54,6 +54,7 @@ struct jail_plan {
 	char *file; /* name used in errors */
 	struct jail_entry *entries;
 	size_t n_entries;
+	bool trust_owners; /* files that the plan names need not be root's; tests only */
 };
 
 /* Reads the plan at `path`, which the caller has found trustworthy. -1: unreadable, or the first wrong

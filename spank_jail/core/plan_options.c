@@ -22,7 +22,8 @@ static const struct {
 	  { "gid", "mode", "ptmxmode", "max", NULL } },
 	{ "mqueue", JAIL_MQUEUE, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, { NULL } },
 	{ "dev", JAIL_DEV, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, { "size", "mode", NULL } },
-	{ "cdi", JAIL_CDI, 0, { NULL } },
+	/* Where the specifications are, instead of the usual directories. */
+	{ "cdi", JAIL_CDI, 0, { "spec-dir", NULL } },
 };
 #define N_TYPES (sizeof(types) / sizeof(types[0]))
 
@@ -173,7 +174,7 @@ int jail_options_parse(const char *type, struct jail_entry *entry, struct jail_e
 			return jail_fail(err, NULL, 0, "unknown option \"%s%s%s\" for type %s; docs/jail-plan.md "
 					 "lists them", option, value ? "=" : "", value ? value : "", types[index].name);
 	}
-	if (entry->create == JAIL_CREATE_FILE && index >= 2)
+	if (entry->create == JAIL_CREATE_FILE && index >= 2 && entry->type != JAIL_CDI)
 		return jail_fail(err, NULL, 0, "x-create=file is for binds of single files; type %s needs a directory",
 				 types[index].name);
 	return 0;

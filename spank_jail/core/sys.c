@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "sys.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdbool.h>
@@ -116,6 +117,11 @@ int sys_mknodat(int dir, const char *name, mode_t mode, dev_t device)
 int sys_symlinkat(const char *content, int dir, const char *name)
 {
 	return CALL(SYS_symlinkat, content, dir, name);
+}
+
+int sys_fchownat(int dir, const char *name, uid_t uid, gid_t gid)
+{
+	return CALL(SYS_fchownat, dir, name, uid, gid, AT_SYMLINK_NOFOLLOW);
 }
 
 int sys_unshare(int flags)
@@ -237,4 +243,14 @@ int sys_keyctl(int command)
 int sys_seccomp(unsigned operation, unsigned flags, const void *argument)
 {
 	return CALL(SYS_seccomp, operation, flags, argument);
+}
+
+void *sys_dlopen(const char *name)
+{
+	if (fault())
+		return NULL;
+	void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		errno = ENOENT;
+	return handle;
 }

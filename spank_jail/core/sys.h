@@ -41,6 +41,7 @@ int sys_listmount(uint64_t after, uint64_t *ids, size_t n);
 int sys_mkdirat(int dir, const char *name, mode_t mode);
 int sys_mknodat(int dir, const char *name, mode_t mode, dev_t device);
 int sys_symlinkat(const char *content, int dir, const char *name);
+int sys_fchownat(int dir, const char *name, uid_t uid, gid_t gid);
 int sys_unshare(int flags);
 int sys_setns(int fd, int flags);
 int sys_pivot_root(const char *new_root, const char *put_old);
@@ -67,6 +68,9 @@ int sys_capget(uint32_t effective[2], uint32_t permitted[2], uint32_t inheritabl
 int sys_capset(const uint32_t effective[2], const uint32_t permitted[2], const uint32_t inheritable[2]);
 int sys_keyctl(int command);
 int sys_seccomp(unsigned operation, unsigned flags, const void *argument);
+
+/* dlopen(3), which is no system call but fails like one: NULL, and errno is ENOENT. */
+void *sys_dlopen(const char *name);
 
 #ifdef JAIL_FAULTS
 /* Test seam: the n-th call from now (1 = the next) fails with `number`; 0 switches it off.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "cdi_apply.h"
 #include "device.h"
 #include "filesystem.h"
 #include "mask.h"
@@ -28,7 +29,7 @@ int jail_tree_attach(const char *path, struct jail_error *err)
 	return jail_error_at(err, NULL, 0, path);
 }
 
-static void notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
+void jail_tree_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
 {
 	char text[600];
 
@@ -38,9 +39,7 @@ static void notice(const struct jail_setup *setup, const struct jail_entry *entr
 	setup->notice(setup->context, jail_one_line(text));
 }
 
-/* What nofail forgives: something is not there. Anything else (no permission, a full volume, a stale
- * handle) would be hidden trouble. */
-static bool forgiven(const struct jail_entry *entry, const struct jail_error *err)
+bool jail_tree_forgives(const struct jail_entry *entry, const struct jail_error *err)
 {
 	return entry->nofail && (err->number == ENOENT || err->number == ENOTDIR || err->number == ENODEV);
 }
@@ -86,12 +85,23 @@ struct work {
 	int root;
 	const struct jail_setup *setup;
 	struct jail_masks masks;
+	struct jail_cdi_stage cdi;
 	bool attached; /* a mount of the entry at hand shows in the tree, perhaps without its masks */
 };
+
+static int apply_cdi(struct work *work, const struct jail_entry *entry, struct jail_error *err)
+{
+	int result = jail_cdi_apply(&work->cdi, entry, err);
+
+	work->attached = work->cdi.begun;
+	return result;
+}
 
 static int apply_entry(struct work *work, const struct jail_entry *entry, struct jail_error *err)
 {
 	const struct jail_setup *setup = work->setup;
+	if (entry->type == JAIL_CDI)
+		return apply_cdi(work, entry, err);
 	int *made = setup->mounts ? &setup->mounts[entry - setup->plan->entries] : NULL;
 	bool given = made && *made >= 0;
 	scoped_fd mount = given ? jail_keep(made) : jail_filesystem_open(entry, err);
@@ -108,6 +118,8 @@ static int apply_entry(struct work *work, const struct jail_entry *entry, struct
 	if (attach(mount, target, entry, err))
 		return -1;
 	work->attached = true;
+	if (entry->type == JAIL_TMPFS || entry->type == JAIL_DEV)
+		jail_cdi_own(&work->cdi, mount);
 	return given ? 0 : jail_tree_complete(mount, entry, err);
 }
 
@@ -132,28 +144,29 @@ static int apply_all(struct work *work, struct jail_error *err)
 		work->attached = false;
 		int wanted = condition_holds(entry, err);
 		if (!wanted) {
-			notice(setup, entry, "x-jail.if names a path that is not there");
+			jail_tree_notice(setup, entry, "x-jail.if names a path that is not there");
 			continue;
 		}
 		if (wanted > 0 && !apply_entry(work, entry, err))
 			continue;
 		/* What is attached is not left out: half a /dev is an error, whatever it lacks, as is a /proc
 		 * without its masks. */
-		if (wanted < 0 || work->attached || !forgiven(entry, err))
+		if (wanted < 0 || work->attached || !jail_tree_forgives(entry, err))
 			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
-		notice(setup, entry, err->message);
+		jail_tree_notice(setup, entry, err->message);
 	}
 	return 0;
 }
 
 int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err)
 {
-	struct work work = { root, setup, JAIL_MASKS_NONE, false };
+	struct work work = { .root = root, .setup = setup, .masks = JAIL_MASKS_NONE };
 	/* Modes in the plan and in device.c are meant exactly. The umask belongs to the filesystem
 	 * context, which the private namespace made this thread's own. */
 	mode_t old = umask(0);
-	int result = apply_all(&work, err);
 
+	jail_cdi_begin(&work.cdi, root, setup);
+	int result = jail_cdi_end(&work.cdi, apply_all(&work, err), err);
 	umask(old);
 	jail_masks_close(&work.masks);
 	return result;

@@ -2,6 +2,8 @@
 #ifndef JAIL_TREE_H
 #define JAIL_TREE_H
 
+#include <stdbool.h>
+
 #include "error.h"
 #include "level.h"
 #include "plan.h"
@@ -31,5 +33,12 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
  * proc and sysfs are masked (mask.h). On -1 what was mounted so far stays: the caller drops the namespace,
  * which is the only way to take all of it away. */
 int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err);
+
+/* Internal to the core: tells setup->notice that `entry`, or a part of it, is left out. */
+void jail_tree_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why);
+
+/* What nofail forgives: something is not there. Anything else (no permission, a full volume, a stale
+ * handle) would be hidden trouble. */
+bool jail_tree_forgives(const struct jail_entry *entry, const struct jail_error *err);
 
 #endif

@@ -138,6 +138,15 @@ static int set_environment(const struct jail_account *account)
 	       setenv("PATH", SEARCH_PATH, 1) ? -1 : 0;
 }
 
+/* What the plan's cdi lines set, over what is there: the strings become the environment's. */
+static int add_environment(const struct jail_environment *environment, struct jail_error *err)
+{
+	for (size_t i = 0; i < environment->n; i++)
+		if (putenv(environment->variables[i]))
+			return jail_fail(err, "putenv", errno, "cannot set the environment of the plan's cdi lines");
+	return 0;
+}
+
 static int become(const struct request *request, struct jail_account *account, struct jail_error *err)
 {
 	scoped_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -210,6 +219,7 @@ int main(int argc, char **argv)
 {
 	struct jail_error err;
 	struct jail_account account;
+	struct jail_environment environment;
 	struct request request;
 	int status = parse_arguments(argc, argv, &request);
 
@@ -217,14 +227,17 @@ int main(int argc, char **argv)
 		return status;
 	if (request.print)
 		return print_plan(&request);
-	const struct jail_entry_request entry = { request.root, request.plan, false, notice, NULL, request.level };
+	const struct jail_entry_request entry = {
+		.root = request.root, .plan = request.plan, .notice = notice, .level = request.level,
+		.environment = &environment,
+	};
 	if (jail_enter(&entry, &err))
 		return complain(&err, request.check ? STATUS_WRONG : STATUS_NO_JAIL);
 	if (request.check)
 		return jail_confine(request.level, &err) || jail_confine_final(request.level, &err)
 		       ? complain(&err, STATUS_WRONG) : 0;
-	if (become(&request, &account, &err) || go_to(&request, &account, &err) ||
-	    jail_confine_final(request.level, &err))
+	if (become(&request, &account, &err) || add_environment(&environment, &err) ||
+	    go_to(&request, &account, &err) || jail_confine_final(request.level, &err))
 		return complain(&err, STATUS_NO_JAIL);
 	return run(&request, &account);
 }

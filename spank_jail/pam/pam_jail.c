@@ -74,12 +74,19 @@ EXPORT int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const cha
 		.context = pam,
 		.level = JAIL_LEVEL_CAPABILITIES,
 	};
+	struct jail_environment environment;
 	struct jail_error err;
+	int result = PAM_SUCCESS;
 
+	request.environment = &environment;
 	if (parse_arguments(argc, argv, &request, &err) || jail_enter(&request, &err) ||
 	    jail_confine(request.level, &err) || jail_confine_final(request.level, &err))
 		return refuse(pam, flags, &err);
-	return PAM_SUCCESS;
+	/* sshd gives the session what PAM has. */
+	for (size_t i = 0; i < environment.n && result == PAM_SUCCESS; i++)
+		result = pam_putenv(pam, environment.variables[i]);
+	jail_environment_free(&environment);
+	return result;
 }
 
 EXPORT int pam_sm_close_session(pam_handle_t *pam, int flags, int argc, const char **argv)

@@ -130,7 +130,7 @@ def test_nofail_leaves_out_what_is_missing_and_says_so(jail: Jail) -> None:
         {node}/gone /data none bind,nofail
         {node} /no/such/target none bind,nofail
         {node} /data none bind,x-jail.if=/no/such/path
-        cdi nvidia.com/gpu=all cdi nofail
+        cdi example.com/none=all cdi nofail
         """,
     )
     assert facts["data"] == []
