@@ -50,6 +50,13 @@ int sys_open(const char *path, int flags);
  * process to change all of them, and slurmstepd has some). */
 int sys_thread_seteuid(uid_t uid);
 
+/* Identity of the calling thread for file access only; both return the one before, and never fail. */
+uid_t sys_thread_setfsuid(uid_t uid);
+gid_t sys_thread_setfsgid(gid_t gid);
+
+/* Supplementary groups of the calling thread only. */
+int sys_thread_setgroups(size_t n, const gid_t *groups);
+
 #ifdef JAIL_FAULTS
 /* Test seam: the n-th call from now (1 = the next) fails with `number`; 0 switches it off.
  * sys_fault_count() counts the calls since then. */

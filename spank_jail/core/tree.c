@@ -9,6 +9,7 @@
 #include "resolve.h"
 #include "scoped.h"
 #include "sys.h"
+#include "user_bind.h"
 
 int jail_tree_attach(const char *path, struct jail_error *err)
 {
@@ -25,6 +26,13 @@ int jail_tree_attach(const char *path, struct jail_error *err)
 	else
 		return jail_keep(&tree);
 	return jail_error_at(err, NULL, 0, path);
+}
+
+int jail_tree_readonly(int root, struct jail_error *err)
+{
+	if (sys_mount_setattr(root, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY, 0))
+		return jail_fail(err, "mount_setattr", errno, "cannot make the jail's root read-only");
+	return 0;
 }
 
 static void notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
@@ -88,7 +96,8 @@ static int apply_entry(int root, const struct jail_setup *setup, const struct ja
 
 	if (mount < 0)
 		return -1;
-	scoped_fd target = jail_resolve_create(root, entry->target, entry->create, err);
+	scoped_fd target = entry->beneath ? jail_user_bind_target(root, entry, err)
+					  : jail_resolve_create(root, entry->target, entry->create, err);
 	if (target < 0)
 		return -1;
 	if (attach(mount, target, entry, err))
@@ -106,6 +115,8 @@ static int apply_all(int root, const struct jail_setup *setup, struct jail_error
 		}
 		if (!apply_entry(root, setup, entry, err))
 			continue;
+		if (entry->origin)
+			return jail_error_at(err, entry->origin, 0, entry->target);
 		if (!forgiven(entry, err))
 			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
 		notice(setup, entry, err->message);

@@ -18,6 +18,7 @@
 #include "../core/namespace.h"
 #include "../core/sys.h"
 #include "job_mounts.h"
+#include "option_input.h"
 #include "step.h"
 #include "streams.h"
 
@@ -29,7 +30,7 @@ SPANK_PLUGIN(jail, 1);
 
 EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_init,
 	slurm_spank_task_init_privileged, slurm_spank_task_init, slurm_spank_task_post_fork,
-	slurm_spank_job_epilog;
+	slurm_spank_job_epilog, slurm_spank_exit;
 
 #define NAME "spank_jail: "
 
@@ -45,6 +46,7 @@ static struct jail_step step = {
 	.namespace = -1,
 };
 static char failure[1400];     /* why the jail could not be built, until it can be told; "" = it could */
+static bool users_fault;       /* and it is an option of the job */
 static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
 
 /* Says it once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are
@@ -71,6 +73,7 @@ static int open_fallback(void)
 static void remember(const struct jail_error *err)
 {
 	report(err);
+	users_fault = jail_options_at_fault(err);
 	jail_error_format(err, failure, sizeof(failure));
 }
 
@@ -80,6 +83,8 @@ static int tell_failure(void)
 	slurm_error(NAME "%s", failure);
 	/* 22.05 and before: a failure here ends srun with status 0, and a script believes that it ran. There
 	 * the tasks are forked, and end in task_init_privileged. A batch job has no such trouble. */
+	if (users_fault) /* and a failure here would drain the node under a batch job */
+		return ESPANK_SUCCESS;
 	if (SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) && step.step != SLURM_BATCH_SCRIPT)
 		return ESPANK_SUCCESS;
 	return FAILED;
@@ -124,17 +129,32 @@ static int refuse_pam(struct jail_error *err)
 			 "open PAM sessions while it visits the jail; set UsePAM=0");
 }
 
+/* srun, sbatch and salloc read the same plugstack.conf, perhaps inside the jail: the options concern them,
+ * and a wrong argument is the nodes' to report. */
+static int init_client(spank_t spank, int ac, char *av[])
+{
+	struct jail_error err;
+	bool wrong = jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
+
+	return jail_input_register(spank, wrong ? NULL : &step.arguments, &err) ? report(&err) : ESPANK_SUCCESS;
+}
+
+static bool is_client(void)
+{
+	return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
+}
+
 int slurm_spank_init(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
 	spank_context_t context = spank_context();
 
-	(void)spank;
-	/* srun, sbatch and salloc read the same plugstack.conf, perhaps inside the jail: nothing there
-	 * concerns them yet, and a wrong argument is the nodes' to report. */
+	if (is_client())
+		return init_client(spank, ac, av);
 	if (context != S_CTX_REMOTE && context != S_CTX_SLURMD && context != S_CTX_JOB_SCRIPT)
 		return ESPANK_SUCCESS;
-	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !refuse_pam(&err))
+	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !refuse_pam(&err) &&
+	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
 		return ESPANK_SUCCESS;
 	if (context != S_CTX_REMOTE)
 		return report(&err);
@@ -144,14 +164,32 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 	return ESPANK_SUCCESS;
 }
 
+/* Reads the job's options. `outside` becomes true for a step that has a right to --no-jail; -1: they are wrong,
+ * or it has none, and the step must not run. */
+static int read_options(spank_t spank, bool *outside, struct jail_error *err)
+{
+	if (jail_input_read(spank, step.step, &step.options, err))
+		return -1;
+	if (!step.options.no_jail)
+		return 0;
+	if (jail_input_outside(spank, step.job, step.step, &step.options, &step.arguments, err))
+		return -1;
+	slurm_info(NAME "--no-jail: uid %u runs outside the jail", (unsigned)step.options.user.uid);
+	*outside = true;
+	return 0;
+}
+
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
+	bool outside = false;
 	static char node[256];
 	struct jail_error err;
 	struct timespec start;
 
 	(void)ac;
 	(void)av;
+	if (is_client())
+		return jail_input_submit(&err) ? report(&err) : ESPANK_SUCCESS;
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step)) {
@@ -162,7 +200,11 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return ESPANK_SUCCESS;
-	left_alone = false;
+	if (!failure[0] && read_options(spank, &outside, &err))
+		remember(&err);
+	left_alone = outside;
+	if (left_alone)
+		return ESPANK_SUCCESS;
 	step.notice = notice;
 	if (!spank_getenv(spank, "SLURMD_NODENAME", node, sizeof(node)))
 		step.node = node;
@@ -271,5 +313,15 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, &err))
 		report(&err);
+	return ESPANK_SUCCESS;
+}
+
+int slurm_spank_exit(spank_t spank, int ac, char *av[])
+{
+	(void)spank;
+	(void)ac;
+	(void)av;
+	if (is_client())
+		jail_input_submitted();
 	return ESPANK_SUCCESS;
 }

@@ -42,7 +42,14 @@ static void pass_notice(void *context, const char *text)
 
 static int seal(void *context, struct jail_error *err)
 {
-	return jail_spool_seal(context, err);
+	struct jail_step *step = context;
+	scoped_fd root = sys_open(".", O_PATH | O_DIRECTORY);
+
+	if (root < 0)
+		return jail_fail(err, "open", errno, "cannot open the jail's tree");
+	if (step->options.readonly && jail_tree_readonly(root, err))
+		return -1;
+	return jail_spool_seal(&step->spool, err);
 }
 
 /* slurmstepd's /tmp must be the tasks': PMIx makes its directory in the window, uses it after the
@@ -75,7 +82,7 @@ static int build_inside(struct build *build, struct jail_error *err)
 	if (root < 0 || jail_tree_apply(root, &setup, err) ||
 	    jail_spool_attach(&step->spool, root, step->job, step->step, err) || share_tmp(root, err))
 		return -1;
-	step->namespace = jail_namespace_pivoted(path, seal, &step->spool, err);
+	step->namespace = jail_namespace_pivoted(path, seal, step, err);
 	if (step->namespace < 0)
 		return -1;
 	return jail_window_open(path, &parts, &step->window, err);
@@ -109,7 +116,9 @@ int jail_step_open(struct jail_step *step, struct jail_error *err)
 	/* Of the namespace we are about to leave; what follows goes by path again. */
 	jail_close(&root);
 	struct build build = { step, &plan, { NULL, 0 } };
-	int result = build_with_plan(&build, err);
+	int result = jail_options_apply(&step->options, arguments, step->spool.path, &plan, err);
+	if (!result)
+		result = build_with_plan(&build, err);
 	jail_plan_free(&plan);
 	if (result)
 		jail_step_close(step);

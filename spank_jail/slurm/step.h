@@ -8,10 +8,12 @@
 #include "../core/error.h"
 #include "../core/window.h"
 #include "arguments.h"
+#include "options.h"
 #include "spool.h"
 
 struct jail_step {
 	struct jail_arguments arguments;
+	struct jail_options options;
 	uint32_t job, step;
 	const char *node; /* its name in Slurm, or NULL when not known */
 	struct jail_spool spool;
