@@ -84,7 +84,8 @@ static int take(int option, const char *value, int remote)
 	struct jail_error err;
 	char line[1400];
 
-	if (!value)
+	/* How Slurm hands on an option without a value: to the node, and by its variable to a job's steps. */
+	if (!value || !strcmp(value, "(null)"))
 		value = "";
 	if (!remote && check_one(option, value, &err)) {
 		slurm_error(NAME "%s", jail_error_format(&err, line, sizeof(line)));
@@ -119,9 +120,8 @@ static void read_environment(const char *prefix)
 
 	for (int option = 0; option < N_OPTIONS; option++) {
 		const char *value = getenv(variable(prefix, option, true, name));
-		if (!value || getenv(variable(SLURM_VARIABLE, option, false, name)))
-			continue;
-		bridged[option] = !setenv(name, value, 1);
+		if (value)
+			bridged[option] = !setenv(variable(SLURM_VARIABLE, option, false, name), value, 1);
 	}
 }
 
@@ -146,8 +146,6 @@ int jail_input_submit(struct jail_error *err)
 	for (int option = 0; option < N_OPTIONS; option++) {
 		if (bridged[option])
 			unsetenv(variable(SLURM_VARIABLE, option, false, name));
-		if (values[option] && allocates && setenv(variable("SRUN_", option, true, name), values[option], 1))
-			return jail_fail(err, "setenv", errno, "cannot hand the options on to the steps");
 	}
 	if (!known)
 		return 0;
@@ -180,20 +178,13 @@ static int read_user(spank_t spank, struct jail_user *user, struct jail_error *e
 	return 0;
 }
 
-int jail_input_read(spank_t spank, uint32_t step, struct jail_options *options, struct jail_error *err)
+int jail_input_read(spank_t spank, struct jail_options *options, struct jail_error *err)
 {
-	char name[96];
-
 	if (read_user(spank, &options->user, err))
 		return -1;
 	for (int option = 0; option < N_OPTIONS; option++) {
-		if (!values[option])
-			continue;
-		if (parse(option, values[option], options, err))
+		if (values[option] && parse(option, values[option], options, err))
 			return -1;
-		if (step == SLURM_BATCH_SCRIPT &&
-		    spank_setenv(spank, variable("SRUN_", option, true, name), values[option], 1))
-			return jail_fail(err, NULL, 0, "cannot hand the options on to the steps of the batch script");
 	}
 	return 0;
 }

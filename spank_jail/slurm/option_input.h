@@ -17,16 +17,16 @@
  * submitted; NULL when plugstack.conf is wrong, which makes any option an error there. Returns 0 or -1. */
 int jail_input_register(spank_t spank, const struct jail_arguments *arguments, struct jail_error *err);
 
-/* In slurm_spank_init_post_opt of srun, sbatch and salloc: everything is read; a job for --no-jail gets its
- * ticket, and what salloc was given becomes the default of the steps. Returns 0 or -1. */
+/* In slurm_spank_init_post_opt of srun, sbatch and salloc: everything is read, and a job for --no-jail
+ * gets its ticket. Returns 0 or -1. */
 int jail_input_submit(struct jail_error *err);
 
 /* In slurm_spank_exit of srun: the step is over, its ticket serves nobody any more. */
 void jail_input_submitted(void);
 
-/* On the node, in slurm_spank_init_post_opt: the options of step `job`.`step`, and who runs it. In a batch
- * script they become the default of its steps. -1: they are wrong; no check against the arguments yet. */
-int jail_input_read(spank_t spank, uint32_t step, struct jail_options *options, struct jail_error *err);
+/* On the node, in slurm_spank_init_post_opt: the options of the step, and who runs it. -1: they are
+ * wrong; nothing is checked against the arguments yet. */
+int jail_input_read(spank_t spank, struct jail_options *options, struct jail_error *err);
 
 /* Decides whether a step with --no-jail may run outside. 0: it may; -1: it must not run at all. */
 int jail_input_outside(spank_t spank, uint32_t job, uint32_t step, const struct jail_options *options,

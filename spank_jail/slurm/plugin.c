@@ -168,7 +168,7 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
  * or it has none, and the step must not run. */
 static int read_options(spank_t spank, bool *outside, struct jail_error *err)
 {
-	if (jail_input_read(spank, step.step, &step.options, err))
+	if (jail_input_read(spank, &step.options, err))
 		return -1;
 	if (!step.options.no_jail)
 		return 0;
