@@ -133,6 +133,12 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 			 "spool=, window=, bind-allow=, no-jail-uids=, no-jail-tickets=", argument);
 }
 
+void jail_arguments_free(struct jail_arguments *arguments)
+{
+	while (arguments->n_bind_allow)
+		free(arguments->bind_allow[--arguments->n_bind_allow].path);
+}
+
 int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *arguments, struct jail_error *err)
 {
 	*arguments = (struct jail_arguments){

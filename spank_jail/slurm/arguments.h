@@ -36,4 +36,6 @@ struct jail_arguments {
  * that is not built yet; the message names it. */
 int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *arguments, struct jail_error *err);
 
+void jail_arguments_free(struct jail_arguments *arguments);
+
 #endif
