@@ -18,6 +18,8 @@ int jail_path_within(const char *path, const char *top)
 {
 	size_t length = strlen(top);
 
+	while (length && top[length - 1] == '/')
+		length--;
 	return !strncmp(path, top, length) && (path[length] == '/' || path[length] == '\0');
 }
 
@@ -70,10 +72,12 @@ static int look_up(int allowed, const char *path, const char *source, struct jai
 static int look_up_as(const struct jail_user *user, int allowed, const char *path, const char *source,
 		      struct jail_error *err)
 {
-	gid_t own[NGROUPS_MAX];
-	int n = getgroups(NGROUPS_MAX, own);
+	int n = getgroups(0, NULL);
+	scoped_free gid_t *own = malloc(((size_t)(n > 0 ? n : 0) + 1) * sizeof(gid_t));
 
-	if (n < 0 || sys_thread_setgroups(user->n_groups, user->groups))
+	if (n < 0 || !own || getgroups(n, own) != n)
+		return jail_fail(err, "getgroups", errno, "cannot tell the groups of this process");
+	if (sys_thread_setgroups(user->n_groups, user->groups))
 		return jail_fail(err, "setgroups", errno, "cannot look up the source \"%s\" as its user", source);
 	gid_t gid = sys_thread_setfsgid(user->gid);
 	uid_t uid = sys_thread_setfsuid(user->uid);

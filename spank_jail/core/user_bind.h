@@ -17,10 +17,10 @@ int jail_user_bind_source(const struct jail_entry *entry, struct jail_error *err
 /* Opens the target of such an entry in the tree `root`. Returns a descriptor or -1. */
 int jail_user_bind_target(int root, const struct jail_entry *entry, struct jail_error *err);
 
-/* Whether `path` is `top` or lies below it. Both absolute, without "." and "..", no slash at the end. */
+/* Whether `path` is `top` or lies below it. Both absolute, without "." and ".."; `top` may end with a slash. */
 int jail_path_within(const char *path, const char *top);
 
-/* Whether `path` is of that form, and not "/". */
+/* Whether `path` is absolute, without "." and "..", a slash too many, and not "/". */
 int jail_path_plain(const char *path);
 
 #endif

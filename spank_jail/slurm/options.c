@@ -194,6 +194,21 @@ static int check_plan(const char *target, const struct jail_plan *plan, struct j
 	return 0;
 }
 
+/* What a plan shows, root inside can write: a ticket there would be worth nothing. */
+static int check_tickets(const char *tickets, const struct jail_plan *plan, struct jail_error *err)
+{
+	for (size_t i = 0; tickets && i < plan->n_entries; i++) {
+		const struct jail_entry *entry = &plan->entries[i];
+		bool bind = entry->type == JAIL_BIND || entry->type == JAIL_RBIND;
+		if (!bind || (!jail_path_within(tickets, entry->source) && !jail_path_within(entry->source, tickets)))
+			continue;
+		jail_fail(err, NULL, 0, "the source \"%s\" would show the jail no-jail-tickets=%s; move the tickets elsewhere",
+			  entry->source, tickets);
+		return jail_error_at(err, plan->file, entry->line, entry->target);
+	}
+	return 0;
+}
+
 /* The two strings that an entry of a user has besides those of the plan, in its storage. */
 static int set_provenance(struct jail_entry *entry, const struct jail_bind *bind, const char *beneath)
 {
@@ -235,7 +250,7 @@ static int append(const struct jail_options *options, const struct jail_bind *bi
 int jail_options_apply(const struct jail_options *options, const struct jail_arguments *arguments, const char *spool,
 		       struct jail_plan *plan, struct jail_error *err)
 {
-	if (jail_options_check(options, arguments, err))
+	if (check_tickets(arguments->tickets, plan, err) || jail_options_check(options, arguments, err))
 		return -1;
 	for (size_t i = 0; i < options->n_binds; i++) {
 		const struct jail_bind *bind = &options->binds[i];

@@ -40,8 +40,9 @@ int jail_options_binds(const char *value, struct jail_options *options, struct j
 int jail_options_check(const struct jail_options *options, const struct jail_arguments *arguments,
 		       struct jail_error *err);
 
-/* Checks, and appends the binds to the plan as it was read. `spool` is slurmd's spool directory, which is
- * mounted after the plan. `options` must outlive the plan. Returns 0 or -1. */
+/* Checks, also that the plan keeps the tickets hidden, and appends the binds to the plan as it was read.
+ * `spool` is slurmd's spool directory, which is mounted after the plan. `options` must outlive the plan.
+ * Returns 0 or -1. */
 int jail_options_apply(const struct jail_options *options, const struct jail_arguments *arguments, const char *spool,
 		       struct jail_plan *plan, struct jail_error *err);
 

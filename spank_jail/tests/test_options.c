@@ -122,6 +122,22 @@ static void test_entries(void)
 	jail_plan_free(&plan);
 }
 
+static void test_tickets_stay_hidden(void)
+{
+	const char *const shown[] = { "/x", "/x/tickets", "/x/tickets/0" };
+
+	arguments.tickets = "/y/x";
+	CHECK(!apply("none"));
+	jail_plan_free(&plan);
+	for (size_t i = 0; i < 3; i++) {
+		arguments.tickets = shown[i];
+		CHECK(apply("none") && !jail_options_at_fault(&err));
+		CHECK_HAS(line, "plan:3: /data/set: the source \"/x\" would show");
+		jail_plan_free(&plan);
+	}
+	arguments.tickets = NULL;
+}
+
 int main(void)
 {
 	CHECK(!jail_arguments_parse(2, allowed, &arguments, &err));
@@ -130,6 +146,7 @@ int main(void)
 	test_rules();
 	test_targets();
 	test_entries();
+	test_tickets_stay_hidden();
 	jail_options_free(&options);
 	jail_arguments_free(&arguments);
 	return check_result("options");

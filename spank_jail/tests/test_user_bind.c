@@ -114,6 +114,7 @@ int main(void)
 	CHECK(!system(command));
 	tree = open(jail, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CHECK(jail_path_within("/a/b", "/a") && jail_path_within("/a", "/a") && !jail_path_within("/ab", "/a"));
+	CHECK(jail_path_within("/a/b", "/a/") && jail_path_within("/a", "/") && !jail_path_within("/ab", "/a/"));
 	CHECK(jail_path_plain("/a/b") && !jail_path_plain("/") && !jail_path_plain("/a/") && !jail_path_plain("a"));
 	CHECK(jail_path_plain("/a/..b") && jail_path_plain("/.a") && !jail_path_plain("/a/.."));
 	test_sources();
