@@ -81,10 +81,12 @@ static void remember(const struct jail_error *err)
 static int tell_failure(void)
 {
 	slurm_error(NAME "%s", failure);
-	/* 22.05 and before: a failure here ends srun with status 0, and a script believes that it ran. There
-	 * the tasks are forked, and end in task_init_privileged. A batch job has no such trouble. */
-	if (users_fault) /* and a failure here would drain the node under a batch job */
+	/* A failure here drains the node under a batch job. For what the user has to repair the tasks are
+	 * forked, and end in task_init_privileged: the job's failure. */
+	if (users_fault)
 		return ESPANK_SUCCESS;
+	/* 22.05 and before: a failure here ends srun with status 0, and a script believes that it ran. There
+	 * the tasks are forked, too. A batch job has no such trouble. */
 	if (SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) && step.step != SLURM_BATCH_SCRIPT)
 		return ESPANK_SUCCESS;
 	return FAILED;
@@ -181,8 +183,8 @@ static int read_options(spank_t spank, bool *outside, struct jail_error *err)
 
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
-	bool outside = false;
 	static char node[256];
+	bool outside = false;
 	struct jail_error err;
 	struct timespec start;
 
