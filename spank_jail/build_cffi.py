@@ -58,7 +58,6 @@ struct jail_environment { char **variables; size_t n; };
 int jail_cdi_environment(const struct jail_plan *plan, struct jail_environment *environment,
                          struct jail_error *err);
 void jail_environment_free(struct jail_environment *environment);
-int jail_cdi_fingerprint(const struct jail_plan *plan, uint64_t *hash, struct jail_error *err);
 int jail_enter(const struct jail_entry_request *request, struct jail_error *err);
 
 void sys_fault_set(unsigned nth, int number);

@@ -224,23 +224,6 @@ def cdi_environment(plan: Path, *, trust_owners: bool = False) -> dict[str, str]
         lib.jail_plan_free(raw)
 
 
-def cdi_fingerprint(plan: Path) -> int:
-    """A number that changes when a CDI specification does that the plan's cdi entries may read.
-
-    0 when the plan has no such entry. Raises JailError.
-    """
-    raw, err = ffi.new("struct jail_plan *"), ffi.new("struct jail_error *")
-    found = ffi.new("uint64_t *")
-    if lib.jail_plan_read(os.fsencode(plan), raw, err):
-        raise _error(err)
-    try:
-        if lib.jail_cdi_fingerprint(raw, found, err):
-            raise _error(err)
-        return int(found[0])
-    finally:
-        lib.jail_plan_free(raw)
-
-
 @contextmanager
 def failing_call(nth: int, number: int) -> Iterator[None]:
     """Makes the nth system call of the core (from 1) inside the block fail with errno `number`."""

@@ -126,11 +126,12 @@ int jail_cdi_check(struct jail_cdi_found *found, struct jail_error *err);
 /* libcuda.so, libcuda.so.1, nvidia_drv.so: does a file of this name hold a shared object? */
 bool jail_cdi_is_library(const char *name);
 
-/* One number over the specification files and directories (device, inode, size, mtime, ctime) that the
- * cdi entries of the plan depend on; 0 when it has none. It does not cover the driver's files that they
- * name: who replaces those, writes the specification anew. For whoever keeps a tree that was built
- * before. Returns 0 or -1. */
-int jail_cdi_fingerprint(const struct jail_plan *plan, uint64_t *hash, struct jail_error *err);
+/* Visits the directories, there or not, and the specification files that a cdi entry depends on: for whoever
+ * keeps a tree that was built before. The driver's files that they name are left out: who replaces those,
+ * writes the specification anew. Returns 0, or -1, also when `visit` does. */
+int jail_cdi_dependencies(const struct jail_entry *entry,
+			  int (*visit)(void *context, const char *path, struct jail_error *err), void *context,
+			  struct jail_error *err);
 
 /* The variables that the plan's cdi entries set, in order (a later one wins). The core cannot set them:
  * the caller does, in the task. nofail and x-jail.if count as for the mounts. Returns 0 or -1; on

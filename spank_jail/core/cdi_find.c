@@ -211,62 +211,30 @@ int jail_cdi_find(const struct jail_entry *entry, bool trust_owners, struct jail
 	return result;
 }
 
-/* FNV-1a, 64 bits: enough to notice a change, where nobody gains by forging one. */
-static void mix(uint64_t *hash, const void *bytes, size_t n)
-{
-	for (const unsigned char *byte = bytes; n--; byte++)
-		*hash = (*hash ^ *byte) * 0x100000001b3ULL;
-}
-
-static int mix_path(uint64_t *hash, const char *path, struct jail_error *err)
-{
-	struct stat st;
-
-	mix(hash, path, strlen(path) + 1);
-	if (stat(path, &st)) {
-		if (errno == ENOENT)
-			return 0;
-		jail_fail(err, "stat", errno, "cannot look at the CDI specification");
-		return jail_error_at(err, NULL, 0, path);
-	}
-	const uint64_t facts[] = {
-		(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mode, (uint64_t)st.st_uid,
-		(uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec, (uint64_t)st.st_ctim.tv_sec,
-		(uint64_t)st.st_ctim.tv_nsec,
-	};
-	mix(hash, facts, sizeof(facts));
-	return 0;
-}
-
-static int mix_directory(uint64_t *hash, const char *directory, struct jail_error *err)
+static int visit_directory(const char *directory, int (*visit)(void *, const char *, struct jail_error *),
+			   void *context, struct jail_error *err)
 {
 	char path[PATH_MAX];
 	struct dirent **files;
-	int result = mix_path(hash, directory, err), n = list_files(directory, &files, err);
+	int result = visit(context, directory, err), n = list_files(directory, &files, err);
 
 	if (n < 0)
 		return -1;
 	for (int i = 0; i < n && !result; i++) {
 		snprintf(path, sizeof(path), "%s/%s", directory, files[i]->d_name);
-		result = mix_path(hash, path, err);
+		result = visit(context, path, err);
 	}
 	free_files(files, n);
 	return result;
 }
 
-int jail_cdi_fingerprint(const struct jail_plan *plan, uint64_t *hash, struct jail_error *err)
+int jail_cdi_dependencies(const struct jail_entry *entry, int (*visit)(void *, const char *, struct jail_error *),
+			  void *context, struct jail_error *err)
 {
-	*hash = 0;
-	for (size_t i = 0; i < plan->n_entries; i++) {
-		const struct jail_entry *entry = &plan->entries[i];
-		if (entry->type != JAIL_CDI)
-			continue;
-		if (!*hash)
-			*hash = 0xcbf29ce484222325ULL;
-		const struct directories directories = directories_of(entry);
-		for (size_t j = 0; j < directories.n; j++)
-			if (mix_directory(hash, directories.paths[j], err))
-				return jail_error_at(err, plan->file, entry->line, NULL);
-	}
+	const struct directories directories = directories_of(entry);
+
+	for (size_t i = 0; i < directories.n; i++)
+		if (visit_directory(directories.paths[i], visit, context, err))
+			return -1;
 	return 0;
 }

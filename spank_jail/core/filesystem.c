@@ -6,6 +6,7 @@
 
 #include "scoped.h"
 #include "sys.h"
+#include "user_bind.h"
 
 /* The kernel writes why it refused a parameter into the context itself ("e tmpfs: Bad value for 'size'"). */
 static void kernel_reason(int fs, char *buffer, size_t size)
@@ -82,6 +83,8 @@ int jail_filesystem_open(const struct jail_entry *entry, struct jail_error *err)
 	switch (entry->type) {
 	case JAIL_BIND:
 	case JAIL_RBIND:
+		if (entry->beneath)
+			return jail_user_bind_source(entry, err);
 		return jail_filesystem_clone(entry->source, entry->type == JAIL_RBIND, entry->attributes, 0, err);
 	case JAIL_DEV: /* read-only, if asked, once it is filled: jail_tree_apply */
 		return jail_filesystem_new("tmpfs", entry->parameters, entry->n_parameters,

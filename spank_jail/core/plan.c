@@ -107,7 +107,7 @@ static int parse_line(char *line, struct jail_entry *entry, struct jail_error *e
 	return 0;
 }
 
-static int append(struct jail_plan *plan, const struct jail_entry *entry, struct jail_error *err)
+int jail_plan_append(struct jail_plan *plan, const struct jail_entry *entry, struct jail_error *err)
 {
 	if (plan->n_entries == JAIL_MAX_ENTRIES)
 		return jail_fail(err, NULL, 0, "more than %d entries: is this the plan?", JAIL_MAX_ENTRIES);
@@ -140,7 +140,7 @@ static int parse_lines(char *text, struct jail_plan *plan, struct jail_error *er
 		int failed = strlen(line) > LINE_MAX_BYTES
 			? jail_fail(err, NULL, 0, "the line is longer than %d bytes", LINE_MAX_BYTES)
 			: parse_line(line, &entry, err);
-		if (failed || append(plan, &entry, err)) {
+		if (failed || jail_plan_append(plan, &entry, err)) {
 			entry_free(&entry);
 			return jail_error_at(err, plan->file, number, NULL);
 		}

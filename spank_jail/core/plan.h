@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "error.h"
 
@@ -31,6 +32,14 @@ enum jail_scope { JAIL_SCOPE_JOB, JAIL_SCOPE_STEP };
 /* A plan has tens of lines; a thousand means that the wrong file was named. */
 #define JAIL_MAX_ENTRIES 1024
 
+/* Whose rights count when a path is looked up for a user. */
+struct jail_user {
+	uid_t uid;
+	gid_t gid;
+	const gid_t *groups; /* supplementary */
+	size_t n_groups;
+};
+
 struct jail_parameter {
 	const char *key, *value; /* value NULL: a flag */
 };
@@ -47,6 +56,10 @@ struct jail_entry {
 	enum jail_scope scope; /* who shares what is in it, for tmpfs and dev; nothing is in the others */
 	bool nofail;           /* a missing source or target skips the entry */
 	const char *only_if;   /* applied only when this path exists on the node; NULL = always */
+	/* For a bind that a user asked for (user_bind.h); all NULL in entries of the plan. */
+	const char *beneath;   /* directory of the node: `source` is below it, and resolved within it */
+	const char *origin;    /* where the user asked, for errors */
+	const struct jail_user *user;
 	char *options;         /* storage of the strings above */
 };
 
@@ -67,6 +80,9 @@ int jail_plan_read_fd(int fd, const char *name, struct jail_plan *plan, struct j
 /* The same for `length` bytes in memory; `name` is used in errors. Entry of the fuzz target. */
 int jail_plan_parse(const char *text, size_t length, const char *name, struct jail_plan *plan,
 		    struct jail_error *err);
+
+/* Adds an entry at the end; the plan owns its strings then. -1: too many, and the caller still owns it. */
+int jail_plan_append(struct jail_plan *plan, const struct jail_entry *entry, struct jail_error *err);
 
 void jail_plan_free(struct jail_plan *plan);
 

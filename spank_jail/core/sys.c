@@ -200,6 +200,21 @@ int sys_thread_seteuid(uid_t uid)
 	return CALL(SYS_setresuid, (uid_t)-1, uid, (uid_t)-1);
 }
 
+uid_t sys_thread_setfsuid(uid_t uid)
+{
+	return (uid_t)syscall(SYS_setfsuid, uid);
+}
+
+gid_t sys_thread_setfsgid(gid_t gid)
+{
+	return (gid_t)syscall(SYS_setfsgid, gid);
+}
+
+int sys_thread_setgroups(size_t n, const gid_t *groups)
+{
+	return CALL(SYS_setgroups, n, groups);
+}
+
 int sys_prctl(int option, unsigned long argument)
 {
 	return CALL(SYS_prctl, option, argument, 0UL, 0UL, 0UL);

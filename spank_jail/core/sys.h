@@ -62,6 +62,13 @@ int sys_realpath(const char *path, char *real);
  * process to change all of them, and slurmstepd has some). */
 int sys_thread_seteuid(uid_t uid);
 
+/* Identity of the calling thread for file access only; both return the one before, and never fail. */
+uid_t sys_thread_setfsuid(uid_t uid);
+gid_t sys_thread_setfsgid(gid_t gid);
+
+/* Supplementary groups of the calling thread only. */
+int sys_thread_setgroups(size_t n, const gid_t *groups);
+
 /* Capabilities, keys and the system call filter. Sets are two words, capabilities 0-31 and 32-63. */
 int sys_prctl(int option, unsigned long argument);
 int sys_capget(uint32_t effective[2], uint32_t permitted[2], uint32_t inheritable[2]);

@@ -11,6 +11,7 @@
 #include "resolve.h"
 #include "scoped.h"
 #include "sys.h"
+#include "user_bind.h"
 
 int jail_tree_attach(const char *path, struct jail_error *err)
 {
@@ -27,6 +28,13 @@ int jail_tree_attach(const char *path, struct jail_error *err)
 	else
 		return jail_keep(&tree);
 	return jail_error_at(err, NULL, 0, path);
+}
+
+int jail_tree_readonly(int root, struct jail_error *err)
+{
+	if (sys_mount_setattr(root, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY, 0))
+		return jail_fail(err, "mount_setattr", errno, "cannot make the jail's root read-only");
+	return 0;
 }
 
 void jail_tree_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
@@ -108,7 +116,8 @@ static int apply_entry(struct work *work, const struct jail_entry *entry, struct
 
 	if (mount < 0)
 		return -1;
-	scoped_fd target = jail_resolve_create(work->root, entry->target, entry->create, err);
+	scoped_fd target = entry->beneath ? jail_user_bind_target(work->root, entry, err)
+					  : jail_resolve_create(work->root, entry->target, entry->create, err);
 	if (target < 0)
 		return -1;
 	if (setup->level >= JAIL_LEVEL_CAPABILITIES && jail_mask_applies(entry->type)) {
@@ -149,6 +158,8 @@ static int apply_all(struct work *work, struct jail_error *err)
 		}
 		if (wanted > 0 && !apply_entry(work, entry, err))
 			continue;
+		if (entry->origin)
+			return jail_error_at(err, entry->origin, 0, entry->target);
 		/* What is attached is not left out: half a /dev is an error, whatever it lacks, as is a /proc
 		 * without its masks. */
 		if (wanted < 0 || work->attached || !jail_tree_forgives(entry, err))

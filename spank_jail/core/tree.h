@@ -25,6 +25,10 @@ struct jail_setup {
  * are dead in it (nodev). Returns a descriptor of the attached tree's root, or -1. */
 int jail_tree_attach(const char *path, struct jail_error *err);
 
+/* Makes the volume read-only in the namespace of the attached tree `root`; what the plan mounted on it stays
+ * as it is. After jail_tree_apply, which may have to create targets. Returns 0 or -1. */
+int jail_tree_readonly(int root, struct jail_error *err);
+
 /* What remains to be done once the new mount of `entry` is attached somewhere: a private /dev is filled.
  * Whoever gives a mount in `mounts` has done so. Returns 0 or -1. */
 int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_error *err);

@@ -1,7 +1,10 @@
 #include "arguments.h"
 
-#include <stddef.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "../core/user_bind.h"
 
 static int set_level(enum jail_level *level, const char *value, struct jail_error *err)
 {
@@ -31,6 +34,73 @@ static int add_window(struct jail_arguments *arguments, const char *value, struc
 	return set_path(&arguments->window[used], "window", value, err);
 }
 
+static int add_bind_allow(struct jail_arguments *arguments, const char *value, struct jail_error *err)
+{
+	struct jail_bind_allow *rule = &arguments->bind_allow[arguments->n_bind_allow];
+	size_t length = strlen(value);
+
+	if (arguments->n_bind_allow == JAIL_MAX_BIND_ALLOW)
+		return jail_fail(err, NULL, 0, "bind-allow= is given more than %d times", JAIL_MAX_BIND_ALLOW);
+	*rule = (struct jail_bind_allow){ .readonly = length > 3 && !strcmp(value + length - 3, ":ro") };
+	rule->path = strndup(value, rule->readonly ? length - 3 : length);
+	if (!rule->path)
+		return jail_fail(err, "strndup", ENOMEM, "not enough memory for the arguments");
+	if (!jail_path_plain(rule->path))
+		return jail_fail(err, NULL, 0, "bind-allow= takes an absolute path other than /, without \".\", \"..\" "
+				 "and a slash at the end, and perhaps \":ro\"; not \"%s\"", value);
+	arguments->n_bind_allow++;
+	return 0;
+}
+
+static int add_uids(struct jail_arguments *arguments, const char *value, struct jail_error *err)
+{
+	for (const char *rest = value;; rest++) {
+		char *end;
+		errno = 0;
+		unsigned long uid = strtoul(rest, &end, 10);
+		if (rest[0] < '0' || rest[0] > '9' || (*end && *end != ',') || errno || uid >= (uid_t)-1)
+			return jail_fail(err, NULL, 0, "no-jail-uids= takes numbers with commas between them, not \"%s\"",
+					 value);
+		if (arguments->n_no_jail_uids == JAIL_MAX_NO_JAIL_UIDS)
+			return jail_fail(err, NULL, 0, "no-jail-uids= lists more than %d", JAIL_MAX_NO_JAIL_UIDS);
+		arguments->no_jail_uids[arguments->n_no_jail_uids++] = (uid_t)uid;
+		if (!*end)
+			return 0;
+		rest = end;
+	}
+}
+
+/* A bind of the outer would show the inner, whatever the inner's rule says. */
+static int check_nested(const struct jail_arguments *arguments, struct jail_error *err)
+{
+	for (size_t i = 0; i < arguments->n_bind_allow; i++)
+		for (size_t j = 0; j < arguments->n_bind_allow; j++)
+			if (i != j && jail_path_within(arguments->bind_allow[i].path, arguments->bind_allow[j].path))
+				return jail_fail(err, NULL, 0, "bind-allow=%s lies in bind-allow=%s, which allows it already",
+						 arguments->bind_allow[i].path, arguments->bind_allow[j].path);
+	return 0;
+}
+
+/* What must hold between them: no user's bind, and no jail, may show the tree's outside or the tickets. */
+static int check_together(const struct jail_arguments *arguments, struct jail_error *err)
+{
+	const char *const secret[] = { arguments->root, arguments->tickets, NULL };
+
+	if (arguments->n_no_jail_uids && !arguments->tickets)
+		return jail_fail(err, NULL, 0, "no-jail-uids= needs no-jail-tickets=DIR, a directory on all nodes that no "
+				 "jail shows; docs/jail-plan.md");
+	if (arguments->tickets && jail_path_within(arguments->tickets, arguments->root))
+		return jail_fail(err, NULL, 0, "no-jail-tickets=%s lies inside the jail, root=%s", arguments->tickets,
+				 arguments->root);
+	for (size_t i = 0; i < arguments->n_bind_allow; i++)
+		for (const char *const *path = secret; *path; path++)
+			if (jail_path_within(*path, arguments->bind_allow[i].path) ||
+			    jail_path_within(arguments->bind_allow[i].path, *path))
+				return jail_fail(err, NULL, 0, "bind-allow=%s would give users \"%s\"; name another directory",
+						 arguments->bind_allow[i].path, *path);
+	return check_nested(arguments, err);
+}
+
 /* The value when `argument` is "key=value", else NULL. */
 static const char *value_of(const char *argument, const char *key)
 {
@@ -53,8 +123,20 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 		return add_window(arguments, value, err);
 	if ((value = value_of(argument, "level")))
 		return set_level(&arguments->level, value, err);
+	if ((value = value_of(argument, "bind-allow")))
+		return add_bind_allow(arguments, value, err);
+	if ((value = value_of(argument, "no-jail-uids")))
+		return add_uids(arguments, value, err);
+	if ((value = value_of(argument, "no-jail-tickets")))
+		return set_path(&arguments->tickets, "no-jail-tickets", value, err);
 	return jail_fail(err, NULL, 0, "unknown argument \"%s\" in plugstack.conf; known: root=, plan=, level=, "
-			 "spool=, window=", argument);
+			 "spool=, window=, bind-allow=, no-jail-uids=, no-jail-tickets=", argument);
+}
+
+void jail_arguments_free(struct jail_arguments *arguments)
+{
+	while (arguments->n_bind_allow)
+		free(arguments->bind_allow[--arguments->n_bind_allow].path);
 }
 
 int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *arguments, struct jail_error *err)
@@ -68,5 +150,5 @@ int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *
 	for (int i = 0; i < ac; i++)
 		if (parse_one(av[i], arguments, err))
 			return -1;
-	return 0;
+	return check_together(arguments, err);
 }

@@ -2,11 +2,24 @@
 #ifndef JAIL_ARGUMENTS_H
 #define JAIL_ARGUMENTS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
 #include "../core/error.h"
 #include "../core/level.h"
 
 /* The node's directories that the window shows besides /usr; a Slurm built to /opt needs one. */
 #define JAIL_MAX_WINDOW 8
+/* Lists that an administrator writes by hand on one line. */
+#define JAIL_MAX_BIND_ALLOW 16
+#define JAIL_MAX_NO_JAIL_UIDS 32
+
+/* bind-allow=PATH[:ro]: what --jail-bind may take from a node. */
+struct jail_bind_allow {
+	char *path;
+	bool readonly;
+};
 
 struct jail_arguments {
 	const char *root;  /* root=  the directory that becomes "/"; default /mnt/jail/root */
@@ -14,10 +27,17 @@ struct jail_arguments {
 	enum jail_level level; /* level= default capabilities */
 	const char *spool; /* spool= SlurmdSpoolDir as it is on the node; NULL: ask Slurm's configuration */
 	const char *window[JAIL_MAX_WINDOW + 2]; /* window= may be repeated; "/usr" first, NULL-terminated */
+	struct jail_bind_allow bind_allow[JAIL_MAX_BIND_ALLOW]; /* bind-allow= may be repeated */
+	size_t n_bind_allow;
+	uid_t no_jail_uids[JAIL_MAX_NO_JAIL_UIDS]; /* no-jail-uids=0,1000: who may ask for --no-jail */
+	size_t n_no_jail_uids;
+	const char *tickets; /* no-jail-tickets= directory that no jail shows (ticket.h), or NULL */
 };
 
-/* Reads the arguments; the strings are used in place. -1: an unknown one, a wrong value, or a level
+/* Reads the arguments; the strings are used in place, or kept for the life of the process. -1: an unknown one, a wrong value, or a level
  * that is not built yet; the message names it. */
 int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *arguments, struct jail_error *err);
+
+void jail_arguments_free(struct jail_arguments *arguments);
 
 #endif

@@ -17,6 +17,7 @@
 #include "../core/error.h"
 #include "../core/sys.h"
 #include "job_mounts.h"
+#include "option_input.h"
 #include "step.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -27,7 +28,7 @@ SPANK_PLUGIN(jail, 1);
 
 EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_init,
 	slurm_spank_task_init_privileged, slurm_spank_task_init, slurm_spank_task_post_fork,
-	slurm_spank_job_epilog;
+	slurm_spank_job_epilog, slurm_spank_exit;
 
 #define NAME "spank_jail: "
 
@@ -42,6 +43,7 @@ static struct jail_step step = {
 	.namespace = -1,
 };
 static char failure[1400];     /* why the jail could not be built, until it can be told; "" = it could */
+static bool users_fault;       /* and it is an option of the job */
 static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
 
 /* Says it once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are
@@ -68,6 +70,7 @@ static int open_fallback(void)
 static void remember(const struct jail_error *err)
 {
 	report(err);
+	users_fault = jail_options_at_fault(err);
 	jail_error_format(err, failure, sizeof(failure));
 }
 
@@ -75,8 +78,12 @@ static void remember(const struct jail_error *err)
 static int tell_failure(void)
 {
 	slurm_error(NAME "%s", failure);
+	/* A failure here drains the node under a batch job. For what the user has to repair the tasks are
+	 * forked, and end in task_init_privileged: the job's failure. */
+	if (users_fault)
+		return ESPANK_SUCCESS;
 	/* 22.05 and before: a failure here ends srun with status 0, and a script believes that it ran. There
-	 * the tasks are forked, and end in task_init_privileged. A batch job has no such trouble. */
+	 * the tasks are forked, too. A batch job has no such trouble. */
 	if (SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) && step.step != SLURM_BATCH_SCRIPT)
 		return ESPANK_SUCCESS;
 	return FAILED;
@@ -95,6 +102,16 @@ static void notice(void *context, const char *text)
 {
 	(void)context;
 	slurm_verbose(NAME "%s", text);
+}
+
+/* What cdi lines of the plan set; what Slurm or the user has set stays. */
+static void set_variable(void *context, const char *text)
+{
+	char name[256];
+	const char *value = strchr(text, '=');
+
+	if (value && snprintf(name, sizeof(name), "%.*s", (int)(value - text), text) < (int)sizeof(name))
+		(void)spank_setenv(context, name, value + 1, 0);
 }
 
 static long microseconds_since(const struct timespec *start)
@@ -121,17 +138,32 @@ static int refuse_pam(struct jail_error *err)
 			 "open PAM sessions while it visits the jail; set UsePAM=0");
 }
 
+/* srun, sbatch and salloc read the same plugstack.conf, perhaps inside the jail: the options concern them,
+ * and a wrong argument is the nodes' to report. */
+static int init_client(spank_t spank, int ac, char *av[])
+{
+	struct jail_error err;
+	bool wrong = jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
+
+	return jail_input_register(spank, wrong ? NULL : &step.arguments, &err) ? report(&err) : ESPANK_SUCCESS;
+}
+
+static bool is_client(void)
+{
+	return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
+}
+
 int slurm_spank_init(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
 	spank_context_t context = spank_context();
 
-	(void)spank;
-	/* srun, sbatch and salloc read the same plugstack.conf, perhaps inside the jail: nothing there
-	 * concerns them yet, and a wrong argument is the nodes' to report. */
+	if (is_client())
+		return init_client(spank, ac, av);
 	if (context != S_CTX_REMOTE && context != S_CTX_SLURMD && context != S_CTX_JOB_SCRIPT)
 		return ESPANK_SUCCESS;
-	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !refuse_pam(&err))
+	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !refuse_pam(&err) &&
+	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
 		return ESPANK_SUCCESS;
 	if (context != S_CTX_REMOTE)
 		return report(&err);
@@ -141,12 +173,28 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 	return ESPANK_SUCCESS;
 }
 
+/* Reads the job's options. `outside` becomes true for a step that has a right to --no-jail; -1: they are wrong,
+ * or it has none, and the step must not run. */
+static int read_options(spank_t spank, bool *outside, struct jail_error *err)
+{
+	if (jail_input_read(spank, &step.options, err))
+		return -1;
+	if (!step.options.no_jail)
+		return 0;
+	if (jail_input_outside(spank, step.job, step.step, &step.options, &step.arguments, err))
+		return -1;
+	slurm_info(NAME "--no-jail: uid %u runs outside the jail", (unsigned)step.options.user.uid);
+	*outside = true;
+	return 0;
+}
+
 /* For the steps to come. What is wrong, they will find and tell. */
-static int prepare_job(void)
+static int prepare_job(spank_t spank)
 {
 	struct jail_error err;
 
-	if (!failure[0] && jail_step_prepare(&step, &err))
+	if (!failure[0] && !jail_input_read(spank, &step.options, &err) && !step.options.no_jail &&
+	    jail_step_prepare(&step, &err))
 		report(&err);
 	return ESPANK_SUCCESS;
 }
@@ -154,11 +202,14 @@ static int prepare_job(void)
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
 	static char node[256];
+	bool outside = false;
 	struct jail_error err;
 	struct timespec start;
 
 	(void)ac;
 	(void)av;
+	if (is_client())
+		return jail_input_submit(&err) ? report(&err) : ESPANK_SUCCESS;
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step) ||
@@ -168,12 +219,18 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		return report(&err);
 	}
 	step.notice = notice;
+	step.variable = set_variable;
+	step.context = spank;
 	if (!spank_getenv(spank, "SLURMD_NODENAME", node, sizeof(node)))
 		step.node = node;
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
-		return prepare_job();
-	left_alone = false;
+		return prepare_job(spank);
+	if (!failure[0] && read_options(spank, &outside, &err))
+		remember(&err);
+	left_alone = outside;
+	if (left_alone)
+		return ESPANK_SUCCESS;
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	if (!failure[0] && jail_step_open(&step, &err))
 		remember(&err);
@@ -277,5 +334,15 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, &err))
 		report(&err);
+	return ESPANK_SUCCESS;
+}
+
+int slurm_spank_exit(spank_t spank, int ac, char *av[])
+{
+	(void)spank;
+	(void)ac;
+	(void)av;
+	if (is_client())
+		jail_input_submitted();
 	return ESPANK_SUCCESS;
 }

@@ -24,16 +24,19 @@ struct identity {
 	uint64_t mount, device, inode, owner, size, modified, changed;
 };
 
-/* Before the paths, each of which is: its identity, its length with the final zero, itself. */
+/* Before the parts, each of which is: its head, and its text with the final zero. */
 struct header {
 	uint64_t version; /* of this layout: changes with the compiler's view of it */
 	int64_t mounts;
 	struct identity plan, root;
 };
 
-struct path_head {
-	struct identity identity;
+enum part { TEXT, PATH, CONTENT, VALUE };
+
+struct part_head {
+	uint64_t part; /* enum part */
 	uint64_t length;
+	struct identity identity; /* of a path */
 };
 
 static uint64_t nanoseconds(const struct statx_timestamp *time)
@@ -75,32 +78,45 @@ static int append(struct jail_record *record, const void *data, size_t size, str
 	return 0;
 }
 
-static int append_path(struct jail_record *record, const struct identity *identity, const char *path,
-		       struct jail_error *err)
+static int append_part(struct jail_record *record, enum part part, const struct identity *identity,
+		       const char *text, struct jail_error *err)
 {
-	const struct path_head head = { *identity, strlen(path) + 1 };
+	const struct part_head head = { part, strlen(text) + 1, *identity };
 
-	return append(record, &head, sizeof(head), err) || append(record, path, head.length, err) ? -1 : 0;
+	return append(record, &head, sizeof(head), err) || append(record, text, head.length, err) ? -1 : 0;
 }
 
-int jail_record_begin(struct jail_record *record, int plan, int root, const char *options, struct jail_error *err)
+int jail_record_begin(struct jail_record *record, int plan, int root, struct jail_error *err)
 {
-	struct header header = { .version = sizeof(header) + (sizeof(struct path_head) << 16), .mounts = -1 };
-	const struct identity none = { 0 };
+	struct header header = { .version = sizeof(header) + (sizeof(struct part_head) << 16), .mounts = -1 };
 
 	memset(record, 0, sizeof(*record));
 	record->mounts = -1;
 	if (identify(plan, "", true, &header.plan) || identify(root, "", false, &header.root))
 		return jail_fail(err, "statx", errno, "cannot look at the mount plan or the jail root");
-	return append(record, &header, sizeof(header), err) || append_path(record, &none, options, err) ? -1 : 0;
+	return append(record, &header, sizeof(header), err);
 }
 
-int jail_record_add(struct jail_record *record, const char *path, struct jail_error *err)
+int jail_record_add_text(struct jail_record *record, const char *text, struct jail_error *err)
+{
+	static const struct identity none;
+
+	return append_part(record, TEXT, &none, text, err);
+}
+
+int jail_record_add(struct jail_record *record, const char *path, bool content, struct jail_error *err)
 {
 	struct identity identity;
 
-	(void)identify(AT_FDCWD, path, false, &identity); /* all zero: it is missing, and may come */
-	return append_path(record, &identity, path, err);
+	(void)identify(AT_FDCWD, path, content, &identity); /* all zero: it is missing, and may come */
+	return append_part(record, content ? CONTENT : PATH, &identity, path, err);
+}
+
+int jail_record_add_value(struct jail_record *record, const char *value, struct jail_error *err)
+{
+	static const struct identity none;
+
+	return append_part(record, VALUE, &none, value, err);
 }
 
 int jail_record_store(const struct jail_record *record, int directory, const char *name, struct jail_error *err)
@@ -117,18 +133,51 @@ int jail_record_store(const struct jail_record *record, int directory, const cha
 	return 0;
 }
 
-static bool paths_hold(const char *data, size_t size, size_t at)
+/* The part at `at`, whole or not at all: a full disk of memory must not make us read beyond the end. */
+static const char *part_at(const char *data, size_t size, size_t at, struct part_head *head)
+{
+	if (at > size || size - at < sizeof(*head))
+		return NULL;
+	memcpy(head, data + at, sizeof(*head));
+	const char *text = data + at + sizeof(*head);
+	return head->length && head->length <= size - at - sizeof(*head) && !text[head->length - 1] ? text : NULL;
+}
+
+static bool part_holds(const struct part_head *head, const char *text)
 {
 	struct identity now;
-	struct path_head head;
 
-	for (; at < size; at += sizeof(head) + head.length) {
-		memcpy(&head, data + at, sizeof(head));
-		(void)identify(AT_FDCWD, data + at + sizeof(head), false, &now);
-		if (memcmp(&now, &head.identity, sizeof(now)))
+	if (head->part == VALUE)
+		return true;
+	/* More text than the step's own: options that it has not. */
+	if (head->part == TEXT)
+		return false;
+	(void)identify(AT_FDCWD, text, head->part == CONTENT, &now);
+	return !memcmp(&now, &head->identity, sizeof(now));
+}
+
+static bool parts_hold(const char *data, size_t size, size_t at)
+{
+	struct part_head head;
+
+	while (at < size) {
+		const char *text = part_at(data, size, at, &head);
+		if (!text || !part_holds(&head, text))
 			return false;
+		at += sizeof(head) + head.length;
 	}
 	return true;
+}
+
+const char *jail_record_value(const struct jail_record *record, const char *after)
+{
+	struct part_head head;
+	size_t at = after ? (size_t)(after - record->data) + strlen(after) + 1 : sizeof(struct header);
+	const char *text;
+
+	while ((text = part_at(record->data, record->size, at, &head)) && head.part != VALUE)
+		at += sizeof(head) + head.length;
+	return text;
 }
 
 /* Reads the whole file; NULL when there is none, or it is not ours. */
@@ -159,9 +208,11 @@ bool jail_record_holds(struct jail_record *record, int directory, const char *na
 		return false;
 	memcpy(&stored, data, sizeof(stored));
 	header->mounts = stored.mounts;
-	if (memcmp(data, record->data, record->size) || !paths_hold(data, size, record->size))
+	if (memcmp(data, record->data, record->size) || !parts_hold(data, size, record->size))
 		return false;
-	record->mounts = (int)stored.mounts;
+	free(record->data);
+	*record = (struct jail_record){ .data = data, .size = size, .room = size, .mounts = (int)stored.mounts };
+	data = NULL;
 	return true;
 }
 

@@ -6,6 +6,7 @@
 #include <slurm/slurm.h>
 #include <stdio.h>
 
+#include "../core/cdi.h"
 #include "../core/confine.h"
 #include "../core/filesystem.h"
 #include "../core/namespace.h"
@@ -41,30 +42,66 @@ struct opening {
 static int begin_record(struct opening *opening, struct jail_error *err)
 {
 	const struct jail_step *step = opening->step;
-	char options[2 * PATH_MAX];
+	const struct jail_options *options = &step->options;
 
-	snprintf(options, sizeof(options), "%s\n%s\n%s", jail_level_name(step->arguments.level), step->arguments.root,
-		 step->spool.path);
-	return jail_record_begin(&opening->record, opening->plan, opening->root, options, err);
+	if (jail_record_begin(&opening->record, opening->plan, opening->root, err) ||
+	    jail_record_add_text(&opening->record, jail_level_name(step->arguments.level), err) ||
+	    jail_record_add_text(&opening->record, step->arguments.root, err) ||
+	    jail_record_add_text(&opening->record, step->spool.path, err) ||
+	    jail_record_add_text(&opening->record, options->readonly ? "ro" : "rw", err))
+		return -1;
+	/* The user is the job's, always the same. */
+	for (size_t i = 0; i < options->n_binds; i++)
+		if (jail_record_add_text(&opening->record, options->binds[i].source, err) ||
+		    jail_record_add_text(&opening->record, options->binds[i].target, err) ||
+		    jail_record_add_text(&opening->record, options->binds[i].readonly ? "ro" : "rw", err))
+			return -1;
+	return 0;
+}
+
+/* Also what is in it: a specification is rewritten in place, and new ones come into its directory. */
+static int add_specification(void *record, const char *path, struct jail_error *err)
+{
+	return jail_record_add(record, path, true, err);
+}
+
+static int record_entry(struct jail_record *record, const struct jail_entry *entry, struct jail_error *err)
+{
+	if (entry->only_if && jail_record_add(record, entry->only_if, false, err))
+		return -1;
+	if (entry->type == JAIL_BIND || entry->type == JAIL_RBIND)
+		return jail_record_add(record, entry->source, false, err);
+	return entry->type == JAIL_CDI ? jail_cdi_dependencies(entry, add_specification, record, err) : 0;
 }
 
 static int record_sources(struct opening *opening, const struct jail_plan *plan, struct jail_error *err)
 {
-	for (size_t i = 0; i < plan->n_entries; i++) {
-		const struct jail_entry *entry = &plan->entries[i];
-		if (entry->only_if && jail_record_add(&opening->record, entry->only_if, err))
+	struct jail_record *record = &opening->record;
+
+	for (size_t i = 0; i < plan->n_entries; i++)
+		if (record_entry(record, &plan->entries[i], err))
 			return -1;
-		if ((entry->type == JAIL_BIND || entry->type == JAIL_RBIND) &&
-		    jail_record_add(&opening->record, entry->source, err))
-			return -1;
-	}
 	for (const char *const *own = opening->parts.directories; *own; own++)
-		if (jail_record_add(&opening->record, *own, err))
+		if (jail_record_add(record, *own, false, err))
 			return -1;
 	for (const char *const *own = opening->parts.files; *own; own++)
-		if (jail_record_add(&opening->record, *own, err))
+		if (jail_record_add(record, *own, false, err))
 			return -1;
-	return jail_record_add(&opening->record, opening->sealed, err);
+	return jail_record_add(record, opening->sealed, false, err);
+}
+
+/* Variables that cdi lines set; later steps find them in the record. */
+static int record_environment(struct opening *opening, const struct jail_plan *plan, struct jail_error *err)
+{
+	struct jail_environment environment;
+	int result = jail_cdi_environment(plan, &environment, err);
+
+	if (result)
+		return result;
+	for (size_t i = 0; i < environment.n && !result; i++)
+		result = jail_record_add_value(&opening->record, environment.variables[i], err);
+	jail_environment_free(&environment);
+	return result;
 }
 
 /* A tmpfs of the step's own makes the whole tree the step's own. */
@@ -85,13 +122,14 @@ static int make_with_plan(struct opening *opening, const struct jail_plan *plan,
 	scoped_fd spool = jail_spool_take_view(opening->directory, err);
 	int *mounts = spool < 0 ? NULL : jail_job_mounts_take(opening->directory, plan, err);
 	/* Noted before it is used: what is replaced meanwhile shows as a difference later. */
-	if (!mounts || record_sources(opening, plan, err) || jail_namespace_leave(&home, err)) {
+	if (!mounts || record_sources(opening, plan, err) || record_environment(opening, plan, err) ||
+	    jail_namespace_leave(&home, err)) {
 		jail_job_mounts_close(mounts, plan);
 		return -1;
 	}
 	const struct jail_views_request request = {
-		home.namespace, step->arguments.root, plan, step->arguments.level, mounts, &step->spool, spool,
-		&opening->parts, step->notice,
+		home.namespace, step->arguments.root, plan, step->arguments.level, step->options.readonly, mounts,
+		&step->spool, spool, &opening->parts, step->notice,
 	};
 	int result = jail_views_make(&request, &opening->views, err);
 	jail_job_mounts_close(mounts, plan);
@@ -118,7 +156,9 @@ static int make(struct opening *opening, struct jail_error *err)
 
 	if (jail_plan_read_fd(opening->plan, step->arguments.plan, &plan, err))
 		return -1;
-	int result = make_with_plan(opening, &plan, err);
+	int result = jail_options_apply(&step->options, &step->arguments, step->spool.path, &plan, err);
+	if (!result)
+		result = make_with_plan(opening, &plan, err);
 	bool reusable = !result && opening->views.mounts >= 0 && !is_per_step(&plan);
 	jail_plan_free(&plan);
 	opening->record.mounts = opening->views.mounts;
@@ -252,6 +292,9 @@ static int with_job(struct jail_step *step, int (*work)(struct opening *, struct
 		return -1;
 	opening.directory = directory;
 	int result = jail_spool_prepare(&step->spool, directory, step->job, step->step, err) ? -1 : work(&opening, err);
+	const char *value = NULL;
+	while (!result && step->variable && (value = jail_record_value(&opening.record, value)))
+		step->variable(step->context, value);
 	jail_views_close(&opening.views);
 	close_sources(&opening);
 	return result;

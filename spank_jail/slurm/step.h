@@ -9,10 +9,12 @@
 #include "../core/error.h"
 #include "../core/window.h"
 #include "arguments.h"
+#include "options.h"
 #include "spool.h"
 
 struct jail_step {
 	struct jail_arguments arguments;
+	struct jail_options options;
 	uint32_t job, step;
 	uid_t user;       /* who submitted it */
 	const char *node; /* its name in Slurm, or NULL when not known */
@@ -21,6 +23,8 @@ struct jail_step {
 	int namespace;    /* pivoted into the jail, for the tasks; -1 until it is built */
 	bool found;       /* the job's namespaces were there from an earlier step */
 	void (*notice)(void *context, const char *text);
+	void (*variable)(void *context, const char *text); /* hears of each NAME=VALUE for the tasks; may be NULL */
+	void *context;
 };
 
 /* Finds or builds the job's namespaces, makes the step's copy for its tasks and opens the window. Called

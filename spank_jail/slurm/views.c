@@ -123,7 +123,10 @@ static int make_tasks(const struct jail_views_request *request, struct jail_view
 	if (jail_namespace_branch(&views->tasks, err) || jail_namespace_pivot(request->root, err))
 		return -1;
 	views->mounts = jail_namespace_count();
-	return 0;
+	if (!request->readonly)
+		return 0;
+	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
+	return root < 0 ? jail_fail(err, "open", errno, "cannot open the jail's root") : jail_tree_readonly(root, err);
 }
 
 static int make_window(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)

@@ -32,6 +32,7 @@ struct jail_views_request {
 	const char *root; /* the jail's, on the node */
 	const struct jail_plan *plan;
 	enum jail_level level;
+	bool readonly;    /* the volume is, for the tasks */
 	int *mounts;      /* the job's, as for jail_tree_apply; used up */
 	const struct jail_spool *spool;
 	int spool_view;   /* unattached */

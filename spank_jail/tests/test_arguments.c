@@ -12,6 +12,44 @@ static int parse_one(const char *argument)
 	return jail_arguments_parse(1, av, &arguments, &err);
 }
 
+static int parse_two(const char *one, const char *two)
+{
+	const char *av[] = { one, two };
+
+	return jail_arguments_parse(2, av, &arguments, &err);
+}
+
+static void test_binds(void)
+{
+	CHECK(!parse_two("bind-allow=/mnt/data", "bind-allow=/mnt/golden:ro") && arguments.n_bind_allow == 2);
+	CHECK(!strcmp(arguments.bind_allow[0].path, "/mnt/data") && !arguments.bind_allow[0].readonly);
+	CHECK(!strcmp(arguments.bind_allow[1].path, "/mnt/golden") && arguments.bind_allow[1].readonly);
+	jail_arguments_free(&arguments);
+	CHECK(parse_one("bind-allow=data") == -1 && parse_one("bind-allow=/a/../b") == -1 && parse_one("bind-allow=/") == -1);
+	CHECK_HAS(err.message, "absolute path other than /");
+	CHECK(parse_two("bind-allow=/srv", "bind-allow=/srv/a:ro") == -1);
+	CHECK_HAS(err.message, "bind-allow=/srv/a lies in bind-allow=/srv");
+	CHECK(parse_one("bind-allow=/mnt/jail/root/home") == -1 && parse_one("bind-allow=/mnt") == -1);
+	CHECK_HAS(err.message, "would give users \"/mnt/jail/root\"");
+	CHECK(parse_two("bind-allow=/srv", "no-jail-tickets=/srv/tickets") == -1);
+	CHECK_HAS(err.message, "would give users \"/srv/tickets\"");
+}
+
+static void test_no_jail(void)
+{
+	CHECK(!parse_two("no-jail-uids=0,1000", "no-jail-tickets=/mnt/jail/no-jail") && arguments.n_no_jail_uids == 2);
+	CHECK(arguments.no_jail_uids[0] == 0 && arguments.no_jail_uids[1] == 1000);
+	CHECK(parse_one("no-jail-uids=0") == -1);
+	CHECK_HAS(err.message, "needs no-jail-tickets=");
+	CHECK(parse_two("no-jail-uids=0", "no-jail-tickets=/mnt/jail/root/tmp") == -1);
+	CHECK_HAS(err.message, "inside the jail");
+	const char *const wrong[] = { "no-jail-uids=", "no-jail-uids=root", "no-jail-uids=1,", "no-jail-uids=-1",
+				      "no-jail-uids=4294967295", "no-jail-uids=1 2" };
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CHECK(parse_two("no-jail-tickets=/t", wrong[i]) == -1);
+	CHECK_HAS(err.message, "numbers with commas");
+}
+
 int main(void)
 {
 	const char *all[] = { "root=/j", "plan=/p", "level=filesystem", "spool=/s/%n", "window=/opt/slurm" };
@@ -33,5 +71,7 @@ int main(void)
 			 "window=/8", "window=/9" };
 	CHECK(jail_arguments_parse(8, many, &arguments, &err) == 0 && !arguments.window[9]);
 	CHECK(jail_arguments_parse(9, many, &arguments, &err) == -1);
+	test_binds();
+	test_no_jail();
 	return check_result("arguments");
 }

@@ -281,24 +281,6 @@ def test_the_environment_is_handed_out(jail: Jail, driver: Driver) -> None:
     assert facts["got"] == {"NVIDIA_VISIBLE_DEVICES": "void", "DRIVER": driver.version}
 
 
-def test_the_fingerprint_follows_the_specifications(jail: Jail, driver: Driver) -> None:
-    facts = jail.facts(
-        """
-        specs = Path(plan.read_text().split("spec-dir=")[1].strip())
-        seen = [core.cdi_fingerprint(plan), core.cdi_fingerprint(plan)]
-        (specs / "nvidia.yaml").write_text("other")
-        seen.append(core.cdi_fingerprint(plan))
-        (specs / "more.yaml").write_text("")
-        seen.append(core.cdi_fingerprint(plan))
-        plan.write_text("tmpfs /tmp tmpfs defaults")
-        tell(seen=seen, none=core.cdi_fingerprint(plan))
-        """,
-        driver.line,
-    )
-    assert facts["seen"][0] == facts["seen"][1]
-    assert len(set(facts["seen"])) == 3
-    assert facts["none"] == 0
-
 
 FAILURES = """
         def attempt(nth, number):
