@@ -104,14 +104,14 @@ static void notice(void *context, const char *text)
 	slurm_verbose(NAME "%s", text);
 }
 
-/* What cdi lines of the plan set; what Slurm or the user has set stays. */
+/* What cdi lines of the plan set: the specification decides, as for any runtime of CDI. */
 static void set_variable(void *context, const char *text)
 {
 	char name[256];
 	const char *value = strchr(text, '=');
 
 	if (value && snprintf(name, sizeof(name), "%.*s", (int)(value - text), text) < (int)sizeof(name))
-		(void)spank_setenv(context, name, value + 1, 0);
+		(void)spank_setenv(context, name, value + 1, 1);
 }
 
 static long microseconds_since(const struct timespec *start)
