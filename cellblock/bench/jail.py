@@ -23,11 +23,11 @@ from cellblock.events import Events, Progress
 _PAIRS = """
 set -eu
 cd /var/spool/slurmd/conf-cache
-cp -p plugstack.conf /root/plugstack.with
-trap 'cp -p /root/plugstack.with plugstack.conf.new; mv plugstack.conf.new plugstack.conf' EXIT
-: > /root/plugstack.without
+cp -p plugstack.conf /tmp/plugstack.with
+trap 'cp -p /tmp/plugstack.with plugstack.conf.new; mv plugstack.conf.new plugstack.conf' EXIT
+: > /tmp/plugstack.without
 step() {
-    cp /root/plugstack.$1 plugstack.conf.new
+    cp /tmp/plugstack.$1 plugstack.conf.new
     mv plugstack.conf.new plugstack.conf
     t0=$EPOCHREALTIME
     srun --immediate=60 true </dev/null

@@ -344,7 +344,8 @@ def test_a_plugin_of_another_release_train_is_refused(
     shutil.copytree(paths.PROJECT / "images" / name, definitions / refused, dirs_exist_ok=True)
     text = (definitions / refused / "image.yaml").read_text()
     (definitions / refused / "image.yaml").write_text(text.replace("from: plugins", f"from: {plugins}"))
-    with pytest.raises(StepFailed, match=r"spank_jail\.so is built for Slurm 22\.05, and this image has .*24\.11"):
+    said = r"spank_jail\.so is built for Slurm 22\.05, and this image has .*24\.11"
+    with pytest.raises(StepFailed, match=said):
         build(definitions, refused)
 
 

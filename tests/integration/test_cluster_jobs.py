@@ -11,26 +11,12 @@ import pytest
 
 from cellblock.cluster import config, prove
 from cellblock.events import Events
-from tests.integration.conftest import Done, LocalCluster
+from tests.integration.conftest import LocalCluster
+from tests.integration.jobs import home, sbatch, srun
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 MPI_PROGRAM = Path(__file__).with_name("mpi_sum.c")
-
-
-def srun(cluster: LocalCluster, user: str, *arguments: str, tty: bool = False) -> Done:
-    return cluster.jail("srun", *arguments, user=user, tty=tty)
-
-
-def sbatch(cluster: LocalCluster, user: str, script: str, *arguments: str) -> str:
-    """Submit `script` and wait for its end; returns the job's id."""
-    options = ("--wait", "--parsable", *arguments)
-    done = cluster.jail("sbatch", *options, user=user, stdin=f"#!/bin/bash\n{script}\n")
-    return done.out.strip()
-
-
-def home(cluster: LocalCluster, user: str) -> Path:
-    return cluster.root / "home" / user
 
 
 def test_the_proof_holds(cluster: LocalCluster) -> None:
