@@ -131,7 +131,7 @@ def plan(
         container(
             "worker",
             f"worker-{number}",
-            (jail, munge, Mount(str(config / "worker"), "/etc/cellblock")),
+            (jail, munge, users, Mount(str(config / "worker"), "/etc/cellblock")),
             environment={
                 "CELLBLOCK_CGROUP": cgroup,
                 "CELLBLOCK_NODE_CONF": f"RealMemory={cluster.node_memory_mb} Feature=worker",

@@ -35,6 +35,7 @@ def test_a_worker_writes_the_jail_and_nothing_else(spec: Make, volume: Path) -> 
     assert mounts(planned(spec())["worker-1"]) == {
         "/mnt/jail": f"{volume} rw",
         "/run/secrets/cellblock": "/state/secrets/munge",
+        "/var/lib/extrausers": f"{volume}/root/etc",
         "/etc/cellblock": "/state/config/worker",
     }
 

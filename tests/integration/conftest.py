@@ -78,6 +78,15 @@ class LocalCluster:
         """Run `command` in the jail on the login node, as a user of the jail."""
         return self.on("login", "jail-enter", "--user", user, "--", *command, tty=tty, stdin=stdin)
 
+    def install(self, *packages: str) -> None:
+        """Install packages in the jail, as its administrator would."""
+        options = ["-qq", "-o", "Dpkg::Use-Pty=0"]
+        if not self.result.build.variant.distribution.check_valid_until:
+            options += ["-o", "Acquire::Check-Valid-Until=false"]
+        self.jail("apt-get", *options, "update").ok()
+        install = ("apt-get", *options, "-y", "--no-install-recommends", "install", *packages)
+        self.jail("env", "DEBIAN_FRONTEND=noninteractive", *install).ok()
+
     def processes(self, hostname: str) -> list[tuple[str, str]]:
         """(uid, command line) of the processes in a container; its image needs no ps for that."""
         script = (

@@ -101,7 +101,9 @@ def test_a_tasks_epilog_runs_in_the_jail(cluster: LocalCluster, user: str) -> No
     srun(cluster, user, f"--task-epilog=/home/{user}/epilog.sh", "true").ok()
     script = f"BASH_ENV=/home/{user}/env.sh srun --task-epilog=/bin/bash true"
     cluster.jail("sh", "-c", script, user=user).ok()
-    for name in ("own", "seen"):
+    # Slurm 22.05 looks for the program outside before it runs it inside.
+    names = ("seen",) if cluster.status.release == "22.05" else ("own", "seen")
+    for name in names:
         cluster.wait_until(f"epilog {name} ran", (here / f"{name}-ran").exists)
         assert (here / name).read_text() == ""
 
@@ -168,9 +170,7 @@ def mpi_program(cluster: LocalCluster, user: str) -> str:
     """An Open MPI program, compiled in the jail by what apt installs there."""
     if not config.SlurmFeatures(cluster.status.release, "").pmix:
         pytest.skip(f"Slurm {cluster.status.release} of the distribution has no PMIx plugin")
-    cluster.jail("apt-get", "-qq", "update").ok()
-    install = ("apt-get", "-qq", "-y", "--no-install-recommends", "install")
-    cluster.jail("env", "DEBIAN_FRONTEND=noninteractive", *install, "gcc", "libc6-dev", "libopenmpi-dev").ok()
+    cluster.install("gcc", "libc6-dev", "libopenmpi-dev")
     (home(cluster, user) / "sum.c").write_text(MPI_PROGRAM.read_text())
     cluster.jail("mpicc", "-o", "sum", "sum.c", user=user).ok()
     return "./sum"
@@ -203,8 +203,6 @@ def test_a_plan_that_cannot_be_applied_fails_the_job_inside_or_outside(
     cluster.wait_until(
         "the node serves again", lambda: srun(cluster, user, "-w", "worker-1", "true").status == 0
     )
-    if cluster.status.release == "22.05":
-        pytest.xfail("srun of Slurm 22.05 ends with 0 when user_init of a plugin fails")
     assert done.status != 0
 
 

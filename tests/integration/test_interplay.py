@@ -49,7 +49,8 @@ class SlowJobs:
 def slow_jobs(cluster: LocalCluster, user: str) -> SlowJobs:
     # Slurm looks at time limits twice a minute, and starts heterogeneous jobs as often; in a partition of
     # its own, for such a job holds up those that come after it.
-    partition = ("PartitionName=slow", "Nodes=worker-1,worker-2", "State=UP")
+    # PriorityTier=0: it is not to hold up those of the other partition, either.
+    partition = ("PartitionName=slow", "Nodes=worker-1,worker-2", "PriorityTier=0", "PreemptMode=off")
     cluster.on("controller", "scontrol", "create", *partition).ok()
     script = "trap 'echo the signal came' USR1; while :; do sleep 1; done"
     options = ("-w", "worker-1", "-t", "1", "--signal=B:USR1@60", "-o", "limited.out")
@@ -77,8 +78,7 @@ def test_a_task_prolog_of_the_node_is_not_found(cluster: LocalCluster, user: str
     done = srun(cluster, user, "-w", "worker-1", f"--task-prolog={prolog}", "echo", "it ran")
     assert "No such file or directory" in done.err
     assert prolog in done.err
-    # Before 23.02 Slurm says so and goes on.
-    assert (done.status, done.out) == ((0, "it ran\n") if cluster.status.release < "23.02" else (1, ""))
+    assert (done.status, done.out) == (1, "")
 
 
 def test_each_task_has_its_program(cluster: LocalCluster, user: str) -> None:
@@ -97,13 +97,19 @@ def test_the_environment_is_what_export_says(cluster: LocalCluster, user: str) -
     assert seen("--export=MINE,SET=2") == {"MINE=1", "SET=2"}
 
 
-def test_a_login_shell_gives_a_job_without_environment_its_own(cluster: LocalCluster, user: str) -> None:
-    # With --export=NONE slurmd asks `su` on the node for the user's environment, who is not known there.
-    script = '#!/bin/bash -l\necho "HOME=$HOME"\nexport HOME=~; cd; pwd; srun hostname'
-    sbatch(cluster, user, script, "--export=NONE", "--output=bare.out")
-    lines = output(cluster, user, "bare.out").splitlines()
-    assert lines[:2] == ["HOME=", f"/home/{user}"]
-    assert lines[2].startswith("worker-")
+def test_a_job_without_environment_gets_the_one_of_a_login_in_the_jail(
+    cluster: LocalCluster, user: str
+) -> None:
+    # slurmd calls `su` on the node for it.
+    profile = home(cluster, user) / ".profile"
+    look = "$(ls -d /mnt/jail/root /usr/lib/cellblock 2>/dev/null)"
+    before = profile.read_text()
+    profile.write_text(f'{before}\nexport MINE="of the profile $(id -un){look}"\n')
+    try:
+        sbatch(cluster, user, 'echo "$HOME $MINE"; command -v srun', "--export=NONE", "-o", "bare.out")
+    finally:
+        profile.write_text(before)
+    assert output(cluster, user, "bare.out") == f"/home/{user} of the profile {user}\n/usr/bin/srun\n"
 
 
 def test_a_job_starts_in_a_directory_that_only_the_jail_has(cluster: LocalCluster, user: str) -> None:
@@ -115,7 +121,7 @@ def test_a_job_starts_in_a_directory_that_only_the_jail_has(cluster: LocalCluste
 
 
 def test_x11_forwarding_is_refused_with_its_reason(cluster: LocalCluster, user: str) -> None:
-    cluster.jail("sh", "-c", "apt-get -qq update; apt-get -qq -y install xauth >/dev/null 2>&1").ok()
+    cluster.install("xauth")
     cookie = "xauth -q add localhost:10 . 00112233445566778899aabbccddeeff 2>/dev/null"
     script = f"export DISPLAY=localhost:10; {cookie}; srun --x11 echo it ran"
     done = cluster.jail("sh", "-c", script, user=user)
@@ -214,7 +220,7 @@ def test_sattach_shows_a_running_step(cluster: LocalCluster, user: str) -> None:
     job = submit(cluster, user, f"srun sh -c '{wait}'", "-o", "/dev/null")
     steps = ("squeue", "--steps", "-h", "-o%i")
     cluster.wait_until("the step runs", lambda: f"{job}.0" in cluster.jail(*steps).out.split())
-    script = f"(sleep 1; touch go) & timeout 20 sattach {job}.0"
+    script = f"(sleep 2; touch go) & timeout 20 sattach {job}.0"
     assert cluster.jail("sh", "-c", script, user=user).ok() == "from the step\n"
 
 
@@ -264,6 +270,41 @@ def test_a_terminal_follows_its_window_and_ctrl_c(cluster: LocalCluster) -> None
         time.sleep(0.3)
         say(master, "\x03", r"\^C")
         say(master, "echo status $?\n", r"status 130")
+
+
+@pytest.fixture
+def own_key(cluster: LocalCluster, user: str) -> str:
+    """The user's own ssh key, made and accepted in the jail; returns how to call ssh with it."""
+    script = (
+        "mkdir -p -m 700 .ssh; test -e .ssh/id_own || ssh-keygen -q -t ed25519 -N '' -f .ssh/id_own;"
+        "cat .ssh/id_own.pub >> .ssh/authorized_keys"
+    )
+    cluster.jail("sh", "-c", script, user=user).ok()
+    options = "-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    return f"ssh -i .ssh/id_own {options}"
+
+
+def test_ssh_to_a_worker_is_for_those_with_a_job_there_and_in_the_jail(
+    cluster: LocalCluster, user: str, own_key: str
+) -> None:
+    look = "hostname; id -un; pwd; ls -d /mnt/jail/root /usr/lib/cellblock; cat /etc/cellblock/jail-release"
+    script = f"{own_key} worker-1 '{look}'; {own_key} worker-2 'echo it ran'; echo status $?"
+    done = cluster.jail("salloc", "-Q", "-w", "worker-1", "bash", "-c", script, user=user)
+    lines = done.out.splitlines()
+    assert lines[:3] == ["worker-1", user, f"/home/{user}"], done
+    assert "cannot access '/mnt/jail/root'" in done.err
+    assert "cannot access '/usr/lib/cellblock'" in done.err
+    assert f"VARIANT={cluster.result.build.variant.name}" in lines
+    assert lines[-1] == "status 255"
+    assert "it ran" not in done.out
+    assert "no active jobs on this node" in done.err
+
+
+def test_root_in_the_jail_does_not_log_in_to_a_worker(cluster: LocalCluster) -> None:
+    script = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no worker-1 echo it ran"
+    done = cluster.jail("sh", "-c", script)
+    assert done.status == 255
+    assert "Permission denied" in done.err
 
 
 # -- jobs that end early, or run twice ---------------------------------------------------------
