@@ -209,7 +209,7 @@ def test_a_plan_that_cannot_be_applied_fails_the_job_inside_or_outside(
 def test_ssh_sessions_are_in_the_jail(cluster: LocalCluster, user: str) -> None:
     key = cluster.status.ssh_key
     folder = home(cluster, user) / ".ssh"
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)
     (folder / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
     owner = home(cluster, user).stat()
     for path in (folder, folder / "authorized_keys"):

@@ -221,7 +221,12 @@ def test_sattach_shows_a_running_step(cluster: LocalCluster, user: str) -> None:
     steps = ("squeue", "--steps", "-h", "-o%i")
     cluster.wait_until("the step runs", lambda: f"{job}.0" in cluster.jail(*steps).out.split())
     script = f"(sleep 2; touch go) & timeout 20 sattach {job}.0"
-    assert cluster.jail("sh", "-c", script, user=user).ok() == "from the step\n"
+    done = cluster.jail("sh", "-c", script, user=user)
+    if cluster.status.release == "22.05":
+        # This release's sattach asks slurm.conf for a node's address, and these register themselves.
+        assert "can't find address for host worker-" in done.err
+    else:
+        assert done.ok() == "from the step\n"
 
 
 @contextmanager
