@@ -285,7 +285,7 @@ def own_key(cluster: LocalCluster, user: str) -> str:
         "cat .ssh/id_own.pub >> .ssh/authorized_keys"
     )
     cluster.jail("sh", "-c", script, user=user).ok()
-    options = "-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    options = "-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
     return f"ssh -i .ssh/id_own {options}"
 
 
