@@ -293,7 +293,9 @@ def test_ssh_to_a_worker_is_for_those_with_a_job_there_and_in_the_jail(
     cluster: LocalCluster, user: str, own_key: str
 ) -> None:
     look = "hostname; id -un; pwd; ls -d /mnt/jail/root /usr/lib/cellblock; cat /etc/cellblock/jail-release"
-    script = f"{own_key} worker-1 '{look}'; {own_key} worker-2 'echo it ran'; echo status $?"
+    # A session is refused until the job's extern step is up, a moment after salloc has its allocation.
+    wait = f"until {own_key} worker-1 true 2>/dev/null; do sleep 0.5; done"
+    script = f"{wait}; {own_key} worker-1 '{look}'; {own_key} worker-2 'echo it ran'; echo status $?"
     done = cluster.jail("salloc", "-Q", "-w", "worker-1", "bash", "-c", script, user=user)
     lines = done.out.splitlines()
     assert lines[:3] == ["worker-1", user, f"/home/{user}"], done
