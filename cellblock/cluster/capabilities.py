@@ -22,7 +22,8 @@ _PACKAGES = ("FSETID", "SETFCAP")
 _TABLE: dict[Role, tuple[str, ...]] = {
     "controller": _INIT,
     # SYS_NICE: slurmstepd binds processes of other users to processors. KILL: it ends them.
-    "worker": (*_INIT, *_JAIL, *_PACKAGES, "KILL", "SYS_NICE"),
+    # NET_BIND_SERVICE: sshd, for users with a job there.
+    "worker": (*_INIT, *_JAIL, *_PACKAGES, "KILL", "NET_BIND_SERVICE", "SYS_NICE"),
     # NET_BIND_SERVICE: sshd listens on port 22. KILL: it ends the sessions of other users.
     "login": (*_INIT, *_JAIL, *_PACKAGES, "KILL", "NET_BIND_SERVICE"),
 }

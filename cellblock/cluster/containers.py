@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cellblock.cluster.capabilities import capabilities
@@ -19,6 +19,23 @@ LABEL_ROLE = "org.cellblock.role"
 # Read by the entrypoints (images/slurm/files/usr/lib/cellblock/waiting.sh).
 _SECRETS = "/run/secrets/cellblock"
 _SSH_PORT = 22
+
+# What a worker can write outside the jail: file systems in memory. Its root is read-only, because slurmd
+# serves sbcast without asking any plugin, and writes for a user there, or for root as root. noexec:
+# what is brought there is not run there; a batch script is executed from the spool, so not on that.
+_NOT_RUN = "nosuid,nodev,noexec"
+_WORKER_WRITES = {
+    "/etc/munge": f"size=1m,mode=0700,{_NOT_RUN}",
+    "/run": f"size=64m,mode=0755,{_NOT_RUN}",
+    # Where sbcast is meant to write: the mount plan shows it to jobs, at the same path.
+    "/run/bcast": "size=10%,mode=1777,nosuid,nodev",
+    "/tmp": f"size=64m,mode=1777,{_NOT_RUN}",
+    "/var/lib/munge": f"size=1m,mode=0711,{_NOT_RUN}",
+    "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",
+    "/var/spool/slurmd": "size=256m,mode=0755,nosuid,nodev",
+    # Not used; without a word podman makes it half of the memory.
+    "/var/tmp": f"size=1m,mode=1777,{_NOT_RUN}",
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,9 @@ class Container:
     security_opt: tuple[str, ...] = ()
     private_cgroup: bool = False
     ssh_port: int | None = None
+    read_only: bool = False
+    tmpfs: Mapping[str, str] = field(default_factory=dict)
+    """Path -> mount options; what can be written when the root is read-only."""
 
     @property
     def ports(self) -> dict[str, tuple[str, int]]:
@@ -98,6 +118,8 @@ def plan(
             security_opt=security_opt,
             private_cgroup=role == "worker" and cgroup == "v2",
             ssh_port=spec.ssh_port if role == "login" else None,
+            read_only=role == "worker",
+            tmpfs=_WORKER_WRITES if role == "worker" else {},
         )
 
     # Docker's AppArmor profile forbids all mounts, whatever the capabilities; its seccomp profile forbids
@@ -110,7 +132,7 @@ def plan(
         container(
             "worker",
             f"worker-{number}",
-            (jail, munge, Mount(str(config / "worker"), "/etc/cellblock")),
+            (jail, munge, users, Mount(str(config / "worker"), "/etc/cellblock")),
             environment={
                 "CELLBLOCK_CGROUP": cgroup,
                 "CELLBLOCK_NODE_CONF": f"RealMemory={cluster.node_memory_mb} Feature=worker",

@@ -127,6 +127,8 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, netw
         network=network,
         networking_config={network: client.api.create_endpoint_config(aliases=[container.hostname])},
         ports=dict(container.ports.items()),
+        read_only=container.read_only,
+        tmpfs=dict(container.tmpfs),
     ).start()
 
 

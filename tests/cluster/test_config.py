@@ -54,6 +54,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
         "LaunchParameters=use_interactive_step",
         "PropagateResourceLimits=NONE",
         "KillOnBadExit=1",
+        "BcastParameters=DestDir=/run/bcast",
         "MpiDefault=pmix",
         "SchedulerType=sched/backfill",
         "SelectType=select/cons_tres",
@@ -124,11 +125,14 @@ def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
     ]
 
 
-def test_plans_of_worker_and_login_differ_in_where_slurm_is_configured(spec: Make) -> None:
+def test_plans_of_worker_and_login_differ_in_slurms_configuration_and_sbcast(spec: Make) -> None:
     texts = rendered(spec())
     worker = {" ".join(line.split()) for line in settings(texts["worker/jail.fstab"])}
     login = {" ".join(line.split()) for line in settings(texts["login/jail.fstab"])}
-    assert worker - login == {"/var/spool/slurmd/conf-cache /etc/slurm none bind,ro,x-create=dir"}
+    assert worker - login == {
+        "/var/spool/slurmd/conf-cache /etc/slurm none bind,ro,x-create=dir",
+        "/run/bcast /run/bcast none bind,nosuid,x-create=dir",
+    }
     assert login - worker == {"/etc/slurm /etc/slurm none bind,ro,x-create=dir"}
     assert "/run/munge /run/munge none bind,ro,x-create=dir" in worker & login
 

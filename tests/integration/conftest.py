@@ -19,9 +19,11 @@ from cellblock.cluster.api import podman_environment
 from cellblock.cluster.containers import container_name
 from cellblock.cluster.up import UpRequest, UpResult, bring_up, volume_path
 from cellblock.events import Events
+from cellblock.paths import PROJECT
+from cellblock.variants import choose_variant, load_variants
 
-# Another variant than the newest stable one of the host's family, to test the others with the same tests.
-VARIANT = os.environ.get("CELLBLOCK_TEST_VARIANT")
+# The Slurm releases of Debian: 22.05, 24.11, 26.05.
+EVERY_SLURM = ("debian12", "debian13", "debian14")
 # Seconds for one command in the cluster: jobs here take one or two.
 _TIMEOUT_S = 60
 
@@ -76,6 +78,15 @@ class LocalCluster:
         """Run `command` in the jail on the login node, as a user of the jail."""
         return self.on("login", "jail-enter", "--user", user, "--", *command, tty=tty, stdin=stdin)
 
+    def install(self, *packages: str) -> None:
+        """Install packages in the jail, as its administrator would."""
+        options = ["-qq", "-o", "Dpkg::Use-Pty=0"]
+        if not self.result.build.variant.distribution.check_valid_until:
+            options += ["-o", "Acquire::Check-Valid-Until=false"]
+        self.jail("apt-get", *options, "update").ok()
+        install = ("apt-get", *options, "-y", "--no-install-recommends", "install", *packages)
+        self.jail("env", "DEBIAN_FRONTEND=noninteractive", *install).ok()
+
     def processes(self, hostname: str) -> list[tuple[str, str]]:
         """(uid, command line) of the processes in a container; its image needs no ps for that."""
         script = (
@@ -99,8 +110,24 @@ class LocalCluster:
             time.sleep(0.2)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One cluster a variant: pytest then runs all tests of a variant together.
+
+    Tests marked every_slurm run on each variant, others on the host's default one. CELLBLOCK_TEST_VARIANT
+    names the one variant to run both on.
+    """
+    if "cluster" not in metafunc.fixturenames:
+        return
+    only = os.environ.get("CELLBLOCK_TEST_VARIANT")
+    default = only or choose_variant(load_variants(PROJECT / "images" / "variants.yaml"), None).name
+    every = metafunc.definition.get_closest_marker("every_slurm") is not None and not only
+    # The default first: the tests of the others' images come after most failures have shown.
+    others = [name for name in EVERY_SLURM if name != default] if every else []
+    metafunc.parametrize("cluster", [default, *others], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """A cluster of two workers; its images are kept, everything else goes at the end."""
     if os.geteuid() != 0:
         pytest.skip("a cluster needs root")
@@ -110,12 +137,12 @@ def cluster() -> Iterator[LocalCluster]:
     state = tempfile.mkdtemp(prefix="cellblock-test-", dir="/var/tmp")
     before = os.environ.get("CELLBLOCK_STATE")
     os.environ["CELLBLOCK_STATE"] = state
-    request = UpRequest(name=f"test{os.getpid()}", variant=VARIANT, ssh_port=_free_port())
+    asked = UpRequest(name=f"test{os.getpid()}", variant=request.param, ssh_port=_free_port())
     events = Events()
     try:
-        yield LocalCluster(request, bring_up(request, events))
+        yield LocalCluster(asked, bring_up(asked, events))
     finally:
-        stop(request.name, events)
+        stop(asked.name, events)
         shutil.rmtree(state)
         if before is None:
             del os.environ["CELLBLOCK_STATE"]

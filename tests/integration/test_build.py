@@ -330,3 +330,35 @@ def test_a_full_package_cache_is_named_and_the_next_build_goes_on(
     assert f"free disk space: {small_disk}" in raised.value.hint
     monkeypatch.delenv("CELLBLOCK_CACHE")
     assert name in build(definitions, name).built
+
+
+@pytest.mark.parametrize("name", ["worker", "login", "jail"])
+def test_a_plugin_of_another_release_train_is_refused(
+    definitions: Path, image: Callable[..., str], name: str, foreign_plugins: Path
+) -> None:
+    """What was compiled for Debian 12's Slurm, copied into images of Debian 13's."""
+    plugins, refused = image("", "plugins"), image("", name)
+    lines = "{in: base, sources: {" + f"{foreign_plugins}: /src" + "}, run: [cp -a /src /out], output: /out}"
+    (definitions / plugins / "image.yaml").write_text(f"summary: foreign\nbuild: {lines}\n")
+    shutil.copytree(paths.PROJECT / "images" / "slurm", definitions / "slurm")
+    shutil.copytree(paths.PROJECT / "images" / name, definitions / refused, dirs_exist_ok=True)
+    text = (definitions / refused / "image.yaml").read_text()
+    (definitions / refused / "image.yaml").write_text(text.replace("from: plugins", f"from: {plugins}"))
+    said = r"spank_jail\.so is built for Slurm 22\.05, and this image has .*24\.11"
+    with pytest.raises(StepFailed, match=said):
+        build(definitions, refused)
+
+
+@pytest.fixture(scope="module")
+def foreign_plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of Debian 12's plugins image, on this machine."""
+    folder = tmp_path_factory.mktemp("foreign") / "out"
+    reference = build_images(BuildRequest(("plugins",), "debian12"), Events()).images["plugins"].reference
+    command = ["buildah", "from", "--pull-never", reference]
+    container = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        mounted = subprocess.run(["buildah", "mount", container], capture_output=True, text=True, check=True)
+        shutil.copytree(Path(mounted.stdout.strip()) / "out", folder)
+    finally:
+        subprocess.run(["buildah", "rm", container], capture_output=True, check=True)
+    return folder

@@ -11,26 +11,12 @@ import pytest
 
 from cellblock.cluster import config, prove
 from cellblock.events import Events
-from tests.integration.conftest import Done, LocalCluster
+from tests.integration.conftest import LocalCluster
+from tests.integration.jobs import home, sbatch, srun
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 MPI_PROGRAM = Path(__file__).with_name("mpi_sum.c")
-
-
-def srun(cluster: LocalCluster, user: str, *arguments: str, tty: bool = False) -> Done:
-    return cluster.jail("srun", *arguments, user=user, tty=tty)
-
-
-def sbatch(cluster: LocalCluster, user: str, script: str, *arguments: str) -> str:
-    """Submit `script` and wait for its end; returns the job's id."""
-    options = ("--wait", "--parsable", *arguments)
-    done = cluster.jail("sbatch", *options, user=user, stdin=f"#!/bin/bash\n{script}\n")
-    return done.out.strip()
-
-
-def home(cluster: LocalCluster, user: str) -> Path:
-    return cluster.root / "home" / user
 
 
 def test_the_proof_holds(cluster: LocalCluster) -> None:
@@ -115,7 +101,9 @@ def test_a_tasks_epilog_runs_in_the_jail(cluster: LocalCluster, user: str) -> No
     srun(cluster, user, f"--task-epilog=/home/{user}/epilog.sh", "true").ok()
     script = f"BASH_ENV=/home/{user}/env.sh srun --task-epilog=/bin/bash true"
     cluster.jail("sh", "-c", script, user=user).ok()
-    for name in ("own", "seen"):
+    # Slurm 22.05 looks for the program outside before it runs it inside.
+    names = ("seen",) if cluster.status.release == "22.05" else ("own", "seen")
+    for name in names:
         cluster.wait_until(f"epilog {name} ran", (here / f"{name}-ran").exists)
         assert (here / name).read_text() == ""
 
@@ -182,9 +170,7 @@ def mpi_program(cluster: LocalCluster, user: str) -> str:
     """An Open MPI program, compiled in the jail by what apt installs there."""
     if not config.SlurmFeatures(cluster.status.release, "").pmix:
         pytest.skip(f"Slurm {cluster.status.release} of the distribution has no PMIx plugin")
-    cluster.jail("apt-get", "-qq", "update").ok()
-    install = ("apt-get", "-qq", "-y", "--no-install-recommends", "install")
-    cluster.jail("env", "DEBIAN_FRONTEND=noninteractive", *install, "gcc", "libc6-dev", "libopenmpi-dev").ok()
+    cluster.install("gcc", "libc6-dev", "libopenmpi-dev")
     (home(cluster, user) / "sum.c").write_text(MPI_PROGRAM.read_text())
     cluster.jail("mpicc", "-o", "sum", "sum.c", user=user).ok()
     return "./sum"
@@ -217,15 +203,13 @@ def test_a_plan_that_cannot_be_applied_fails_the_job_inside_or_outside(
     cluster.wait_until(
         "the node serves again", lambda: srun(cluster, user, "-w", "worker-1", "true").status == 0
     )
-    if cluster.status.release == "22.05":
-        pytest.xfail("srun of Slurm 22.05 ends with 0 when user_init of a plugin fails")
     assert done.status != 0
 
 
 def test_ssh_sessions_are_in_the_jail(cluster: LocalCluster, user: str) -> None:
     key = cluster.status.ssh_key
     folder = home(cluster, user) / ".ssh"
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)
     (folder / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
     owner = home(cluster, user).stat()
     for path in (folder, folder / "authorized_keys"):
