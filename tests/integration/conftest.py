@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +100,8 @@ class LocalCluster:
             time.sleep(0.2)
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[LocalCluster]:
+@contextmanager
+def running_cluster(prefix: str) -> Iterator[LocalCluster]:
     """A cluster of two workers; its images are kept, everything else goes at the end."""
     if os.geteuid() != 0:
         pytest.skip("a cluster needs root")
@@ -110,7 +111,7 @@ def cluster() -> Iterator[LocalCluster]:
     state = tempfile.mkdtemp(prefix="cellblock-test-", dir="/var/tmp")
     before = os.environ.get("CELLBLOCK_STATE")
     os.environ["CELLBLOCK_STATE"] = state
-    request = UpRequest(name=f"test{os.getpid()}", variant=VARIANT, ssh_port=_free_port())
+    request = UpRequest(name=f"{prefix}{os.getpid()}", variant=VARIANT, ssh_port=_free_port())
     events = Events()
     try:
         yield LocalCluster(request, bring_up(request, events))
@@ -121,6 +122,13 @@ def cluster() -> Iterator[LocalCluster]:
             del os.environ["CELLBLOCK_STATE"]
         else:
             os.environ["CELLBLOCK_STATE"] = before
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """The cluster of all tests that want an ordinary one."""
+    with running_cluster("test") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
