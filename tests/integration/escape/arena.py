@@ -35,9 +35,15 @@ _ATTACKS = _FOLDER / "attacks"
 _ATTACK_S = 10
 
 
+_ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """How an attack ended: `escaped`, `held`, or `broken` when the test itself is wrong."""
+    """How an attack ended.
+
+    `escaped`; `held`; `absent` when this kernel has nothing of the kind; `broken`: the test is wrong.
+    """
 
     kind: str
     what: str
@@ -47,7 +53,7 @@ class Outcome:
         """The last line of an attack's output."""
         line = text.strip().splitlines()[-1] if text.strip() else "nothing was printed"
         kind, colon, what = line.partition(": ")
-        known = colon and kind in ("escaped", "held", "broken")
+        known = colon and kind in ("escaped", "held", "absent", "broken")
         return Outcome(kind, what) if known else Outcome("broken", text.strip() or line)
 
 
@@ -95,10 +101,21 @@ class Arena:
         """A step on the worker, submitted in the jail of the login node."""
         return self.cluster.jail("srun", "-w", WORKER, *options, *command, user=user)
 
-    def sbatch(self, script: str, *options: str, user: str = "root") -> Done:
-        """A batch job on the worker; its end is waited for. Its output is where `options` say."""
+    def sbatch(self, script: str, *options: str, user: str = "root", refusable: bool = False) -> Done:
+        """A batch job on the worker; its end is waited for. Its output is where `options` say.
+
+        `refusable` when sbatch may know no such option, and that is an answer, too.
+        """
         text = f"#!/bin/bash\n{script}\n"
-        return self.cluster.jail("sbatch", "--wait", "-w", WORKER, *options, user=user, stdin=text)
+        command = ("sbatch", "--parsable", "--no-requeue", "-w", WORKER, *options)
+        done = self.cluster.jail(*command, user=user, stdin=text)
+        # `--wait` looks every few seconds only.
+        if done.status == 0 or not refusable:
+            done.ok()
+            self.cluster.wait_until(
+                f"job {done.out} ends", lambda: self.cluster.job(done.out.strip())["JobState"] in _ENDED
+            )
+        return done
 
     def on_worker(self, *command: str) -> Done:
         """A command on the worker, outside the jail."""
@@ -158,20 +175,20 @@ def set_level(cluster: LocalCluster, level: Level) -> None:
 
 
 # Of linux/capability.h, by number.
-_CAPABILITIES = (
-    "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE"
-    " NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT"
-    " SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE"
-    " AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ"
-    " PERFMON BPF CHECKPOINT_RESTORE"
-).split()
+_CAPABILITIES = """
+    CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
+    NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT
+    SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE
+    AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ
+    PERFMON BPF CHECKPOINT_RESTORE
+"""
 
 
 def own_capabilities() -> tuple[str, ...]:
     """Every capability that this process may hand on: of a machine that is a container itself, not all."""
     status = Path("/proc/self/status").read_text()
     bounding = int(status.partition("CapBnd:")[2].split()[0], 16)
-    return tuple(name for number, name in enumerate(_CAPABILITIES) if bounding & 1 << number)
+    return tuple(name for number, name in enumerate(_CAPABILITIES.split()) if bounding & 1 << number)
 
 
 def with_all_capabilities(containers: tuple[Container, ...]) -> tuple[Container, ...]:

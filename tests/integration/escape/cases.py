@@ -49,7 +49,9 @@ _BY_FILESYSTEM = [
     *_attacks("filesystem", "nested-chroot", "dot-dot", "kept-descriptors", "umount-root"),
     *_attacks("filesystem", "node-on-volume", "node-on-tmp", "node-on-shm", "node-on-run"),
     *_attacks("filesystem", "listed-devices-only", "step-sockets", "abstract-sockets", "ssh-to-the-worker"),
-    *_attacks("filesystem", "conf-cache-written"),
+    *_attacks("filesystem", "conf-cache-written", "sys-write", "open-tree-of-init", "bind-root-of-init"),
+    *_attacks("filesystem", "terminal-by-node", "userns-sysfs", "userns-cgroup", "userns-overlay"),
+    *_attacks("filesystem", "userns-writable-bind", "userns-uncover", "userns-join-init", "userns-handle"),
     *_attacks("filesystem", "proc-root", "proc-cwd", "proc-fd", "proc-memory", user="eve"),
     *_attacks("filesystem", "join-init", "trace-victim", "signal-victim", "daemons-root", user="eve"),
     *_attacks("filesystem", "core-pattern", "sysrq-trigger", "sys-write", "kernel-memory", user="eve"),
@@ -57,7 +59,9 @@ _BY_FILESYSTEM = [
     *_attacks("filesystem", "foreign-terminal", "kept-descriptors", "nested-chroot", user="eve"),
     *_attacks("filesystem", "userns-core-pattern", "userns-proc", "userns-writable-bind", user="eve"),
     *_attacks("filesystem", "userns-overlay", "userns-cgroup", "userns-join-init", user="eve"),
-    *_attacks("filesystem", "userns-handle", user="eve"),
+    *_attacks("filesystem", "userns-handle", "userns-uncover", "userns-sysfs", user="eve"),
+    *_attacks("filesystem", "mungeds-root", "daemon-traced", "steal-descriptor", user="eve"),
+    *_attacks("filesystem", "change-priority", "change-limits", "see-processes", user="eve"),
     Case("directory-as-input", "filesystem", way=ways.directory_as_input),
     Case("directory-as-input", "filesystem", "eve", way=ways.directory_as_input),
     Case("output-by-proc", "filesystem", "eve", way=ways.output_by_proc),
@@ -82,23 +86,21 @@ _BY_FILESYSTEM = [
 _BY_CAPABILITIES = [
     *_attacks("capabilities", "proc-root", "proc-cwd", "proc-fd", "proc-memory"),
     *_attacks("capabilities", "core-pattern", "modprobe-path", "sysrq-trigger"),
-    *_attacks("capabilities", "proc-sys-write", "uevent-helper", "sys-write", "kernel-memory", "keys-listed"),
+    *_attacks("capabilities", "proc-sys-write", "uevent-helper", "kernel-memory", "keys-listed"),
     *_attacks("capabilities", "load-module", "load-module-file", "delete-module", "kexec-load"),
     *_attacks("capabilities", "kexec-file-load", "reboot", "swapoff", "acct", "set-time", "io-ports"),
     *_attacks("capabilities", "set-hostname", "bpf", "perf-events", "io-uring", "userfaultfd"),
     *_attacks("capabilities", "handle-of-the-root", "handle-of-the-canary", "keyring"),
     *_attacks("capabilities", "new-proc", "new-sysfs", "new-devtmpfs", "new-cgroup", "new-tracefs"),
     *_attacks("capabilities", "binfmt-misc", "release-agent", "fuse", "disk-mounted"),
-    *_attacks("capabilities", "open-tree-of-init", "bind-root-of-init", "bind-over-plan", "umount-plan"),
+    *_attacks("capabilities", "bind-over-plan", "umount-plan"),
     *_attacks("capabilities", "umount-masks", "remount-writable", "setattr-writable", "remount-sys"),
     *_attacks("capabilities", "pivot-root", "trace-victim", "trace-slurmd", "trace-slurmstepd"),
     *_attacks("capabilities", "read-memory", "compare-pointers", "join-init", "join-by-pidfd"),
     *_attacks("capabilities", "steal-descriptor", "daemons-root", "daemon-traced", "mungeds-root"),
-    *_attacks("capabilities", "userns-proc", "userns-sysfs", "userns-core-pattern", "userns-cgroup"),
-    *_attacks("capabilities", "userns-overlay", "userns-writable-bind", "userns-uncover"),
-    *_attacks("capabilities", "userns-join-init", "userns-handle"),
-    *_attacks("capabilities", "disk-node", "kernel-log-node", "loop-control-node"),
-    *_attacks("capabilities", "foreign-terminal", "terminal-by-node"),
+    *_attacks("capabilities", "userns-proc", "userns-core-pattern"),
+    *_attacks("capabilities", "loop-node", "kernel-log-node", "loop-control-node", "foreign-terminal"),
+    *_attacks("capabilities", "disk-node", below="the test machine lets nobody open its disk"),
     *_attacks("capabilities", "raw-packets", "network-settings"),
     Case("output-by-proc", "capabilities", way=ways.output_by_proc),
     Case("input-by-proc", "capabilities", way=ways.input_by_proc),
@@ -114,10 +116,13 @@ _BY_PID = [
     *_attacks("pid", "change-affinity", "change-limits", "change-oom-score"),
 ]
 
+_SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
+_STRIGGER = "who is SlurmUser inside has slurmctld run programs; SlurmctldParameters=disable_triggers ends it"
+
 _BY_SLURM = [
-    Case("sbcast", "filesystem", way=ways.sbcast),
-    Case("srun-bcast", "filesystem", way=ways.srun_bcast),
-    Case("strigger", "filesystem", way=ways.strigger),
+    Case("sbcast", "filesystem", way=ways.sbcast, open=_SBCAST),
+    Case("srun-bcast", "filesystem", way=ways.srun_bcast, open=_SBCAST),
+    Case("strigger", "filesystem", way=ways.strigger, open=_STRIGGER),
 ]
 
 CASES = [*_BY_FILESYSTEM, *_BY_CAPABILITIES, *_BY_PID, *_BY_SLURM]

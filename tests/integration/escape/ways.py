@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,10 +69,11 @@ def input_by_descriptor(arena: Arena, user: str) -> Outcome:
     # A file that the jail does not have under the name it shows: the node's.
     script = 'f=$(readlink /proc/self/fd/0); case $f in /*) [ -e "$f" ] || echo "file $f";; esac'
     lines = [
-        f"sbatch --wait -w {WORKER} -i /proc/self/fd/{number} -o {here}/{number} --wrap '{script}' &"
+        f"sbatch -w {WORKER} -i /proc/self/fd/{number} -o {here}/{number} --wrap '{script}'"
         for number in range(3, 24)
     ]
-    arena.cluster.jail("bash", "-c", "\n".join([*lines, "wait"]), user=user)
+    arena.cluster.jail("bash", "-c", "\n".join(lines), user=user)
+    arena.cluster.wait_until("they are over", lambda: not arena.cluster.jail("squeue", "-h").out)
     seen = "".join(read(path) for path in out.iterdir())
     found = [line for line in seen.splitlines() if line.startswith("file ")]
     return escaped(f"slurmstepd's {found[0]} was opened") if found else held("no file of slurmstepd's")
@@ -108,7 +109,7 @@ def enter_init(arena: Arena, user: str) -> Outcome:
 
 def swapped_targets(arena: Arena, user: str) -> Outcome:
     """Somebody on another node swaps what the plan mounts on for links, while steps start here."""
-    root, stop = arena.cluster.root, threading.Event()
+    root = arena.cluster.root
     pairs = [(root / "etc/slurm", "/../../../../../../../root"), (root / "var/spool", "/proc/1/root/root")]
     before = arena.on_worker("sh", "-c", "wc -l </proc/1/mountinfo; find /root /var/spool -xdev | wc -l").ok()
     program = arena.folder / "attack"
@@ -124,9 +125,9 @@ def swapped_targets(arena: Arena, user: str) -> Outcome:
             f" sh -c 'cat {arena.canary} /etc/slurm{arena.canary} /var/spool{arena.canary}; ls /etc/slurm' &"
             " (( i % 10 )) || wait; done; wait"
         )
-        done = arena.cluster.jail("salloc", "-w", WORKER, "--overcommit", "bash", "-c", script, user=user)
+        # From outside the jail: the commands themselves would miss their configuration inside.
+        done = arena.on_worker("salloc", "-w", WORKER, "--overcommit", "bash", "-c", script)
     finally:
-        stop.set()
         for process in swapping:
             process.terminate()
             process.wait()
@@ -219,7 +220,8 @@ def name_service_library(arena: Arena, user: str) -> Outcome:
     library = folder / "libnss_escape.so.2"
     shutil.copy(arena.folder / "lib" / "loaded.so", library)
     switch = root / "etc" / "nsswitch.conf"
-    lines = "".join(f"{name}: escape files\n" for name in ("passwd", "group", "shadow", "hosts"))
+    lines = "".join(f"{name}: escape files\n" for name in ("passwd", "group", "shadow"))
+    lines += "hosts: escape files dns\n"
     try:
         with _changed(switch, lines), _changed(root / "etc" / "ld.so.preload", "/escape/lib/loaded.so\n"):
             arena.srun("id", "root", user=user)
@@ -296,7 +298,9 @@ def no_jail(arena: Arena, user: str) -> Outcome:
     )
     script = "\n".join(f"{attempt} >>{here}/seen 2>&1" for attempt in attempts)
     arena.sbatch(script, "-o", "/dev/null", user=user)
-    batch = arena.sbatch(f"#SBATCH --no-jail\ncat {arena.canary}", "-o", f"{here}/own", user=user)
+    batch = arena.sbatch(
+        f"#SBATCH --no-jail\ncat {arena.canary}", "-o", f"{here}/own", user=user, refusable=True
+    )
     text = "".join(read(out / name) for name in ("seen", "batch", "own"))
     if not text:
         return broken(f"the job did not run: {batch.err}")
@@ -384,5 +388,5 @@ def strigger(arena: Arena, user: str) -> Outcome:
             outcome = _judge_mark(arena, "the program did not run", "/tmp", hostname="controller")
             if outcome.kind == "escaped":
                 return outcome
-            threading.Event().wait(1)
+            time.sleep(1)
     return _judge_mark(arena, _last_line(refused), "/tmp", hostname="controller")

@@ -14,6 +14,8 @@
 _Noreturn void escaped(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "held: WHAT: ERRNO"; errno 0 leaves it out. */
 _Noreturn void held(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "absent: WHAT": this kernel, or this machine, has nothing of the kind. As good as held; no proof below. */
+_Noreturn void absent(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "broken: WHAT": the test itself is wrong. */
 _Noreturn void broken(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -41,6 +41,12 @@ static void disk_in_dev(void)
 	node("/dev/disk-of-mine", S_IFBLK, disk(), "the volume's disk");
 }
 
+/* As the disk: some machines let nobody open that while it is mounted. */
+static void loop_in_dev(void)
+{
+	node("/dev/loop0-of-mine", S_IFBLK, makedev(7, 0), "loop device 0");
+}
+
 static void kernel_log(void)
 {
 	node("/dev/kmsg-of-mine", S_IFCHR, makedev(1, 11), "/dev/kmsg");
@@ -128,6 +134,7 @@ static void push_input(void)
 
 const struct attack device_attacks[] = {
 	{ "disk-node", disk_in_dev },
+	{ "loop-node", loop_in_dev },
 	{ "kernel-log-node", kernel_log },
 	{ "loop-control-node", loop_control },
 	{ "node-on-volume", on_volume },

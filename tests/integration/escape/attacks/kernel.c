@@ -17,11 +17,13 @@
 
 #include "attack.h"
 
-#define REFUSED(number) ((number) == EPERM || (number) == EACCES || (number) == ENOSYS)
+#define REFUSED(number) ((number) == EPERM || (number) == EACCES)
 
 /* `result` is of a call that cannot succeed. */
 static _Noreturn void judge(const char *what, long result)
 {
+	if (result < 0 && errno == ENOSYS)
+		absent("%s", what);
 	if (result < 0 && REFUSED(errno))
 		held("%s", what);
 	escaped("%s is allowed (%s)", what, result < 0 ? strerrorname_np(errno) : "it succeeded");
@@ -184,6 +186,8 @@ static void plant_key(void)
 static void keyring(void)
 {
 	char secret[64] = "";
+	/* Who has the keyring in their own may read what is in it. */
+	syscall(SYS_keyctl, KEYCTL_LINK, KEY_SPEC_USER_KEYRING, KEY_SPEC_SESSION_KEYRING, 0, 0);
 	long key = syscall(SYS_keyctl, KEYCTL_SEARCH, KEY_SPEC_USER_KEYRING, "user", "escape-canary", 0);
 
 	if (key < 0 || syscall(SYS_keyctl, KEYCTL_READ, key, secret, sizeof(secret) - 1) < 0)

@@ -38,6 +38,15 @@ void held(const char *format, ...)
 	end("held", number, format, arguments);
 }
 
+void absent(const char *format, ...)
+{
+	int number = errno;
+	va_list arguments;
+
+	va_start(arguments, format);
+	end("absent", number, format, arguments);
+}
+
 void broken(const char *format, ...)
 {
 	int number = errno;
@@ -85,6 +94,8 @@ void write_back(const char *path)
 	if (fd >= 0)
 		close(fd);
 	fd = open(path, O_WRONLY);
+	if (fd < 0 && errno == ENOENT)
+		absent("%s", path);
 	if (fd < 0)
 		held("open %s", path);
 	if (length > 0 && write(fd, text, (size_t)length) != length)

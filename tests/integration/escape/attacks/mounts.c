@@ -229,9 +229,14 @@ static void conf_cache_written(void)
 static void remount_sys(void)
 {
 	copy_namespace();
-	if (mount_at(NULL, "/sys", NULL, REMOUNT | BIND))
-		held("mount -o remount,bind,rw /sys");
-	if (open("/sys/kernel/mm/transparent_hugepage/enabled", O_WRONLY) < 0)
+	/* The mount, then the file system itself, which others share: so it is set back. */
+	if (mount_at(NULL, "/sys", NULL, REMOUNT | BIND) || mount_at(NULL, "/sys", NULL, REMOUNT))
+		held("mount -o remount,rw /sys");
+	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_WRONLY);
+	int number = errno;
+	mount_at(NULL, "/sys", NULL, REMOUNT | RDONLY);
+	errno = number;
+	if (fd < 0)
 		held("open in /sys");
 	escaped("/sys was made writable");
 }

@@ -175,9 +175,17 @@ static void uevent_helper(void)
 /* Opened only: a byte written to it does what it says. */
 static void open_to_write(const char *const paths[])
 {
-	for (; *paths; paths++)
+	int refused = 0;
+
+	for (; *paths; paths++) {
 		if (open(*paths, O_WRONLY) >= 0)
 			escaped("%s can be written", *paths);
+		if (errno != ENOENT)
+			refused = errno;
+	}
+	errno = refused;
+	if (!refused)
+		absent("none of these files is there");
 	held("open for writing");
 }
 
