@@ -132,7 +132,8 @@ class Arena:
             out = self.out(f"{level}-{user}")
             lines = [f"{self.attack(name)} >{self.inside(out)}/{name} 2>&1 </dev/null" for name in names]
             script = self.folder / f"{level}-{user}.sh"
-            script.write_text("cd /\n" + "\n".join(lines) + "\n")
+            # The shell's parent is the step's slurmstepd.
+            script.write_text("cd /\nexport STEPD=$PPID\n" + "\n".join(lines) + "\n")
             done = self.srun("bash", f"/escape/{script.name}", user=user)
             found = {name: read(out / name) for name in names}
             self._batches[level, user] = {
@@ -167,10 +168,11 @@ def set_level(cluster: LocalCluster, level: Level) -> None:
     file = cluster.root.parent.parent / "config" / "slurm" / "plugstack.conf"
     file.write_text(re.sub(r"level=\w+", f"level={level}", file.read_text()))
     cluster.on("controller", "scontrol", "reconfigure").ok()
-    look = ("grep", "-q", f"level={level}", "/var/spool/slurmd/conf-cache/plugstack.conf")
+    look = ("cmp", "-s", "-", "/var/spool/slurmd/conf-cache/plugstack.conf")
     for hostname in ("worker-1", "worker-2"):
         cluster.wait_until(
-            f"{hostname} has level={level}", lambda host=hostname: cluster.on(host, *look).status == 0
+            f"{hostname} has level={level}",
+            lambda host=hostname: cluster.on(host, *look, stdin=file.read_text()).status == 0,  # type: ignore[misc]
         )
 
 

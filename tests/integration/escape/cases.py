@@ -101,7 +101,7 @@ _BY_CAPABILITIES = [
     *_attacks("capabilities", "userns-proc", "userns-core-pattern"),
     *_attacks("capabilities", "loop-node", "kernel-log-node", "loop-control-node", "foreign-terminal"),
     *_attacks("capabilities", "disk-node", below="the test machine lets nobody open its disk"),
-    *_attacks("capabilities", "raw-packets", "network-settings"),
+    *_attacks("capabilities", "raw-packets", "network-settings", "change-priority", "change-affinity"),
     Case("output-by-proc", "capabilities", way=ways.output_by_proc),
     Case("input-by-proc", "capabilities", way=ways.input_by_proc),
     Case("input-by-descriptor", "capabilities", way=ways.input_by_descriptor),
@@ -112,17 +112,18 @@ _BY_CAPABILITIES = [
 ]
 
 _BY_PID = [
-    *_attacks("pid", "see-processes", "signal-victim", "signal-slurmd", "change-priority"),
-    *_attacks("pid", "change-affinity", "change-limits", "change-oom-score"),
+    *_attacks("pid", "see-processes", "signal-victim", "signal-slurmd"),
+    *_attacks("pid", "change-limits", "change-oom-score"),
 ]
 
 _SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
-_STRIGGER = "who is SlurmUser inside has slurmctld run programs; SlurmctldParameters=disable_triggers ends it"
+_ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
 
 _BY_SLURM = [
     Case("sbcast", "filesystem", way=ways.sbcast, open=_SBCAST),
     Case("srun-bcast", "filesystem", way=ways.srun_bcast, open=_SBCAST),
-    Case("strigger", "filesystem", way=ways.strigger, open=_STRIGGER),
+    Case("strigger", "filesystem", way=ways.strigger),
+    Case("rogue-controller", "filesystem", way=ways.rogue_controller, open=_ROGUE),
 ]
 
 CASES = [*_BY_FILESYSTEM, *_BY_CAPABILITIES, *_BY_PID, *_BY_SLURM]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cellblock.cluster.containers import container_name
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held, read
 
 
@@ -390,3 +391,63 @@ def strigger(arena: Arena, user: str) -> Outcome:
                 return outcome
             time.sleep(1)
     return _judge_mark(arena, _last_line(refused), "/tmp", hostname="controller")
+
+
+_ROGUE = """ClusterName=rogue
+SlurmctldHost={worker}(127.0.0.1)
+SlurmctldPort=16817
+SlurmctldParameters=enable_configless
+AuthType=auth/munge
+SlurmUser=root
+StateSaveLocation={folder}
+SlurmctldPidFile={folder}/pid
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmdLogFile=/var/log/slurm/slurmd.log
+ProctrackType=proctrack/linuxproc
+NodeName=rogue NodeAddr={worker} Port=6818
+PartitionName=main Nodes=ALL
+"""
+
+
+def rogue_controller(arena: Arena, user: str) -> Outcome:
+    """A slurmctld of the user's own, in a job, hands slurmd a configuration: plugstack.conf is in it.
+
+    On the other worker: its slurmd may end by that, and is started again.
+    """
+    out = _fresh(arena)
+    here, other = arena.inside(out), "worker-2"
+    cache = "/var/spool/slurmd/conf-cache/plugstack.conf"
+    good = arena.cluster.on(other, "cat", cache).ok()
+    program = out / "slurmctld"
+    controller = container_name(arena.cluster.request.name, "controller")
+    with program.open("wb") as file:
+        subprocess.run(["podman", "exec", controller, "cat", "/usr/sbin/slurmctld"], stdout=file, check=True)
+    program.chmod(0o755)
+    (out / "slurm.conf").write_text(_ROGUE.format(worker=other, folder=here))
+    (out / "plugstack.conf").write_text(f"# {arena.mark}\n{good}")
+    script = (
+        f"export SLURM_CONF={here}/slurm.conf; cd {here}\n"
+        "timeout 8 ./slurmctld -D -i -f $SLURM_CONF >log 2>&1 &\n"
+        # Until it answers.
+        "for i in $(seq 50); do scontrol ping | grep -q UP && break; sleep 0.1; done\n"
+        "scontrol reconfigure >>said 2>&1; echo asked >>said; sleep 2; kill %1; wait"
+    )
+    arena.cluster.jail("timeout", "30", "srun", "-w", other, "bash", "-c", script, user=user)
+    worker = container_name(arena.cluster.request.name, other)
+    said = read(out / "said")
+    try:
+        # Also of a container that has ended.
+        subprocess.run(["podman", "cp", f"{worker}:{cache}", str(out / "found")], check=True)
+        if "asked" not in said:
+            return broken(f"the rogue did not run: {said}{read(out / 'log')}")
+        if arena.mark in read(out / "found"):
+            return escaped("slurmd took its plugstack.conf")
+        return held(_last_line(said))
+    finally:
+        subprocess.run(["podman", "restart", "-t", "1", worker], check=True, capture_output=True)
+        arena.cluster.wait_until("the worker serves again", lambda: _serves(arena, other))
+
+
+def _serves(arena: Arena, worker: str) -> bool:
+    arena.cluster.on("controller", "scontrol", "update", f"NodeName={worker}", "State=RESUME")
+    return arena.cluster.jail("srun", "--immediate=5", "-w", worker, "true").status == 0

@@ -212,7 +212,7 @@ static void sys_write(void)
 
 static void kernel_memory(void)
 {
-	static const char *const paths[] = { "/proc/kcore", "/proc/kmsg", "/proc/vmallocinfo", NULL };
+	static const char *const paths[] = { "/proc/kcore", "/proc/kmsg", "/proc/kpageflags", NULL };
 
 	for (const char *const *path = paths; *path; path++) {
 		char byte;

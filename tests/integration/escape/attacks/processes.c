@@ -76,11 +76,15 @@ static void trace_slurmd(void)
 	trace(slurmd());
 }
 
+/* The step's own; 0 is a parent that a PID namespace hides. */
 static void trace_slurmstepd(void)
 {
-	pid_t pid = find_process("slurmstepd");
+	pid_t pid = (pid_t)given_number("STEPD");
 
-	trace(pid ? pid : getppid());
+	errno = 0;
+	if (!pid)
+		held("slurmstepd has no number here");
+	trace(process("STEPD", "slurmstepd"));
 }
 
 static void read_memory(void)

@@ -14,6 +14,10 @@
 
 #include "attack.h"
 
+#define RDONLY 1UL
+#define NOSUID 2UL
+#define NODEV 4UL
+#define NOEXEC 8UL
 #define BIND 4096UL
 #define REMOUNT 32UL
 #define RECURSIVE 16384UL
@@ -68,10 +72,18 @@ static void in_child(void (*attack)(void))
 	_exit(0); /* it has spoken */
 }
 
+/* As a container runtime has it; then writable, by each of the ways there are. */
 static void inner_proc(void)
 {
-	if (mount_at("proc", "/tmp/inner", "proc", 0, NULL))
-		held("mount proc in a user namespace");
+	const unsigned long as_allowed = RDONLY | NOSUID | NODEV | NOEXEC;
+
+	if (mount_at("proc", "/tmp/inner", "proc", 0, NULL)) {
+		if (mount_at("proc", "/tmp/inner", "proc", as_allowed, NULL))
+			held("mount proc in a user namespace");
+		if (mount_at(NULL, "/tmp/inner", NULL, REMOUNT | BIND | NOSUID | NODEV | NOEXEC, NULL) &&
+		    mount_at(NULL, "/tmp/inner", NULL, REMOUNT | NOSUID | NODEV | NOEXEC, NULL))
+			held("mount -o remount,rw in a user namespace");
+	}
 	write_back("/tmp/inner/sys/kernel/core_pattern");
 }
 
