@@ -164,16 +164,14 @@ def read(path: Path) -> str:
 
 
 def set_level(cluster: LocalCluster, level: Level) -> None:
-    """Write the level into plugstack.conf, and wait until every worker has the new one."""
+    """Write the level into plugstack.conf, and wait until the worker has the new one."""
     file = cluster.root.parent.parent / "config" / "slurm" / "plugstack.conf"
     file.write_text(re.sub(r"level=\w+", f"level={level}", file.read_text()))
     cluster.on("controller", "scontrol", "reconfigure").ok()
     look = ("cmp", "-s", "-", "/var/spool/slurmd/conf-cache/plugstack.conf")
-    for hostname in ("worker-1", "worker-2"):
-        cluster.wait_until(
-            f"{hostname} has level={level}",
-            lambda host=hostname: cluster.on(host, *look, stdin=file.read_text()).status == 0,  # type: ignore[misc]
-        )
+    cluster.wait_until(
+        f"{WORKER} has level={level}", lambda: cluster.on(WORKER, *look, stdin=file.read_text()).status == 0
+    )
 
 
 # Of linux/capability.h, by number.

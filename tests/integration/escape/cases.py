@@ -123,7 +123,9 @@ _BY_SLURM = [
     Case("sbcast", "filesystem", way=ways.sbcast, open=_SBCAST),
     Case("srun-bcast", "filesystem", way=ways.srun_bcast, open=_SBCAST),
     Case("strigger", "filesystem", way=ways.strigger),
-    Case("rogue-controller", "filesystem", way=ways.rogue_controller, open=_ROGUE),
 ]
+
+# Spoils a worker, so it comes once and last; no level makes a difference to it.
+ROGUE_CONTROLLER = Case("rogue-controller", "filesystem", way=ways.rogue_controller, open=_ROGUE)
 
 CASES = [*_BY_FILESYSTEM, *_BY_CAPABILITIES, *_BY_PID, *_BY_SLURM]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
-from tests.integration.escape.cases import CASES, Case
+from tests.integration.escape.cases import CASES, ROGUE_CONTROLLER, Case
 
 pytestmark = pytest.mark.integration
 
@@ -45,6 +45,10 @@ def test_gets_out_below_the_level_that_stops_it(case: Case, arena: Arena) -> Non
 
 @pytest.mark.parametrize(("case", "level"), list(held_cases()))
 def test_holds(case: Case, level: Level, arena: Arena) -> None:
+    check_held(case, level, arena)
+
+
+def check_held(case: Case, level: Level, arena: Arena) -> None:
     outcome = outcome_of(case, level, arena)
     if case.open:
         assert outcome.kind == "escaped", f"it is closed now ({outcome.what}): let its case say so"
@@ -67,3 +71,8 @@ def test_a_job_is_at_the_level_that_is_set(level: Level, arena: Arena) -> None:
 def test_names_are_unique() -> None:
     names = [case.id for case in CASES]
     assert len(set(names)) == len(names)
+
+
+def test_a_controller_of_the_users_own_does_not_configure_slurmd(arena: Arena) -> None:
+    """The last test of this file: it spoils a worker."""
+    check_held(ROGUE_CONTROLLER, arena.level or "filesystem", arena)
