@@ -111,7 +111,7 @@ def enter_init(arena: Arena, user: str) -> Outcome:
 def swapped_targets(arena: Arena, user: str) -> Outcome:
     """Somebody on another node swaps what the plan mounts on for links, while steps start here."""
     root = arena.cluster.root
-    pairs = [(root / "etc/slurm", "/../../../../../../../root"), (root / "var/spool", "/proc/1/root/root")]
+    pairs = [(root / "etc/slurm", "/proc/1/root/root"), (root / "var/spool", "/../../../../../../root")]
     before = arena.on_worker("sh", "-c", "wc -l </proc/1/mountinfo; find /root /var/spool -xdev | wc -l").ok()
     program = arena.folder / "attack"
     swapping = []
@@ -123,7 +123,7 @@ def swapped_targets(arena: Arena, user: str) -> Outcome:
         # Each round in one allocation: what is looked for is in the steps' starts.
         script = (
             "for i in $(seq 50); do srun --overlap -n1 --immediate=30"
-            f" sh -c 'cat {arena.canary} /etc/slurm{arena.canary} /var/spool{arena.canary}; ls /etc/slurm' &"
+            f" sh -c 'cat {arena.canary} /etc/slurm{arena.canary} /var/spool{arena.canary}; echo ran' &"
             " (( i % 10 )) || wait; done; wait"
         )
         # From outside the jail: the commands themselves would miss their configuration inside.
@@ -143,7 +143,7 @@ def swapped_targets(arena: Arena, user: str) -> Outcome:
     after = arena.on_worker("sh", "-c", "wc -l </proc/1/mountinfo; find /root /var/spool -xdev | wc -l").ok()
     if arena.secret in done.out or "canary-" in done.out:
         return escaped("a step saw the outside's files")
-    if "slurm.conf" not in done.out:
+    if "ran" not in done.out:
         return broken(f"no step ran: {done.err[-2000:]}")
     if before.split()[0] != after.split()[0]:
         return escaped(f"mounts outside: {before.split()[0]} before, {after.split()[0]} after")

@@ -11,14 +11,13 @@
 
 #include "attack.h"
 
-static _Noreturn void end(const char *outcome, int number, const char *format, va_list arguments)
+static void say(const char *outcome, int number, const char *format, va_list arguments)
 {
 	printf("%s: ", outcome);
 	vprintf(format, arguments);
 	if (number)
 		printf(": %s", strerrorname_np(number));
 	printf("\n");
-	exit(0);
 }
 
 void escaped(const char *format, ...)
@@ -26,7 +25,9 @@ void escaped(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	end("escaped", 0, format, arguments);
+	say("escaped", 0, format, arguments);
+	va_end(arguments);
+	exit(0);
 }
 
 void held(const char *format, ...)
@@ -35,7 +36,9 @@ void held(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	end("held", number, format, arguments);
+	say("held", number, format, arguments);
+	va_end(arguments);
+	exit(0);
 }
 
 void absent(const char *format, ...)
@@ -44,7 +47,9 @@ void absent(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	end("absent", number, format, arguments);
+	say("absent", number, format, arguments);
+	va_end(arguments);
+	exit(0);
 }
 
 void broken(const char *format, ...)
@@ -53,7 +58,9 @@ void broken(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	end("broken", number, format, arguments);
+	say("broken", number, format, arguments);
+	va_end(arguments);
+	exit(0);
 }
 
 const char *given(const char *name)
@@ -159,7 +166,7 @@ static _Noreturn void swap(void)
 	for (;;) {
 		if (renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE))
 			broken("renameat2 %s %s", one, other);
-		usleep(300); /* a step's start takes about a millisecond */
+		usleep(1000); /* about what the mounts of a step's start take */
 	}
 }
 

@@ -230,7 +230,7 @@ static void keys_listed(void)
 
 	if (!keys)
 		held("open /proc/keys");
-	while (fgets(line, sizeof(line), keys))
+	while (keys && fgets(line, sizeof(line), keys))
 		if (strstr(line, "escape-canary"))
 			escaped("/proc/keys shows %s", line);
 	errno = 0;

@@ -40,7 +40,7 @@ static void abstract_sockets(void)
 
 	if (!list)
 		held("open /proc/net/unix");
-	while (fgets(line, sizeof(line), list))
+	while (list && fgets(line, sizeof(line), list))
 		if (sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %255s", path) == 1 && path[0] == '@' && !reach(path, 1))
 			escaped("the abstract socket %s takes connections", path);
 	errno = 0;
