@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 import pytest
 
-from cellblock.cluster import ClusterSpec, local
+from cellblock.cluster import ClusterSpec, containers, local
 from cellblock.cluster.containers import Container, container_name
 from tests.integration.conftest import Done, LocalCluster
 
@@ -191,21 +191,20 @@ def own_capabilities() -> tuple[str, ...]:
     return tuple(name for number, name in enumerate(_CAPABILITIES.split()) if bounding & 1 << number)
 
 
-def with_all_capabilities(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+def with_all_capabilities(plain: tuple[Container, ...]) -> tuple[Container, ...]:
     """Workers as real metal would have them: nothing dropped, no seccomp filter."""
     security = ("seccomp=unconfined", "apparmor=unconfined")
     return tuple(
         replace(one, cap_add=own_capabilities(), security_opt=security) if one.role == "worker" else one
-        for one in containers
+        for one in plain
     )
 
 
 def patch_workers(patch: pytest.MonkeyPatch) -> None:
     """Let `up` make the workers with all capabilities."""
-    plain = local.plan
 
     def plan(spec: ClusterSpec, *rest: object) -> tuple[Container, ...]:
-        return with_all_capabilities(plain(spec, *rest))  # type: ignore[arg-type]
+        return with_all_capabilities(containers.plan(spec, *rest))  # type: ignore[arg-type]
 
     patch.setattr(local, "plan", plan)
 
