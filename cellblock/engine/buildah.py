@@ -61,12 +61,21 @@ class BuildahEngine:
         """
         if shutil.which("buildah") is None:
             raise CellblockError("buildah is not installed", hint="run `python3 build.py doctor`")
-        output = self._buildah("images", "--json").output
+        output = self._list_images()
         images: dict[str, BuiltImage] = {}
         for image in _json_list(output):
             for name in image.get("names") or ():
                 images[name] = BuiltImage(name, image["id"], _bytes(image["size"]), image["created"])
         return images
+
+    def _list_images(self) -> str:
+        # It reads one image after the other, and fails when another process removes one meanwhile.
+        for _ in range(5):
+            done = self._buildah("images", "--json", check=False)
+            if done.status == 0:
+                return done.output
+            time.sleep(0.2)
+        return self._buildah("images", "--json").output
 
     def tag(self, image: BuiltImage, reference: str) -> BuiltImage:
         """Give `image` the reference `reference` as well."""

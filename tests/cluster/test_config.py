@@ -27,7 +27,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
     assert settings(rendered(spec())["slurm/slurm.conf"]) == [
         "ClusterName=test",
         "SlurmctldHost=controller",
-        "SlurmctldParameters=enable_configless,idle_on_node_suspend",
+        "SlurmctldParameters=enable_configless,disable_triggers,idle_on_node_suspend",
         "MaxNodeCount=256",
         "TreeWidth=65533",
         "AuthType=auth/munge",

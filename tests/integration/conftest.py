@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,6 +111,12 @@ class LocalCluster:
             time.sleep(0.2)
 
 
+def default_variant() -> str:
+    """CELLBLOCK_TEST_VARIANT, else what `up` takes on this host."""
+    asked = os.environ.get("CELLBLOCK_TEST_VARIANT")
+    return choose_variant(load_variants(PROJECT / "images" / "variants.yaml"), asked).name
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One cluster a variant: pytest then runs all tests of a variant together.
 
@@ -119,15 +126,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cluster" not in metafunc.fixturenames:
         return
     only = os.environ.get("CELLBLOCK_TEST_VARIANT")
-    default = only or choose_variant(load_variants(PROJECT / "images" / "variants.yaml"), None).name
+    default = default_variant()
     every = metafunc.definition.get_closest_marker("every_slurm") is not None and not only
     # The default first: the tests of the others' images come after most failures have shown.
     others = [name for name in EVERY_SLURM if name != default] if every else []
     metafunc.parametrize("cluster", [default, *others], indirect=True, scope="session")
 
 
-@pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+@contextmanager
+def running_cluster(prefix: str, variant: str | None = None) -> Iterator[LocalCluster]:
     """A cluster of two workers; its images are kept, everything else goes at the end."""
     if os.geteuid() != 0:
         pytest.skip("a cluster needs root")
@@ -137,7 +144,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     state = tempfile.mkdtemp(prefix="cellblock-test-", dir="/var/tmp")
     before = os.environ.get("CELLBLOCK_STATE")
     os.environ["CELLBLOCK_STATE"] = state
-    asked = UpRequest(name=f"test{os.getpid()}", variant=request.param, ssh_port=_free_port())
+    asked = UpRequest(
+        name=f"{prefix}{os.getpid()}", variant=variant or default_variant(), ssh_port=_free_port()
+    )
     events = Events()
     try:
         yield LocalCluster(asked, bring_up(asked, events))
@@ -148,6 +157,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
             del os.environ["CELLBLOCK_STATE"]
         else:
             os.environ["CELLBLOCK_STATE"] = before
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """The cluster of all tests that want an ordinary one."""
+    with running_cluster("test", request.param) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

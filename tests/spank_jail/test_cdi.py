@@ -281,7 +281,6 @@ def test_the_environment_is_handed_out(jail: Jail, driver: Driver) -> None:
     assert facts["got"] == {"NVIDIA_VISIBLE_DEVICES": "void", "DRIVER": driver.version}
 
 
-
 FAILURES = """
         def attempt(nth, number):
             reader, writer = os.pipe()

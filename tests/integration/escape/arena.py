@@ -1,0 +1,311 @@
+"""Where the attacks happen: a worker with every capability, and what on it must not be reached.
+
+A node of real metal gives slurmd everything, so the workers of this cluster do, too: what holds here, the
+jail holds, and not the container around the worker.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import pytest
+
+from cellblock.cluster import ClusterSpec, containers, local
+from cellblock.cluster.containers import Container, container_name
+from tests.integration.conftest import Done, LocalCluster
+
+Level = Literal["filesystem", "capabilities", "pid"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+WORKER = "worker-1"
+# Some user of a daemon outside, whom the jail need not know.
+DAEMON_UID = 4242
+_FOLDER = Path(__file__).parent
+_ATTACKS = _FOLDER / "attacks"
+# Seconds for one attack: the slowest takes less than one.
+_ATTACK_S = 10
+
+
+_ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attack ended.
+
+    `escaped`; `held`; `absent` when this kernel has nothing of the kind; `broken`: the test is wrong.
+    """
+
+    kind: str
+    what: str
+
+    @staticmethod
+    def read(text: str) -> Outcome:
+        """The last line of an attack's output."""
+        line = text.strip().splitlines()[-1] if text.strip() else "nothing was printed"
+        kind, colon, what = line.partition(": ")
+        known = colon and kind in ("escaped", "held", "absent", "broken")
+        return Outcome(kind, what) if known else Outcome("broken", text.strip() or line)
+
+
+def held(what: str) -> Outcome:
+    return Outcome("held", what)
+
+
+def escaped(what: str) -> Outcome:
+    return Outcome("escaped", what)
+
+
+def broken(what: str) -> Outcome:
+    return Outcome("broken", what)
+
+
+@dataclass
+class Arena:
+    """The cluster, what is to be reached on it, and the level that it is at."""
+
+    cluster: LocalCluster
+    user: str
+    canary: str
+    secret: str
+    # Name of files that an attack writes outside, in whatever folder.
+    mark: str
+    variables: dict[str, str]
+    level: Level | None = None
+    _batches: dict[tuple[Level, str], dict[str, Outcome]] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """/escape of the jail, on this machine."""
+        return self.cluster.root / "escape"
+
+    def switch(self, level: Level) -> None:
+        """Bring the whole cluster to `level`; a probe says that jobs run there."""
+        if self.level == level:
+            return
+        set_level(self.cluster, level)
+        done = self.srun("true")
+        assert done.status == 0, f"level {level} takes no jobs: {done.err}"
+        self.level = level
+
+    def srun(self, *command: str, user: str = "root", options: tuple[str, ...] = ()) -> Done:
+        """A step on the worker, submitted in the jail of the login node."""
+        return self.cluster.jail("srun", "-w", WORKER, *options, *command, user=user)
+
+    def sbatch(self, script: str, *options: str, user: str = "root", refusable: bool = False) -> Done:
+        """A batch job on the worker; its end is waited for. Its output is where `options` say.
+
+        `refusable` when sbatch may know no such option, and that is an answer, too.
+        """
+        text = f"#!/bin/bash\n{script}\n"
+        command = ("sbatch", "--parsable", "--no-requeue", "-w", WORKER, *options)
+        done = self.cluster.jail(*command, user=user, stdin=text)
+        # `--wait` looks every few seconds only.
+        if done.status == 0 or not refusable:
+            done.ok()
+            self.cluster.wait_until(
+                f"job {done.out} ends", lambda: self.cluster.job(done.out.strip())["JobState"] in _ENDED
+            )
+        return done
+
+    def on_worker(self, *command: str) -> Done:
+        """A command on the worker, outside the jail."""
+        return self.cluster.on(WORKER, *command)
+
+    def attack(self, name: str) -> str:
+        """The command that runs the attack `name` in a job, as a line of shell."""
+        variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in self.variables.items())
+        return f"env {variables} timeout {_ATTACK_S} /escape/attack {name}"
+
+    def batch(self, level: Level, user: str, names: list[str]) -> dict[str, Outcome]:
+        """The outcomes of all attacks `names`, run in one step by `user`; kept for the next who asks."""
+        if (level, user) not in self._batches:
+            out = self.out(f"{level}-{user}")
+            lines = [f"{self.attack(name)} >{self.inside(out)}/{name} 2>&1 </dev/null" for name in names]
+            script = self.folder / f"{level}-{user}.sh"
+            # The shell's parent is the step's slurmstepd.
+            script.write_text("cd /\nexport STEPD=$PPID\n" + "\n".join(lines) + "\n")
+            done = self.srun("bash", f"/escape/{script.name}", user=user)
+            found = {name: read(out / name) for name in names}
+            self._batches[level, user] = {
+                name: Outcome.read(text or f"{name} did not run: {done.err}") for name, text in found.items()
+            }
+        return self._batches[level, user]
+
+    def out(self, name: str) -> Path:
+        """A new folder in the jail that everybody may write."""
+        path = self.folder / "out" / name
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o777)
+        return path
+
+    def inside(self, path: Path) -> str:
+        """The name in the jail of a path of its tree."""
+        return f"/{path.relative_to(self.cluster.root)}"
+
+    def written(self, *folders: str, hostname: str = WORKER) -> str | None:
+        """A file with our mark outside the jail, which is removed; None when there is none."""
+        paths = [f"{folder}/{self.mark}" for folder in folders]
+        script = 'for p; do if [ -e "$p" ]; then echo "$p"; rm -f "$p"; fi; done'
+        return self.cluster.on(hostname, "sh", "-c", script, "sh", *paths).ok().strip() or None
+
+
+def read(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def set_level(cluster: LocalCluster, level: Level) -> None:
+    """Write the level into plugstack.conf, and wait until the worker has the new one."""
+    file = cluster.root.parent.parent / "config" / "slurm" / "plugstack.conf"
+    file.write_text(re.sub(r"level=\w+", f"level={level}", file.read_text()))
+    cluster.on("controller", "scontrol", "reconfigure").ok()
+    look = ("cmp", "-s", "-", "/var/spool/slurmd/conf-cache/plugstack.conf")
+    cluster.wait_until(
+        f"{WORKER} has level={level}", lambda: cluster.on(WORKER, *look, stdin=file.read_text()).status == 0
+    )
+
+
+# Of linux/capability.h, by number.
+_CAPABILITIES = """
+    CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
+    NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT
+    SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE
+    AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ
+    PERFMON BPF CHECKPOINT_RESTORE
+"""
+
+
+def own_capabilities() -> tuple[str, ...]:
+    """Every capability that this process may hand on: of a machine that is a container itself, not all."""
+    status = Path("/proc/self/status").read_text()
+    bounding = int(status.partition("CapBnd:")[2].split()[0], 16)
+    return tuple(name for number, name in enumerate(_CAPABILITIES.split()) if bounding & 1 << number)
+
+
+def with_all_capabilities(plain: tuple[Container, ...]) -> tuple[Container, ...]:
+    """Workers as real metal would have them: nothing dropped, no seccomp filter."""
+    security = ("seccomp=unconfined", "apparmor=unconfined")
+    return tuple(
+        replace(one, cap_add=own_capabilities(), security_opt=security) if one.role == "worker" else one
+        for one in plain
+    )
+
+
+def patch_workers(patch: pytest.MonkeyPatch) -> None:
+    """Let `up` make the workers with all capabilities."""
+
+    def plan(spec: ClusterSpec, *rest: object) -> tuple[Container, ...]:
+        return with_all_capabilities(containers.plan(spec, *rest))  # type: ignore[arg-type]
+
+    patch.setattr(local, "plan", plan)
+
+
+def compile_attacks(folder: Path) -> tuple[Path, Path]:
+    """The attack program, for a jail of any distribution, and the library that nobody outside may load."""
+    program, library = folder / "attack", folder / "loaded.so"
+    flags = ("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
+    sources = sorted(str(path) for path in _ATTACKS.glob("*.c"))
+    subprocess.run([*flags, "-static", "-o", str(program), *sources], check=True)
+    source = str(_ATTACKS / "library" / "loaded.c")
+    subprocess.run([*flags, "-shared", "-fPIC", "-o", str(library), source], check=True)
+    return program, library
+
+
+@contextmanager
+def open_arena(cluster: LocalCluster, folder: Path) -> Iterator[Arena]:
+    """Lay out what is to be reached on the worker, and the attacks in the jail."""
+    program, library = compile_attacks(folder)
+    with ExitStack() as stack:
+        yield _lay_out(cluster, program, library, stack)
+
+
+def _lay_out(cluster: LocalCluster, program: Path, library: Path, stack: ExitStack) -> Arena:
+    secret, mark = secrets.token_hex(16), f"escape-mark-{secrets.token_hex(6)}"
+    canary = f"/root/canary-{secrets.token_hex(6)}"
+    _allow_devices(cluster)
+    inside = cluster.root / "escape"
+    (inside / "lib").mkdir(parents=True)
+    (inside / "out").mkdir()
+    (inside / "out").chmod(0o777)
+    (inside / "attack").write_bytes(program.read_bytes())
+    (inside / "attack").chmod(0o755)
+    (inside / "lib" / "loaded.so").write_bytes(library.read_bytes())
+    cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", "eve").ok()
+    volume_canary = cluster.root.parent / "canary"
+    volume_canary.write_text(secret)
+    volume_canary.chmod(0o600)
+    cluster.on(WORKER, "sh", "-c", f"umask 077; echo {secret} >{canary}").ok()
+    file = f"/var/tmp/daemon-{secret[:8]}"
+    lay = f"umask 077; echo {secret} >{file}; chown {DAEMON_UID} {file}"
+    cluster.on(WORKER, "sh", "-c", lay).ok()
+    cluster.on(WORKER, "sh", "-c", "cp /usr/bin/sleep /escape-victim; chmod 755 /escape-victim").ok()
+    name = container_name(cluster.request.name, WORKER)
+    subprocess.run(["podman", "cp", str(program), f"{name}:/usr/local/bin/escape-attack"], check=True)
+    arena = Arena(cluster, "eve", canary, secret, mark, {})
+    cluster.on(WORKER, "env", f"SECRET={secret}", "escape-attack", "plant-key").ok()
+    victim = _start(cluster, "exec /escape-victim 3600", stack)
+    as_daemon = f"setpriv --reuid {DAEMON_UID} --regid {DAEMON_UID} --clear-groups"
+    daemon = _start(cluster, f"exec {as_daemon} /escape-victim 3601", stack)
+    terminal = _start(cluster, "tty >/run/escape-terminal; exec /escape-victim 3602", stack, tty=True)
+    shown = cluster.on(WORKER, "cat", "/run/escape-terminal").ok().strip()
+    assert re.fullmatch(r"/dev/pts/\d+", shown), f"process {terminal} has no terminal: {shown}"
+    arena.variables.update(
+        CANARY=canary,
+        VICTIM=str(victim),
+        DAEMON=str(daemon),
+        DAEMON_UID=str(DAEMON_UID),
+        DAEMON_FILE=file,
+        SLURMD=_find(cluster, "slurmd"),
+        MUNGED=_find(cluster, "munged"),
+        MUNGE_UID=cluster.on(WORKER, "id", "-u", "munge").ok().strip(),
+        TERMINAL=shown.rpartition("/")[2],
+        VOLUME_CANARY_INODE=str(volume_canary.stat().st_ino),
+        MARK=mark,
+    )
+    return arena
+
+
+def _start(cluster: LocalCluster, script: str, stack: ExitStack, *, tty: bool = False) -> int:
+    """A process outside that lives until the end; returns its number on the worker."""
+    note = f"/run/escape-{secrets.token_hex(4)}"
+    name = container_name(cluster.request.name, WORKER)
+    argv = ["podman", "exec", *(["-t"] if tty else []), name, "sh", "-c", f"echo $$ >{note}; {script}"]
+    running = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    stack.callback(running.wait)
+    stack.callback(running.kill)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        done = cluster.on(
+            WORKER, "sh", "-c", f"read p <{note} && grep -qa escape-victim /proc/$p/cmdline && echo $p"
+        )
+        if done.status == 0:
+            return int(done.out)
+        time.sleep(0.1)
+    raise AssertionError(f"a process outside did not start: {script}")
+
+
+def _find(cluster: LocalCluster, name: str) -> str:
+    """The number on the worker of the process called `name`."""
+    script = f'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = {name} ] && echo "${{p#/proc/}}"; done; true'
+    return cluster.on(WORKER, "sh", "-c", script).ok().split()[0]
+
+
+def _allow_devices(cluster: LocalCluster) -> None:
+    """No list of devices above the worker, either: cgroup v1's is a file, v2's a program of the engine's."""
+    name = container_name(cluster.request.name, WORKER)
+    shown = subprocess.run(
+        ["podman", "inspect", "--format", "{{.Id}}", name], capture_output=True, text=True, check=True
+    )
+    for file in Path("/sys/fs/cgroup/devices").glob(f"**/*{shown.stdout.strip()}*/devices.allow"):
+        file.write_text("a")

@@ -1,0 +1,108 @@
+/* The network is the node's own: sockets without a path, raw packets, settings. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <dirent.h>
+#include <unistd.h>
+
+#include "attack.h"
+
+static int reach(const char *path, int abstract)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+	if (abstract)
+		address.sun_path[0] = '\0';
+	int result = fd < 0 ? -1 : connect(fd, (struct sockaddr *)&address, size);
+	if (fd >= 0)
+		close(fd);
+	return result;
+}
+
+static void abstract_sockets(void)
+{
+	char line[512], path[256];
+	FILE *list = fopen("/proc/net/unix", "r");
+
+	if (!list)
+		held("open /proc/net/unix");
+	while (list && fgets(line, sizeof(line), list))
+		if (sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %255s", path) == 1 && path[0] == '@' && !reach(path, 1))
+			escaped("the abstract socket %s takes connections", path);
+	errno = 0;
+	held("no abstract socket of the outside takes connections");
+}
+
+/* slurmstepd's, by which a step's descriptors and environment can be had. */
+static void step_sockets(void)
+{
+	char path[512];
+	DIR *spool = opendir("/var/spool/slurmd");
+
+	for (struct dirent *entry; spool && (entry = readdir(spool));) {
+		struct stat st;
+		snprintf(path, sizeof(path), "/var/spool/slurmd/%s", entry->d_name);
+		if (!lstat(path, &st) && S_ISSOCK(st.st_mode))
+			escaped("%s is there", path);
+	}
+	snprintf(path, sizeof(path), "/var/spool/slurmd/%s_%s.%s", given("SLURMD_NODENAME"), given("SLURM_JOB_ID"),
+		 given("SLURM_STEP_ID"));
+	if (!reach(path, 0))
+		escaped("%s takes connections", path);
+	held("connect to %s", path);
+}
+
+static void raw_packets(void)
+{
+	if (socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL)) >= 0)
+		escaped("every packet of the node can be read");
+	if (socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) >= 0)
+		escaped("raw packets can be sent");
+	held("raw socket");
+}
+
+static void network_settings(void)
+{
+	struct ifreq request = { .ifr_name = "lo" };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request))
+		broken("flags of lo");
+	if (ioctl(fd, SIOCSIFFLAGS, &request)) /* as they are */
+		held("ioctl SIOCSIFFLAGS");
+	escaped("the node's network can be set");
+}
+
+static void login_to_worker(void)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(22) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		held("connect to port 22 of the worker");
+	escaped("the worker has an sshd that takes connections from a job");
+}
+
+const struct attack socket_attacks[] = {
+	{ "abstract-sockets", abstract_sockets },
+	{ "step-sockets", step_sockets },
+	{ "raw-packets", raw_packets },
+	{ "network-settings", network_settings },
+	{ "ssh-to-the-worker", login_to_worker },
+	{ NULL, NULL },
+};

@@ -1,0 +1,131 @@
+"""The ways out that are tried, and the level that closes each.
+
+`below` is what was seen on a worker with every capability at level `filesystem`: `escaped` proves that
+the case can fail, and is tested; otherwise it says why there was nothing to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.integration.escape import ways
+from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
+
+Way = Callable[[Arena, str], Outcome]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way out.
+
+    `stops` is the lowest level that closes it. Without `way`, it is the attack of its own name (attacks/),
+    run in one step with the others; with one, that function makes jobs of its own. `open` says why the way
+    is known to be open at and above `stops`: the test then must see it open, so that who closes it knows.
+    """
+
+    name: str
+    stops: Level
+    user: str = "root"
+    way: Way | None = None
+    below: str = "escaped"
+    open: str = ""
+
+    @property
+    def id(self) -> str:
+        """Unique among the cases."""
+        return self.name if self.user == "root" else f"{self.name}-by-{self.user}"
+
+    def held_at(self, level: Level) -> bool:
+        """Whether `level` is to close it."""
+        return LEVELS.index(level) >= LEVELS.index(self.stops)
+
+
+def _attacks(stops: Level, *names: str, user: str = "root", below: str = "escaped") -> list[Case]:
+    return [Case(name, stops, user, below=below) for name in names]
+
+
+_BY_FILESYSTEM = [
+    *_attacks("filesystem", "nested-chroot", "dot-dot", "kept-descriptors", "umount-root"),
+    *_attacks("filesystem", "node-on-volume", "node-on-tmp", "node-on-shm", "node-on-run"),
+    *_attacks("filesystem", "listed-devices-only", "step-sockets", "abstract-sockets", "ssh-to-the-worker"),
+    *_attacks("filesystem", "conf-cache-written", "sys-write", "open-tree-of-init", "bind-root-of-init"),
+    *_attacks("filesystem", "terminal-by-node", "userns-sysfs", "userns-cgroup", "userns-overlay"),
+    *_attacks("filesystem", "userns-writable-bind", "userns-uncover", "userns-join-init", "userns-handle"),
+    *_attacks("filesystem", "proc-root", "proc-cwd", "proc-fd", "proc-memory", user="eve"),
+    *_attacks("filesystem", "join-init", "trace-victim", "signal-victim", "daemons-root", user="eve"),
+    *_attacks("filesystem", "core-pattern", "sysrq-trigger", "sys-write", "kernel-memory", user="eve"),
+    *_attacks("filesystem", "bind-over-plan", "remount-writable", "handle-of-the-root", user="eve"),
+    *_attacks("filesystem", "foreign-terminal", "kept-descriptors", "nested-chroot", user="eve"),
+    *_attacks("filesystem", "userns-core-pattern", "userns-proc", "userns-writable-bind", user="eve"),
+    *_attacks("filesystem", "userns-overlay", "userns-cgroup", "userns-join-init", user="eve"),
+    *_attacks("filesystem", "userns-handle", "userns-uncover", "userns-sysfs", user="eve"),
+    *_attacks("filesystem", "mungeds-root", "daemon-traced", "steal-descriptor", user="eve"),
+    *_attacks("filesystem", "change-priority", "change-limits", "see-processes", user="eve"),
+    Case("directory-as-input", "filesystem", way=ways.directory_as_input),
+    Case("directory-as-input", "filesystem", "eve", way=ways.directory_as_input),
+    Case("output-by-proc", "filesystem", "eve", way=ways.output_by_proc),
+    Case("input-by-proc", "filesystem", "eve", way=ways.input_by_proc),
+    Case("folder-by-proc", "filesystem", "eve", way=ways.folder_by_proc),
+    Case("output-in-conf-cache", "filesystem", "eve", way=ways.output_in_conf_cache),
+    Case("swapped-targets", "filesystem", way=ways.swapped_targets),
+    Case("task-prolog", "filesystem", way=ways.task_prolog),
+    Case("task-epilog", "filesystem", way=ways.task_epilog),
+    Case("preloaded-library", "filesystem", way=ways.preloaded_library),
+    Case("name-service-library", "filesystem", way=ways.name_service_library),
+    Case("character-set-library", "filesystem", way=ways.character_set_library),
+    Case("plugin-by-path", "filesystem", way=ways.plugin_by_path),
+    Case("steering-variables", "filesystem", way=ways.steering_variables),
+    Case("no-jail", "filesystem", way=ways.no_jail),
+    Case("odd-steps", "filesystem", way=ways.odd_steps),
+    Case("another-jobs-step", "filesystem", way=ways.another_jobs_step),
+    Case("users-environment", "filesystem", way=ways.users_environment),
+    Case("pushed-input", "filesystem", way=ways.pushed_input),
+]
+
+_BY_CAPABILITIES = [
+    *_attacks("capabilities", "proc-root", "proc-cwd", "proc-fd", "proc-memory"),
+    *_attacks("capabilities", "core-pattern", "modprobe-path", "sysrq-trigger"),
+    *_attacks("capabilities", "proc-sys-write", "uevent-helper", "kernel-memory", "keys-listed"),
+    *_attacks("capabilities", "load-module", "load-module-file", "delete-module", "kexec-load"),
+    *_attacks("capabilities", "kexec-file-load", "reboot", "swapoff", "acct", "set-time", "io-ports"),
+    *_attacks("capabilities", "set-hostname", "bpf", "perf-events", "io-uring", "userfaultfd"),
+    *_attacks("capabilities", "handle-of-the-root", "handle-of-the-canary", "keyring"),
+    *_attacks("capabilities", "new-proc", "new-sysfs", "new-devtmpfs", "new-cgroup", "new-tracefs"),
+    *_attacks("capabilities", "binfmt-misc", "release-agent", "fuse", "disk-mounted"),
+    *_attacks("capabilities", "bind-over-plan", "umount-plan"),
+    *_attacks("capabilities", "umount-masks", "remount-writable", "setattr-writable", "remount-sys"),
+    *_attacks("capabilities", "pivot-root", "trace-victim", "trace-slurmd", "trace-slurmstepd"),
+    *_attacks("capabilities", "read-memory", "compare-pointers", "join-init", "join-by-pidfd"),
+    *_attacks("capabilities", "steal-descriptor", "daemons-root", "daemon-traced", "mungeds-root"),
+    *_attacks("capabilities", "userns-proc", "userns-core-pattern"),
+    *_attacks("capabilities", "loop-node", "kernel-log-node", "loop-control-node", "foreign-terminal"),
+    *_attacks("capabilities", "disk-node", below="the test machine lets nobody open its disk"),
+    *_attacks("capabilities", "raw-packets", "network-settings", "change-priority", "change-affinity"),
+    Case("output-by-proc", "capabilities", way=ways.output_by_proc),
+    Case("input-by-proc", "capabilities", way=ways.input_by_proc),
+    Case("input-by-descriptor", "capabilities", way=ways.input_by_descriptor),
+    Case("folder-by-proc", "capabilities", way=ways.folder_by_proc),
+    Case("output-in-conf-cache", "capabilities", way=ways.output_in_conf_cache),
+    Case("output-in-spool", "capabilities", way=ways.output_in_spool),
+    Case("enter-init", "capabilities", way=ways.enter_init),
+]
+
+_BY_PID = [
+    *_attacks("pid", "see-processes", "signal-victim", "signal-slurmd"),
+    *_attacks("pid", "change-limits", "change-oom-score"),
+]
+
+_SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
+_ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
+
+_BY_SLURM = [
+    Case("sbcast", "filesystem", way=ways.sbcast, open=_SBCAST),
+    Case("srun-bcast", "filesystem", way=ways.srun_bcast, open=_SBCAST),
+    Case("strigger", "filesystem", way=ways.strigger),
+]
+
+# Spoils a worker, so it comes once and last; no level makes a difference to it.
+ROGUE_CONTROLLER = Case("rogue-controller", "filesystem", way=ways.rogue_controller, open=_ROGUE)
+
+CASES = [*_BY_FILESYSTEM, *_BY_CAPABILITIES, *_BY_PID, *_BY_SLURM]

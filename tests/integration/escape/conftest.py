@@ -1,0 +1,21 @@
+"""A cluster of its own, whose workers have every capability; gone before other tests start theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.conftest import running_cluster
+from tests.integration.escape.arena import Arena, open_arena, patch_workers
+
+
+@pytest.fixture(scope="package")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch_workers(patch)
+        with (
+            running_cluster("escape") as cluster,
+            open_arena(cluster, tmp_path_factory.mktemp("escape")) as arena,
+        ):
+            yield arena

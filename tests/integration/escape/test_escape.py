@@ -1,0 +1,78 @@
+"""Root inside a job tries to get out: one test a way and level. README.md of this folder says how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
+from tests.integration.escape.cases import CASES, ROGUE_CONTROLLER, Case
+
+pytestmark = pytest.mark.integration
+
+
+def outcome_of(case: Case, level: Level, arena: Arena) -> Outcome:
+    arena.switch(level)
+    if case.way:
+        outcome = case.way(arena, case.user)
+    else:
+        names = [other.name for other in CASES if other.user == case.user and not other.way]
+        outcome = arena.batch(level, case.user, names)[case.name]
+    assert outcome.kind != "broken", outcome.what
+    return outcome
+
+
+def held_cases() -> Iterator[object]:
+    """By level, so that each is switched to once."""
+    for level in LEVELS:
+        for case in CASES:
+            if case.held_at(level):
+                yield pytest.param(case, level, id=f"{case.id}[{level}]")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(one, id=one.id) for one in CASES if one.stops != "filesystem" and one.below == "escaped"],
+)
+def test_gets_out_below_the_level_that_stops_it(case: Case, arena: Arena) -> None:
+    """What proves that the other test can fail."""
+    outcome = outcome_of(case, "filesystem", arena)
+    if outcome.kind == "absent":
+        pytest.skip(f"nothing to see on this machine: {outcome.what}")
+    assert outcome.kind == "escaped", outcome.what
+
+
+@pytest.mark.parametrize(("case", "level"), list(held_cases()))
+def test_holds(case: Case, level: Level, arena: Arena) -> None:
+    check_held(case, level, arena)
+
+
+def check_held(case: Case, level: Level, arena: Arena) -> None:
+    outcome = outcome_of(case, level, arena)
+    if case.open:
+        assert outcome.kind == "escaped", f"it is closed now ({outcome.what}): let its case say so"
+        pytest.xfail(f"{outcome.what}: {case.open}")
+    assert outcome.kind in ("held", "absent"), outcome.what
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_job_is_at_the_level_that_is_set(level: Level, arena: Arena) -> None:
+    """Or the other tests of this file would prove nothing."""
+    arena.switch(level)
+    capabilities = arena.srun("grep", "CapBnd", "/proc/self/status").ok().split()[1]
+    can_mount = bool(int(capabilities, 16) & 1 << 21)
+    assert can_mount == (level == "filesystem")
+    own_processes = arena.srun("readlink", "/proc/self/ns/pid").ok()
+    node = arena.on_worker("readlink", "/proc/self/ns/pid").ok()
+    assert (own_processes == node) == (level != "pid")
+
+
+def test_names_are_unique() -> None:
+    names = [case.id for case in CASES]
+    assert len(set(names)) == len(names)
+
+
+def test_a_controller_of_the_users_own_does_not_configure_slurmd(arena: Arena) -> None:
+    """The last test of this file: it spoils a worker."""
+    check_held(ROGUE_CONTROLLER, arena.level or "filesystem", arena)
