@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must_explain(&err);
 	else
 		check_arguments(&arguments);
+	jail_arguments_free(&arguments);
 	free(text);
 	return 0;
 }

@@ -147,8 +147,12 @@ int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *
 		.level = JAIL_LEVEL_CAPABILITIES,
 		.window = { "/usr" },
 	};
-	for (int i = 0; i < ac; i++)
-		if (parse_one(av[i], arguments, err))
-			return -1;
-	return check_together(arguments, err);
+	int result = 0;
+	for (int i = 0; i < ac && !result; i++)
+		result = parse_one(av[i], arguments, err);
+	if (!result)
+		result = check_together(arguments, err);
+	if (result)
+		jail_arguments_free(arguments);
+	return result;
 }

@@ -9,6 +9,7 @@ static int parse_one(const char *argument)
 {
 	const char *av[] = { argument };
 
+	jail_arguments_free(&arguments);
 	return jail_arguments_parse(1, av, &arguments, &err);
 }
 
@@ -16,6 +17,7 @@ static int parse_two(const char *one, const char *two)
 {
 	const char *av[] = { one, two };
 
+	jail_arguments_free(&arguments);
 	return jail_arguments_parse(2, av, &arguments, &err);
 }
 
@@ -73,5 +75,6 @@ int main(void)
 	CHECK(jail_arguments_parse(9, many, &arguments, &err) == -1);
 	test_binds();
 	test_no_jail();
+	jail_arguments_free(&arguments);
 	return check_result("arguments");
 }

@@ -125,15 +125,21 @@ def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
     ]
 
 
-def test_plans_of_worker_and_login_differ_in_slurms_configuration_and_sbcast(spec: Make) -> None:
+def test_plans_of_worker_and_login_differ_only_where_they_must(spec: Make) -> None:
     texts = rendered(spec())
     worker = {" ".join(line.split()) for line in settings(texts["worker/jail.fstab"])}
     login = {" ".join(line.split()) for line in settings(texts["login/jail.fstab"])}
     assert worker - login == {
         "/var/spool/slurmd/conf-cache /etc/slurm none bind,ro,x-create=dir",
         "/run/bcast /run/bcast none bind,nosuid,x-create=dir",
+        "proc /proc proc hidepid=ptraceable",
+        "devpts /dev/pts devpts gid=5,mode=620,ptmxmode=666",
     }
-    assert login - worker == {"/etc/slurm /etc/slurm none bind,ro,x-create=dir"}
+    assert login - worker == {
+        "/etc/slurm /etc/slurm none bind,ro,x-create=dir",
+        "proc /proc proc hidepid=invisible",
+        "/dev/pts /dev/pts none bind,nosuid,noexec",
+    }
     assert "/run/munge /run/munge none bind,ro,x-create=dir" in worker & login
 
 
