@@ -45,10 +45,11 @@ static int add_bind_allow(struct jail_arguments *arguments, const char *value, s
 	rule->path = strndup(value, rule->readonly ? length - 3 : length);
 	if (!rule->path)
 		return jail_fail(err, "strndup", ENOMEM, "not enough memory for the arguments");
+	/* Counted before it is checked: then it is freed with the others. */
+	arguments->n_bind_allow++;
 	if (!jail_path_plain(rule->path))
 		return jail_fail(err, NULL, 0, "bind-allow= takes an absolute path other than /, without \".\", \"..\" "
 				 "and a slash at the end, and perhaps \":ro\"; not \"%s\"", value);
-	arguments->n_bind_allow++;
 	return 0;
 }
 
