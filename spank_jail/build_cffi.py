@@ -39,9 +39,19 @@ const char *jail_type_name(enum jail_type type);
 int jail_resolve(int root, const char *path, uint64_t flags, struct jail_error *err);
 int jail_resolve_create(int root, const char *path, enum jail_create create, struct jail_error *err);
 
+enum jail_level { JAIL_LEVEL_FILESYSTEM, JAIL_LEVEL_CAPABILITIES, JAIL_LEVEL_PID };
+int jail_level_parse(const char *name, enum jail_level *level);
+int jail_confine(enum jail_level level, struct jail_error *err);
+int jail_confine_final(enum jail_level level, struct jail_error *err);
+bool jail_confine_allows(unsigned capability);
+
+struct jail_syscall_rule { const char *name; int number; int error; const char *reason; ...; };
+extern const struct jail_syscall_rule jail_syscall_rules[];
+extern const size_t jail_syscall_n_rules;
+
 struct jail_entry_request {
     const char *root; const char *plan; bool trust_owners;
-    void (*notice)(void *context, const char *text); void *context; ...;
+    void (*notice)(void *context, const char *text); void *context; enum jail_level level; ...;
 };
 int jail_enter(const struct jail_entry_request *request, struct jail_error *err);
 
@@ -55,10 +65,12 @@ extern "Python" void cellblock_jail_notice(void *context, const char *text);
 SOURCE = """
 #include <stdbool.h>
 #include <stdint.h>
+#include "confine.h"
 #include "enter.h"
 #include "error.h"
 #include "plan.h"
 #include "resolve.h"
+#include "seccomp.h"
 #include "sys.h"
 
 static const unsigned ATTRIBUTE_RO = MOUNT_ATTR_RDONLY, ATTRIBUTE_NOSUID = MOUNT_ATTR_NOSUID,

@@ -24,11 +24,17 @@ except ImportError as error:  # an installation without a compiler
     ) from error
 
 Create = Literal["none", "dir", "file"]
+Level = Literal["filesystem", "capabilities", "pid"]
 
 _CREATES: dict[Create, int] = {
     "none": lib.JAIL_CREATE_NONE,
     "dir": lib.JAIL_CREATE_DIR,
     "file": lib.JAIL_CREATE_FILE,
+}
+_LEVELS: dict[Level, int] = {
+    "filesystem": lib.JAIL_LEVEL_FILESYSTEM,
+    "capabilities": lib.JAIL_LEVEL_CAPABILITIES,
+    "pid": lib.JAIL_LEVEL_PID,
 }
 _ATTRIBUTES: dict[str, int] = {
     "ro": lib.ATTRIBUTE_RO,
@@ -145,9 +151,12 @@ def cellblock_jail_notice(context: Any, text: Any) -> None:
     notices.append(_text(text))
 
 
-def enter(root: Path, plan: Path, *, trust_owners: bool = False) -> list[str]:
+def enter(
+    root: Path, plan: Path, *, trust_owners: bool = False, level: Level = "filesystem"
+) -> list[str]:
     """Moves this process into the jail for good; returns a line for each entry that was left out.
 
+    `level` is for what /proc and /sys show; the process keeps its rights until it calls `confine`.
     The process must have one thread. `trust_owners` leaves out the check that root alone can write the
     tree and the plan. Raises JailError: the process then is good for nothing but to end.
     """
@@ -157,10 +166,45 @@ def enter(root: Path, plan: Path, *, trust_owners: bool = False) -> list[str]:
     request = ffi.new("struct jail_entry_request *")
     request.root, request.plan, request.trust_owners = root_text, plan_text, trust_owners
     request.notice, request.context = lib.cellblock_jail_notice, handle
+    request.level = _LEVELS[level]
     err = ffi.new("struct jail_error *")
     if lib.jail_enter(request, err):
         raise _error(err)
     return notices
+
+
+def confine(level: Level) -> None:
+    """Takes from this process, for good, what `level` takes; ids and limits can still be set. JailError."""
+    err = ffi.new("struct jail_error *")
+    if lib.jail_confine(_LEVELS[level], err):
+        raise _error(err)
+
+
+def confine_final(level: Level) -> None:
+    """Takes the rest: the last thing before a program is executed. Raises JailError."""
+    err = ffi.new("struct jail_error *")
+    if lib.jail_confine_final(_LEVELS[level], err):
+        raise _error(err)
+
+
+def allowed_capabilities() -> list[int]:
+    """The numbers (CAP_*) that root keeps from level capabilities up."""
+    return [number for number in range(64) if lib.jail_confine_allows(number)]
+
+
+@dataclass(frozen=True)
+class RefusedCall:
+    """One rule of the system call filter: `error` is the errno that the caller gets."""
+
+    name: str
+    error: int
+    reason: str
+
+
+def refused_calls() -> list[RefusedCall]:
+    """The rules of the system call filter, in the order of the source."""
+    rules = (lib.jail_syscall_rules[i] for i in range(lib.jail_syscall_n_rules))
+    return [RefusedCall(_text(rule.name), rule.error, _text(rule.reason)) for rule in rules]
 
 
 @contextmanager

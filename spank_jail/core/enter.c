@@ -31,7 +31,7 @@ int jail_enter(const struct jail_entry_request *request, struct jail_error *err)
 	const struct jail_setup setup = { &plan, NULL, request->notice, request->context };
 	if (!jail_namespace_private(err)) {
 		scoped_fd root = jail_tree_attach(request->root, err);
-		if (root >= 0 && !jail_tree_apply(root, &setup, err))
+		if (root >= 0 && !jail_tree_apply_at(root, &setup, request->level, err))
 			result = jail_namespace_pivot(request->root, err);
 	}
 	jail_plan_free(&plan);

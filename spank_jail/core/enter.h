@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "error.h"
+#include "level.h"
 #include "plan.h"
 
 struct jail_entry_request {
@@ -13,6 +14,7 @@ struct jail_entry_request {
 	bool trust_owners; /* leave out the check that root alone can write root and plan; tests only */
 	void (*notice)(void *context, const char *text); /* hears of entries left out; may be NULL */
 	void *context;
+	enum jail_level level; /* how /proc and /sys are masked; the process itself: jail_confine */
 };
 
 /* Moves the calling thread into the jail: a mount namespace of its own, the plan applied to the tree,

@@ -2,6 +2,7 @@
 #include "sys.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <stdbool.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -149,4 +150,49 @@ int sys_open(const char *path, int flags)
 int sys_thread_seteuid(uid_t uid)
 {
 	return CALL(SYS_setresuid, (uid_t)-1, uid, (uid_t)-1);
+}
+
+int sys_prctl(int option, unsigned long argument)
+{
+	return CALL(SYS_prctl, option, argument, 0UL, 0UL, 0UL);
+}
+
+static struct __user_cap_header_struct own_capabilities(void)
+{
+	return (struct __user_cap_header_struct){ .version = _LINUX_CAPABILITY_VERSION_3, .pid = 0 };
+}
+
+int sys_capget(uint32_t effective[2], uint32_t permitted[2], uint32_t inheritable[2])
+{
+	struct __user_cap_header_struct header = own_capabilities();
+	struct __user_cap_data_struct data[2];
+	int result = CALL(SYS_capget, &header, data);
+
+	for (int i = 0; !result && i < 2; i++) {
+		effective[i] = data[i].effective;
+		permitted[i] = data[i].permitted;
+		inheritable[i] = data[i].inheritable;
+	}
+	return result;
+}
+
+int sys_capset(const uint32_t effective[2], const uint32_t permitted[2], const uint32_t inheritable[2])
+{
+	struct __user_cap_header_struct header = own_capabilities();
+	const struct __user_cap_data_struct data[2] = {
+		{ effective[0], permitted[0], inheritable[0] },
+		{ effective[1], permitted[1], inheritable[1] },
+	};
+
+	return CALL(SYS_capset, &header, data);
+}
+
+int sys_keyctl(int command)
+{
+	return CALL(SYS_keyctl, command, NULL, 0, 0, 0);
+}
+
+int sys_seccomp(unsigned operation, unsigned flags, const void *argument)
+{
+	return CALL(SYS_seccomp, operation, flags, argument);
 }

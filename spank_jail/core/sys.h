@@ -52,6 +52,13 @@ int sys_open(const char *path, int flags);
  * process to change all of them, and slurmstepd has some). */
 int sys_thread_seteuid(uid_t uid);
 
+/* Capabilities, keys and the system call filter. Sets are two words, capabilities 0-31 and 32-63. */
+int sys_prctl(int option, unsigned long argument);
+int sys_capget(uint32_t effective[2], uint32_t permitted[2], uint32_t inheritable[2]);
+int sys_capset(const uint32_t effective[2], const uint32_t permitted[2], const uint32_t inheritable[2]);
+int sys_keyctl(int command);
+int sys_seccomp(unsigned operation, unsigned flags, const void *argument);
+
 #ifdef JAIL_FAULTS
 /* Test seam: the n-th call from now (1 = the next) fails with `number`; 0 switches it off.
  * sys_fault_count() counts the calls since then. */

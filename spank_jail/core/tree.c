@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "filesystem.h"
+#include "mask.h"
 #include "resolve.h"
 #include "scoped.h"
 #include "sys.h"
@@ -80,47 +81,69 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 	return 0;
 }
 
-static int apply_entry(int root, const struct jail_setup *setup, const struct jail_entry *entry,
-		       struct jail_error *err)
+/* What applying one plan needs. */
+struct work {
+	int root;
+	const struct jail_setup *setup;
+	enum jail_level level;
+	struct jail_masks masks;
+	bool unmasked; /* a mount may be there without its masks: no nofail forgives that */
+};
+
+static int apply_entry(struct work *work, const struct jail_entry *entry, struct jail_error *err)
 {
+	const struct jail_setup *setup = work->setup;
 	int *made = setup->mounts ? &setup->mounts[entry - setup->plan->entries] : NULL;
 	bool given = made && *made >= 0;
 	scoped_fd mount = given ? jail_keep(made) : jail_filesystem_open(entry, err);
 
 	if (mount < 0)
 		return -1;
-	scoped_fd target = jail_resolve_create(root, entry->target, entry->create, err);
+	scoped_fd target = jail_resolve_create(work->root, entry->target, entry->create, err);
 	if (target < 0)
 		return -1;
+	if (work->level >= JAIL_LEVEL_CAPABILITIES && jail_mask_applies(entry->type)) {
+		work->unmasked = jail_mask_attach(&work->masks, mount, target, entry, err);
+		return work->unmasked ? -1 : 0;
+	}
 	if (attach(mount, target, entry, err))
 		return -1;
 	return given ? 0 : jail_tree_complete(mount, entry, err);
 }
 
-static int apply_all(int root, const struct jail_setup *setup, struct jail_error *err)
+static int apply_all(struct work *work, struct jail_error *err)
 {
+	const struct jail_setup *setup = work->setup;
+
 	for (size_t i = 0; i < setup->plan->n_entries; i++) {
 		const struct jail_entry *entry = &setup->plan->entries[i];
 		if (entry->only_if && access(entry->only_if, F_OK)) {
 			notice(setup, entry, "x-jail.if names a path that is not there");
 			continue;
 		}
-		if (!apply_entry(root, setup, entry, err))
+		if (!apply_entry(work, entry, err))
 			continue;
-		if (!forgiven(entry, err))
+		if (work->unmasked || !forgiven(entry, err))
 			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
 		notice(setup, entry, err->message);
 	}
 	return 0;
 }
 
-int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err)
+int jail_tree_apply_at(int root, const struct jail_setup *setup, enum jail_level level, struct jail_error *err)
 {
+	struct work work = { root, setup, level, JAIL_MASKS_NONE, false };
 	/* Modes in the plan and in device.c are meant exactly. The umask belongs to the filesystem
 	 * context, which the private namespace made this thread's own. */
 	mode_t old = umask(0);
-	int result = apply_all(root, setup, err);
+	int result = apply_all(&work, err);
 
 	umask(old);
+	jail_masks_close(&work.masks);
 	return result;
+}
+
+int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err)
+{
+	return jail_tree_apply_at(root, setup, JAIL_LEVEL_FILESYSTEM, err);
 }

@@ -3,6 +3,7 @@
 #define JAIL_TREE_H
 
 #include "error.h"
+#include "level.h"
 #include "plan.h"
 
 /* What a caller adds to applying a plan. All members but `plan` may be NULL. */
@@ -25,8 +26,12 @@ int jail_tree_attach(const char *path, struct jail_error *err);
  * Whoever gives a mount in `mounts` has done so. Returns 0 or -1. */
 int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_error *err);
 
-/* Mounts every entry of the plan, in its order, onto the attached tree `root`. On -1 what was mounted
- * so far stays: the caller drops the namespace, which is the only way to take all of it away. */
+/* Mounts every entry of the plan, in its order, onto the attached tree `root`; from level capabilities up
+ * proc and sysfs are masked (mask.h). On -1 what was mounted so far stays: the caller drops the namespace,
+ * which is the only way to take all of it away. */
+int jail_tree_apply_at(int root, const struct jail_setup *setup, enum jail_level level, struct jail_error *err);
+
+/* The same at level filesystem. */
 int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err);
 
 #endif

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../core/confine.h"
 #include "../core/enter.h"
 #include "../core/scoped.h"
 #include "../core/trust.h"
@@ -26,6 +27,7 @@ enum { STATUS_WRONG = 1, STATUS_USAGE = 2, STATUS_NO_JAIL = 125, STATUS_NO_EXEC 
 
 struct request {
 	const char *root, *plan, *user, *directory;
+	enum jail_level level;
 	bool check, print;
 	char **command; /* NULL: the user's shell, as a login shell */
 };
@@ -38,6 +40,7 @@ static const char usage_text[] =
 	"  --root DIR    the directory that becomes / (default /mnt/jail/root)\n"
 	"  --plan FILE   the mount plan (default /etc/cellblock/jail.fstab)\n"
 	"  --user USER   become this user of the jail's own /etc/passwd (a name or a uid)\n"
+	"  --level LEVEL how far it is cut off from the node: filesystem, capabilities (default)\n"
 	"  --chdir DIR   working directory in the jail (default: the user's home, or /)\n"
 	"  --check       build the jail and drop it again; say what is wrong or left out\n"
 	"  --print       print the plan as it was understood; needs no root\n"
@@ -66,18 +69,30 @@ static int usage_error(const char *what)
 	return STATUS_USAGE;
 }
 
+static int set_level(const char *name, enum jail_level *level)
+{
+	if (jail_level_parse(name, level))
+		return usage_error("--level takes filesystem or capabilities");
+	return *level == JAIL_LEVEL_PID ? usage_error("--level pid is not built yet; take capabilities") : -1;
+}
+
 /* -1: go on, else the exit status. */
 static int parse_arguments(int argc, char **argv, struct request *request)
 {
 	static const struct option options[] = {
 		{ "root", required_argument, NULL, 'r' },  { "plan", required_argument, NULL, 'p' },
 		{ "user", required_argument, NULL, 'u' },  { "chdir", required_argument, NULL, 'd' },
-		{ "check", no_argument, NULL, 'c' },       { "print", no_argument, NULL, 'P' },
-		{ "help", no_argument, NULL, 'h' },        { NULL, 0, NULL, 0 },
+		{ "level", required_argument, NULL, 'l' }, { "check", no_argument, NULL, 'c' },
+		{ "print", no_argument, NULL, 'P' },       { "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
-	int option;
+	int option, status;
 
-	*request = (struct request){ .root = "/mnt/jail/root", .plan = "/etc/cellblock/jail.fstab" };
+	*request = (struct request){
+		.root = "/mnt/jail/root",
+		.plan = "/etc/cellblock/jail.fstab",
+		.level = JAIL_LEVEL_CAPABILITIES,
+	};
 	/* "+": stop at CMD, its options are its own. */
 	while ((option = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
 		switch (option) {
@@ -85,6 +100,10 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 		case 'p': request->plan = optarg; break;
 		case 'u': request->user = optarg; break;
 		case 'd': request->directory = optarg; break;
+		case 'l':
+			if ((status = set_level(optarg, &request->level)) >= 0)
+				return status;
+			break;
 		case 'c': request->check = true; break;
 		case 'P': request->print = true; break;
 		case 'h': fputs(usage_text, stdout); return 0;
@@ -125,6 +144,9 @@ static int become(const struct request *request, struct jail_account *account, s
 
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot open the jail's root");
+	/* While root still has the rights to change its ids; execution will lose the rest. */
+	if (jail_confine(request->level, err))
+		return -1;
 	if (!request->user) {
 		/* As whoever we are, root: its shell is still asked of the jail, and it need not be there. */
 		if (jail_account_find(root, "0", account, err))
@@ -179,7 +201,7 @@ static int print_plan(const struct request *request)
 
 	if (jail_plan_read(request->plan, &plan, &err))
 		return complain(&err, STATUS_WRONG);
-	jail_print(stdout, &plan);
+	jail_print(stdout, &plan, request->level);
 	jail_plan_free(&plan);
 	return fflush(stdout) ? STATUS_WRONG : 0;
 }
@@ -195,12 +217,14 @@ int main(int argc, char **argv)
 		return status;
 	if (request.print)
 		return print_plan(&request);
-	const struct jail_entry_request entry = { request.root, request.plan, false, notice, NULL };
+	const struct jail_entry_request entry = { request.root, request.plan, false, notice, NULL, request.level };
 	if (jail_enter(&entry, &err))
 		return complain(&err, request.check ? STATUS_WRONG : STATUS_NO_JAIL);
 	if (request.check)
-		return 0;
-	if (become(&request, &account, &err) || go_to(&request, &account, &err))
+		return jail_confine(request.level, &err) || jail_confine_final(request.level, &err)
+		       ? complain(&err, STATUS_WRONG) : 0;
+	if (become(&request, &account, &err) || go_to(&request, &account, &err) ||
+	    jail_confine_final(request.level, &err))
 		return complain(&err, STATUS_NO_JAIL);
 	return run(&request, &account);
 }

@@ -15,7 +15,7 @@ static void print_field(FILE *stream, const char *text)
 	}
 }
 
-static void print_options(FILE *stream, const struct jail_entry *entry)
+static void print_options(FILE *stream, const struct jail_entry *entry, enum jail_level level)
 {
 	static const struct { uint64_t attribute; const char *set, *unset; } flags[] = {
 		{ MOUNT_ATTR_RDONLY, "ro", "rw" },
@@ -24,11 +24,14 @@ static void print_options(FILE *stream, const struct jail_entry *entry)
 		{ MOUNT_ATTR_NOEXEC, "noexec", "exec" },
 	};
 
+	uint64_t attributes = entry->attributes;
+	if (level >= JAIL_LEVEL_CAPABILITIES && entry->type == JAIL_SYSFS)
+		attributes |= MOUNT_ATTR_RDONLY;
 	if (entry->type == JAIL_BIND || entry->type == JAIL_RBIND)
 		fprintf(stream, "%s,", jail_type_name(entry->type));
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		fprintf(stream, "%s%s", i ? "," : "",
-			entry->attributes & flags[i].attribute ? flags[i].set : flags[i].unset);
+			attributes & flags[i].attribute ? flags[i].set : flags[i].unset);
 	for (size_t i = 0; i < entry->n_parameters; i++)
 		fprintf(stream, ",%s=%s", entry->parameters[i].key, entry->parameters[i].value);
 	if (entry->create != JAIL_CREATE_NONE)
@@ -43,8 +46,10 @@ static void print_options(FILE *stream, const struct jail_entry *entry)
 	}
 }
 
-void jail_print(FILE *stream, const struct jail_plan *plan)
+void jail_print(FILE *stream, const struct jail_plan *plan, enum jail_level level)
 {
+	fprintf(stream, "# level %s%s\n", jail_level_name(level), level >= JAIL_LEVEL_CAPABILITIES
+		? ": parts of proc and sysfs are covered or read-only" : "");
 	for (size_t i = 0; i < plan->n_entries; i++) {
 		const struct jail_entry *entry = &plan->entries[i];
 		bool bind = entry->type == JAIL_BIND || entry->type == JAIL_RBIND;
@@ -52,7 +57,7 @@ void jail_print(FILE *stream, const struct jail_plan *plan)
 		fputc(' ', stream);
 		print_field(stream, entry->target);
 		fprintf(stream, " %s ", bind ? "none" : jail_type_name(entry->type));
-		print_options(stream, entry);
+		print_options(stream, entry, level);
 		fputc('\n', stream);
 	}
 }

@@ -4,9 +4,11 @@
 
 #include <stdio.h>
 
+#include "../core/level.h"
 #include "../core/plan.h"
 
-/* Writes one line an entry, in the plan's own form and with defaults spelled out. */
-void jail_print(FILE *stream, const struct jail_plan *plan);
+/* Writes one line an entry, in the plan's own form and with defaults spelled out, after a comment that
+ * names the level. From capabilities up a sysfs is printed as it will be, read-only. */
+void jail_print(FILE *stream, const struct jail_plan *plan, enum jail_level level);
 
 #endif

@@ -1,9 +1,15 @@
 /* PAM session module: the session's process, and with it the login shell, enters the jail for good.
  *
- *   session required pam_jail.so root=/mnt/jail/root plan=/etc/cellblock/jail.fstab
+ *   session required pam_jail.so root=/mnt/jail/root plan=/etc/cellblock/jail.fstab level=capabilities
  *
  * As the last session line: modules after it would be looked for inside the jail. Any failure denies the
  * session; nobody gets a shell outside by accident.
+ *
+ * From level capabilities on, the daemon's process of this session (sshd's monitor) is cut for good, and not
+ * only the shell: it goes on as root within the jail and may load an NSS module or a library from there, which
+ * its users write. What is left to it is enough to open a terminal, to write lastlog and wtmp, to become the user
+ * and to end the session. It is not enough for other modules' pam_close_session to mount or unmount
+ * (pam_namespace, pam_mount).
  */
 #define _GNU_SOURCE
 #include <security/pam_ext.h>
@@ -11,6 +17,7 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "../core/confine.h"
 #include "../core/enter.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -20,6 +27,16 @@ static void notice(void *context, const char *text)
 	pam_syslog(context, LOG_INFO, "%s", text);
 }
 
+static int set_level(const char *name, enum jail_level *level, struct jail_error *err)
+{
+	if (jail_level_parse(name, level))
+		return jail_fail(err, NULL, 0, "unknown level \"%s\" in the PAM configuration; known: filesystem, "
+				 "capabilities", name);
+	if (*level == JAIL_LEVEL_PID)
+		return jail_fail(err, NULL, 0, "level=pid is not built yet; use level=capabilities");
+	return 0;
+}
+
 static int parse_arguments(int argc, const char **argv, struct jail_entry_request *request, struct jail_error *err)
 {
 	for (int i = 0; i < argc; i++) {
@@ -27,9 +44,11 @@ static int parse_arguments(int argc, const char **argv, struct jail_entry_reques
 			request->root = argv[i] + 5;
 		else if (!strncmp(argv[i], "plan=/", 6))
 			request->plan = argv[i] + 5;
-		else
+		else if (strncmp(argv[i], "level=", 6))
 			return jail_fail(err, NULL, 0, "unknown argument \"%s\" in the PAM configuration; known: "
-					 "root=/PATH, plan=/PATH", argv[i]);
+					 "root=/PATH, plan=/PATH, level=LEVEL", argv[i]);
+		else if (set_level(argv[i] + 6, &request->level, err))
+			return -1;
 	}
 	return 0;
 }
@@ -53,10 +72,12 @@ EXPORT int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const cha
 		.plan = "/etc/cellblock/jail.fstab",
 		.notice = notice,
 		.context = pam,
+		.level = JAIL_LEVEL_CAPABILITIES,
 	};
 	struct jail_error err;
 
-	if (parse_arguments(argc, argv, &request, &err) || jail_enter(&request, &err))
+	if (parse_arguments(argc, argv, &request, &err) || jail_enter(&request, &err) ||
+	    jail_confine(request.level, &err) || jail_confine_final(request.level, &err))
 		return refuse(pam, flags, &err);
 	return PAM_SUCCESS;
 }

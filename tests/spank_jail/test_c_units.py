@@ -52,6 +52,7 @@ def test_jail_enter_prints_a_plan_as_it_was_understood(build: Path, tmp_path: Pa
     plan.write_text("/a\\040b /x none bind,ro,nofail\ntmpfs /tmp tmpfs size=1m,x-jail.per-job\n")
     done = enter(build, "--plan", str(plan), "--print")
     assert done.stdout == (
+        "# level capabilities: parts of proc and sysfs are covered or read-only\n"
         "/a\\040b /x none bind,ro,suid,nodev,exec,nofail\n"
         "tmpfs /tmp tmpfs rw,nosuid,nodev,exec,size=1m,x-jail.per-job\n"
     )

@@ -1,0 +1,190 @@
+#define _GNU_SOURCE
+#include "seccomp.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "sys.h"
+
+#if defined(__x86_64__) && !defined(__ILP32__)
+#define NATIVE AUDIT_ARCH_X86_64
+#elif defined(__AARCH64EL__)
+#define NATIVE AUDIT_ARCH_AARCH64
+#else
+#error "the filter is written for x86_64 and aarch64"
+#endif
+
+#define MAX_RULES 64
+#define ALLOW SECCOMP_RET_ALLOW
+#define REFUSE(number) (SECCOMP_RET_ERRNO | (unsigned)(number))
+
+/* Each rule has at most three jumps, with two ways; two more look at the architecture and the newest call. */
+#define MAX_EXITS (6 * MAX_RULES + 2)
+
+struct program {
+	struct sock_filter *code;
+	size_t length; /* beyond JAIL_SECCOMP_MAX: it did not fit, nothing was written there */
+	bool too_far;  /* a jump was longer than its 8 bits */
+	/* Jumps that lead to an answer. All answers stand at the end, once each: the kernel compiles the
+	 * program for each task, and half as many instructions take half as long. */
+	struct { size_t from; bool yes; uint32_t answer; } exits[MAX_EXITS];
+	size_t n_exits;
+};
+
+static size_t put(struct program *p, unsigned code, uint32_t k)
+{
+	if (p->length < JAIL_SECCOMP_MAX)
+		p->code[p->length] = (struct sock_filter){ (uint16_t)code, 0, 0, k };
+	return p->length++;
+}
+
+/* The jump at `from` leads to the next instruction, when it is taken (`yes`) or is not. */
+static void land(struct program *p, size_t from, bool yes)
+{
+	size_t distance = p->length - from - 1;
+
+	if (distance > 255)
+		p->too_far = true;
+	else if (from < JAIL_SECCOMP_MAX)
+		*(yes ? &p->code[from].jt : &p->code[from].jf) = (uint8_t)distance;
+}
+
+static void leave(struct program *p, size_t from, bool yes, uint32_t answer)
+{
+	p->exits[p->n_exits].from = from;
+	p->exits[p->n_exits].yes = yes;
+	p->exits[p->n_exits++].answer = answer;
+}
+
+static void put_answers(struct program *p)
+{
+	for (size_t i = 0; i < p->n_exits; i++) {
+		uint32_t answer = p->exits[i].answer;
+		bool seen = false;
+		for (size_t j = 0; j < i && !seen; j++)
+			seen = p->exits[j].answer == answer;
+		if (seen)
+			continue;
+		for (size_t j = i; j < p->n_exits; j++)
+			if (p->exits[j].answer == answer)
+				land(p, p->exits[j].from, p->exits[j].yes);
+		put(p, BPF_RET | BPF_K, answer);
+	}
+}
+
+static size_t n_tests(const struct jail_syscall_rule *rule)
+{
+	return rule->tests[0].what == JAIL_ARGUMENT_ANY ? 0 : rule->tests[1].what == JAIL_ARGUMENT_ANY ? 1 : 2;
+}
+
+/* Refuses when all tests hold; else goes on with the next instruction, or when `last` allows. */
+static void put_tests(struct program *p, const struct jail_syscall_rule *rule, bool loaded, bool last)
+{
+	size_t n = n_tests(rule), jump[2];
+
+	for (size_t i = 0; i < n; i++) {
+		const struct jail_syscall_test *test = &rule->tests[i];
+		bool holds = test->what != JAIL_ARGUMENT_IS_NOT;
+		if (i || !loaded)
+			put(p, BPF_LD | BPF_W | BPF_ABS,
+			    (uint32_t)(offsetof(struct seccomp_data, args) + 8 * test->argument));
+		jump[i] = put(p, BPF_JMP | BPF_K | (test->what == JAIL_ARGUMENT_HAS ? BPF_JSET : BPF_JEQ), test->value);
+		if (i + 1 == n)
+			leave(p, jump[i], holds, REFUSE(rule->error));
+		if (last)
+			leave(p, jump[i], !holds, ALLOW);
+	}
+	for (size_t i = 0; !last && i < n; i++)
+		land(p, jump[i], rule->tests[i].what == JAIL_ARGUMENT_IS_NOT);
+}
+
+/* The rules of one call. */
+static void put_call(struct program *p, const struct jail_syscall_rule **first, const struct jail_syscall_rule **end)
+{
+	size_t jump = put(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(*first)->number);
+
+	leave(p, jump, false, ALLOW);
+	if (!n_tests(*first)) {
+		leave(p, jump, true, REFUSE((*first)->error));
+		return;
+	}
+	for (const struct jail_syscall_rule **rule = first; rule < end; rule++) {
+		bool loaded = rule > first && n_tests(rule[-1]) == 1 &&
+			      rule[-1]->tests[0].argument == (*rule)->tests[0].argument;
+		put_tests(p, *rule, loaded, rule + 1 == end);
+	}
+}
+
+/* Rules first..end-1, sorted by number, as a search tree. The kernel runs the program once for each
+ * call's number when it is attached, to learn which are always allowed and need no look later: a list
+ * from top to bottom would make that ten times as long. */
+static void put_tree(struct program *p, const struct jail_syscall_rule **first, const struct jail_syscall_rule **end)
+{
+	const struct jail_syscall_rule **middle = first + (end - first) / 2;
+
+	while (middle > first && middle[-1]->number == (*middle)->number)
+		middle--;
+	if (middle == first)
+		while (middle < end && (*middle)->number == (*first)->number)
+			middle++;
+	if (middle == end) {
+		put_call(p, first, end);
+		return;
+	}
+	size_t jump = put(p, BPF_JMP | BPF_JGE | BPF_K, (uint32_t)(*middle)->number);
+	put_tree(p, first, middle);
+	land(p, jump, true);
+	put_tree(p, middle, end);
+}
+
+/* By number, and rules of one call in the order of the list. */
+static int compare(const void *a, const void *b)
+{
+	const struct jail_syscall_rule *left = *(const struct jail_syscall_rule *const *)a;
+	const struct jail_syscall_rule *right = *(const struct jail_syscall_rule *const *)b;
+
+	if (left->number != right->number)
+		return left->number < right->number ? -1 : 1;
+	return left < right ? -1 : left > right;
+}
+
+size_t jail_seccomp_program(struct sock_filter code[JAIL_SECCOMP_MAX])
+{
+	const struct jail_syscall_rule *sorted[MAX_RULES];
+	struct program program = { .code = code };
+
+	if (jail_syscall_n_rules > MAX_RULES)
+		return 0;
+	for (size_t i = 0; i < jail_syscall_n_rules; i++)
+		sorted[i] = &jail_syscall_rules[i];
+	qsort(sorted, jail_syscall_n_rules, sizeof(sorted[0]), compare);
+	put(&program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
+	leave(&program, put(&program, BPF_JMP | BPF_JEQ | BPF_K, NATIVE), false, REFUSE(ENOSYS));
+	put(&program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	/* x32 has the native architecture and numbers from 0x40000000 on: newer than anything. */
+	leave(&program, put(&program, BPF_JMP | BPF_JGT | BPF_K, JAIL_NEWEST_SYSCALL), true, REFUSE(ENOSYS));
+	put_tree(&program, sorted, sorted + jail_syscall_n_rules);
+	put_answers(&program);
+	return program.too_far || program.length > JAIL_SECCOMP_MAX ? 0 : program.length;
+}
+
+int jail_seccomp_attach(struct jail_error *err)
+{
+	struct sock_filter code[JAIL_SECCOMP_MAX];
+	size_t length = jail_seccomp_program(code);
+	const struct sock_fprog program = { (unsigned short)length, code };
+
+	if (!length)
+		return jail_fail(err, NULL, 0, "the system call filter does not fit; this is a mistake in seccomp_rules.c");
+	/* SPEC_ALLOW: before Linux 5.16 a filter without it switches speculation off for the process (SSBD,
+	 * STIBP), which numerical code pays for. It would shield a sandbox from code that it runs within
+	 * itself; a job's code is the job's, and any process can still ask for it with prctl. */
+	if (sys_seccomp(SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program))
+		return jail_fail(err, "seccomp", errno, errno == EACCES ? "a system call filter needs CAP_SYS_ADMIN"
+				 : errno == EINVAL ? "this kernel has no system call filters (CONFIG_SECCOMP_FILTER)"
+				 : "cannot attach the system call filter");
+	return 0;
+}
