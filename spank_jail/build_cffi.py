@@ -51,7 +51,8 @@ extern const size_t jail_syscall_n_rules;
 
 struct jail_entry_request {
     const char *root; const char *plan; bool trust_owners;
-    void (*notice)(void *context, const char *text); void *context; enum jail_level level; ...;
+    void (*notice)(void *context, const char *text); void *context; enum jail_level level;
+    const char *init; ...;
 };
 int jail_enter(const struct jail_entry_request *request, struct jail_error *err);
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "namespace.h"
+#include "pid.h"
 #include "scoped.h"
 #include "tree.h"
 #include "trust.h"
@@ -21,19 +22,45 @@ static int read_trusted(const struct jail_entry_request *request, struct jail_pl
 	return jail_plan_read_fd(file, request->plan, plan, err);
 }
 
+static int start_namespace(const struct jail_entry_request *request, const struct jail_plan *plan, int root,
+			   struct jail_error *err)
+{
+	struct jail_pid_view view;
+
+	scoped_fd program = jail_pid_program(request->init, err);
+	if (program < 0)
+		return -1;
+	const struct jail_pid_request start = { program, -1, root, &view, request->level };
+	int namespace = jail_pid_view_take(plan, &view, err) ? -1 : jail_pid_start(&start, err);
+	jail_pid_view_free(&view);
+	return namespace;
+}
+
+static int enter_tree(const struct jail_entry_request *request, const struct jail_plan *plan, struct jail_error *err)
+{
+	bool own_pids = request->level >= JAIL_LEVEL_PID && request->init;
+	const struct jail_setup setup = { plan, NULL, request->notice, request->context,
+					  own_pids ? JAIL_PART_OTHERS : JAIL_PART_ALL };
+
+	if (jail_namespace_private(err))
+		return -1;
+	scoped_fd root = jail_tree_attach(request->root, err);
+	if (root < 0 || jail_tree_apply_at(root, &setup, request->level, err))
+		return -1;
+	/* Before the pivot, which takes the init along: afterwards there is no /proc to find the namespace in. */
+	scoped_fd pids = own_pids ? start_namespace(request, plan, root, err) : -1;
+	if ((own_pids && pids < 0) || jail_namespace_pivot(request->root, err))
+		return -1;
+	return own_pids ? jail_pid_enter(pids, err) : 0;
+}
+
 int jail_enter(const struct jail_entry_request *request, struct jail_error *err)
 {
 	struct jail_plan plan;
-	int result = -1;
 
 	if (read_trusted(request, &plan, err))
 		return -1;
-	const struct jail_setup setup = { &plan, NULL, request->notice, request->context };
-	if (!jail_namespace_private(err)) {
-		scoped_fd root = jail_tree_attach(request->root, err);
-		if (root >= 0 && !jail_tree_apply_at(root, &setup, request->level, err))
-			result = jail_namespace_pivot(request->root, err);
-	}
+	int result = enter_tree(request, &plan, err);
 	jail_plan_free(&plan);
 	return result;
 }

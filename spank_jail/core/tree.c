@@ -111,12 +111,20 @@ static int apply_entry(struct work *work, const struct jail_entry *entry, struct
 	return given ? 0 : jail_tree_complete(mount, entry, err);
 }
 
+static bool is_asked_for(const struct jail_setup *setup, const struct jail_entry *entry)
+{
+	return setup->part == JAIL_PART_ALL ||
+	       jail_plan_is_of_proc(setup->plan, entry) == (setup->part == JAIL_PART_PROC);
+}
+
 static int apply_all(struct work *work, struct jail_error *err)
 {
 	const struct jail_setup *setup = work->setup;
 
 	for (size_t i = 0; i < setup->plan->n_entries; i++) {
 		const struct jail_entry *entry = &setup->plan->entries[i];
+		if (!is_asked_for(setup, entry))
+			continue;
 		if (entry->only_if && access(entry->only_if, F_OK)) {
 			notice(setup, entry, "x-jail.if names a path that is not there");
 			continue;

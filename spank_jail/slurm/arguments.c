@@ -3,13 +3,13 @@
 #include <stddef.h>
 #include <string.h>
 
-static int set_level(const char *value, struct jail_error *err)
+#include "../core/pid.h"
+
+static int set_level(enum jail_level *level, const char *value, struct jail_error *err)
 {
-	if (!strcmp(value, "filesystem"))
+	if (!jail_level_parse(value, level))
 		return 0;
-	if (!strcmp(value, "capabilities") || !strcmp(value, "pid"))
-		return jail_fail(err, NULL, 0, "level=%s is not built yet; use level=filesystem", value);
-	return jail_fail(err, NULL, 0, "unknown level \"%s\"; known: filesystem", value);
+	return jail_fail(err, NULL, 0, "unknown level \"%s\"; known: filesystem, capabilities, pid", value);
 }
 
 static int set_path(const char **path, const char *key, const char *value, struct jail_error *err)
@@ -49,12 +49,14 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 		return set_path(&arguments->plan, "plan", value, err);
 	if ((value = value_of(argument, "spool")))
 		return set_path(&arguments->spool, "spool", value, err);
+	if ((value = value_of(argument, "init")))
+		return set_path(&arguments->init, "init", value, err);
 	if ((value = value_of(argument, "window")))
 		return add_window(arguments, value, err);
 	if ((value = value_of(argument, "level")))
-		return set_level(value, err);
+		return set_level(&arguments->level, value, err);
 	return jail_fail(err, NULL, 0, "unknown argument \"%s\" in plugstack.conf; known: root=, plan=, level=, "
-			 "spool=, window=", argument);
+			 "spool=, window=, init=", argument);
 }
 
 int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *arguments, struct jail_error *err)
@@ -62,6 +64,7 @@ int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *
 	*arguments = (struct jail_arguments){
 		.root = "/mnt/jail/root",
 		.plan = "/etc/cellblock/jail.fstab",
+		.init = JAIL_PID_INIT,
 		.window = { "/usr" },
 	};
 	for (int i = 0; i < ac; i++)

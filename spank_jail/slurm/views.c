@@ -104,13 +104,15 @@ static int share_tmp(int root, struct jail_error *err)
 static int make_home(const struct jail_views_request *request, const struct cpus *allowed, struct jail_views *views,
 		     struct jail_error *err)
 {
-	const struct jail_setup setup = { request->plan, request->mounts, request->notice, NULL };
+	const bool own_pids = request->level >= JAIL_LEVEL_PID;
+	const struct jail_setup setup = { request->plan, request->mounts, request->notice, NULL,
+					  own_pids ? JAIL_PART_OTHERS : JAIL_PART_ALL };
 
 	views->home = make_younger(request->holder, allowed, err);
 	if (views->home < 0 || jail_job_mounts_hide(err))
 		return -1;
 	scoped_fd root = jail_tree_attach(request->root, err);
-	if (root < 0 || jail_tree_apply(root, &setup, err) ||
+	if (root < 0 || jail_tree_apply_at(root, &setup, request->level, err) ||
 	    jail_spool_attach(request->spool, request->spool_view, root, err))
 		return -1;
 	return share_tmp(root, err);
@@ -124,9 +126,22 @@ static int make_tasks(const struct jail_views_request *request, struct jail_view
 	return 0;
 }
 
+/* What the tasks' namespace was made without. */
+static int show_processes(const struct jail_views_request *request, struct jail_error *err)
+{
+	const struct jail_setup setup = { request->plan, NULL, request->notice, NULL, JAIL_PART_PROC };
+	scoped_fd root = sys_open(request->root, O_PATH | O_DIRECTORY);
+
+	if (root < 0)
+		return jail_fail(err, "open", errno, "cannot open the jail's tree");
+	return jail_tree_apply_at(root, &setup, request->level, err);
+}
+
 static int make_window(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
 {
 	if (jail_namespace_enter(views->home, err) || jail_namespace_branch(&views->window, err))
+		return -1;
+	if (request->level >= JAIL_LEVEL_PID && show_processes(request, err))
 		return -1;
 	scoped_fd laid = jail_window_lay(request->root, request->parts, err);
 	return laid < 0 ? -1 : jail_namespace_pivot(request->root, err);

@@ -5,6 +5,7 @@
  *   tasks    pivoted into the jail: each step takes a copy for its tasks
  *   window   pivoted into the window (core/window.h): slurmstepd visits it by chroot
  *
+ * At level pid `tasks` shows no processes, and `window` those of the node: a step adds a /proc of its own.
  * They are pinned beside the job's mounts (job_mounts.h), with a record (record.h) of what they were made
  * from. Making them takes about 1 ms, finding them 0.05 ms.
  */
@@ -14,6 +15,7 @@
 #include <stdbool.h>
 
 #include "../core/error.h"
+#include "../core/level.h"
 #include "../core/plan.h"
 #include "../core/window.h"
 #include "record.h"
@@ -35,6 +37,7 @@ struct jail_views_request {
 	int spool_view;   /* unattached */
 	const struct jail_window_parts *parts;
 	void (*notice)(void *context, const char *text);
+	enum jail_level level;
 };
 
 /* Makes the three. The thread, which has left its namespace (jail_namespace_leave), ends up in any of
