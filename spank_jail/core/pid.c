@@ -118,7 +118,8 @@ static int show_processes(const struct jail_pid_request *request, struct jail_er
 /* In the new process, which shares the memory of the starting thread until it executes; the thread waits. */
 static int become_init(void *argument)
 {
-	static char *const argv[] = { (char *)"jail-init", NULL }, *const environment[] = { NULL };
+	char name[16] = "jail-init"; /* as long as the kernel's names are */
+	char *const argv[] = { name, NULL }, *const environment[] = { NULL };
 	const struct sigaction ignored = { .sa_handler = SIG_IGN };
 	struct start *start = argument;
 	struct jail_error *err = start->err;
@@ -131,6 +132,7 @@ static int become_init(void *argument)
 		jail_fail(err, "close_range", errno, "cannot prepare the init of the PID namespace");
 		_exit(1);
 	}
+	(void)prctl(PR_GET_NAME, name);
 	start->result = 0;
 	syscall(SYS_execveat, start->request->program, "", argv, environment, AT_EMPTY_PATH);
 	start->result = jail_fail(err, "execveat", errno, "cannot start the init of the PID namespace");

@@ -2,6 +2,8 @@
  *
  * Whoever starts it (core/pid.c) has it ignore SIGCHLD, so the kernel reaps orphans, and dies with it by
  * PR_SET_PDEATHSIG. The kernel keeps signals of the namespace from it: it handles none.
+ * Its argument becomes its name: that of who starts it, of which it is a part. Slurm's proctrack/linuxproc
+ * goes by names and lets its own daemon alone when it signals the processes of a step.
  * No C library: a node has one of these a step, and each is to cost a few pages.
  */
 #include <linux/capability.h>
@@ -32,9 +34,16 @@ static long call(long number, long a, long b, long c, long d)
 #error "jail_init.c knows the system calls of x86-64 and 64-bit Arm; add those of this architecture"
 #endif
 
-_Noreturn void _start(void);
+/* What the kernel leaves on the stack: the number of arguments, and then they. */
+_Noreturn void run(const long *stack);
 
-_Noreturn void _start(void)
+#if defined(__x86_64__)
+__asm__(".globl _start\n_start: mov %rsp, %rdi\n call run\n");
+#else
+__asm__(".globl _start\n_start: mov x0, sp\n bl run\n");
+#endif
+
+_Noreturn void run(const long *stack)
 {
 	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
 	struct __user_cap_data_struct none[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
@@ -42,7 +51,7 @@ _Noreturn void _start(void)
 	/* It needs no right, and a root in the jail none over it: not its memory, not the link to its program. */
 	if (call(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0) || call(SYS_capset, (long)&header, (long)none, 0, 0))
 		call(SYS_exit_group, 1, 0, 0, 0);
-	call(SYS_prctl, PR_SET_NAME, (long)"jail-init", 0, 0);
+	call(SYS_prctl, PR_SET_NAME, stack[1], 0, 0);
 	for (;;)
 		call(SYS_ppoll, 0, 0, 0, 0);
 }
