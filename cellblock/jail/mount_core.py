@@ -151,9 +151,7 @@ def cellblock_jail_notice(context: Any, text: Any) -> None:
     notices.append(_text(text))
 
 
-def enter(
-    root: Path, plan: Path, *, trust_owners: bool = False, level: Level = "filesystem"
-) -> list[str]:
+def enter(root: Path, plan: Path, *, trust_owners: bool = False, level: Level = "filesystem") -> list[str]:
     """Moves this process into the jail for good; returns a line for each entry that was left out.
 
     `level` is for what /proc and /sys show; the process keeps its rights until it calls `confine`.
@@ -197,6 +195,7 @@ class RefusedCall:
     """One rule of the system call filter: `error` is the errno that the caller gets."""
 
     name: str
+    number: int
     error: int
     reason: str
 
@@ -204,7 +203,7 @@ class RefusedCall:
 def refused_calls() -> list[RefusedCall]:
     """The rules of the system call filter, in the order of the source."""
     rules = (lib.jail_syscall_rules[i] for i in range(lib.jail_syscall_n_rules))
-    return [RefusedCall(_text(rule.name), rule.error, _text(rule.reason)) for rule in rules]
+    return [RefusedCall(_text(r.name), r.number, r.error, _text(r.reason)) for r in rules]
 
 
 @contextmanager

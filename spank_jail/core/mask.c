@@ -19,7 +19,7 @@ enum how {
  * (SYS_ADMIN); addresses in kallsyms, iomem, ioports, modules, vmallocinfo read as zero (SYSLOG, SYS_ADMIN).
  * Left out because everybody may read it on the node, too: interrupts, softirqs. Left out because a jail
  * never has it: what is below /sys/kernel/debug, tracing, security, /sys/fs/bpf are mounts of their own.
- * Files of a process (/proc/PID) are guarded by ptrace's rules, and by hidepid in the plan. */
+ * Files of a process (/proc/PID) are guarded by ptrace's rules, and by hidepid=ptraceable in the plan. */
 static const struct {
 	enum jail_type type;
 	enum how how;

@@ -45,7 +45,6 @@
 static const char kernel_code[] = "puts code into the kernel or replaces it";
 static const char clock[] = "the clock is the node's";
 static const char swapping[] = "swap space is the node's";
-static const char ports[] = "access to the hardware's ports";
 static const char keys[] = "keyrings belong to a uid, not to a jail: uid 0's are the node's";
 static const char ring[] = "its calls pass by this filter, and it has brought a score of exploits";
 static const char quota[] = "quotas are the volume's; the kernel takes a device, which the jail has none of";
@@ -104,10 +103,10 @@ const struct jail_syscall_rule jail_syscall_rules[] = {
 	  { ARGUMENT(0, IS, AF_NETLINK), ARGUMENT(2, IS, NETLINK_AUDIT) } },
 
 #ifdef __NR_iopl
-	{ CALL(iopl), EPERM, ports, {{ 0 }} },
+	{ CALL(iopl), EPERM, "access to the hardware's ports", {{ 0 }} },
 #endif
 #ifdef __NR_ioperm
-	{ CALL(ioperm), EPERM, ports, {{ 0 }} },
+	{ CALL(ioperm), EPERM, "access to the hardware's ports", {{ 0 }} },
 #endif
 #ifdef __NR_modify_ldt
 	{ CALL(modify_ldt), ENOSYS, "segments of 16-bit programs; has brought exploits", {{ 0 }} },

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 PRELUDE = """
-import errno, json, os, stat, sys
+import ctypes, errno, json, os, stat, subprocess, sys
 from pathlib import Path
 from cellblock.jail import mount_core as core
 base = Path(sys.argv[1]); root = base / "root"; plan = base / "plan"
@@ -36,6 +36,76 @@ def errno_of(action, *arguments):
     except OSError as error:
         return errno.errorcode[error.errno]
     return "done"
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+# Name of the errno of a system call that is made directly, or "done".
+def syscall_error(number, *arguments):
+    ctypes.set_errno(0)
+    result = libc.syscall(ctypes.c_long(number), *(ctypes.c_ulong(a) for a in (*arguments, 0, 0, 0)))
+    return errno.errorcode[ctypes.get_errno()] if result == -1 else "done"
+
+# What `action` comes to, in a fork, when the nth system call of the core fails with `number`.
+def attempt(action, nth, number):
+    reader, writer = os.pipe()
+    if not os.fork():
+        before = len(os.listdir("/proc/self/fd"))
+        with core.failing_call(nth, number):
+            try:
+                done = action()
+                result = "done after %d" % core.calls_made() + (": %s" % done if done else "")
+            except core.JailError as error:
+                named = error.syscall and error.number == number and error.message
+                result = "clean" if named else "unnamed: " + error.message
+                if os.path.exists("/proc/self/fd") and len(os.listdir("/proc/self/fd")) != before:
+                    result = "descriptor left open: " + error.message
+        os.write(writer, result.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as stream:
+        result = stream.read()
+    os.wait()
+    return result
+
+# The results of `attempt`, until the call that was to fail lies beyond the last one: a failure that is
+# survived by design must not hide the calls after it.
+def with_each_call_failing(action, number=errno.EIO):
+    results, nth = [], 1
+    calls = lambda result: int(result.split()[2].strip(":"))
+    while not results or not (results[-1].startswith("done") and calls(results[-1]) < nth):
+        results.append(attempt(action, nth, number))
+        nth += 1
+    return results[:-1]
+"""
+
+# Of the running system, under a layer that takes what is written: a Debian with everything in it.
+DISTRIBUTION = """
+for command in (["-t", "tmpfs", "tmpfs", str(base)], None, ["-t", "overlay", "overlay", "-o",
+                "lowerdir=/,upperdir=%s/up,workdir=%s/work" % (base, base), str(root)]):
+    if command is None:
+        for folder in ("up", "work", "root"):
+            (base / folder).mkdir()
+        continue
+    subprocess.run(["mount", *command], check=True)
+plan.write_text(PLAN)
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    return done.stdout.strip() if done.returncode == 0 else "%d: %s" % (done.returncode, done.stderr.strip())
+
+def enter_confined(level="capabilities"):
+    enter(level=level)
+    core.confine(level)
+    core.confine_final(level)
+"""
+DISTRIBUTION_PLAN = """\
+proc   /proc proc   defaults
+sysfs  /sys  sysfs  defaults
+dev    /dev  dev    mode=0755,size=1m
+devpts /dev/pts devpts mode=0620,ptmxmode=0666,gid=5
+tmpfs  /dev/shm tmpfs mode=1777,size=10%
+tmpfs  /run  tmpfs  mode=0755,size=2m
+tmpfs  /tmp  tmpfs  mode=1777,size=10%
 """
 
 # A user namespace makes root of anybody; the PID and network ones let it mount /proc and /sys.
@@ -69,6 +139,31 @@ class Jail:
         assert done.returncode == 0, done.stderr
         facts: dict[str, Any] = json.loads(done.stdout)
         return facts
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The running system as a jail, entered by the node's real root. What is written there is dropped."""
+
+    base: Path
+
+    def facts(self, script: str) -> dict[str, Any]:
+        """Runs Python in a mount namespace of its own, returns what the script tells."""
+        text = PRELUDE + f"PLAN = {DISTRIBUTION_PLAN!r}\n" + DISTRIBUTION + textwrap.dedent(script)
+        command = ["unshare", "--mount", sys.executable, "-c", text, str(self.base)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        facts: dict[str, Any] = json.loads(done.stdout)
+        return facts
+
+
+@pytest.fixture
+def distribution(tmp_path: Path) -> Distribution:
+    if os.geteuid():
+        pytest.skip("needs root: what the node's own root loses is what is tested")
+    if "overlay" not in Path("/proc/filesystems").read_text():
+        pytest.skip("this kernel has no overlay file system to make a distribution from the running one")
+    return Distribution(tmp_path)
 
 
 @pytest.fixture(scope="session")

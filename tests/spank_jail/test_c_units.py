@@ -61,7 +61,10 @@ def test_jail_enter_prints_a_plan_as_it_was_understood(build: Path, tmp_path: Pa
     assert enter(build, "--plan", str(again), "--print").stdout == done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["--nonsense"], ["--chdir", "x", "true"], ["--check", "true"]])
+@pytest.mark.parametrize("arguments", [
+        ["--nonsense"], ["--chdir", "x", "true"], ["--check", "true"], ["--level", "most", "true"],
+        ["--level", "pid", "true"],
+    ])  # fmt: skip
 def test_jail_enter_says_wrong_usage(build: Path, arguments: list[str]) -> None:
     done = enter(build, *arguments)
     assert done.returncode == 2
@@ -95,3 +98,30 @@ def test_jail_enter_runs_a_command_as_a_user_of_the_jail(build: Path, tmp_path: 
     assert done.returncode == 7
     missing = enter(build, "--root", str(root), "--plan", str(plan), "--", "no-such-program")
     assert missing.returncode == 127
+
+
+@pytest.mark.parametrize(
+    ("level", "core_pattern", "filtered"), [("filesystem", "written", "0"), ("capabilities", "refused", "2")]
+)
+def test_jail_enter_confines_by_level(
+    build: Path, tmp_path: Path, level: str, core_pattern: str, filtered: str
+) -> None:
+    if os.geteuid():
+        pytest.skip("needs root: it mounts")
+    plan = tmp_path / "plan"
+    folders = ("usr", "bin", "lib", "lib64")
+    for folder in (*folders, "etc", "proc"):
+        (tmp_path / "root" / folder).mkdir(parents=True)
+    (tmp_path / "root/etc/passwd").write_text("ann:x:4242:4243:Ann:/:/bin/sh\n")
+    (tmp_path / "root/etc/group").write_text("")
+    plan.write_text(
+        "proc /proc proc defaults\n" + "".join(f"/{f} /{f} none rbind,ro,nofail\n" for f in folders)
+    )
+    common = ("--root", str(tmp_path / "root"), "--plan", str(plan), "--level", level)
+    # Opens it without writing a byte.
+    done = enter(build, *common, "--", "sh", "-c", "(: >> /proc/sys/kernel/core_pattern) 2>&- && echo written"
+                 " || echo refused; grep Seccomp: /proc/self/status")  # fmt: skip
+    assert done.stdout.split() == [core_pattern, "Seccomp:", filtered]
+    ann = enter(build, *common, "--user", "ann", "--", "grep", "Seccomp:", "/proc/self/status")
+    assert ann.stdout.split()[1] == filtered
+    assert enter(build, *common, "--check").returncode == 0
