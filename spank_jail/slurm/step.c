@@ -270,7 +270,7 @@ static int with_job(struct jail_step *step, int (*work)(struct opening *, struct
 	jail_record_free(&opening.record);
 	jail_pid_view_free(&opening.processes);
 	jail_plan_free(&opening.lines);
-	jail_close(&opening.init);
+	/* The init's mount goes with the process: dissolving it takes an RCU grace period. */
 	return result;
 }
 
@@ -366,33 +366,6 @@ static int show_pmix(void *context, struct jail_error *err)
 int jail_step_return(struct jail_step *step, struct jail_error *err)
 {
 	return jail_window_close(&step->window, show_pmix, step, err);
-}
-
-/* Slurm forks as the user. */
-static void enter_pids(int namespace)
-{
-	struct jail_error err;
-	uid_t user = geteuid();
-
-	if (user && sys_thread_seteuid(0))
-		return;
-	/* What fails here, the child finds out: jail_step_enter. */
-	(void)jail_pid_enter(namespace, &err);
-	/* Never go on with more rights than before. */
-	if (user && sys_thread_seteuid(user))
-		_exit(1);
-}
-
-void jail_step_fork_begin(const struct jail_step *step)
-{
-	if (step->pids >= 0)
-		enter_pids(step->pids);
-}
-
-void jail_step_fork_end(const struct jail_step *step)
-{
-	if (step->pids >= 0)
-		enter_pids(step->own_pids);
 }
 
 int jail_step_enter(struct jail_step *step, struct jail_error *err)
