@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,6 +103,7 @@ def test_one_core_file_in_the_jobs_directory(cluster: LocalCluster, user: str) -
     if "|" in Path("/proc/sys/kernel/core_pattern").read_text():
         pytest.skip("this machine pipes core files to a program")
     folder = home(cluster, user) / "crash"
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     owner = home(cluster, user).stat()
     os.chown(folder, owner.st_uid, owner.st_gid)
@@ -165,10 +167,12 @@ def test_a_signal_is_heard_once_and_by_whom_it_is_for(
 
 def test_a_suspended_job_stands_still_and_goes_on(cluster: LocalCluster, user: str) -> None:
     out = home(cluster, user) / "ticks"
+    out.unlink(missing_ok=True)
     wrap = "for i in $(seq 100); do echo $i >> ticks; sleep 0.1; done"
     job = cluster.jail("sbatch", "--parsable", "-o", "/dev/null", "--wrap", wrap, user=user).ok().strip()
     try:
         cluster.wait_until("it ticks", out.exists)
+        cluster.wait_until("Slurm knows", lambda: cluster.job(job)["JobState"] == "RUNNING")
         cluster.on("controller", "scontrol", "suspend", job).ok()
         stopped = out.read_text()
         time.sleep(1)
@@ -244,7 +248,7 @@ def terminal(cluster: LocalCluster, user: str, *command: str) -> Iterator[Termin
 def test_a_shell_with_a_terminal_has_job_control(cluster: LocalCluster, user: str) -> None:
     with terminal(cluster, user, "srun", "--pty", "bash", "--norc", "--noediting", "-i") as shell:
         shell.type("PS1='ready> '\n")
-        warnings = shell.wait_for(r"\nready> ")
+        warnings = shell.wait_for(r"[^']ready> ")
         assert "no job control" not in warnings
         assert "cannot set terminal process group" not in warnings
         shell.type("sleep 100\n")
