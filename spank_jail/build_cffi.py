@@ -52,7 +52,8 @@ extern const size_t jail_syscall_n_rules;
 
 struct jail_entry_request {
     const char *root; const char *plan; bool trust_owners;
-    void (*notice)(void *context, const char *text); void *context; enum jail_level level; ...;
+    void (*notice)(void *context, const char *text); void *context; enum jail_level level;
+    const char *init; ...;
 };
 struct jail_environment { char **variables; size_t n; };
 int jail_cdi_environment(const struct jail_plan *plan, struct jail_environment *environment,

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "namespace.h"
+#include "pid.h"
 #include "scoped.h"
 #include "tree.h"
 #include "trust.h"
@@ -21,24 +22,55 @@ static int read_trusted(const struct jail_entry_request *request, struct jail_pl
 	return jail_plan_read_fd(file, request->plan, plan, err);
 }
 
+static int start_namespace(const struct jail_entry_request *request, const struct jail_plan *plan, int root,
+			   struct jail_error *err)
+{
+	struct jail_pid_view view;
+
+	scoped_fd program = jail_pid_program(request->init, err);
+	if (program < 0)
+		return -1;
+	const struct jail_pid_request start = { program, -1, root, &view, request->level };
+	int namespace = jail_pid_view_take(plan, &view, err) ? -1 : jail_pid_start(&start, err);
+	jail_pid_view_free(&view);
+	return namespace;
+}
+
+static int enter_tree(const struct jail_entry_request *request, const struct jail_plan *plan, struct jail_error *err)
+{
+	bool own_pids = request->level >= JAIL_LEVEL_PID && request->init;
+	const struct jail_setup setup = {
+		.plan = plan, .level = request->level, .part = own_pids ? JAIL_PART_OTHERS : JAIL_PART_ALL,
+		.notice = request->notice, .context = request->context,
+	};
+
+	if (jail_namespace_private(err))
+		return -1;
+	scoped_fd root = jail_tree_attach(request->root, err);
+	if (root < 0 || jail_tree_apply(root, &setup, err))
+		return -1;
+	/* Before the pivot, which takes the init along: afterwards there is no /proc to find the namespace in. */
+	scoped_fd pids = own_pids ? start_namespace(request, plan, root, err) : -1;
+	if ((own_pids && pids < 0) || jail_namespace_pivot(request->root, err))
+		return -1;
+	return own_pids ? jail_pid_enter(pids, err) : 0;
+}
+
 int jail_enter(const struct jail_entry_request *request, struct jail_error *err)
 {
 	struct jail_plan plan;
-	int result = -1;
 
 	if (read_trusted(request, &plan, err))
 		return -1;
 	plan.trust_owners = request->trust_owners;
-	const struct jail_setup setup = { &plan, request->level, NULL, request->notice, request->context };
 	/* Before the pivot: the specifications are the node's. */
-	int got = request->environment ? jail_cdi_environment(&plan, request->environment, err) : 0;
-	if (!got && !jail_namespace_private(err)) {
-		scoped_fd root = jail_tree_attach(request->root, err);
-		if (root >= 0 && !jail_tree_apply(root, &setup, err))
-			result = jail_namespace_pivot(request->root, err);
+	bool asked = request->environment;
+	int result = asked ? jail_cdi_environment(&plan, request->environment, err) : 0;
+	if (!result && enter_tree(request, &plan, err)) {
+		result = -1;
+		if (asked)
+			jail_environment_free(request->environment);
 	}
-	if (result && !got && request->environment)
-		jail_environment_free(request->environment);
 	jail_plan_free(&plan);
 	return result;
 }

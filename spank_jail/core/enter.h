@@ -19,10 +19,12 @@ struct jail_entry_request {
 	/* Takes the variables of the plan's cdi lines, to be set and released by the caller (jail_environment_free);
 	 * NULL: nobody asks. */
 	struct jail_environment *environment;
+	const char *init;  /* at level pid: program that is init of the PID namespace; NULL: there is none */
 };
 
 /* Moves the calling thread into the jail: a mount namespace of its own, the plan applied to the tree,
- * pivot_root. The working directory is "/" afterwards; there is no way back. Entries that are
+ * pivot_root. At level pid, what the thread forks from now on, and not itself, is in a PID namespace, which
+ * ends with the thread. The working directory is "/" afterwards; there is no way back. Entries that are
  * x-jail.per-job last as long as the namespace. On -1 the thread may be in a namespace of its own with
  * mounts half made, still at the old root: the only thing to do is to end the process. */
 int jail_enter(const struct jail_entry_request *request, struct jail_error *err);

@@ -215,6 +215,30 @@ int jail_plan_read(const char *path, struct jail_plan *plan, struct jail_error *
 	return jail_plan_read_fd(fd, path, plan, err);
 }
 
+/* Whether `path` is `directory` or below it; "//" counts as "/". */
+static bool is_within(const char *path, const char *directory)
+{
+	for (;;) {
+		path += strspn(path, "/");
+		directory += strspn(directory, "/");
+		size_t length = strcspn(directory, "/");
+		if (!length)
+			return true;
+		if (strcspn(path, "/") != length || strncmp(path, directory, length))
+			return false;
+		path += length;
+		directory += length;
+	}
+}
+
+bool jail_plan_is_of_proc(const struct jail_plan *plan, const struct jail_entry *entry)
+{
+	for (size_t i = 0; i < plan->n_entries; i++)
+		if (plan->entries[i].type == JAIL_PROC && is_within(entry->target, plan->entries[i].target))
+			return true;
+	return false;
+}
+
 bool jail_entry_is_shared(const struct jail_entry *entry)
 {
 	return (entry->type == JAIL_TMPFS || entry->type == JAIL_DEV) && entry->scope == JAIL_SCOPE_JOB;

@@ -89,6 +89,9 @@ void jail_plan_free(struct jail_plan *plan);
 /* Whether all steps of a job see the same content of the entry's mount: tmpfs and dev, unless per step. */
 bool jail_entry_is_shared(const struct jail_entry *entry);
 
+/* Whether the entry shows processes: it is of type proc, or lies below the target of one that is. */
+bool jail_plan_is_of_proc(const struct jail_plan *plan, const struct jail_entry *entry);
+
 /* "bind", "tmpfs", ... */
 const char *jail_type_name(enum jail_type type);
 

@@ -144,12 +144,20 @@ static int condition_holds(const struct jail_entry *entry, struct jail_error *er
 			 "take the option away", entry->only_if);
 }
 
+static bool is_asked_for(const struct jail_setup *setup, const struct jail_entry *entry)
+{
+	return setup->part == JAIL_PART_ALL ||
+	       jail_plan_is_of_proc(setup->plan, entry) == (setup->part == JAIL_PART_PROC);
+}
+
 static int apply_all(struct work *work, struct jail_error *err)
 {
 	const struct jail_setup *setup = work->setup;
 
 	for (size_t i = 0; i < setup->plan->n_entries; i++) {
 		const struct jail_entry *entry = &setup->plan->entries[i];
+		if (!is_asked_for(setup, entry))
+			continue;
 		work->attached = false;
 		int wanted = condition_holds(entry, err);
 		if (!wanted) {

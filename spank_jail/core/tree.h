@@ -8,6 +8,9 @@
 #include "level.h"
 #include "plan.h"
 
+/* At level pid the lines of a plan are applied in two places: what shows processes, by one of them. */
+enum jail_part { JAIL_PART_ALL, JAIL_PART_PROC, JAIL_PART_OTHERS };
+
 /* What a caller adds to applying a plan. All pointers but `plan` may be NULL. */
 struct jail_setup {
 	const struct jail_plan *plan;
@@ -18,6 +21,7 @@ struct jail_setup {
 	/* Hears of each entry that is left out because of nofail or x-jail.if; one line, no newline. */
 	void (*notice)(void *context, const char *text);
 	void *context;
+	enum jail_part part;
 };
 
 /* Clones the directory `path` with what is mounted below it and attaches the clone over it, in the

@@ -15,6 +15,8 @@
 
 #include "../core/confine.h"
 #include "../core/enter.h"
+#include "../core/mirror.h"
+#include "../core/pid.h"
 #include "../core/scoped.h"
 #include "../core/trust.h"
 #include "accounts.h"
@@ -26,7 +28,7 @@
 enum { STATUS_WRONG = 1, STATUS_USAGE = 2, STATUS_NO_JAIL = 125, STATUS_NO_EXEC = 126, STATUS_NO_COMMAND = 127 };
 
 struct request {
-	const char *root, *plan, *user, *directory;
+	const char *root, *plan, *user, *directory, *init;
 	enum jail_level level;
 	bool check, print;
 	char **command; /* NULL: the user's shell, as a login shell */
@@ -40,7 +42,9 @@ static const char usage_text[] =
 	"  --root DIR    the directory that becomes / (default /mnt/jail/root)\n"
 	"  --plan FILE   the mount plan (default /etc/cellblock/jail.fstab)\n"
 	"  --user USER   become this user of the jail's own /etc/passwd (a name or a uid)\n"
-	"  --level LEVEL how far it is cut off from the node: filesystem, capabilities (default)\n"
+	"  --level LEVEL how far it is cut off from the node: filesystem, capabilities (default),\n"
+	"                pid: CMD and what it starts see and signal each other alone\n"
+	"  --init FILE   program that is init of the PID namespace (default " JAIL_PID_INIT ")\n"
 	"  --chdir DIR   working directory in the jail (default: the user's home, or /)\n"
 	"  --check       build the jail and drop it again; say what is wrong or left out\n"
 	"  --print       print the plan as it was understood; needs no root\n"
@@ -71,9 +75,7 @@ static int usage_error(const char *what)
 
 static int set_level(const char *name, enum jail_level *level)
 {
-	if (jail_level_parse(name, level))
-		return usage_error("--level takes filesystem or capabilities");
-	return *level == JAIL_LEVEL_PID ? usage_error("--level pid is not built yet; take capabilities") : -1;
+	return jail_level_parse(name, level) ? usage_error("--level takes filesystem, capabilities or pid") : -1;
 }
 
 /* -1: go on, else the exit status. */
@@ -82,7 +84,8 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 	static const struct option options[] = {
 		{ "root", required_argument, NULL, 'r' },  { "plan", required_argument, NULL, 'p' },
 		{ "user", required_argument, NULL, 'u' },  { "chdir", required_argument, NULL, 'd' },
-		{ "level", required_argument, NULL, 'l' }, { "check", no_argument, NULL, 'c' },
+		{ "level", required_argument, NULL, 'l' }, { "init", required_argument, NULL, 'i' },
+		{ "check", no_argument, NULL, 'c' },
 		{ "print", no_argument, NULL, 'P' },       { "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -92,6 +95,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 		.root = "/mnt/jail/root",
 		.plan = "/etc/cellblock/jail.fstab",
 		.level = JAIL_LEVEL_CAPABILITIES,
+		.init = JAIL_PID_INIT,
 	};
 	/* "+": stop at CMD, its options are its own. */
 	while ((option = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
@@ -104,6 +108,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 			if ((status = set_level(optarg, &request->level)) >= 0)
 				return status;
 			break;
+		case 'i': request->init = optarg; break;
 		case 'c': request->check = true; break;
 		case 'P': request->print = true; break;
 		case 'h': fputs(usage_text, stdout); return 0;
@@ -229,13 +234,15 @@ int main(int argc, char **argv)
 		return print_plan(&request);
 	const struct jail_entry_request entry = {
 		.root = request.root, .plan = request.plan, .notice = notice, .level = request.level,
-		.environment = &environment,
+		.environment = &environment, .init = request.init,
 	};
 	if (jail_enter(&entry, &err))
 		return complain(&err, request.check ? STATUS_WRONG : STATUS_NO_JAIL);
 	if (request.check)
 		return jail_confine(request.level, &err) || jail_confine_final(request.level, &err)
 		       ? complain(&err, STATUS_WRONG) : 0;
+	if (request.level >= JAIL_LEVEL_PID && jail_mirror_fork(&err))
+		return complain(&err, STATUS_NO_JAIL);
 	if (become(&request, &account, &err) || add_environment(&environment, &err) ||
 	    go_to(&request, &account, &err) || jail_confine_final(request.level, &err))
 		return complain(&err, STATUS_NO_JAIL);

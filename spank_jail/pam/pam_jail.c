@@ -33,7 +33,8 @@ static int set_level(const char *name, enum jail_level *level, struct jail_error
 		return jail_fail(err, NULL, 0, "unknown level \"%s\" in the PAM configuration; known: filesystem, "
 				 "capabilities", name);
 	if (*level == JAIL_LEVEL_PID)
-		return jail_fail(err, NULL, 0, "level=pid is not built yet; use level=capabilities");
+		return jail_fail(err, NULL, 0, "level=pid cannot be had here: sshd's own process goes on in the jail, "
+				 "and a process never changes its PID namespace; use level=capabilities");
 	return 0;
 }
 

@@ -4,15 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/pid.h"
 #include "../core/user_bind.h"
 
 static int set_level(enum jail_level *level, const char *value, struct jail_error *err)
 {
-	if (jail_level_parse(value, level))
-		return jail_fail(err, NULL, 0, "unknown level \"%s\"; known: filesystem, capabilities, pid", value);
-	if (*level == JAIL_LEVEL_PID)
-		return jail_fail(err, NULL, 0, "level=pid is not built yet; use level=capabilities");
-	return 0;
+	if (!jail_level_parse(value, level))
+		return 0;
+	return jail_fail(err, NULL, 0, "unknown level \"%s\"; known: filesystem, capabilities, pid", value);
 }
 
 static int set_path(const char **path, const char *key, const char *value, struct jail_error *err)
@@ -120,6 +119,8 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 		return set_path(&arguments->plan, "plan", value, err);
 	if ((value = value_of(argument, "spool")))
 		return set_path(&arguments->spool, "spool", value, err);
+	if ((value = value_of(argument, "init")))
+		return set_path(&arguments->init, "init", value, err);
 	if ((value = value_of(argument, "window")))
 		return add_window(arguments, value, err);
 	if ((value = value_of(argument, "level")))
@@ -131,7 +132,7 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 	if ((value = value_of(argument, "no-jail-tickets")))
 		return set_path(&arguments->tickets, "no-jail-tickets", value, err);
 	return jail_fail(err, NULL, 0, "unknown argument \"%s\" in plugstack.conf; known: root=, plan=, level=, "
-			 "spool=, window=, bind-allow=, no-jail-uids=, no-jail-tickets=", argument);
+			 "spool=, window=, init=, bind-allow=, no-jail-uids=, no-jail-tickets=", argument);
 }
 
 void jail_arguments_free(struct jail_arguments *arguments)
@@ -146,6 +147,7 @@ int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *
 		.root = "/mnt/jail/root",
 		.plan = "/etc/cellblock/jail.fstab",
 		.level = JAIL_LEVEL_CAPABILITIES,
+		.init = JAIL_PID_INIT,
 		.window = { "/usr" },
 	};
 	int result = 0;

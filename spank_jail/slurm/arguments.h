@@ -26,6 +26,7 @@ struct jail_arguments {
 	const char *plan;  /* plan=  default /etc/cellblock/jail.fstab */
 	enum jail_level level; /* level= default capabilities */
 	const char *spool; /* spool= SlurmdSpoolDir as it is on the node; NULL: ask Slurm's configuration */
+	const char *init;  /* init=  program, at level pid; default JAIL_PID_INIT */
 	const char *window[JAIL_MAX_WINDOW + 2]; /* window= may be repeated; "/usr" first, NULL-terminated */
 	struct jail_bind_allow bind_allow[JAIL_MAX_BIND_ALLOW]; /* bind-allow= may be repeated */
 	size_t n_bind_allow;
@@ -34,8 +35,8 @@ struct jail_arguments {
 	const char *tickets; /* no-jail-tickets= directory that no jail shows (ticket.h), or NULL */
 };
 
-/* Reads the arguments; the strings are used in place, or kept for the life of the process. -1: an unknown one, a wrong value, or a level
- * that is not built yet; the message names it. */
+/* Reads the arguments; the strings are used in place, or kept until jail_arguments_free. -1: an unknown one or
+ * a wrong value; the message names it, and nothing is kept. */
 int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *arguments, struct jail_error *err);
 
 void jail_arguments_free(struct jail_arguments *arguments);

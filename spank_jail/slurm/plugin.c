@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../core/error.h"
+#include "../core/pid.h"
 #include "../core/sys.h"
 #include "job_mounts.h"
 #include "option_input.h"
@@ -41,6 +42,8 @@ EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_ini
 static struct jail_step step = {
 	.window = JAIL_WINDOW_CLOSED,
 	.namespace = -1,
+	.pids = -1,
+	.own_pids = -1,
 };
 static char failure[1400];     /* why the jail could not be built, until it can be told; "" = it could */
 static bool users_fault;       /* and it is an option of the job */
@@ -240,6 +243,28 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	return ESPANK_SUCCESS;
 }
 
+static void fork_begins(void)
+{
+	jail_step_fork_begin(&step);
+}
+
+static void fork_ended(void)
+{
+	jail_step_fork_end(&step);
+}
+
+/* At level pid. Slurm's own fork makes each task then, and so is its parent: it waits for it, signals it
+ * and counts what it uses as ever. */
+static int follow_forks(void)
+{
+	int number = step.pids < 0 ? 0 : pthread_atfork(fork_begins, fork_ended, NULL);
+
+	if (!number)
+		return ESPANK_SUCCESS;
+	slurm_error(NAME "pthread_atfork: %s: tasks could not be kept in their PID namespace", strerror(number));
+	return FAILED;
+}
+
 int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
@@ -256,7 +281,7 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 	if (failure[0])
 		return tell_failure();
 	slurm_debug(NAME "slurmstepd back outside in %ld us", microseconds_since(&start));
-	return ESPANK_SUCCESS;
+	return follow_forks();
 }
 
 int slurm_spank_task_init_privileged(spank_t spank, int ac, char *av[])
@@ -298,6 +323,8 @@ static void child_enters(void)
 	struct jail_error err;
 	uid_t user = geteuid();
 
+	if (step.pids >= 0 && !jail_pid_entered())
+		_exit(1);
 	if ((user && sys_thread_seteuid(0)) || jail_step_enter(&step, &err) || (user && sys_thread_seteuid(user)))
 		_exit(1);
 }

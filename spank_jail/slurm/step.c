@@ -10,6 +10,7 @@
 #include "../core/confine.h"
 #include "../core/filesystem.h"
 #include "../core/namespace.h"
+#include "../core/pid.h"
 #include "../core/resolve.h"
 #include "../core/scoped.h"
 #include "../core/sys.h"
@@ -33,6 +34,9 @@ struct opening {
 	struct jail_record record;
 	struct jail_views views;
 	bool keep;        /* the views may serve later steps */
+	struct jail_plan lines; /* at level pid */
+	struct jail_pid_view processes; /* those that the step adds to the tasks' namespace, */
+	int init;         /* and the program that does, or -1 */
 	int script;       /* the job's directory in the spool, for a batch script; else -1 */
 	struct jail_window_parts parts;
 	char sealed[PATH_MAX]; /* conf-cache in the spool */
@@ -192,6 +196,32 @@ static int visit(struct opening *opening, int *inside, struct jail_error *err)
 	return opening->script < 0 ? 0 : jail_spool_show_script(&step->spool, opening->script, err);
 }
 
+/* Where slurmstepd sees the node's /proc. */
+static int start_pids(struct opening *opening, struct jail_error *err)
+{
+	struct jail_step *step = opening->step;
+	const struct jail_pid_request request = {
+		opening->init, step->namespace, -1, &opening->processes, step->arguments.level,
+	};
+
+	step->own_pids = jail_pid_own(err);
+	step->pids = step->own_pids < 0 ? -1 : jail_pid_start(&request, err);
+	return step->pids < 0 ? -1 : 0;
+}
+
+/* Not part of the record: what is taken here is the step's own. */
+static int take_processes(struct opening *opening, struct jail_error *err)
+{
+	const struct jail_arguments *arguments = &opening->step->arguments;
+
+	if (arguments->level < JAIL_LEVEL_PID)
+		return 0;
+	opening->init = jail_pid_program(arguments->init, err);
+	if (opening->init < 0 || jail_plan_read_fd(opening->plan, arguments->plan, &opening->lines, err))
+		return -1;
+	return jail_pid_view_take(&opening->lines, &opening->processes, err);
+}
+
 /* From slurmd's namespace into the window. Returns as visit, with the thread where it was unless 0. */
 static int go_in(struct opening *opening, struct jail_error *err)
 {
@@ -205,6 +235,8 @@ static int go_in(struct opening *opening, struct jail_error *err)
 	int result = visit(opening, &inside, err);
 	if (!result && (jail_namespace_enter(opening->views.home, err) || sys_fchdir(home.cwd)))
 		result = jail_fail(err, "fchdir", errno, "cannot take slurmstepd's working directory along");
+	if (!result && step->arguments.level >= JAIL_LEVEL_PID)
+		result = start_pids(opening, err);
 	if (!result) {
 		step->window.tree = jail_keep(&opening->views.window);
 		result = jail_window_enter(&step->window, inside, step->user == 0, err);
@@ -267,6 +299,8 @@ static int open_step(struct opening *opening, struct jail_error *err)
 	if (script < 0 && step->step == SLURM_BATCH_SCRIPT && err->number != ENOENT)
 		return -1;
 	opening->script = script;
+	if (take_processes(opening, err))
+		return -1;
 	int result = get_views(opening, err) ? -1 : go_in(opening, err);
 	if (result <= 0)
 		return result;
@@ -280,7 +314,9 @@ static int open_step(struct opening *opening, struct jail_error *err)
 static int with_job(struct jail_step *step, int (*work)(struct opening *, struct jail_error *), struct jail_error *err)
 {
 	const struct jail_arguments *arguments = &step->arguments;
-	struct opening opening = { .step = step, .plan = -1, .root = -1, .views = JAIL_VIEWS_NONE, .script = -1 };
+	struct opening opening = {
+		.step = step, .plan = -1, .root = -1, .views = JAIL_VIEWS_NONE, .init = -1, .script = -1,
+	};
 
 	if (jail_spool_path(arguments->spool, step->node, step->spool.path, err))
 		return -1;
@@ -297,6 +333,9 @@ static int with_job(struct jail_step *step, int (*work)(struct opening *, struct
 		step->variable(step->context, value);
 	jail_views_close(&opening.views);
 	close_sources(&opening);
+	jail_pid_view_free(&opening.processes);
+	jail_plan_free(&opening.lines);
+	/* The init's mount goes with the process: dissolving it takes an RCU grace period. */
 	return result;
 }
 
@@ -399,11 +438,15 @@ int jail_step_enter(struct jail_step *step, struct jail_error *err)
 {
 	if (step->namespace < 0)
 		return jail_fail(err, NULL, 0, "the step's jail was not built; see the error before this one");
+	if (step->pids >= 0 && !jail_pid_entered())
+		return jail_fail(err, NULL, 0, "the PID namespace of the step has ended, or cannot be entered");
 	if (jail_streams_seal(err) || jail_namespace_join(step->namespace, err))
 		return -1;
 	jail_close(&step->namespace);
 	jail_close(&step->window.tree);
 	jail_close(&step->window.root);
+	jail_close(&step->pids);
+	jail_close(&step->own_pids);
 	return jail_confine(step->arguments.level, err);
 }
 

@@ -21,6 +21,8 @@ struct jail_step {
 	struct jail_spool spool;
 	struct jail_window window;
 	int namespace;    /* pivoted into the jail, for the tasks; -1 until it is built */
+	int pids;         /* at level pid: PID namespace of the tasks; else -1 */
+	int own_pids;     /* and slurmstepd's own */
 	bool found;       /* the job's namespaces were there from an earlier step */
 	void (*notice)(void *context, const char *text);
 	void (*variable)(void *context, const char *text); /* hears of each NAME=VALUE for the tasks; may be NULL */
@@ -43,6 +45,12 @@ int jail_step_open_fallback(struct jail_step *step, struct jail_error *err);
 
 /* Leaves the window; effective uid may be the user's. Returns 0 or -1. */
 int jail_step_return(struct jail_step *step, struct jail_error *err);
+
+/* At level pid: what the calling thread forks between the two calls is in the step's PID namespace. They
+ * may be called as the user. The first does nothing when the step has no such namespace; where it fails,
+ * jail_step_enter finds out in the fork. */
+void jail_step_fork_begin(const struct jail_step *step);
+void jail_step_fork_end(const struct jail_step *step);
 
 /* Puts the calling task (a fork of slurmstepd, root) into the jail for good, and takes from it what root
  * must not do there. Slurm still sets ids and limits after it. Returns 0 or -1. */

@@ -105,7 +105,8 @@ static int make_home(const struct jail_views_request *request, const struct cpus
 		     struct jail_error *err)
 {
 	const struct jail_setup setup = {
-		request->plan, request->level, request->mounts, request->notice, NULL,
+		.plan = request->plan, .level = request->level, .mounts = request->mounts, .notice = request->notice,
+		.part = request->level >= JAIL_LEVEL_PID ? JAIL_PART_OTHERS : JAIL_PART_ALL,
 	};
 
 	views->home = make_younger(request->holder, allowed, err);
@@ -129,9 +130,24 @@ static int make_tasks(const struct jail_views_request *request, struct jail_view
 	return root < 0 ? jail_fail(err, "open", errno, "cannot open the jail's root") : jail_tree_readonly(root, err);
 }
 
+/* What the tasks' namespace was made without. */
+static int show_processes(const struct jail_views_request *request, struct jail_error *err)
+{
+	const struct jail_setup setup = {
+		.plan = request->plan, .level = request->level, .notice = request->notice, .part = JAIL_PART_PROC,
+	};
+	scoped_fd root = sys_open(request->root, O_PATH | O_DIRECTORY);
+
+	if (root < 0)
+		return jail_fail(err, "open", errno, "cannot open the jail's tree");
+	return jail_tree_apply(root, &setup, err);
+}
+
 static int make_window(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
 {
 	if (jail_namespace_enter(views->home, err) || jail_namespace_branch(&views->window, err))
+		return -1;
+	if (request->level >= JAIL_LEVEL_PID && show_processes(request, err))
 		return -1;
 	scoped_fd laid = jail_window_lay(request->root, request->parts, err);
 	return laid < 0 ? -1 : jail_namespace_pivot(request->root, err);

@@ -61,8 +61,10 @@ int main(void)
 	CHECK(!arguments.spool && !strcmp(arguments.window[0], "/usr") && !arguments.window[1]);
 	CHECK(jail_arguments_parse(5, all, &arguments, &err) == 0);
 	CHECK(!strcmp(arguments.root, "/j") && !strcmp(arguments.window[1], "/opt/slurm") && !arguments.window[2]);
-	CHECK(parse_one("level=pid") == -1);
-	CHECK_HAS(err.message, "not built yet");
+	CHECK(parse_one("level=pid") == 0 && arguments.level == JAIL_LEVEL_PID);
+	CHECK(!strcmp(arguments.init, "/usr/libexec/cellblock/jail-init"));
+	CHECK(parse_one("init=/i") == 0 && !strcmp(arguments.init, "/i"));
+	CHECK(parse_one("init=i") == -1);
 	CHECK(parse_one("level=max") == -1);
 	CHECK_HAS(err.message, "unknown level \"max\"");
 	CHECK(parse_one("root=jail") == -1);

@@ -1,0 +1,226 @@
+#define _GNU_SOURCE
+#include "pid.h"
+
+#include <errno.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "filesystem.h"
+#include "namespace.h"
+#include "scoped.h"
+#include "sys.h"
+#include "tree.h"
+#include "trust.h"
+
+/* Linux 6.9 and 6.11; numbers of the kernel's interface, which headers of older systems lack. */
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL
+#endif
+#ifndef PIDFD_GET_PID_NAMESPACE
+#define PIDFD_GET_PID_NAMESPACE _IO(0xFF, 5)
+#define PIDFD_GET_PID_FOR_CHILDREN_NAMESPACE _IO(0xFF, 6)
+#endif
+
+/* For applying a few lines of a plan: names of PATH_MAX bytes, some at a time. Pages not used cost nothing. */
+#define STACK_SIZE (256 * 1024)
+
+int jail_pid_view_take(const struct jail_plan *plan, struct jail_pid_view *view, struct jail_error *err)
+{
+	*view = (struct jail_pid_view){ .plan.file = plan->file };
+	view->plan.entries = calloc(plan->n_entries + 1, sizeof(*view->plan.entries));
+	view->mounts = calloc(plan->n_entries + 1, sizeof(*view->mounts));
+	if (!view->plan.entries || !view->mounts)
+		return jail_fail(err, "calloc", ENOMEM, "not enough memory for the plan");
+	for (size_t i = 0; i < plan->n_entries; i++) {
+		const struct jail_entry *entry = &plan->entries[i];
+		int *mount = &view->mounts[view->plan.n_entries];
+		if (!jail_plan_is_of_proc(plan, entry) || (entry->only_if && access(entry->only_if, F_OK)))
+			continue;
+		*mount = -1;
+		if (entry->type == JAIL_BIND || entry->type == JAIL_RBIND) {
+			*mount = jail_filesystem_open(entry, err);
+			if (*mount < 0 && entry->nofail && err->number == ENOENT)
+				continue;
+			if (*mount < 0)
+				return jail_error_at(err, plan->file, entry->line, entry->target);
+		} else if (entry->type != JAIL_PROC && jail_entry_is_shared(entry)) {
+			jail_fail(err, NULL, 0, "at level pid each step has a /proc of its own, and nothing below it can be "
+				  "shared by the steps of a job; add x-jail.per-step");
+			return jail_error_at(err, plan->file, entry->line, entry->target);
+		}
+		view->plan.entries[view->plan.n_entries] = *entry;
+		view->plan.entries[view->plan.n_entries++].only_if = NULL;
+	}
+	return 0;
+}
+
+void jail_pid_view_free(struct jail_pid_view *view)
+{
+	for (size_t i = 0; view->mounts && i < view->plan.n_entries; i++)
+		jail_close(&view->mounts[i]);
+	free(view->mounts);
+	free(view->plan.entries);
+	*view = (struct jail_pid_view){ 0 };
+}
+
+int jail_pid_program(const char *path, struct jail_error *err)
+{
+	scoped_fd trusted = jail_open_trusted(path, 0, "init of the jail's PID namespaces", err);
+
+	if (trusted < 0)
+		return -1;
+	/* Read-only whatever becomes of the node's mount: a process in the namespace can name it by /proc/1/exe. */
+	int program = jail_filesystem_clone(path, 0, MOUNT_ATTR_RDONLY, 1, err);
+	return program < 0 ? jail_error_at(err, NULL, 0, path) : program;
+}
+
+struct start {
+	const struct jail_pid_request *request;
+	int parent; /* pidfd of the process that starts it */
+	struct jail_error *err;
+	int result;
+};
+
+/* The init dies with the thread that started it. When that one died before it could be asked for, the
+ * descriptor of its process tells. */
+static int die_with_parent(int parent, struct jail_error *err)
+{
+	struct pollfd ended = { .fd = parent, .events = POLLIN };
+
+	if (sys_prctl(PR_SET_PDEATHSIG, SIGKILL))
+		return jail_fail(err, "prctl", errno, "cannot tie the PID namespace to the step");
+	return poll(&ended, 1, 0) ? jail_fail(err, NULL, 0, "the step has ended") : 0;
+}
+
+static int show_processes(const struct jail_pid_request *request, struct jail_error *err)
+{
+	const struct jail_setup setup = {
+		.plan = &request->view->plan, .level = request->level, .mounts = request->view->mounts,
+	};
+
+	if (request->namespace < 0)
+		return jail_tree_apply(request->root, &setup, err);
+	if (jail_namespace_enter(request->namespace, err))
+		return -1;
+	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
+	if (root < 0)
+		return jail_fail(err, "open", errno, "cannot open the jail's root");
+	return jail_tree_apply(root, &setup, err);
+}
+
+/* In the new process, which shares the memory of the starting thread until it executes; the thread waits. */
+static int become_init(void *argument)
+{
+	char name[16] = "jail-init"; /* as long as the kernel's names are */
+	char *const argv[] = { name, NULL }, *const environment[] = { NULL };
+	const struct sigaction ignored = { .sa_handler = SIG_IGN };
+	struct start *start = argument;
+	struct jail_error *err = start->err;
+
+	if (show_processes(start->request, err) || die_with_parent(start->parent, err))
+		_exit(1);
+	/* Orphans need no reaper then: the kernel drops what ends. */
+	if (sigaction(SIGCHLD, &ignored, NULL) || sys_chdir("/") ||
+	    syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_CLOEXEC)) {
+		jail_fail(err, "close_range", errno, "cannot prepare the init of the PID namespace");
+		_exit(1);
+	}
+	(void)prctl(PR_GET_NAME, name);
+	start->result = 0;
+	syscall(SYS_execveat, start->request->program, "", argv, environment, AT_EMPTY_PATH);
+	start->result = jail_fail(err, "execveat", errno, "cannot start the init of the PID namespace");
+	_exit(1);
+}
+
+/* As posix_spawn(3) does it: no copy of the address space, and no signal handler run in the wrong process. */
+static int spawn(struct start *start, struct jail_error *err)
+{
+	sigset_t all, before;
+	char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+
+	if (stack == MAP_FAILED)
+		return jail_fail(err, "mmap", errno, "not enough memory to start a process");
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid_t pid = clone(become_init, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | SIGCHLD, start);
+	int number = errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	munmap(stack, STACK_SIZE);
+	if (pid < 0)
+		return jail_fail(err, "clone", number, "cannot start the init of the PID namespace");
+	if (!start->result)
+		return 0;
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return -1;
+}
+
+static int open_namespace(unsigned long which, const char *path, struct jail_error *err)
+{
+	scoped_fd self = (int)syscall(SYS_pidfd_open, (pid_t)syscall(SYS_gettid), PIDFD_THREAD);
+	int namespace = self < 0 ? -1 : ioctl(self, which, 0);
+
+	if (namespace < 0)
+		namespace = sys_open(path, O_RDONLY);
+	return namespace < 0 ? jail_fail(err, "open", errno, "cannot open %s; is /proc mounted?", path) : namespace;
+}
+
+int jail_pid_own(struct jail_error *err)
+{
+	return open_namespace(PIDFD_GET_PID_NAMESPACE, "/proc/thread-self/ns/pid", err);
+}
+
+/* The namespace is asked of this thread, whose children it is for: the init lets nobody look at it. */
+static int start_init(struct start *start, struct jail_error *err)
+{
+	if (sys_unshare(CLONE_NEWPID))
+		return jail_fail(err, "unshare", errno, errno == EPERM ? "a PID namespace needs CAP_SYS_ADMIN"
+				 : errno == ENOSPC ? "too many PID namespaces; see /proc/sys/user/max_pid_namespaces"
+				 : "cannot make a PID namespace");
+	if (spawn(start, err))
+		return -1;
+	return open_namespace(PIDFD_GET_PID_FOR_CHILDREN_NAMESPACE, "/proc/thread-self/ns/pid_for_children", err);
+}
+
+int jail_pid_start(const struct jail_pid_request *request, struct jail_error *err)
+{
+	struct start start = { .request = request, .err = err, .result = -1 };
+	struct jail_error back;
+
+	scoped_fd own = jail_pid_own(err);
+	if (own < 0)
+		return -1;
+	scoped_fd parent = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	if (parent < 0)
+		return jail_fail(err, "pidfd_open", errno, "cannot open this process");
+	start.parent = parent;
+	scoped_fd namespace = start_init(&start, err);
+	if (jail_pid_enter(own, &back)) {
+		*err = back;
+		return -1;
+	}
+	return jail_keep(&namespace);
+}
+
+int jail_pid_enter(int namespace, struct jail_error *err)
+{
+	if (!sys_setns(namespace, CLONE_NEWPID))
+		return 0;
+	return jail_fail(err, "setns", errno, errno == EPERM ? "entering a PID namespace needs CAP_SYS_ADMIN"
+			 : "cannot enter the PID namespace of the step");
+}
+
+bool jail_pid_entered(void)
+{
+	/* A parent that is not in the namespace has no number there. */
+	return getppid() == 0;
+}

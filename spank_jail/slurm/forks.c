@@ -1,0 +1,33 @@
+/* What slurmstepd forks for a step is forked into the step's PID namespace. */
+#include <unistd.h>
+
+#include "../core/pid.h"
+#include "../core/sys.h"
+#include "step.h"
+
+/* Slurm forks as the user. */
+static void enter_pids(int namespace)
+{
+	struct jail_error err;
+	uid_t user = geteuid();
+
+	if (user && sys_thread_seteuid(0))
+		return;
+	/* What fails here, the child finds out: jail_step_enter. */
+	(void)jail_pid_enter(namespace, &err);
+	/* Never go on with more rights than before. */
+	if (user && sys_thread_seteuid(user))
+		_exit(1);
+}
+
+void jail_step_fork_begin(const struct jail_step *step)
+{
+	if (step->pids >= 0)
+		enter_pids(step->pids);
+}
+
+void jail_step_fork_end(const struct jail_step *step)
+{
+	if (step->pids >= 0)
+		enter_pids(step->own_pids);
+}
