@@ -10,6 +10,7 @@
 #include <slurm/spank.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -155,7 +156,6 @@ static int prepare_job(void)
 
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
-	static char node[256];
 	struct jail_error err;
 	struct timespec start;
 
@@ -170,8 +170,8 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		return report(&err);
 	}
 	step.notice = notice;
-	if (!spank_getenv(spank, "SLURMD_NODENAME", node, sizeof(node)))
-		step.node = node;
+	/* slurmstepd's own environment, from slurmd. In the job's, it is still what the user set. */
+	step.node = getenv("SLURMD_NODENAME");
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job();
