@@ -17,6 +17,7 @@ CORE = Path("spank_jail/core")
 DECLARATIONS = """
 struct jail_error {
     char file[256]; int line; char target[256]; char syscall[24]; int number; char message[512];
+    bool inside;
 };
 char *jail_error_format(const struct jail_error *err, char *buffer, size_t size);
 
