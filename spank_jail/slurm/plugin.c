@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -18,6 +19,7 @@
 #include "../core/error.h"
 #include "../core/namespace.h"
 #include "../core/sys.h"
+#include "controller.h"
 #include "job_mounts.h"
 #include "step.h"
 #include "streams.h"
@@ -43,8 +45,10 @@ EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_ini
 static struct jail_step step = {
 	.window = JAIL_WINDOW_CLOSED,
 	.namespace = -1,
+	.presence = -1,
 };
 static char failure[1400];     /* why the jail could not be built, until it can be told; "" = it could */
+static bool nodes_fault;       /* and any other job would fail here, too */
 static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
 
 /* Says it once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are
@@ -55,6 +59,18 @@ static int report(const struct jail_error *err)
 
 	slurm_error(NAME "%s", jail_error_format(err, line, sizeof(line)));
 	return FAILED;
+}
+
+/* What runs out, users can use up: processes and mounts have common limits. It comes back, too. */
+static bool is_shortage(const struct jail_error *err)
+{
+	static const char *const mounting[] = { "unshare", "open_tree", "move_mount", "fsmount", "mount_setattr" };
+
+	for (size_t i = 0; err->number == ENOSPC && i < sizeof(mounting) / sizeof(mounting[0]); i++)
+		if (!strcmp(err->syscall, mounting[i]))
+			return true;
+	return err->number == ENOMEM || err->number == EAGAIN || err->number == EINTR || err->number == EMFILE ||
+	       err->number == ENFILE;
 }
 
 /* A failure now would reach the log alone (Slurm has not connected the job's streams yet), and drain the
@@ -72,17 +88,31 @@ static void remember(const struct jail_error *err)
 {
 	report(err);
 	jail_error_format(err, failure, sizeof(failure));
+	nodes_fault = !err->inside && !is_shortage(err);
+}
+
+/* Before the next job comes and fails, too. Slurm does it by itself for batch jobs alone, with a reason
+ * that says nothing. */
+static void drain(void)
+{
+	struct jail_error err;
+	char reason[1500];
+
+	snprintf(reason, sizeof(reason), NAME "%s", failure);
+	if (nodes_fault && jail_controller_drain(step.node, reason, &err))
+		report(&err);
 }
 
 /* Told once a step, from where the streams are connected and no task is forked yet. */
 static int tell_failure(void)
 {
 	slurm_error(NAME "%s", failure);
-	/* 22.05 and before: a failure here ends srun with status 0, and a script believes that it ran. There
-	 * the tasks are forked, and end in task_init_privileged. A batch job has no such trouble. */
-	if (SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) && step.step != SLURM_BATCH_SCRIPT)
-		return ESPANK_SUCCESS;
-	return FAILED;
+	/* A failure here drains the node under a batch job, and requeues the job: right for the node's faults
+	 * alone. Under srun, 22.05 and before end with status 0, and a script believes that it ran. In these
+	 * two cases the tasks are forked, and end in task_init_privileged. */
+	bool safe = step.step == SLURM_BATCH_SCRIPT ? nodes_fault
+						    : SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
+	return safe ? FAILED : ESPANK_SUCCESS;
 }
 
 /* Ends a task that must not run: whatever Slurm makes of a hook's result, and even if the plugin is
@@ -150,7 +180,8 @@ static int prepare_job(void)
 	struct jail_error err;
 
 	if (!failure[0] && jail_step_prepare(&step, &err))
-		report(&err);
+		remember(&err);
+	drain();
 	return ESPANK_SUCCESS;
 }
 
@@ -179,6 +210,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	if (!failure[0] && jail_step_open(&step, &err))
 		remember(&err);
+	drain();
 	if (failure[0])
 		return open_fallback();
 	slurm_debug(NAME "%s in %ld us", step.found ? "opened" : "built", microseconds_since(&start));
@@ -280,6 +312,9 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, &err))
+		report(&err);
+	/* Of jobs that never got here: slurmd was killed, or the node given up, before their end. */
+	if (jail_job_mounts_sweep(jail_controller_job_is_over, &err))
 		report(&err);
 	return ESPANK_SUCCESS;
 }

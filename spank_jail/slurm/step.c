@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "../core/filesystem.h"
 #include "../core/namespace.h"
@@ -106,12 +107,33 @@ static void tell_unkept(const struct jail_step *step, const struct jail_error *e
 		step->notice(NULL, jail_error_format(err, line, sizeof(line)));
 }
 
+/* A mount point without its volume, or a tree that somebody began by hand: told before the plan's lines
+ * make directories in it. */
+static int check_root(int root, const char *path, struct jail_error *err)
+{
+	static const char *const needed[] = { "usr", "etc" };
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		int number = fstatat(root, needed[i], &st, AT_SYMLINK_NOFOLLOW) ? errno
+			     : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+		if (!number)
+			continue;
+		jail_fail(err, "fstatat", number, "the jail root has no directory \"%s\": it is not, or only half, assembled; "
+			  "is its volume mounted on this node, and did `jail assemble` end well?", needed[i]);
+		return jail_error_at(err, NULL, 0, path);
+	}
+	return 0;
+}
+
 static int make(struct opening *opening, struct jail_error *err)
 {
 	const struct jail_step *step = opening->step;
 	struct jail_error unkept;
 	struct jail_plan plan;
 
+	if (check_root(opening->root, step->arguments.root, err))
+		return -1;
 	if (jail_plan_read_fd(opening->plan, step->arguments.plan, &plan, err))
 		return -1;
 	int result = make_with_plan(opening, &plan, err);
@@ -225,6 +247,13 @@ static int with_job(struct jail_step *step, int (*work)(struct opening *, struct
 		return -1;
 	scoped_fd directory = jail_job_open(step->job, err);
 	if (directory < 0)
+		return -1;
+	/* The extern step is the first of a job on a node: what is there is of an earlier run of the job, one
+	 * that was requeued and had no epilog here. */
+	if (step->step == SLURM_EXTERN_CONT && jail_job_is_deserted(directory) && jail_job_mounts_clear(directory, err))
+		return -1;
+	step->presence = jail_job_stay(directory, err);
+	if (step->presence < 0)
 		return -1;
 	opening.root = root;
 	opening.plan = plan;

@@ -20,6 +20,7 @@ struct jail_step {
 	struct jail_window window;
 	int namespace;    /* pivoted into the jail, for the tasks; -1 until it is built */
 	bool found;       /* the job's namespaces were there from an earlier step */
+	int presence;     /* jail_job_stay, for as long as slurmstepd lives */
 	void (*notice)(void *context, const char *text);
 };
 
