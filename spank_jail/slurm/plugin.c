@@ -108,11 +108,11 @@ static int tell_failure(void)
 {
 	slurm_error(NAME "%s", failure);
 	/* A failure here drains the node under a batch job, and requeues the job: right for the node's faults
-	 * alone. Under srun, 22.05 and before end with status 0, and a script believes that it ran. In these
-	 * two cases the tasks are forked, and end in task_init_privileged. */
-	bool safe = step.step == SLURM_BATCH_SCRIPT ? nodes_fault
-						    : SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
-	return safe ? FAILED : ESPANK_SUCCESS;
+	 * alone. In 22.05 and before, srun ends with status 0 and a batch job is COMPLETED: whoever waits for it
+	 * believes that it ran. In both cases the tasks are forked, and end in task_init_privileged. */
+	if (SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) || (step.step == SLURM_BATCH_SCRIPT && !nodes_fault))
+		return ESPANK_SUCCESS;
+	return FAILED;
 }
 
 /* Ends a task that must not run: whatever Slurm makes of a hook's result, and even if the plugin is
