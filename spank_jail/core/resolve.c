@@ -46,7 +46,7 @@ static const char *advice(int number)
 static int refuse(const char *path, int number, struct jail_error *err)
 {
 	jail_fail(err, "openat2", number, "%s", advice(number));
-	err->inside = true;
+	err->inside = number != ESTALE && number != EIO;
 	return jail_error_at(err, NULL, 0, path);
 }
 

@@ -284,6 +284,10 @@ static int attach_nothing(const struct jail_step *step, const char *path, struct
 		return -1;
 	if (sys_move_mount(mount, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH))
 		return jail_fail(err, "move_mount", errno, "cannot attach an empty root");
+	/* Where Slurm goes when the job's directory is not there; without it the step ends with no word. */
+	scoped_fd tmp = jail_resolve_create(mount, "/tmp", JAIL_CREATE_DIR, err);
+	if (tmp < 0)
+		return -1;
 	for (const char *const *own = step->arguments.window; *own; own++) {
 		scoped_fd made = jail_resolve_create(mount, *own, JAIL_CREATE_DIR, err);
 		if (made < 0)
@@ -323,7 +327,7 @@ static int open_bare(struct jail_step *step, int tree, const char *path, struct 
 static int open_bare_root(struct jail_step *step, struct jail_error *err)
 {
 	scoped_fd trusted = jail_open_trusted(step->arguments.root, 1, "jail root", err);
-	if (trusted < 0)
+	if (trusted < 0 || check_root(trusted, step->arguments.root, err))
 		return -1;
 	scoped_fd tree = jail_tree_attach(step->arguments.root, err);
 	return tree < 0 ? -1 : open_bare(step, tree, step->arguments.root, err);
