@@ -174,7 +174,9 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 	return ESPANK_SUCCESS;
 }
 
-/* For the steps to come. What is wrong, they will find and tell. */
+/* For the steps to come. What is wrong, they will find and tell. And what there is of jobs that had no
+ * epilog here is taken away: slurmd was killed, or the node given up, before their end. Not in the epilog:
+ * there Slurm's library cannot ask slurmctld anything, and ends the process. */
 static int prepare_job(void)
 {
 	struct jail_error err;
@@ -182,6 +184,8 @@ static int prepare_job(void)
 	if (!failure[0] && jail_step_prepare(&step, &err))
 		remember(&err);
 	drain();
+	if (jail_job_mounts_sweep(jail_controller_job_is_over, &err))
+		report(&err);
 	return ESPANK_SUCCESS;
 }
 
@@ -312,9 +316,6 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, &err))
-		report(&err);
-	/* Of jobs that never got here: slurmd was killed, or the node given up, before their end. */
-	if (jail_job_mounts_sweep(jail_controller_job_is_over, &err))
 		report(&err);
 	return ESPANK_SUCCESS;
 }

@@ -115,6 +115,8 @@ def untouched(cluster: LocalCluster, user: str) -> Iterator[None]:
     while (after := {worker: snapshot(cluster, worker) for worker in WORKERS}) != before:
         assert time.monotonic() < deadline, f"before: {before}\nafter:  {after}"
         time.sleep(1)
+    for worker in WORKERS:
+        assert "DRAIN" not in cluster.on("controller", "scontrol", "show", "node", worker).ok()
     # Other containers of the machine mount things, too: some, not one a step or a killed step.
     assert file_systems() - there_were < 100
 
