@@ -16,7 +16,7 @@ CORE = Path("spank_jail/core")
 # Repeats what the headers in CORE declare; "...;" lets the compiler fill in layouts, and it checks the rest.
 DECLARATIONS = """
 struct jail_error {
-    char file[256]; int line; char target[256]; char syscall[24]; int number; char message[512];
+    char file[256]; int line; char target[256]; char syscall[24]; int number; bool inside; char message[512];
 };
 char *jail_error_format(const struct jail_error *err, char *buffer, size_t size);
 

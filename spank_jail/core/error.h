@@ -7,6 +7,7 @@
 #ifndef JAIL_ERROR_H
 #define JAIL_ERROR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct jail_error {
@@ -15,6 +16,7 @@ struct jail_error {
 	char target[256];  /* path in the jail or on the node that is meant, or "" */
 	char syscall[24];  /* the call that failed, or "" when a rule was broken instead */
 	int number;        /* its errno, or 0 */
+	bool inside;       /* the cause lies in the jail's tree, which its users may write */
 	char message[512]; /* what was expected and what to do, one sentence, no newline */
 };
 

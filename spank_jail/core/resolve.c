@@ -46,6 +46,7 @@ static const char *advice(int number)
 static int refuse(const char *path, int number, struct jail_error *err)
 {
 	jail_fail(err, "openat2", number, "%s", advice(number));
+	err->inside = number != ESTALE && number != EIO;
 	return jail_error_at(err, NULL, 0, path);
 }
 
@@ -82,6 +83,7 @@ static int step_into(int root, char *prefix, const char *name, bool directory, s
 	if (create_one(parent, name, directory)) {
 		jail_fail(err, directory ? "mkdirat" : "mknodat", errno,
 			  "cannot create it in the jail; is the volume writable and not full?");
+		err->inside = true;
 		return jail_error_at(err, NULL, 0, prefix);
 	}
 	fd = resolve_once(root, prefix, 0);
@@ -89,6 +91,7 @@ static int step_into(int root, char *prefix, const char *name, bool directory, s
 		int number = errno;
 		jail_fail(err, "openat2", number, "%s", number == ENOENT
 			  ? "it is a symlink to nothing; remove the link or make what it points to" : advice(number));
+		err->inside = true;
 		return jail_error_at(err, NULL, 0, prefix);
 	}
 	return fd;

@@ -66,9 +66,12 @@ static int attach(int mount, int target, const struct jail_entry *entry, struct 
 
 	if (sys_move_mount(mount, "", target, "", flags)) {
 		int number = errno;
-		return jail_fail(err, "move_mount", number, kinds_differ(mount, target)
-				 ? "source and target must both be directories or both be files"
-				 : "cannot mount %s here", jail_type_name(entry->type));
+		bool differ = kinds_differ(mount, target);
+		jail_fail(err, "move_mount", number, differ
+			  ? "source and target must both be directories or both be files"
+			  : "cannot mount %s here", jail_type_name(entry->type));
+		err->inside = differ;
+		return -1;
 	}
 	return 0;
 }

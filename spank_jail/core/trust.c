@@ -70,7 +70,9 @@ int jail_open_trusted(const char *path, int directory, const char *what, struct 
 		jail_fail(err, fd < 0 ? "open" : "fstat", errno, "cannot open the %s", what);
 		return jail_error_at(err, NULL, 0, path);
 	}
-	if (check(&st, real, 0, what, err))
+	if (check(&st, real, 0, what, err)) {
+		err->inside = directory;
 		return jail_error_at(err, NULL, 0, path);
+	}
 	return jail_keep(&fd);
 }

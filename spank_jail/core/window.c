@@ -25,6 +25,7 @@ static int lay_over(int tree, const char *path, uint64_t attributes, bool option
 	if (sys_move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)) {
 		jail_fail(err, "move_mount", errno, "cannot show the node's own in the window; is the jail's "
 			  "of the same kind (directory or file)?");
+		err->inside = true;
 		return jail_error_at(err, NULL, 0, path);
 	}
 	return 0;

@@ -17,6 +17,9 @@
 #include "../core/sys.h"
 #include "../core/tree.h"
 
+/* A file in the job's directory on which each of its slurmstepds holds a shared lock. */
+#define PRESENCE "present"
+
 /* Whether `fd` is the root of a mount. */
 static int is_mount(int fd)
 {
@@ -37,6 +40,14 @@ static int make_directory(const char *path, struct jail_error *err)
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return jail_fail(err, "mkdir", errno, "cannot make \"%s\" for the mounts of jobs", path);
 	return 0;
+}
+
+/* Whether it was taken away between its opening and its locking. */
+static bool is_removed(int directory)
+{
+	struct stat st;
+
+	return !fstat(directory, &st) && st.st_nlink == 0;
 }
 
 /* Opens `path` (made if missing) and holds its lock. */
@@ -80,11 +91,33 @@ int jail_job_open(uint32_t job, struct jail_error *err)
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
-	/* The usual case, any step but the first, costs two calls. */
+	/* The usual case, any step but the first, costs three calls. */
 	scoped_fd fd = open_directory(path);
-	if (fd >= 0 && !flock(fd, LOCK_EX))
+	if (fd >= 0 && !flock(fd, LOCK_EX) && !is_removed(fd))
 		return jail_keep(&fd);
-	return make_holder(err) ? -1 : open_locked(path, err);
+	if (make_holder(err))
+		return -1;
+	do {
+		jail_close(&fd);
+		fd = open_locked(path, err);
+	} while (fd >= 0 && is_removed(fd));
+	return jail_keep(&fd);
+}
+
+int jail_job_stay(int directory, struct jail_error *err)
+{
+	scoped_fd fd = openat(directory, PRESENCE, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB))
+		return jail_fail(err, fd < 0 ? "openat" : "flock", errno, "cannot mark the job as present in \"" JAIL_HOLDER "\"");
+	return jail_keep(&fd);
+}
+
+bool jail_job_is_deserted(int directory)
+{
+	scoped_fd fd = openat(directory, PRESENCE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? errno == ENOENT : !flock(fd, LOCK_EX | LOCK_NB);
 }
 
 int jail_job_attach(int directory, const char *name, int mount, struct jail_error *err)
@@ -221,21 +254,64 @@ static int release_one(int directory, const struct dirent *entry, struct jail_er
 	return 0;
 }
 
-int jail_job_mounts_release(uint32_t job, struct jail_error *err)
+int jail_job_mounts_clear(int directory, struct jail_error *err)
 {
-	char path[PATH_MAX];
 	struct dirent *entry;
 	int result = 0;
 
-	snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
-	DIR *list = opendir(path);
+	DIR *list = fdopendir(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (!list)
-		return errno == ENOENT ? 0 : jail_fail(err, "opendir", errno, "cannot read \"%s\"", path);
+		return jail_fail(err, "fdopendir", errno, "cannot read a job's directory in \"" JAIL_HOLDER "\"");
 	while ((entry = readdir(list)))
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-			result |= release_one(dirfd(list), entry, err);
+			result |= release_one(directory, entry, err);
 	closedir(list);
-	if (!result && rmdir(path))
-		result = jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path);
+	return result;
+}
+
+static int remove_job(int directory, const char *path, struct jail_error *err)
+{
+	if (jail_job_mounts_clear(directory, err))
+		return jail_error_at(err, NULL, 0, path);
+	return rmdir(path) ? jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path) : 0;
+}
+
+int jail_job_mounts_release(uint32_t job, struct jail_error *err)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
+	scoped_fd fd = open_directory(path);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : jail_fail(err, "open", errno, "cannot open \"%s\"", path);
+	return remove_job(fd, path, err);
+}
+
+static int sweep_job(uint32_t job, bool (*is_over)(uint32_t), struct jail_error *err)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
+	scoped_fd fd = open_directory(path);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) || is_removed(fd) || !jail_job_is_deserted(fd) || !is_over(job))
+		return 0;
+	return remove_job(fd, path, err);
+}
+
+int jail_job_mounts_sweep(bool (*is_over)(uint32_t job), struct jail_error *err)
+{
+	struct dirent *entry;
+	int result = 0;
+	char *end;
+
+	DIR *list = opendir(JAIL_HOLDER);
+	if (!list)
+		return errno == ENOENT ? 0 : jail_fail(err, "opendir", errno, "cannot read \"" JAIL_HOLDER "\"");
+	while ((entry = readdir(list))) {
+		unsigned long job = strtoul(entry->d_name, &end, 10);
+		if (job && job <= UINT32_MAX && !*end)
+			result |= sweep_job((uint32_t)job, is_over, err);
+	}
+	closedir(list);
 	return result;
 }

@@ -7,6 +7,7 @@
 #ifndef JAIL_JOB_MOUNTS_H
 #define JAIL_JOB_MOUNTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../core/error.h"
@@ -17,6 +18,13 @@
 /* Opens the job's directory in the holder, made if missing, and holds its lock until the descriptor is
  * closed: two steps of a job may start at once. All of this file is for slurmd's own namespace. */
 int jail_job_open(uint32_t job, struct jail_error *err);
+
+/* Marks the job as present on the node until the descriptor is closed, in whatever way slurmstepd ends.
+ * The job's directory is locked. Returns the descriptor or -1. */
+int jail_job_stay(int directory, struct jail_error *err);
+
+/* Whether no process has marked the job as present. The job's directory is locked. */
+bool jail_job_is_deserted(int directory);
 
 /* Attaches the unattached `mount` at `name` in the job's directory. Returns 0 or -1. */
 int jail_job_attach(int directory, const char *name, int mount, struct jail_error *err);
@@ -35,7 +43,14 @@ void jail_job_mounts_close(int *mounts, const struct jail_plan *plan);
  * job alive. No holder: nothing to do. */
 int jail_job_mounts_hide(struct jail_error *err);
 
+/* Ends all mounts in the job's directory, which is left empty. Returns 0 or -1. */
+int jail_job_mounts_clear(int directory, struct jail_error *err);
+
 /* Ends all mounts of the job on this node (epilog). None: nothing to do. */
 int jail_job_mounts_release(uint32_t job, struct jail_error *err);
+
+/* The same for every job that nobody is present of and that `is_over` confirms: what a node keeps of jobs
+ * that had no epilog here. One that is busy is left for another time. Returns 0, or -1 and the last error. */
+int jail_job_mounts_sweep(bool (*is_over)(uint32_t job), struct jail_error *err);
 
 #endif

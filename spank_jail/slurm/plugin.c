@@ -5,11 +5,13 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include "../core/error.h"
 #include "../core/pid.h"
 #include "../core/sys.h"
+#include "controller.h"
 #include "job_mounts.h"
 #include "option_input.h"
 #include "step.h"
@@ -44,9 +47,11 @@ static struct jail_step step = {
 	.namespace = -1,
 	.pids = -1,
 	.own_pids = -1,
+	.presence = -1,
 };
 static char failure[1400];     /* why the jail could not be built, until it can be told; "" = it could */
 static bool users_fault;       /* and it is an option of the job */
+static bool nodes_fault;       /* and any other job would fail here, too */
 static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
 
 /* Says it once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are
@@ -57,6 +62,18 @@ static int report(const struct jail_error *err)
 
 	slurm_error(NAME "%s", jail_error_format(err, line, sizeof(line)));
 	return FAILED;
+}
+
+/* What runs out, users can use up: processes and mounts have common limits. It comes back, too. */
+static bool is_shortage(const struct jail_error *err)
+{
+	static const char *const mounting[] = { "unshare", "open_tree", "move_mount", "fsmount", "mount_setattr" };
+
+	for (size_t i = 0; err->number == ENOSPC && i < sizeof(mounting) / sizeof(mounting[0]); i++)
+		if (!strcmp(err->syscall, mounting[i]))
+			return true;
+	return err->number == ENOMEM || err->number == EAGAIN || err->number == EINTR || err->number == EMFILE ||
+	       err->number == ENFILE;
 }
 
 /* A failure now would reach the log alone (Slurm has not connected the job's streams yet), and drain the
@@ -75,19 +92,31 @@ static void remember(const struct jail_error *err)
 	report(err);
 	users_fault = jail_options_at_fault(err);
 	jail_error_format(err, failure, sizeof(failure));
+	nodes_fault = !users_fault && !err->inside && !is_shortage(err);
+}
+
+/* Before the next job comes and fails, too. Slurm does it by itself for batch jobs alone, with a reason
+ * that says nothing. */
+static void drain(void)
+{
+	struct jail_error err;
+	char reason[1500];
+
+	snprintf(reason, sizeof(reason), NAME "%s", failure);
+	if (nodes_fault && jail_controller_drain(step.node, reason, &err))
+		report(&err);
 }
 
 /* Told once a step, from where the streams are connected and no task is forked yet. */
 static int tell_failure(void)
 {
 	slurm_error(NAME "%s", failure);
-	/* A failure here drains the node under a batch job. For what the user has to repair the tasks are
-	 * forked, and end in task_init_privileged: the job's failure. */
-	if (users_fault)
-		return ESPANK_SUCCESS;
-	/* 22.05 and before: a failure here ends srun with status 0, and a script believes that it ran. There
-	 * the tasks are forked, too. A batch job has no such trouble. */
-	if (SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) && step.step != SLURM_BATCH_SCRIPT)
+	/* A failure here drains the node under a batch job, and requeues the job: right for the node's faults
+	 * alone. In 22.05 and before, srun ends with status 0 and a batch job is COMPLETED: whoever waits for it
+	 * believes that it ran. In these cases, and for what the user has to repair, the tasks are forked, and end
+	 * in task_init_privileged. */
+	if (users_fault || SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) ||
+	    (step.step == SLURM_BATCH_SCRIPT && !nodes_fault))
 		return ESPANK_SUCCESS;
 	return FAILED;
 }
@@ -191,20 +220,24 @@ static int read_options(spank_t spank, bool *outside, struct jail_error *err)
 	return 0;
 }
 
-/* For the steps to come. What is wrong, they will find and tell. */
+/* For the steps to come. What is wrong, they will find and tell. And what there is of jobs that had no
+ * epilog here is taken away: slurmd was killed, or the node given up, before their end. Not in the epilog:
+ * there Slurm's library cannot ask slurmctld anything, and ends the process. */
 static int prepare_job(spank_t spank)
 {
 	struct jail_error err;
 
 	if (!failure[0] && !jail_input_read(spank, &step.options, &err) && !step.options.no_jail &&
 	    jail_step_prepare(&step, &err))
+		remember(&err);
+	drain();
+	if (jail_job_mounts_sweep(jail_controller_job_is_over, &err))
 		report(&err);
 	return ESPANK_SUCCESS;
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
-	static char node[256];
 	bool outside = false;
 	struct jail_error err;
 	struct timespec start;
@@ -224,8 +257,8 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	step.notice = notice;
 	step.variable = set_variable;
 	step.context = spank;
-	if (!spank_getenv(spank, "SLURMD_NODENAME", node, sizeof(node)))
-		step.node = node;
+	/* slurmstepd's own environment, from slurmd. In the job's, it is still what the user set. */
+	step.node = getenv("SLURMD_NODENAME");
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);
@@ -237,6 +270,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	if (!failure[0] && jail_step_open(&step, &err))
 		remember(&err);
+	drain();
 	if (failure[0])
 		return open_fallback();
 	slurm_debug(NAME "%s in %ld us", step.found ? "opened" : "built", microseconds_since(&start));

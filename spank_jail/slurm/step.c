@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "../core/cdi.h"
 #include "../core/confine.h"
@@ -152,12 +153,33 @@ static void tell_unkept(const struct jail_step *step, const struct jail_error *e
 		step->notice(NULL, jail_error_format(err, line, sizeof(line)));
 }
 
+/* A mount point without its volume, or a tree that somebody began by hand: told before the plan's lines
+ * make directories in it. */
+static int check_root(int root, const char *path, struct jail_error *err)
+{
+	static const char *const needed[] = { "usr", "etc" };
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		int number = fstatat(root, needed[i], &st, AT_SYMLINK_NOFOLLOW) ? errno
+			     : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+		if (!number)
+			continue;
+		jail_fail(err, "fstatat", number, "the jail root has no directory \"%s\": it is not, or only half, assembled; "
+			  "is its volume mounted on this node, and did `jail assemble` end well?", needed[i]);
+		return jail_error_at(err, NULL, 0, path);
+	}
+	return 0;
+}
+
 static int make(struct opening *opening, struct jail_error *err)
 {
 	const struct jail_step *step = opening->step;
 	struct jail_error unkept;
 	struct jail_plan plan;
 
+	if (check_root(opening->root, step->arguments.root, err))
+		return -1;
 	if (jail_plan_read_fd(opening->plan, step->arguments.plan, &plan, err))
 		return -1;
 	int result = jail_options_apply(&step->options, &step->arguments, step->spool.path, &plan, err);
@@ -326,6 +348,13 @@ static int with_job(struct jail_step *step, int (*work)(struct opening *, struct
 	scoped_fd directory = jail_job_open(step->job, err);
 	if (directory < 0)
 		return -1;
+	/* The extern step is the first of a job on a node: what is there is of an earlier run of the job, one
+	 * that was requeued and had no epilog here. */
+	if (step->step == SLURM_EXTERN_CONT && jail_job_is_deserted(directory) && jail_job_mounts_clear(directory, err))
+		return -1;
+	step->presence = jail_job_stay(directory, err);
+	if (step->presence < 0)
+		return -1;
 	opening.directory = directory;
 	int result = jail_spool_prepare(&step->spool, directory, step->job, step->step, err) ? -1 : work(&opening, err);
 	const char *value = NULL;
@@ -359,6 +388,10 @@ static int attach_nothing(const struct jail_step *step, const char *path, struct
 		return -1;
 	if (sys_move_mount(mount, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH))
 		return jail_fail(err, "move_mount", errno, "cannot attach an empty root");
+	/* Where Slurm goes when the job's directory is not there; without it the step ends with no word. */
+	scoped_fd tmp = jail_resolve_create(mount, "/tmp", JAIL_CREATE_DIR, err);
+	if (tmp < 0)
+		return -1;
 	for (const char *const *own = step->arguments.window; *own; own++) {
 		scoped_fd made = jail_resolve_create(mount, *own, JAIL_CREATE_DIR, err);
 		if (made < 0)
@@ -399,7 +432,7 @@ static int open_bare(struct jail_step *step, int tree, const char *path, struct 
 static int open_bare_root(struct jail_step *step, struct jail_error *err)
 {
 	scoped_fd trusted = jail_open_trusted(step->arguments.root, 1, "jail root", err);
-	if (trusted < 0)
+	if (trusted < 0 || check_root(trusted, step->arguments.root, err))
 		return -1;
 	scoped_fd tree = jail_tree_attach(step->arguments.root, err);
 	return tree < 0 ? -1 : open_bare(step, tree, step->arguments.root, err);

@@ -24,6 +24,7 @@ struct jail_step {
 	int pids;         /* at level pid: PID namespace of the tasks; else -1 */
 	int own_pids;     /* and slurmstepd's own */
 	bool found;       /* the job's namespaces were there from an earlier step */
+	int presence;     /* jail_job_stay, for as long as slurmstepd lives */
 	void (*notice)(void *context, const char *text);
 	void (*variable)(void *context, const char *text); /* hears of each NAME=VALUE for the tasks; may be NULL */
 	void *context;

@@ -2,6 +2,7 @@
 #include "views.h"
 
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <sched.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -167,6 +168,12 @@ int jail_views_make(const struct jail_views_request *request, struct jail_views 
 	return result;
 }
 
+/* And not the empty file that a pin lies on, when somebody has unmounted it. */
+static bool is_namespace(int fd)
+{
+	return fd >= 0 && ioctl(fd, NS_GET_NSTYPE) == CLONE_NEWNS;
+}
+
 bool jail_views_find(int directory, struct jail_record *record, struct jail_views *views)
 {
 	if (!jail_record_holds(record, directory, RECORD))
@@ -175,7 +182,7 @@ bool jail_views_find(int directory, struct jail_record *record, struct jail_view
 	views->tasks = openat(directory, names[1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	views->window = openat(directory, names[2], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	views->mounts = record->mounts;
-	if (views->home >= 0 && views->tasks >= 0 && views->window >= 0)
+	if (is_namespace(views->home) && is_namespace(views->tasks) && is_namespace(views->window))
 		return true;
 	jail_views_close(views);
 	return false;

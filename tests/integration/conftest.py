@@ -60,7 +60,9 @@ class LocalCluster:
         """The jail's tree on this machine."""
         return volume_path(self.request.name) / "root"
 
-    def on(self, hostname: str, *command: str, tty: bool = False, stdin: str = "") -> Done:
+    def on(
+        self, hostname: str, *command: str, tty: bool = False, stdin: str = "", timeout_s: int = _TIMEOUT_S
+    ) -> Done:
         """Run `command` as root in a container, outside the jail."""
         flags = ["-t"] if tty else ["-i"] if stdin else []
         argv = ["podman", "exec", *flags, container_name(self.request.name, hostname), *command]
@@ -69,15 +71,23 @@ class LocalCluster:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
             env={**os.environ, **podman_environment()},
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def jail(self, *command: str, user: str = "root", tty: bool = False, stdin: str = "") -> Done:
+    def jail(
+        self,
+        *command: str,
+        user: str = "root",
+        tty: bool = False,
+        stdin: str = "",
+        timeout_s: int = _TIMEOUT_S,
+    ) -> Done:
         """Run `command` in the jail on the login node, as a user of the jail."""
-        return self.on("login", "jail-enter", "--user", user, "--", *command, tty=tty, stdin=stdin)
+        argv = ("jail-enter", "--user", user, "--", *command)
+        return self.on("login", *argv, tty=tty, stdin=stdin, timeout_s=timeout_s)
 
     def install(self, *packages: str) -> None:
         """Install packages in the jail, as its administrator would."""
