@@ -4,7 +4,6 @@
  * it for good in task_init_privileged. docs/decisions/jail-entering.md says why.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <slurm/slurm.h>
@@ -19,6 +18,7 @@
 #include "../core/error.h"
 #include "../core/pid.h"
 #include "../core/sys.h"
+#include "configuration.h"
 #include "controller.h"
 #include "job_mounts.h"
 #include "option_input.h"
@@ -154,22 +154,6 @@ static long microseconds_since(const struct timespec *start)
 	return (now.tv_sec - start->tv_sec) * 1000000L + (now.tv_nsec - start->tv_nsec) / 1000;
 }
 
-/* UsePAM makes slurmstepd open a PAM session inside the window, with whatever modules are configured. */
-static int refuse_pam(struct jail_error *err)
-{
-#ifdef CONF_FLAG_PAM
-	const uint64_t flag = CONF_FLAG_PAM;
-#else
-	const uint64_t flag = CTL_CONF_PAM; /* its name up to Slurm 23 */
-#endif
-	const slurm_conf_t *configuration = dlsym(RTLD_DEFAULT, "slurm_conf");
-
-	if (!configuration || !(configuration->conf_flags & flag))
-		return 0;
-	return jail_fail(err, NULL, 0, "UsePAM=1 in slurm.conf cannot be had together with the jail: slurmstepd would "
-			 "open PAM sessions while it visits the jail; set UsePAM=0");
-}
-
 /* srun, sbatch and salloc read the same plugstack.conf, perhaps inside the jail: the options concern them,
  * and a wrong argument is the nodes' to report. */
 static int init_client(spank_t spank, int ac, char *av[])
@@ -194,7 +178,7 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 		return init_client(spank, ac, av);
 	if (context != S_CTX_REMOTE && context != S_CTX_SLURMD && context != S_CTX_JOB_SCRIPT)
 		return ESPANK_SUCCESS;
-	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !refuse_pam(&err) &&
+	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !jail_configuration_check(&err) &&
 	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
 		return ESPANK_SUCCESS;
 	if (context != S_CTX_REMOTE)

@@ -1,0 +1,46 @@
+/* What a step works with until it has entered the window; step.c takes it through its stages. */
+#ifndef JAIL_OPENING_H
+#define JAIL_OPENING_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "../core/error.h"
+#include "../core/pid.h"
+#include "../core/plan.h"
+#include "../core/window.h"
+#include "record.h"
+#include "step.h"
+#include "views.h"
+
+struct jail_opening {
+	struct jail_step *step;
+	int plan, root;   /* opened; the record says whether they are those once found trustworthy */
+	int directory;    /* the job's, locked */
+	struct jail_record record;
+	struct jail_views views;
+	bool keep;        /* the views may serve later steps */
+	struct jail_plan lines; /* at level pid */
+	struct jail_pid_view processes; /* those that the step adds to the tasks' namespace, */
+	int init;         /* and the program that does, or -1 */
+	int script;       /* the job's directory in the spool, for a batch script; else -1 */
+	struct jail_window_parts parts;
+	char sealed[PATH_MAX]; /* conf-cache in the spool */
+};
+
+/* The node's own answers for what the C library reads: never all of /etc, the munge key is there. */
+extern const char *const jail_node_files[];
+
+/* Finds the job's namespaces, or makes them, and keeps them for later steps; step->found says which. In
+ * slurmd's namespace, with the job's directory locked. Returns 0 or -1. */
+int jail_opening_get_views(struct jail_opening *opening, struct jail_error *err);
+
+/* Makes them, whatever there is. Returns 0 or -1. */
+int jail_opening_make_views(struct jail_opening *opening, struct jail_error *err);
+
+/* Whether the jail's root, which is open, holds a system at all. Returns 0 or -1. */
+int jail_opening_check_root(int root, const char *path, struct jail_error *err);
+
+void jail_opening_close(struct jail_opening *opening);
+
+#endif
