@@ -63,7 +63,6 @@ def test_jail_enter_prints_a_plan_as_it_was_understood(build: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("arguments", [
         ["--nonsense"], ["--chdir", "x", "true"], ["--check", "true"], ["--level", "most", "true"],
-        ["--level", "pid", "true"],
     ])  # fmt: skip
 def test_jail_enter_says_wrong_usage(build: Path, arguments: list[str]) -> None:
     done = enter(build, *arguments)
