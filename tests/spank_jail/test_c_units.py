@@ -84,7 +84,6 @@ def test_jail_enter_prints_nothing_that_reads_differently(build: Path, tmp_path:
 
 @pytest.mark.parametrize("arguments", [
         ["--nonsense"], ["--chdir", "x", "true"], ["--check", "true"], ["--level", "most", "true"],
-        ["--level", "pid", "true"],
     ])  # fmt: skip
 def test_jail_enter_says_wrong_usage(build: Path, arguments: list[str]) -> None:
     done = enter(build, *arguments)
