@@ -110,9 +110,9 @@ static int open_step(struct jail_opening *opening, struct jail_error *err)
 	if (script < 0 && step->step == SLURM_BATCH_SCRIPT && err->number != ENOENT)
 		return -1;
 	opening->script = script;
-	if (take_processes(opening, err))
+	if (jail_opening_get_views(opening, err) || take_processes(opening, err))
 		return -1;
-	int result = jail_opening_get_views(opening, err) ? -1 : go_in(opening, err);
+	int result = go_in(opening, err);
 	if (result <= 0)
 		return result;
 	jail_views_close(&opening->views);
