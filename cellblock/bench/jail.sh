@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs on a worker, outside the jail, in an allocation. Prints KIND NAME NUMBER, a line a run:
 #   step NAME MICROSECONDS     srun true
-#   tasks NAME MICROSECONDS    srun --ntasks=$TASKS true
+#   tasks LEVEL MICROSECONDS   what all tasks of srun --ntasks=$TASKS true together spent on entering
 #   memory NAME KIB            proportional set size a task, of a step with $MEMORY_TASKS tasks
 # NAME is a level of the jail, or "without" the plugin.
 set -eu
@@ -42,23 +42,31 @@ for level in "${levels[@]}"; do
     [ "$inside" != "$outside" ] || { echo "a task's / is $outside at level $level and without"; exit 1; }
 done
 
-run() {
-    use "$2"
-    local kind=$1 name=$2
-    shift 2
-    local t0=$EPOCHREALTIME
-    srun --immediate=60 "$@" true < /dev/null
-    local t1=$EPOCHREALTIME
-    echo "$kind $name $(( ${t1/./} - ${t0/./} ))"
+rounds() {
+    local t0 t1
+    for (( i = 0; i < ROUNDS; i++ )); do
+        # In any order: what a step leaves to be cleared away costs the one after it.
+        for name in $(printf '%s\n' "${names[@]}" | shuf); do
+            use "$name"
+            t0=$EPOCHREALTIME
+            srun --immediate=60 true < /dev/null
+            t1=$EPOCHREALTIME
+            echo "step $name $(( ${t1/./} - ${t0/./} ))"
+        done
+    done
 }
 
-rounds() {
-    local count=$1 kind=$2
-    shift 2
-    for (( i = 0; i < count; i++ )); do
-        for (( j = 0; j < ${#names[@]}; j++ )); do
-            run "$kind" "${names[(i + j) % ${#names[@]}]}" "$@"
-        done
+# The plugin says at level debug how long each task took.
+entering() {
+    local counted=0
+    while (( counted < TASK_ROUNDS )); do
+        use "$1"
+        sum=$(srun --slurmd-debug=debug --ntasks="$TASKS" --overcommit true 2>&1 < /dev/null |
+            awk -v tasks="$TASKS" '/ task entered in [0-9]+ us$/ { n++; s += $(NF - 1) } END { if (n == tasks) print s }')
+        # Lines of many tasks at once may run into each other: then the sum is not whole.
+        [ -n "$sum" ] || continue
+        echo "tasks $1 $sum"
+        counted=$(( counted + 1 ))
     done
 }
 
@@ -70,8 +78,10 @@ pss() {
     done
 }
 
-rounds "$ROUNDS" step
-rounds "$TASK_ROUNDS" tasks --ntasks="$TASKS" --overcommit
+rounds
+for level in "${levels[@]}"; do
+    entering "$level"
+done
 for name in "${names[@]}"; do
     use "$name"
     srun --ntasks="$MEMORY_TASKS" --overcommit sleep 60 &

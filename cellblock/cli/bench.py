@@ -48,5 +48,5 @@ def jail(
         print(f"  {each:24s}{percentile(values, 50):8.2f}{percentile(values, 99):8.2f}")
     for each in result.levels():
         print(f"  {'added by ' + each:24s}{result.added(each, 50):8.2f}{result.added(each, 99):8.2f}")
-        print(f"  {f'  to {TASKS_AT_ONCE} tasks':24s}{result.tasks_added(each):8.2f}")
+        print(f"  {f'  {TASKS_AT_ONCE} tasks entering':24s}{result.entering(each):8.2f}")
         print(f"  {'  memory, KiB a task':24s}{result.memory_added(each):8.0f}")
