@@ -82,13 +82,28 @@ static int keep_capabilities(uint64_t kept, struct jail_error *err)
 	return 0;
 }
 
+/* The kernel lets a process through /proc/PID/root of another that has no capability which is not effective
+ * in the first, or by CAP_SYS_PTRACE. Whoever makes jails has CAP_SYS_ADMIN: without these two, the working
+ * directory that a user names, which Slurm changes to as root for root, cannot be his. */
+static int close_doors(struct jail_error *err)
+{
+	uint32_t effective[2], permitted[2], inheritable[2];
+
+	if (sys_capget(effective, permitted, inheritable))
+		return jail_fail(err, "capget", errno, "cannot read this process's capabilities");
+	effective[0] &= ~(1U << CAP_SYS_ADMIN | 1U << CAP_SYS_PTRACE);
+	if (sys_capset(effective, permitted, inheritable))
+		return jail_fail(err, "capset", errno, "cannot put capabilities aside");
+	return 0;
+}
+
 int jail_confine(enum jail_level level, struct jail_error *err)
 {
 	if (level < JAIL_LEVEL_CAPABILITIES)
 		return 0;
-	/* The filter comes last: it refuses keyctl. */
+	/* The filter comes late: it refuses keyctl, and needs CAP_SYS_ADMIN. */
 	return leave_keyring(err) || cut_bounding_set(err) || keep_capabilities(UINT64_MAX, err) ||
-	       jail_seccomp_attach(err) ? -1 : 0;
+	       jail_seccomp_attach(err) || close_doors(err) ? -1 : 0;
 }
 
 int jail_confine_final(enum jail_level level, struct jail_error *err)

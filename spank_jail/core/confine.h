@@ -13,8 +13,8 @@
 
 /* For the calling thread, which is root of the node or of its user namespace and the only one of its
  * process: an empty session keyring, the bounding set cut, inheritable and ambient capabilities cleared,
- * the system call filter attached. There is no way back, but permitted and effective capabilities stay:
- * ids, limits and groups can still be set. Returns 0 or -1. */
+ * the system call filter attached. There is no way back, but permitted and effective capabilities stay, all
+ * but SYS_ADMIN and SYS_PTRACE: ids, limits and groups can still be set. Returns 0 or -1. */
 int jail_confine(enum jail_level level, struct jail_error *err);
 
 /* The last thing before exec, as any user: permitted and effective capabilities cut to what the bounding

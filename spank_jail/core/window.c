@@ -31,6 +31,21 @@ static int lay_over(int tree, const char *path, uint64_t attributes, bool option
 	return 0;
 }
 
+static int cover_processes(int tree, struct jail_error *err)
+{
+	static const struct jail_parameter parameters[] = { { "size", "4k" }, { "mode", "0555" } };
+	scoped_fd target = jail_resolve(tree, "/proc", O_DIRECTORY, err);
+
+	if (target < 0)
+		return err->number == ENOENT ? 0 : -1;
+	scoped_fd mount = jail_filesystem_new("tmpfs", parameters, 2, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, err);
+	if (mount < 0)
+		return -1;
+	if (sys_move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
+		return jail_fail(err, "move_mount", errno, "cannot cover the window's /proc");
+	return 0;
+}
+
 static int lay_all(int tree, const struct jail_window_parts *parts, struct jail_error *err)
 {
 	for (const char *const *path = parts->directories; *path; path++)
@@ -41,7 +56,9 @@ static int lay_all(int tree, const struct jail_window_parts *parts, struct jail_
 			return -1;
 	if (parts->writable && lay_over(tree, parts->writable, OPEN_ATTRIBUTES, false, err))
 		return -1;
-	return parts->sealed ? lay_over(tree, parts->sealed, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err) : 0;
+	if (parts->sealed && lay_over(tree, parts->sealed, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err))
+		return -1;
+	return parts->for_root ? cover_processes(tree, err) : 0;
 }
 
 int jail_window_lay(const char *path, const struct jail_window_parts *parts, struct jail_error *err)

@@ -24,6 +24,7 @@ struct jail_window_parts {
 	const char *const *files;       /* single files likewise; one missing on either side is left out */
 	const char *writable;           /* a directory of the node that stays writable, or NULL */
 	const char *sealed;             /* a directory in it that does not, or NULL; may be missing */
+	bool for_root; /* works for uid 0: then /proc is empty, for /proc/self/fd leads to what the daemon has open */
 };
 
 /* Makes a window of the tree that is attached at `path`: a copy with the parts in it, attached over the

@@ -50,7 +50,9 @@ static int open_bare(struct jail_step *step, int tree, const char *path, struct 
 {
 	/* Not even the spool may be known, when an argument is wrong. */
 	const char *spool = step->spool.path[0] ? step->spool.path : NULL;
-	const struct jail_window_parts parts = { step->arguments.window, jail_node_files, spool, NULL };
+	const struct jail_window_parts parts = {
+		step->arguments.window, jail_node_files, spool, NULL, step->user == 0,
+	};
 	struct jail_plan plan;
 
 	scoped_fd place = spool ? jail_resolve_create(tree, spool, JAIL_CREATE_DIR, err) : -1;

@@ -133,7 +133,9 @@ static int with_job(struct jail_step *step, int (*work)(struct jail_opening *, s
 		return -1;
 	if (snprintf(opening.sealed, sizeof(opening.sealed), "%s/conf-cache", step->spool.path) >= (int)sizeof(opening.sealed))
 		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
-	opening.parts = (struct jail_window_parts){ arguments->window, jail_node_files, step->spool.path, opening.sealed };
+	opening.parts = (struct jail_window_parts){
+		arguments->window, jail_node_files, step->spool.path, opening.sealed, step->user == 0,
+	};
 	scoped_fd directory = jail_job_open(step->job, err);
 	if (directory < 0)
 		return -1;

@@ -192,10 +192,12 @@ def own_capabilities() -> tuple[str, ...]:
 
 
 def with_all_capabilities(plain: tuple[Container, ...]) -> tuple[Container, ...]:
-    """Workers as real metal would have them: nothing dropped, no seccomp filter."""
+    """Workers as real metal would have them: nothing dropped, no seccomp filter, a root that can be written."""
     security = ("seccomp=unconfined", "apparmor=unconfined")
     return tuple(
-        replace(one, cap_add=own_capabilities(), security_opt=security) if one.role == "worker" else one
+        replace(one, read_only=False, cap_add=own_capabilities(), security_opt=security)
+        if one.role == "worker"
+        else one
         for one in plain
     )
 

@@ -45,10 +45,13 @@ def _attacks(stops: Level, *names: str, user: str = "root", below: str = "escape
     return [Case(name, stops, user, below=below) for name in names]
 
 
+_SPOOL = "PMIx makes its directory in slurmd's spool while slurmstepd visits the jail"
+
 _BY_FILESYSTEM = [
     *_attacks("filesystem", "nested-chroot", "dot-dot", "kept-descriptors", "umount-root"),
     *_attacks("filesystem", "node-on-volume", "node-on-tmp", "node-on-shm", "node-on-run"),
-    *_attacks("filesystem", "listed-devices-only", "step-sockets", "abstract-sockets", "ssh-to-the-worker"),
+    *_attacks("filesystem", "listed-devices-only", "step-sockets", "abstract-sockets", "mungeds-root"),
+    *_attacks("filesystem", "foreign-terminal"),
     *_attacks("filesystem", "conf-cache-written", "sys-write", "open-tree-of-init", "bind-root-of-init"),
     *_attacks("filesystem", "terminal-by-node", "userns-sysfs", "userns-cgroup", "userns-overlay"),
     *_attacks("filesystem", "userns-writable-bind", "userns-uncover", "userns-join-init", "userns-handle"),
@@ -64,10 +67,14 @@ _BY_FILESYSTEM = [
     *_attacks("filesystem", "change-priority", "change-limits", "see-processes", user="eve"),
     Case("directory-as-input", "filesystem", way=ways.directory_as_input),
     Case("directory-as-input", "filesystem", "eve", way=ways.directory_as_input),
+    Case("output-by-proc", "filesystem", way=ways.output_by_proc),
     Case("output-by-proc", "filesystem", "eve", way=ways.output_by_proc),
+    Case("input-by-proc", "filesystem", way=ways.input_by_proc),
     Case("input-by-proc", "filesystem", "eve", way=ways.input_by_proc),
     Case("folder-by-proc", "filesystem", "eve", way=ways.folder_by_proc),
+    Case("output-in-conf-cache", "filesystem", way=ways.output_in_conf_cache),
     Case("output-in-conf-cache", "filesystem", "eve", way=ways.output_in_conf_cache),
+    Case("input-by-descriptor", "filesystem", way=ways.input_by_descriptor),
     Case("swapped-targets", "filesystem", way=ways.swapped_targets),
     Case("task-prolog", "filesystem", way=ways.task_prolog),
     Case("task-epilog", "filesystem", way=ways.task_epilog),
@@ -97,22 +104,18 @@ _BY_CAPABILITIES = [
     *_attacks("capabilities", "umount-masks", "remount-writable", "setattr-writable", "remount-sys"),
     *_attacks("capabilities", "pivot-root", "trace-victim", "trace-slurmd", "trace-slurmstepd"),
     *_attacks("capabilities", "read-memory", "compare-pointers", "join-init", "join-by-pidfd"),
-    *_attacks("capabilities", "steal-descriptor", "daemons-root", "daemon-traced", "mungeds-root"),
+    *_attacks("capabilities", "steal-descriptor"),
     *_attacks("capabilities", "userns-proc", "userns-core-pattern"),
-    *_attacks("capabilities", "loop-node", "kernel-log-node", "loop-control-node", "foreign-terminal"),
+    *_attacks("capabilities", "loop-node", "kernel-log-node", "loop-control-node"),
     *_attacks("capabilities", "disk-node", below="the test machine lets nobody open its disk"),
     *_attacks("capabilities", "raw-packets", "network-settings", "change-priority", "change-affinity"),
-    Case("output-by-proc", "capabilities", way=ways.output_by_proc),
-    Case("input-by-proc", "capabilities", way=ways.input_by_proc),
-    Case("input-by-descriptor", "capabilities", way=ways.input_by_descriptor),
     Case("folder-by-proc", "capabilities", way=ways.folder_by_proc),
-    Case("output-in-conf-cache", "capabilities", way=ways.output_in_conf_cache),
-    Case("output-in-spool", "capabilities", way=ways.output_in_spool),
+    Case("output-in-spool", "filesystem", way=ways.output_in_spool, open=_SPOOL),
     Case("enter-init", "capabilities", way=ways.enter_init),
 ]
 
 _BY_PID = [
-    *_attacks("pid", "see-processes", "signal-victim", "signal-slurmd"),
+    *_attacks("pid", "see-processes", "signal-victim", "signal-slurmd", "daemons-root", "daemon-traced"),
     *_attacks("pid", "change-limits", "change-oom-score"),
 ]
 

@@ -87,22 +87,10 @@ static void network_settings(void)
 	escaped("the node's network can be set");
 }
 
-static void login_to_worker(void)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(22) };
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)))
-		held("connect to port 22 of the worker");
-	escaped("the worker has an sshd that takes connections from a job");
-}
-
 const struct attack socket_attacks[] = {
 	{ "abstract-sockets", abstract_sockets },
 	{ "step-sockets", step_sockets },
 	{ "raw-packets", raw_packets },
 	{ "network-settings", network_settings },
-	{ "ssh-to-the-worker", login_to_worker },
 	{ NULL, NULL },
 };
