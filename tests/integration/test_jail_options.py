@@ -14,14 +14,14 @@ from tests.integration.conftest import Done, LocalCluster
 pytestmark = pytest.mark.integration
 
 ARGUMENTS = (
-    "bind-allow=/srv/data bind-allow=/srv/golden:ro no-jail-uids=0,2600 no-jail-tickets=/mnt/jail/no-jail"
+    "bind-allow=/run/srv/data bind-allow=/run/srv/golden:ro no-jail-uids=0,2600 no-jail-tickets=/mnt/jail/no-jail"
 )
 # In the worker: what may be bound, what a symlink points out of it, what only root reaches.
 PREPARE = """
-mkdir -p -m 755 /srv/data/set /srv/data/closed/open /srv/golden /srv/other
-chmod 700 /srv/data/closed; chmod 777 /srv/data/set
-echo set > /srv/data/set/f; echo golden > /srv/golden/f; echo closed > /srv/data/closed/open/f
-ln -sfn /srv/other /srv/data/out; ln -sfn ../other /srv/data/climb; ln -sfn set /srv/data/inside
+mkdir -p -m 755 /run/srv/data/set /run/srv/data/closed/open /run/srv/golden /run/srv/other
+chmod 700 /run/srv/data/closed; chmod 777 /run/srv/data/set
+echo set > /run/srv/data/set/f; echo golden > /run/srv/golden/f; echo closed > /run/srv/data/closed/open/f
+ln -sfn /run/srv/other /run/srv/data/out; ln -sfn ../other /run/srv/data/climb; ln -sfn set /run/srv/data/inside
 """
 OUTSIDE = "ls -d /mnt/jail/root"
 ADMIN = 2600
@@ -136,15 +136,15 @@ def test_an_sbatch_line_and_a_variable_do_the_same(cluster: LocalCluster, user: 
 
 def test_an_allowed_directory_is_bound(cluster: LocalCluster, user: str, allowed: Path) -> None:
     look = "cat /mnt/d/f; touch /mnt/d/new && echo wrote; grep ' /mnt/d ' /proc/self/mounts"
-    out = srun(cluster, user, "--jail-bind=/srv/data/set:/mnt/d", "sh", "-c", look).ok().splitlines()
+    out = srun(cluster, user, "--jail-bind=/run/srv/data/set:/mnt/d", "sh", "-c", look).ok().splitlines()
     assert out[:2] == ["set", "wrote"]
     assert {"nosuid", "nodev", "rw"} <= set(out[2].split()[3].split(","))
-    assert srun(cluster, user, "--jail-bind=/srv/data/inside:/mnt/d", "cat", "/mnt/d/f").ok() == "set\n"
+    assert srun(cluster, user, "--jail-bind=/run/srv/data/inside:/mnt/d", "cat", "/mnt/d/f").ok() == "set\n"
 
 
 def test_several_binds_and_single_files(cluster: LocalCluster, user: str, allowed: Path) -> None:
     script = (
-        "touch ~/own; srun --jail-bind=/srv/data/set:/mnt/d,/srv/golden/f:$HOME/own:ro cat /mnt/d/f ~/own"
+        "touch ~/own; srun --jail-bind=/run/srv/data/set:/mnt/d,/run/srv/golden/f:$HOME/own:ro cat /mnt/d/f ~/own"
     )
     assert batch(cluster, user, script).splitlines() == ["set", "golden"]
 
@@ -153,23 +153,23 @@ def test_ro_is_read_only_and_demanded_where_only_that_is_allowed(
     cluster: LocalCluster, user: str, allowed: Path
 ) -> None:
     done = srun(
-        cluster, user, "--jail-bind=/srv/golden:/mnt/d:ro", "sh", "-c", "cat /mnt/d/f; touch /mnt/d/x"
+        cluster, user, "--jail-bind=/run/srv/golden:/mnt/d:ro", "sh", "-c", "cat /mnt/d/f; touch /mnt/d/x"
     )
     assert done.out == "golden\n"
     assert "Read-only file system" in done.err
-    refused = srun(cluster, user, "--jail-bind=/srv/golden:/mnt/d", "true")
+    refused = srun(cluster, user, "--jail-bind=/run/srv/golden:/mnt/d", "true")
     assert refused.status != 0
-    assert 'allows "/srv/golden" for reading only; add :ro' in refused.err
+    assert 'allows "/run/srv/golden" for reading only; add :ro' in refused.err
 
 
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("/srv/other:/mnt/d", "not in what the administrator allows: /srv/data, /srv/golden"),
-        ("/srv/data/../other:/mnt/d", 'without ".", ".."'),
-        ("/srv/data:/etc", 'would hide or change "/etc/slurm"'),
-        ("/srv/data:/run/munge", 'would hide or change "/run/munge"'),
-        ("/srv/data", "expected SRC:DST"),
+        ("/run/srv/other:/mnt/d", "not in what the administrator allows: /run/srv/data, /run/srv/golden"),
+        ("/run/srv/data/../other:/mnt/d", 'without ".", ".."'),
+        ("/run/srv/data:/etc", 'would hide or change "/etc/slurm"'),
+        ("/run/srv/data:/run/munge", 'would hide or change "/run/munge"'),
+        ("/run/srv/data", "expected SRC:DST"),
     ],
 )
 def test_a_wrong_bind_is_refused_where_it_is_typed(
@@ -185,15 +185,15 @@ def test_a_wrong_bind_is_refused_where_it_is_typed(
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("/srv/data/missing:/mnt/d", 'the source "/srv/data/missing" is missing on this node'),
-        ("/srv/data/out:/mnt/d", "leads out of what bind-allow= allows, by a symlink"),
-        ("/srv/data/climb:/mnt/d", "leads out of what bind-allow= allows, by a symlink"),
-        ("/srv/data/closed/open:/mnt/d", 'you may not reach the source "/srv/data/closed/open"'),
-        ("/srv/data/set:/tmp", 'would hide "/tmp", which /etc/cellblock/jail.fstab:'),
-        ("/srv/data/set:/var", 'would hide or change "/var/spool/slurmd"'),
-        ("/srv/data/set:/mnt/missing", "the target does not exist in the jail; make it there first"),
-        ("/srv/data/set:/opt", "the target belongs to uid 0"),
-        ("/srv/data/set/f:/mnt/d", "must both be directories or both be files"),
+        ("/run/srv/data/missing:/mnt/d", 'the source "/run/srv/data/missing" is missing on this node'),
+        ("/run/srv/data/out:/mnt/d", "leads out of what bind-allow= allows, by a symlink"),
+        ("/run/srv/data/climb:/mnt/d", "leads out of what bind-allow= allows, by a symlink"),
+        ("/run/srv/data/closed/open:/mnt/d", 'you may not reach the source "/run/srv/data/closed/open"'),
+        ("/run/srv/data/set:/tmp", 'would hide "/tmp", which /etc/cellblock/jail.fstab:'),
+        ("/run/srv/data/set:/var", 'would hide or change "/var/spool/slurmd"'),
+        ("/run/srv/data/set:/mnt/missing", "the target does not exist in the jail; make it there first"),
+        ("/run/srv/data/set:/opt", "the target belongs to uid 0"),
+        ("/run/srv/data/set/f:/mnt/d", "must both be directories or both be files"),
     ],
 )
 def test_what_only_the_node_can_tell_fails_the_job_and_not_the_node(
@@ -215,7 +215,7 @@ def test_a_symlink_of_the_user_is_no_way_to_another_target(
 ) -> None:
     link = cluster.root / "home" / user / "link"
     link.symlink_to("/etc/slurm")
-    done = srun(cluster, user, f"--jail-bind=/srv/data/set:/home/{user}/link", "true")
+    done = srun(cluster, user, f"--jail-bind=/run/srv/data/set:/home/{user}/link", "true")
     link.unlink()
     assert done.status != 0
     assert "symlink; write the real path" in done.err
@@ -226,11 +226,11 @@ def test_steps_inherit_the_jobs_binds_and_may_have_others(
 ) -> None:
     script = """
         srun cat /mnt/d/f
-        srun --jail-bind=/srv/golden:/mnt/d:ro cat /mnt/d/f
+        srun --jail-bind=/run/srv/golden:/mnt/d:ro cat /mnt/d/f
         srun --jail-bind=none ls /mnt/d
-        SRUN_JAIL_BIND=/srv/golden:/mnt/d:ro srun cat /mnt/d/f
+        SRUN_JAIL_BIND=/run/srv/golden:/mnt/d:ro srun cat /mnt/d/f
     """
-    options = "--jail-bind=/srv/data/set:/mnt/d"
+    options = "--jail-bind=/run/srv/data/set:/mnt/d"
     assert batch(cluster, user, script, options).split() == ["set", "golden", "golden"]
     done = cluster.jail("salloc", options, "srun", "cat", "/mnt/d/f", user=user)
     assert done.out == "set\n"
