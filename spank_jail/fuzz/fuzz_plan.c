@@ -27,7 +27,7 @@ static void check_entry(const struct jail_entry *entry)
 	check_target(entry);
 	MUST(entry->line > 0);
 	MUST(!bind || entry->source[0] == '/');
-	MUST(bind || entry->create != JAIL_CREATE_FILE);
+	MUST(bind || entry->type == JAIL_CDI || entry->create != JAIL_CREATE_FILE);
 	MUST(strcmp(jail_type_name(entry->type), "?"));
 	MUST(!entry->only_if || entry->only_if[0] == '/');
 	MUST(entry->n_parameters <= JAIL_MAX_PARAMETERS);

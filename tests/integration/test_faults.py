@@ -412,16 +412,16 @@ def holder(job: Job, script: str) -> str:
 def test_a_source_that_goes_while_a_job_runs_fails_its_next_step_and_no_other(
     cluster: LocalCluster, job: Job
 ) -> None:
-    cluster.on(WORKER, "sh", "-c", "mkdir /opt/tools; echo 1 > /opt/tools/version").ok()
-    with extra_line("/opt/tools /srv none bind,ro")(cluster):
+    cluster.on(WORKER, "sh", "-c", "mkdir /run/tools; echo 1 > /run/tools/version").ok()
+    with extra_line("/run/tools /srv none bind,ro")(cluster):
         assert job.step("cat /srv/version") == "1\n"
-        cluster.on(WORKER, "mv", "/opt/tools", "/opt/gone").ok()
+        cluster.on(WORKER, "mv", "/run/tools", "/run/gone").ok()
         found = causes(job.fails("echo it ran"))
         assert len(found) == 1
-        assert '/srv: open_tree: No such file or directory (ENOENT): the source "/opt/tools"' in found[0]
-        cluster.on(WORKER, "mv", "/opt/gone", "/opt/tools").ok()
+        assert '/srv: open_tree: No such file or directory (ENOENT): the source "/run/tools"' in found[0]
+        cluster.on(WORKER, "mv", "/run/gone", "/run/tools").ok()
         assert job.step("cat /srv/version") == "1\n"
-    cluster.on(WORKER, "rm", "-r", "/opt/tools").ok()
+    cluster.on(WORKER, "rm", "-r", "/run/tools").ok()
 
 
 def test_a_source_that_may_fail_is_left_out(cluster: LocalCluster, job: Job) -> None:

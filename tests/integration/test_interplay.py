@@ -278,27 +278,34 @@ def test_a_terminal_follows_its_window_and_ctrl_c(cluster: LocalCluster) -> None
 
 
 @pytest.fixture
-def own_key(cluster: LocalCluster, user: str) -> str:
-    """The user's own ssh key, made and accepted in the jail; returns how to call ssh with it."""
+def visitor(cluster: LocalCluster) -> str:
+    """A user of whom no other test leaves a job running."""
+    cluster.jail("sh", "-c", "id vera || useradd --create-home --shell /bin/bash vera").ok()
+    return "vera"
+
+
+@pytest.fixture
+def own_key(cluster: LocalCluster, visitor: str) -> str:
+    """The visitor's own ssh key, made and accepted in the jail; returns how to call ssh with it."""
     script = (
         "mkdir -p -m 700 .ssh; test -e .ssh/id_own || ssh-keygen -q -t ed25519 -N '' -f .ssh/id_own;"
         "cat .ssh/id_own.pub >> .ssh/authorized_keys"
     )
-    cluster.jail("sh", "-c", script, user=user).ok()
+    cluster.jail("sh", "-c", script, user=visitor).ok()
     options = "-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
     return f"ssh -i .ssh/id_own {options}"
 
 
 def test_ssh_to_a_worker_is_for_those_with_a_job_there_and_in_the_jail(
-    cluster: LocalCluster, user: str, own_key: str
+    cluster: LocalCluster, visitor: str, own_key: str
 ) -> None:
     look = "hostname; id -un; pwd; ls -d /mnt/jail/root /usr/lib/cellblock; cat /etc/cellblock/jail-release"
     # A session is refused until the job's extern step is up, a moment after salloc has its allocation.
     wait = f"until {own_key} worker-1 true 2>/dev/null; do sleep 0.5; done"
     script = f"{wait}; {own_key} worker-1 '{look}'; {own_key} worker-2 'echo it ran'; echo status $?"
-    done = cluster.jail("salloc", "-Q", "-w", "worker-1", "bash", "-c", script, user=user)
+    done = cluster.jail("salloc", "-Q", "-w", "worker-1", "bash", "-c", script, user=visitor)
     lines = done.out.splitlines()
-    assert lines[:3] == ["worker-1", user, f"/home/{user}"], done
+    assert lines[:3] == ["worker-1", visitor, f"/home/{visitor}"], done
     assert "cannot access '/mnt/jail/root'" in done.err
     assert "cannot access '/usr/lib/cellblock'" in done.err
     assert f"VARIANT={cluster.result.build.variant.name}" in lines
@@ -405,4 +412,7 @@ def test_a_job_gets_its_signal_and_ends_at_its_limit(
     text = output(cluster, user, "limited.out")
     assert text.startswith("the signal came\n")
     assert "DUE TO TIME LIMIT" in text
-    assert not any("sleep 1" in command for _, command in cluster.processes("worker-1"))
+    processes = cluster.processes
+    cluster.wait_until(
+        "nothing of it runs", lambda: not any("sleep 1" in command for _, command in processes("worker-1"))
+    )

@@ -14,14 +14,14 @@ from tests.integration.conftest import Done, LocalCluster
 pytestmark = pytest.mark.integration
 
 ARGUMENTS = (
-    "bind-allow=/run/srv/data bind-allow=/run/srv/golden:ro no-jail-uids=0,2600 no-jail-tickets=/mnt/jail/no-jail"
+    "bind-allow=/run/b/data bind-allow=/run/b/golden:ro no-jail-uids=0,2600 no-jail-tickets=/mnt/jail/no-jail"
 )
 # In the worker: what may be bound, what a symlink points out of it, what only root reaches.
 PREPARE = """
-mkdir -p -m 755 /run/srv/data/set /run/srv/data/closed/open /run/srv/golden /run/srv/other
-chmod 700 /run/srv/data/closed; chmod 777 /run/srv/data/set
-echo set > /run/srv/data/set/f; echo golden > /run/srv/golden/f; echo closed > /run/srv/data/closed/open/f
-ln -sfn /run/srv/other /run/srv/data/out; ln -sfn ../other /run/srv/data/climb; ln -sfn set /run/srv/data/inside
+mkdir -p -m 755 /run/b/data/set /run/b/data/closed/open /run/b/golden /run/b/other
+chmod 700 /run/b/data/closed; chmod 777 /run/b/data/set
+echo set > /run/b/data/set/f; echo golden > /run/b/golden/f; echo closed > /run/b/data/closed/open/f
+ln -sfn /run/b/other /run/b/data/out; ln -sfn ../other /run/b/data/climb; ln -sfn set /run/b/data/inside
 """
 OUTSIDE = "ls -d /mnt/jail/root"
 ADMIN = 2600
@@ -136,15 +136,15 @@ def test_an_sbatch_line_and_a_variable_do_the_same(cluster: LocalCluster, user: 
 
 def test_an_allowed_directory_is_bound(cluster: LocalCluster, user: str, allowed: Path) -> None:
     look = "cat /mnt/d/f; touch /mnt/d/new && echo wrote; grep ' /mnt/d ' /proc/self/mounts"
-    out = srun(cluster, user, "--jail-bind=/run/srv/data/set:/mnt/d", "sh", "-c", look).ok().splitlines()
+    out = srun(cluster, user, "--jail-bind=/run/b/data/set:/mnt/d", "sh", "-c", look).ok().splitlines()
     assert out[:2] == ["set", "wrote"]
     assert {"nosuid", "nodev", "rw"} <= set(out[2].split()[3].split(","))
-    assert srun(cluster, user, "--jail-bind=/run/srv/data/inside:/mnt/d", "cat", "/mnt/d/f").ok() == "set\n"
+    assert srun(cluster, user, "--jail-bind=/run/b/data/inside:/mnt/d", "cat", "/mnt/d/f").ok() == "set\n"
 
 
 def test_several_binds_and_single_files(cluster: LocalCluster, user: str, allowed: Path) -> None:
     script = (
-        "touch ~/own; srun --jail-bind=/run/srv/data/set:/mnt/d,/run/srv/golden/f:$HOME/own:ro cat /mnt/d/f ~/own"
+        "touch ~/own; srun --jail-bind=/run/b/data/set:/mnt/d,/run/b/golden/f:$HOME/own:ro cat /mnt/d/f ~/own"
     )
     assert batch(cluster, user, script).splitlines() == ["set", "golden"]
 
@@ -153,23 +153,23 @@ def test_ro_is_read_only_and_demanded_where_only_that_is_allowed(
     cluster: LocalCluster, user: str, allowed: Path
 ) -> None:
     done = srun(
-        cluster, user, "--jail-bind=/run/srv/golden:/mnt/d:ro", "sh", "-c", "cat /mnt/d/f; touch /mnt/d/x"
+        cluster, user, "--jail-bind=/run/b/golden:/mnt/d:ro", "sh", "-c", "cat /mnt/d/f; touch /mnt/d/x"
     )
     assert done.out == "golden\n"
     assert "Read-only file system" in done.err
-    refused = srun(cluster, user, "--jail-bind=/run/srv/golden:/mnt/d", "true")
+    refused = srun(cluster, user, "--jail-bind=/run/b/golden:/mnt/d", "true")
     assert refused.status != 0
-    assert 'allows "/run/srv/golden" for reading only; add :ro' in refused.err
+    assert 'allows "/run/b/golden" for reading only; add :ro' in refused.err
 
 
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("/run/srv/other:/mnt/d", "not in what the administrator allows: /run/srv/data, /run/srv/golden"),
-        ("/run/srv/data/../other:/mnt/d", 'without ".", ".."'),
-        ("/run/srv/data:/etc", 'would hide or change "/etc/slurm"'),
-        ("/run/srv/data:/run/munge", 'would hide or change "/run/munge"'),
-        ("/run/srv/data", "expected SRC:DST"),
+        ("/run/b/other:/mnt/d", "not in what the administrator allows: /run/b/data, /run/b/golden"),
+        ("/run/b/data/../other:/mnt/d", 'without ".", ".."'),
+        ("/run/b/data:/etc", 'would hide or change "/etc/slurm"'),
+        ("/run/b/data:/run/munge", 'would hide or change "/run/munge"'),
+        ("/run/b/data", "expected SRC:DST"),
     ],
 )
 def test_a_wrong_bind_is_refused_where_it_is_typed(
@@ -185,15 +185,15 @@ def test_a_wrong_bind_is_refused_where_it_is_typed(
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("/run/srv/data/missing:/mnt/d", 'the source "/run/srv/data/missing" is missing on this node'),
-        ("/run/srv/data/out:/mnt/d", "leads out of what bind-allow= allows, by a symlink"),
-        ("/run/srv/data/climb:/mnt/d", "leads out of what bind-allow= allows, by a symlink"),
-        ("/run/srv/data/closed/open:/mnt/d", 'you may not reach the source "/run/srv/data/closed/open"'),
-        ("/run/srv/data/set:/tmp", 'would hide "/tmp", which /etc/cellblock/jail.fstab:'),
-        ("/run/srv/data/set:/var", 'would hide or change "/var/spool/slurmd"'),
-        ("/run/srv/data/set:/mnt/missing", "the target does not exist in the jail; make it there first"),
-        ("/run/srv/data/set:/opt", "the target belongs to uid 0"),
-        ("/run/srv/data/set/f:/mnt/d", "must both be directories or both be files"),
+        ("/run/b/data/missing:/mnt/d", 'the source "/run/b/data/missing" is missing on this node'),
+        ("/run/b/data/out:/mnt/d", "leads out of what bind-allow= allows, by a symlink"),
+        ("/run/b/data/climb:/mnt/d", "leads out of what bind-allow= allows, by a symlink"),
+        ("/run/b/data/closed/open:/mnt/d", 'you may not reach the source "/run/b/data/closed/open"'),
+        ("/run/b/data/set:/tmp", 'would hide "/tmp", which /etc/cellblock/jail.fstab:'),
+        ("/run/b/data/set:/var", 'would hide or change "/var/spool/slurmd"'),
+        ("/run/b/data/set:/mnt/missing", "the target does not exist in the jail; make it there first"),
+        ("/run/b/data/set:/opt", "the target belongs to uid 0"),
+        ("/run/b/data/set/f:/mnt/d", "must both be directories or both be files"),
     ],
 )
 def test_what_only_the_node_can_tell_fails_the_job_and_not_the_node(
@@ -215,7 +215,7 @@ def test_a_symlink_of_the_user_is_no_way_to_another_target(
 ) -> None:
     link = cluster.root / "home" / user / "link"
     link.symlink_to("/etc/slurm")
-    done = srun(cluster, user, f"--jail-bind=/run/srv/data/set:/home/{user}/link", "true")
+    done = srun(cluster, user, f"--jail-bind=/run/b/data/set:/home/{user}/link", "true")
     link.unlink()
     assert done.status != 0
     assert "symlink; write the real path" in done.err
@@ -226,11 +226,11 @@ def test_steps_inherit_the_jobs_binds_and_may_have_others(
 ) -> None:
     script = """
         srun cat /mnt/d/f
-        srun --jail-bind=/run/srv/golden:/mnt/d:ro cat /mnt/d/f
+        srun --jail-bind=/run/b/golden:/mnt/d:ro cat /mnt/d/f
         srun --jail-bind=none ls /mnt/d
-        SRUN_JAIL_BIND=/run/srv/golden:/mnt/d:ro srun cat /mnt/d/f
+        SRUN_JAIL_BIND=/run/b/golden:/mnt/d:ro srun cat /mnt/d/f
     """
-    options = "--jail-bind=/run/srv/data/set:/mnt/d"
+    options = "--jail-bind=/run/b/data/set:/mnt/d"
     assert batch(cluster, user, script, options).split() == ["set", "golden", "golden"]
     done = cluster.jail("salloc", options, "srun", "cat", "/mnt/d/f", user=user)
     assert done.out == "set\n"

@@ -192,7 +192,7 @@ def own_capabilities() -> tuple[str, ...]:
 
 
 def with_all_capabilities(plain: tuple[Container, ...]) -> tuple[Container, ...]:
-    """Workers as real metal would have them: nothing dropped, no seccomp filter, a root that can be written."""
+    """Workers as real metal would have them: nothing dropped, no seccomp filter, a root to write to."""
     security = ("seccomp=unconfined", "apparmor=unconfined")
     return tuple(
         replace(one, read_only=False, cap_add=own_capabilities(), security_opt=security)

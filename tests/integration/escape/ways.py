@@ -108,11 +108,15 @@ def enter_init(arena: Arena, user: str) -> Outcome:
     return _judge_secret(arena, done.out, _last_line(done.err))
 
 
+def _mounts_outside(arena: Arena) -> int:
+    return int(arena.on_worker("sh", "-c", "grep -vc /run/cellblock/jail/ /proc/1/mountinfo").ok())
+
+
 def swapped_targets(arena: Arena, user: str) -> Outcome:
     """Somebody on another node swaps what the plan mounts on for links, while steps start here."""
     root = arena.cluster.root
     pairs = [(root / "etc/slurm", "/proc/1/root/root"), (root / "var/spool", "/../../../../../../root")]
-    before = arena.on_worker("sh", "-c", "wc -l </proc/1/mountinfo; find /root /var/spool -xdev | wc -l").ok()
+    before = _mounts_outside(arena)
     program = arena.folder / "attack"
     swapping = []
     for path, target in pairs:
@@ -140,13 +144,17 @@ def swapped_targets(arena: Arena, user: str) -> Outcome:
             else:
                 link.unlink()
     arena.cluster.on("controller", "scontrol", "update", f"NodeName={WORKER}", "State=RESUME")
-    after = arena.on_worker("sh", "-c", "wc -l </proc/1/mountinfo; find /root /var/spool -xdev | wc -l").ok()
+    # The job's own, which its epilog takes away.
+    for _ in range(60):
+        if (after := _mounts_outside(arena)) == before:
+            break
+        time.sleep(0.5)
     if arena.secret in done.out or "canary-" in done.out:
         return escaped("a step saw the outside's files")
     if "ran" not in done.out:
         return broken(f"no step ran: {done.err[-2000:]}")
-    if before.split()[0] != after.split()[0]:
-        return escaped(f"mounts outside: {before.split()[0]} before, {after.split()[0]} after")
+    if before != after:
+        return escaped(f"mounts outside: {before} before, {after} after")
     return held("50 steps saw the jail, or nothing")
 
 
