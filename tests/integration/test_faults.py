@@ -528,7 +528,9 @@ def without_init(cluster: LocalCluster) -> Iterator[None]:
 
 def restart_slurmd(cluster: LocalCluster) -> None:
     """End slurmd with SIGKILL and start another, as a service manager does."""
-    find = 'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = slurmd ] && echo $p; done 2>/dev/null; true'
+    # By its command line: a slurmd that was reconfigured has executed itself, and is called otherwise.
+    look = """set -- $(tr '\\0' ' ' < $p/cmdline); [ "${1##*/}" = slurmd ] && echo $p"""
+    find = f"for p in /proc/[0-9]*; do {look}; done 2>/dev/null; true"
     process = cluster.on(WORKER, "sh", "-c", find).ok().split()[0]
     words = cluster.on(WORKER, "cat", f"{process}/cmdline").ok().rstrip("\0").split("\0")
     cluster.on(WORKER, "kill", "-KILL", process.removeprefix("/proc/")).ok()

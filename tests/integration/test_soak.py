@@ -83,7 +83,9 @@ true
 # What a worker has, one "name value" a line.
 SNAPSHOT = r"""
 for process in /proc/[0-9]*; do
-    [ "$(cat "$process/comm" 2>/dev/null)" = slurmd ] && slurmd=$process
+    # By its command line: a slurmd that was reconfigured has executed itself, and is called otherwise.
+    set -- $(tr '\0' ' ' < "$process/cmdline" 2>/dev/null)
+    [ "${1##*/}" = slurmd ] && slurmd=$process
 done
 echo mounts $(wc -l < "$slurmd/mountinfo")
 echo pinned $(grep -c ' - nsfs ' "$slurmd/mountinfo")
