@@ -414,5 +414,5 @@ def test_a_job_gets_its_signal_and_ends_at_its_limit(
     assert "DUE TO TIME LIMIT" in text
     processes = cluster.processes
     cluster.wait_until(
-        "nothing of it runs", lambda: not any("sleep 1" in command for _, command in processes("worker-1"))
+        "nothing of it runs", lambda: not any(command == "sleep 1" for _, command in processes("worker-1"))
     )

@@ -48,7 +48,8 @@ def publish(cluster: LocalCluster, path: Path, text: str) -> None:
 
 def test_a_task_sees_its_step_and_no_more(cluster: LocalCluster, user: str) -> None:
     out = srun(cluster, user, "-N1", "-n2", "--overcommit", "sh", "-c", f"sleep 1; {LIST}; sleep 1").ok()
-    assert set(out.split()) == {"sh", "sleep"}
+    # Whether the other task sleeps at that moment is a matter of chance.
+    assert {"sh"} <= set(out.split()) <= {"sh", "sleep"}
     seen = srun(cluster, "root", "sh", "-c", f"{LIST}; true").ok().split()
     # PID 1 is a part of slurmstepd, and named so; it is the only thing of the node.
     assert set(seen) <= {"sh", "slurmstepd"}
