@@ -5,18 +5,12 @@
 #include <limits.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
-#include "../core/cdi.h"
 #include "../core/confine.h"
-#include "../core/filesystem.h"
 #include "../core/namespace.h"
 #include "../core/pid.h"
-#include "../core/resolve.h"
 #include "../core/scoped.h"
 #include "../core/sys.h"
-#include "../core/tree.h"
-#include "../core/trust.h"
 #include "job_mounts.h"
 #include "opening.h"
 #include "streams.h"
