@@ -47,7 +47,7 @@ class Closure:
     """What planning needs to know of a variant.
 
     `parents`: image -> image it is made from; `holds`: image -> all its packages; `depends`: package ->
-    the packages that satisfy its dependencies; `size`: package -> bytes to pull; `roots`: image -> packages
+    the packages that its dependencies lead to, alternatives as "a | b"; `size`: package -> bytes to pull; `roots`: image -> packages
     asked for that are not CUDA's, its own and its parents'; `cuda`: those asked for as CUDA's.
     """
 
@@ -136,7 +136,10 @@ def _closed(closure: Closure, packages: frozenset[str], below: Set[str]) -> froz
         kept = frozenset(
             package
             for package in packages
-            if all(need in packages or need in below for need in closure.depends.get(package, ()))
+            if all(
+                any(each in packages or each in below for each in need.split(" | "))
+                for need in closure.depends.get(package, ())
+            )
         )
         if kept == packages:
             return kept
@@ -166,7 +169,7 @@ def _reached(closure: Closure, roots: Iterable[str]) -> frozenset[str]:
         package = waiting.pop()
         if package not in found:
             found.add(package)
-            waiting.extend(closure.depends.get(package, ()))
+            waiting.extend(each for need in closure.depends.get(package, ()) for each in need.split(" | "))
     return frozenset(found)
 
 
