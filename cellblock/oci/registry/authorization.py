@@ -117,6 +117,13 @@ class Authorization:
         refused = answer_error(host, doing, answer.status, answer.headers, answer.body)
         if search.credential is None and (answer.status == 401 or self._challenge is not None):
             return _missing(host, f"{refused.message}: no credentials for {host}", search)
+        if (
+            answer.status == 401
+            and search.credential
+            and self._challenge
+            and self._challenge.scheme == "basic"
+        ):
+            return _not_accepted(host, search.credential, answer)
         who = ""
         if search.credential is not None and self._challenge is not None:
             who = f" (asked as {_name(search.credential)}, from {search.credential.source})"
@@ -206,12 +213,7 @@ class Authorization:
             return _missing(
                 host, f"{host}: its token server {server} wants to know who asks, and nothing says it", search
             )
-        return Denied(
-            f"{host}: its token server {server} does not accept {_name(search.credential)}, "
-            f"from {search.credential.source} ({answer.status})",
-            hint=f"log in again: `skopeo login {host}`",
-            status=answer.status,
-        )
+        return _not_accepted(f"{host}: its token server {server}", search.credential, answer)
 
     def _not_in_the_clear(self, url: str) -> None:
         """Credentials go over plain http where the user asked for it, and on this machine."""
@@ -232,6 +234,15 @@ class Authorization:
 def _basic(credential: Credential) -> str:
     pair = f"{credential.username}:{credential.secret}"
     return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def _not_accepted(who: str, credential: Credential, answer: Answer) -> Denied:
+    host = who.partition(": ")[0]
+    return Denied(
+        f"{who}: it does not accept {_name(credential)} and the secret from {credential.source}",
+        hint=f"log in again: `skopeo login {host}`",
+        status=answer.status,
+    )
 
 
 def _name(credential: Credential) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import email.utils
+import errno
 import json
+import os
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -73,9 +75,7 @@ class SpeaksPlainHttp(RegistryError):
     """The host answered a TLS handshake with something else."""
 
 
-# errno of ENOSPC, EDQUOT, as docker's registry writes them into `detail` of an UNKNOWN error.
-_FULL_NUMBERS = (28, 122)
-_FULL_WORDS = ("no space left", "disk full", "quota", "insufficient storage")
+_FULL_WORDS = (os.strerror(errno.ENOSPC).lower(), "disk full", "quota", "insufficient storage")
 
 
 def answer_error(
@@ -87,7 +87,7 @@ def answer_error(
     """
     codes, said = _said(body)
     text = f"{host}: could not {doing}: {status}{f', {said}' if said else ''}"
-    if status == 507 or (status >= 400 and _is_full(body, said)):
+    if status == 507 or (status >= 400 and _is_full(said)):
         return RegistryFull(
             f"{text}: the registry has no room left",
             hint=f"free space or raise the quota at {host}, then push again: what it has is not sent again",
@@ -164,22 +164,19 @@ def _said(body: bytes) -> tuple[tuple[str, ...], str]:
     for each in errors[:3]:
         text = str(each.get("message") or each.get("code") or "")
         detail = each.get("detail")
+        number = _number(detail)
+        if number is not None:
+            detail = os.strerror(number)
         texts.append(f"{text} ({str(detail)[:200]})" if detail else text)
     return codes, "; ".join(text for text in texts if text)
 
 
-def _is_full(body: bytes, said: str) -> bool:
-    if any(word in said.lower() for word in _FULL_WORDS):
-        return True
-    try:
-        details = [each.get("detail") for each in json.loads(body)["errors"]]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return False
-    return any(_number(detail) in _FULL_NUMBERS for detail in details)
+def _is_full(said: str) -> bool:
+    return any(word in said.lower() for word in _FULL_WORDS)
 
 
 def _number(detail: Any) -> int | None:
-    """`Err` of a storage driver's error, which docker's registry nests in `Enclosed`."""
+    """errno of a storage driver's error: docker's registry has it as `Err` in `Enclosed` of the detail."""
     enclosed = detail.get("Enclosed") if isinstance(detail, dict) else None
     number = enclosed.get("Err") if isinstance(enclosed, dict) else None
     return number if isinstance(number, int) else None

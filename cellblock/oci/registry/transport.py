@@ -244,7 +244,7 @@ class Transport:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return RegistryError(
                 f"{text}: its certificate is not trusted: {cause.verify_message}",
-                hint=f"put its authority into /etc/containers/certs.d/{self.host}/ca.crt, or give it with --ca",
+                hint=f"put its authority into /etc/containers/certs.d/{self.host}/ca.crt, or give --ca",
             )
         if getattr(cause, "reason", None) in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
             return SpeaksPlainHttp(

@@ -61,19 +61,19 @@ class Upload:
     def run(self) -> Outcome:
         """Bring the blob there unless it is. Raises RegistryError, and CellblockError for a damaged file."""
         retries = Retries(self._repository.registry.transport)
-        restarts = breaks = 0
+        restarts = breaks = reached = 0
         uncertain = False
         while True:
             try:
-                if uncertain and self._repository.blob_size(self._blob.digest) is not None:
-                    return "sent"  # the answer that said so was lost
-                before = self._offset
                 if uncertain:
+                    if self._repository.blob_size(self._blob.digest) is not None:
+                        return "sent"  # the answer that said so was lost
                     self._ask_offset()
-                    uncertain = False
-                if self._offset > before:
-                    retries.progress()
-                    breaks = 0
+                    if self._offset > reached:
+                        retries.progress()
+                    else:
+                        breaks += 1
+                    reached, uncertain = self._offset, False
                 if self._location is None:
                     outcome = self._begin()
                     if outcome is not None:
@@ -81,7 +81,6 @@ class Upload:
                 self._send_all(_PIECES[min(breaks, len(_PIECES) - 1)])
                 return "sent"
             except Transient as error:
-                breaks += 1
                 uncertain = True
                 retries.wait(error)
             except RegistryError as error:
@@ -89,8 +88,8 @@ class Upload:
                 limit = len(_PIECES) if error.status == 413 else _RESTARTS
                 if restarts > limit or not self._can_restart(error):
                     raise
-                uncertain, breaks = False, breaks + 1
-                self._location, self._offset = None, 0
+                breaks += 1
+                self._location, self._offset, reached = None, 0, 0
 
     # -- inside --------------------------------------------------------------------------------
 
