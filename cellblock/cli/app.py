@@ -16,6 +16,7 @@ app = typer.Typer(
 app.command()(targets.targets)
 app.command()(build.build)
 app.command()(inspect.graph)
+app.command()(inspect.report)
 app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.shell)

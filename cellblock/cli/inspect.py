@@ -1,9 +1,10 @@
-"""`build.py graph`: looking at what is declared and built."""
+"""`build.py graph | report`: looking at what is declared and built."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -45,3 +46,39 @@ def graph(
         print(graph_svg.svg(found), end="")
     else:
         print(graph_text.dot(found) if image_format == "dot" else graph_text.mermaid(found), end="")
+
+
+def report(
+    variant: VariantOption = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    as_json: JsonOption = False,
+) -> None:
+    """Write one HTML page: where the bytes and the time of the images go, and what they share."""
+    from datetime import datetime, timezone
+
+    from cellblock.build.record import image_store, read_record
+    from cellblock.definition import load_images
+    from cellblock.inspect import report as reports
+    from cellblock.inspect.image_graph import image_graph
+    from cellblock.inspect.report_page import page
+    from cellblock.variants import choose_variant, load_variants
+
+    folder = paths.PROJECT / "images"
+    images = load_images(folder)
+    chosen = choose_variant(load_variants(folder / "variants.yaml"), variant)
+    graph = image_graph(chosen.name, images, {})
+    names = [node.name for node in graph.nodes]
+    records = {name: record for name in names if (record := read_record(name, chosen.name))}
+    made = reports.report(
+        chosen.name,
+        chosen.summary,
+        records,
+        image_store(),
+        image_graph(chosen.name, images, records),
+        datetime.now(timezone.utc),
+    )
+    output.write_text(page(made), encoding="utf-8")
+    if as_json:
+        print(json.dumps({"page": str(output), **reports.figures(made)}))
+    else:
+        print(f"{output}: open it in a browser")
