@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli import bench, build, cluster, doctor, inspect, jail, targets, testing
+from cellblock.cli import bench, build, cache, cluster, doctor, inspect, jail, lock, targets, testing
 
 app = typer.Typer(
     name="build.py",
@@ -15,6 +15,8 @@ app = typer.Typer(
 )
 app.command()(targets.targets)
 app.command()(build.build)
+app.command()(lock.lock)
+app.add_typer(cache.app, name="cache")
 app.command()(inspect.graph)
 app.command()(inspect.report)
 app.command()(cluster.up)
