@@ -61,6 +61,7 @@ def report(
     from cellblock.inspect import report as reports
     from cellblock.inspect.image_graph import image_graph
     from cellblock.inspect.report_page import page
+    from cellblock.lock.file import lock_path, read_lock
     from cellblock.variants import choose_variant, load_variants
 
     folder = paths.PROJECT / "images"
@@ -69,6 +70,8 @@ def report(
     graph = image_graph(chosen.name, images, {})
     names = [node.name for node in graph.nodes]
     records = {name: record for name in names if (record := read_record(name, chosen.name))}
+    locked = lock_path(paths.PROJECT / "locks", chosen)
+    lock = read_lock(locked) if locked.exists() else None
     made = reports.report(
         chosen.name,
         chosen.summary,
@@ -76,6 +79,7 @@ def report(
         image_store(),
         image_graph(chosen.name, images, records),
         datetime.now(timezone.utc),
+        datetime.fromisoformat(lock.date.replace("Z", "+00:00")) if lock else None,
     )
     output.write_text(page(made), encoding="utf-8")
     if as_json:

@@ -99,8 +99,9 @@ class Treemap {
     if (box.w > 34 && box.h > 17) {
       const name = document.createElement("span"), size = document.createElement("small");
       name.className = "name"; name.textContent = node.name; size.textContent = amount(node.bytes);
-      if (box.w > 110 || box.h > 34) name.append(size);
-      if (box.w <= 110 && box.h > 34) name.classList.add("two");
+      const wide = box.w > 110 || (kind === "button" && node.children?.length && box.w > 90 && box.h > 60);
+      if (wide || box.h > 50) name.append(size);
+      if (!wide && box.h > 34) name.classList.add("two");
       tile.append(name);
     }
     return tile;
