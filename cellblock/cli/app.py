@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli import bench, build, cache, cluster, doctor, jail, lock, targets, testing
+from cellblock.cli import bench, build, cache, cluster, doctor, inspect, jail, lock, targets, testing
 
 app = typer.Typer(
     name="build.py",
@@ -17,6 +17,8 @@ app.command()(targets.targets)
 app.command()(build.build)
 app.command()(lock.lock)
 app.add_typer(cache.app, name="cache")
+app.command()(inspect.graph)
+app.command()(inspect.report)
 app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.shell)
