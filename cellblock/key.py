@@ -45,7 +45,7 @@ def digest_of(value: Any) -> str:
 
 
 # What editors, compilers and Python leave beside sources.
-_NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
 
 
 def digest_of_tree(folder: Path, suffixes: Iterable[str] | None = None) -> str:
@@ -56,7 +56,7 @@ def digest_of_tree(folder: Path, suffixes: Iterable[str] | None = None) -> str:
     """
     entries: list[tuple[str, str, str]] = []
     for directory, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _NOT_SOURCES)
+        folders[:] = sorted(name for name in folders if name not in NOT_SOURCES)
         for name in sorted(files):
             if suffixes is not None and not name.endswith(tuple(suffixes)):
                 continue

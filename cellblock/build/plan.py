@@ -140,6 +140,7 @@ class Planner:
             package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(self._archive.lines)[:8]}",
             reproduce=reproduce,
             local_archives=self._archive.local,
+            sources=self._archive.lines,
         )
 
     def _steps(self, planned: PlannedImage, staging: Path) -> list[Step]:
