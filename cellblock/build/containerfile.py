@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.build.mirrors import archive
+from cellblock.build.mirrors import Archive, archive
 from cellblock.build.plan import Planner, plan_all
 from cellblock.definition import load_images
 from cellblock.engine import containerfile
 from cellblock.engine.containerfile import NAME, SOURCES_ARGUMENT, Stage
 from cellblock.engine.recipe import Recipe
-from cellblock.errors import CellblockError, UsageError
+from cellblock.errors import UsageError
 from cellblock.events import Events, Output
 from cellblock.graph import build_order
 from cellblock.process import Programs
 from cellblock.variants import Variant, choose_variant, load_variants
+
+SUBJECT = "context"
+"""Under this name writing a build context appears among the events."""
 
 _MARK = "# Written by Cellblock: build.py render containerfile"
 
@@ -36,6 +39,8 @@ class RenderRequest:
     variant: str | None = None
     mirrors: tuple[str, ...] = ()
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+    archive: Archive | None = None
+    """Where packages come from, in the place of what `mirrors` and the machine say."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,12 @@ class Containerfile:
         # First, so that a folder that was not finished is known to be ours when it is tried again.
         folder.mkdir(parents=True, exist_ok=True)
         target.write_text(self.text, encoding="utf-8")
-        with events.step("context", "files"):
+        with events.step(SUBJECT, "files"):
             containerfile.write_context(self.stages, folder)
-        with events.step("context", "bootstrap"):
-            make_roots(self.stages, folder, events, Programs())
+        for stage in self.stages:
+            for name, command in stage.roots:
+                with events.step(SUBJECT, "bootstrap"):
+                    containerfile.make_root(folder, name, command, Programs(), _line(events))
 
 
 @contextmanager
@@ -83,7 +90,7 @@ def rendered(request: RenderRequest) -> Iterator[Containerfile]:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     order = build_order(declared, request.images or declared)
-    source = archive(variant, request.mirrors)
+    source = request.archive or archive(variant, request.mirrors)
     planner = Planner(variant, source)
     planned = plan_all(planner, order)
     with tempfile.TemporaryDirectory(prefix="cellblock-") as staging:
@@ -102,25 +109,8 @@ def rendered(request: RenderRequest) -> Iterator[Containerfile]:
         yield Containerfile(variant, wanted, tuple(recipes.values()), tuple(stages), source.local)
 
 
-def make_roots(stages: tuple[Stage, ...], folder: Path, events: Events, programs: Programs) -> None:
-    """Make the tars that `stages` add, below the build context `folder`."""
-    for stage in stages:
-        for name, step in stage.roots:
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-
-            def line(text: str) -> None:
-                events.emit(Output("context", "bootstrap", text))
-
-            partial = target.with_name("partial.tar")
-            try:
-                environment = {"DEBIAN_FRONTEND": "noninteractive"}
-                programs.run(containerfile.root_tar(step, partial), on_line=line, env=environment)
-                partial.replace(target)
-            except OSError as error:
-                raise CellblockError(f"{target}: {error.strerror}", hint="name another --output") from error
-            finally:
-                partial.unlink(missing_ok=True)
+def _line(events: Events) -> Callable[[str], None]:
+    return lambda text: events.emit(Output(SUBJECT, "bootstrap", text))
 
 
 def _ours(path: Path) -> bool:

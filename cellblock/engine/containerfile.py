@@ -27,6 +27,7 @@ from cellblock.engine.recipe import (
 )
 from cellblock.errors import CellblockError
 from cellblock.key import NOT_SOURCES
+from cellblock.process import Programs
 
 NAME = "Containerfile"
 
@@ -47,8 +48,8 @@ class Instruction:
 class Stage:
     """One stage, and what it takes from the build context.
 
-    `files`: (path in the context, file or folder of this machine). `roots`: (path in the context, how
-    its tar is made).
+    `files`: (path in the context, file or folder of this machine). `roots`: (path in the context, the
+    command that makes the tar there, for a shell that stands in the context).
     """
 
     name: str
@@ -56,7 +57,7 @@ class Stage:
     summary: str
     instructions: tuple[Instruction, ...]
     files: tuple[tuple[str, Path], ...] = ()
-    roots: tuple[tuple[str, Bootstrap], ...] = ()
+    roots: tuple[tuple[str, list[str]], ...] = ()
 
     def all_instructions(self) -> tuple[Instruction, ...]:
         """The stage's instructions, FROM included."""
@@ -78,7 +79,7 @@ def stages(recipe: Recipe, name_of: Callable[[str], str], *, inherits_command: b
     `name_of` says what FROM and `COPY --from` call the image of a reference; `inherits_command` whether
     the parent has an entrypoint or a command. Raises CellblockError for what no Containerfile can say.
     """
-    writer = _Writer(recipe.image)
+    writer = _Writer(recipe.image, recipe.per_machine)
     before: list[Stage] = []
     for step in recipe.steps:
         if isinstance(step, Bootstrap):
@@ -121,17 +122,42 @@ def write_context(context: Sequence[Stage], folder: Path) -> None:
                 path.chmod(0o755 if path.stat().st_mode & 0o111 else 0o644)
 
 
-def root_tar(step: Bootstrap, target: Path) -> list[str]:
+def root_tar(step: Bootstrap, target: Path, per_machine: Sequence[str] = ()) -> list[str]:
     """The command that makes the tar of a base: what the other engine bootstraps, cleaned."""
     command = apt.mmdebstrap(step, target, form="tar")
-    script = shell_text.quoted("; ".join(line.replace(" \\\n     ", "") for line in cleaning()))
+    script = shell_text.quoted("; ".join(line.replace(" \\\n     ", "") for line in cleaning(per_machine)))
     command.insert(command.index(step.suite), f'--customize-hook=chroot "$1" sh -euc {script}')
     return command
 
 
-def cleaning() -> list[str]:
-    """Shell statements that remove what a build leaves that is no part of an image."""
-    patterns: list[str] = []
+def make_root(
+    context: Path,
+    name: str,
+    command: Sequence[str],
+    programs: Programs,
+    on_line: Callable[[str], None],
+) -> None:
+    """Make the tar `name` of a build context by `command` (`Stage.roots`).
+
+    Raises ProgramFailed, Interrupted, or OSError; then there is none.
+    """
+    target = context / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name("partial.tar")
+    try:
+        argv = [str(partial) if word == name else word for word in command]
+        programs.run(argv, on_line=on_line, env={"DEBIAN_FRONTEND": "noninteractive"})
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def cleaning(per_machine: Sequence[str] = ()) -> list[str]:
+    """Shell statements that remove what a build leaves that is no part of an image.
+
+    `per_machine` are patterns of further files that must be in no layer.
+    """
+    patterns = list(per_machine)
     for pattern in apt.LEFTOVERS:
         patterns.append(f"/{pattern}")
         if pattern.endswith("/*"):
@@ -156,11 +182,12 @@ class _Pending:
 class _Writer:
     """Collects the instructions of one stage."""
 
-    def __init__(self, image: str) -> None:
+    def __init__(self, image: str, per_machine: Sequence[str] = ()) -> None:
         self._image = image
+        self._per_machine = per_machine
         self._instructions: list[Instruction] = []
         self._files: list[tuple[str, Path]] = []
-        self._roots: list[tuple[str, Bootstrap]] = []
+        self._roots: list[tuple[str, list[str]]] = []
         self._pending = _Pending()
 
     def stage(self, name: str, parent: str, summary: str) -> Stage:
@@ -180,10 +207,13 @@ class _Writer:
 
     def bootstrap(self, step: Bootstrap) -> None:
         name = f"{self._image}/root.tar"
-        first, *words = root_tar(step, Path(name))
-        command = first + shell_text.one_a_line(words)
-        self._roots.append((name, step))
-        self.add(f"ADD {name} /", step.title, f"The tar is made by:\n{command}")
+        command = root_tar(step, Path(name), self._per_machine)
+        self._roots.append((name, command))
+        self.add(
+            f"ADD {name} /",
+            step.title,
+            f"The tar is made by:\n{command[0]}{shell_text.one_a_line(command[1:])}",
+        )
 
     def install(self, step: Install) -> None:
         # Before what is collected already: between two RUNs it would keep them apart.
@@ -266,7 +296,7 @@ class _Writer:
     def _flush(self) -> None:
         pending, self._pending = self._pending, _Pending()
         if pending.items:
-            text = shell_text.run([*pending.items, *cleaning()])
+            text = shell_text.run([*pending.items, *cleaning(self._per_machine)])
             comment = "\n".join(dict.fromkeys(pending.comments))
             self._instructions.append(Instruction(f"RUN {text}", ", ".join(pending.titles), comment))
 

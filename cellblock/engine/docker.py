@@ -125,21 +125,21 @@ class DockerEngine:
         )
         containerfile.write_context(stages, folder)
         for stage in stages:
-            for name, step in stage.roots:
-                with report.step(step.title):
-                    self._bootstrap(step, folder / name, recipe, report)
+            for name, command in stage.roots:
+                self._make_root(folder, name, command, recipe, report)
 
-    def _bootstrap(self, step: Bootstrap, target: Path, recipe: Recipe, report: StepReport) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        command = containerfile.root_tar(step, target)
+    def _make_root(
+        self, folder: Path, name: str, command: Sequence[str], recipe: Recipe, report: StepReport
+    ) -> None:
+        title = Bootstrap.title
         try:
-            environment = {"DEBIAN_FRONTEND": "noninteractive"}
-            self._programs.run(command, on_line=report.line, env=environment)
+            with report.step(title):
+                containerfile.make_root(folder, name, command, self._programs, report.line)
         except ProgramFailed as error:
             hint = advice(recipe, error.finished.tail)
-            raise StepFailed(recipe, step.title, error.finished, hint=hint) from error
+            raise StepFailed(recipe, title, error.finished, hint=hint) from error
         except Interrupted as error:
-            raise Interrupted(f"image {recipe.image}: stopped in step '{step.title}'") from error
+            raise Interrupted(f"image {recipe.image}: stopped in step '{title}'") from error
 
     def _build(
         self,

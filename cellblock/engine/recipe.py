@@ -115,6 +115,8 @@ class Recipe:
     """Folders behind file:// mirrors: steps that install see them at the same path."""
     sources: tuple[str, ...] = ()
     """The archive's lines of sources.list(5); empty: those that the image has."""
+    per_machine: tuple[str, ...] = ()
+    """Patterns (absolute paths) of files that packages' scripts make for one machine: in no layer."""
 
 
 @dataclass(frozen=True)
