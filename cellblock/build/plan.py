@@ -153,6 +153,8 @@ class Planner:
             package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(self._archive.lines)[:8]}",
             reproduce=reproduce,
             local_archives=self._archive.local,
+            sources=self._archive.lines,
+            per_machine=self._per_machine(image),
         )
 
     def config(self, image: Image) -> ImageConfig:
@@ -171,6 +173,12 @@ class Planner:
             command=self._strings(image, fields.command, "command"),
             stop_signal=fields.stop_signal,
         )
+
+    def _per_machine(self, image: Image) -> tuple[str, ...]:
+        """Of the image and those it stands on: a package of either may make them anew."""
+        fields = image.fields
+        inherited = self._per_machine(self._planned[fields.parent].image) if fields.parent else ()
+        return tuple(dict.fromkeys((*inherited, *fields.per_machine)))
 
     def _steps(self, planned: PlannedImage, staging: Path) -> list[Step]:
         image, fields = planned.image, planned.image.fields

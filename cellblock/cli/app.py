@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli import bench, build, cache, cluster, doctor, inspect, jail, lock, targets, testing
+from cellblock.cli import bench, build, cache, cluster, doctor, inspect, jail, lock, render, targets, testing
 
 app = typer.Typer(
     name="build.py",
@@ -23,6 +23,7 @@ app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.shell)
 app.command()(cluster.down)
+app.add_typer(render.app, name="render")
 app.add_typer(jail.app, name="jail")
 app.add_typer(bench.app, name="bench")
 app.command("test", context_settings=testing.CONTEXT)(testing.run_tests)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
+from typing import Literal
 
 from cellblock.engine.recipe import Bootstrap, Install
 
@@ -19,6 +20,10 @@ DPKG_EXCLUDES = (
     "path-exclude=/usr/share/lintian/*",
     "path-exclude=/usr/share/locale/*/LC_MESSAGES/*",
 )
+
+# A crash throws the whole root away. A question nobody can answer must fail, and a changed conffile is the
+# image's own: keep it.
+DPKG_OPTIONS = ("force-unsafe-io", "force-confold", *DPKG_EXCLUDES)
 
 # Written by package tools while building; no part of an image.
 LEFTOVERS = (
@@ -42,6 +47,10 @@ LEFTOVERS = (
 # Made at random by packages' scripts: each machine needs its own. Emptied, not removed: systemd and
 # container engines fill an empty one in (machine-id(5)).
 IDENTITIES = ("etc/machine-id", "var/lib/dbus/machine-id")
+
+# Keys that packages' scripts make. Definitions remove them; where each step is a layer of its own, that is
+# too late, for the layer before would still hold them.
+SECRETS = ("etc/munge/munge.key", "etc/ssh/ssh_host_*")
 
 # How long fetched package lists serve before they are fetched again. A build takes minutes; an hour
 # keeps the images of one variant on one state of the archive without hiding updates for long.
@@ -72,16 +81,18 @@ CUSTOMIZE_HOOKS = (
 )
 
 
-def mmdebstrap(step: Bootstrap, root: Path) -> list[str]:
-    """Arguments that bootstrap into the empty folder `root`."""
-    argv = ["mmdebstrap", "--mode=root", "--format=directory", "--variant=apt"]
+def mmdebstrap(step: Bootstrap, root: Path, *, form: Literal["directory", "tar"] = "directory") -> list[str]:
+    """Arguments that bootstrap into the empty folder `root`, or into a tar of that name."""
+    argv = ["mmdebstrap", "--mode=root", f"--format={form}", "--variant=apt"]
     argv.append(f"--architectures={step.architecture}")
     argv.append(f"--components={','.join(step.components)}")
     if step.packages:
         argv.append(f"--include={','.join(step.packages)}")
     # A crash throws the whole root away: syncing each file protects nothing.
     argv += [f"--dpkgopt={option}" for option in (*DPKG_EXCLUDES, "force-unsafe-io")]
-    argv += [f"--aptopt={name} {_quoted(value)}" for name, value in map(_split, step.apt_options)]
+    # Who owns apt's folders must not depend on whether its sandbox user can reach the place of the root.
+    options = ("APT::Sandbox::User=root", *step.apt_options)
+    argv += [f"--aptopt={name} {_quoted(value)}" for name, value in map(_split, options)]
     argv += [f"--customize-hook={hook}" for hook in CUSTOMIZE_HOOKS]
     if any("file:" in source for source in step.sources):
         # Lets apt inside the root see the archive's folder.
@@ -113,9 +124,7 @@ def install(step: Install) -> list[str]:
 
 def _apt_get(step: Install, command: str, *more: str) -> str:
     options = shlex.join(f"-o{option}" for option in (*APT_OPTIONS, *step.apt_options, *more))
-    # A question nobody can answer must fail, and a changed conffile is the image's own: keep it.
-    flags = ("force-unsafe-io", "force-confold", *DPKG_EXCLUDES)
-    dpkg = shlex.join(f"-oDPkg::Options::=--{flag}" for flag in flags)
+    dpkg = shlex.join(f"-oDPkg::Options::=--{flag}" for flag in DPKG_OPTIONS)
     return f"DEBIAN_FRONTEND=noninteractive apt-get -qq --yes {options} {dpkg} {command} </dev/null"
 
 

@@ -113,6 +113,10 @@ class Recipe:
     """The command by which a person repeats this build."""
     local_archives: tuple[Path, ...] = ()
     """Folders behind file:// mirrors: steps that install see them at the same path."""
+    sources: tuple[str, ...] = ()
+    """The archive's lines of sources.list(5); empty: those that the image has."""
+    per_machine: tuple[str, ...] = ()
+    """Patterns (absolute paths) of files that packages' scripts make for one machine: in no layer."""
 
 
 @dataclass(frozen=True)
