@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 import yaml
 
 from cellblock.ci.settings import Settings, parse_runners
+from cellblock.cli.__main__ import main
 from cellblock.errors import UsageError
 from cellblock.paths import PROJECT
 from cellblock.variants import load_variants
@@ -23,9 +27,25 @@ SCHEMAS = {"github": "vendor.github-workflows", "gitlab": "vendor.gitlab-ci"}
 PINNED = "actions/checkout@" + "0123456789abcdef" * 2 + "01234567"
 
 
-def matrix(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cellblock.cli", "matrix", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def matrix(*arguments: str) -> Done:
+    """The command line in this process: starting one for each of these tests would take most of their time."""
+    out, err, argv = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["build.py", "matrix", *arguments]
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            status = main()
+    except SystemExit as end:
+        status = int(end.code or 0)
+    finally:
+        sys.argv = argv
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def written(*arguments: str) -> str:
