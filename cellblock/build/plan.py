@@ -23,7 +23,7 @@ from cellblock.engine.recipe import (
     Step,
 )
 from cellblock.errors import DefinitionError
-from cellblock.key import Key, digest_of, digest_of_tree
+from cellblock.key import Key, digest_of, digest_of_tree, digests_of_files
 from cellblock.template import Renderer
 from cellblock.variants import Variant
 from cellblock.yaml_source import Location
@@ -31,7 +31,7 @@ from cellblock.yaml_source import Location
 LABEL = "org.cellblock"
 
 # The code whose change can change what an image holds.
-_CODE = ("engine", "build")
+_CODE = ("engine", "build", "oci")
 
 
 def reference(image: str, variant: Variant) -> str:
@@ -51,7 +51,11 @@ def key_reference(image: str, variant: Variant, key: Key) -> str:
 
 @dataclass(frozen=True)
 class PlannedImage:
-    """An image, its key, and the rendered strings that its recipe is made of."""
+    """An image, its key, and the rendered strings that its recipe is made of.
+
+    `inputs_of_files` are the digests, by name, of what is laid over the packages and run there; none when
+    the image is packages only. `code` is the digest of the code that builds.
+    """
 
     image: Image
     variant: Variant
@@ -59,6 +63,8 @@ class PlannedImage:
     packages: tuple[str, ...]
     reference: str
     key_reference: str
+    code: str
+    inputs_of_files: Mapping[str, str]
 
 
 class Planner:
@@ -70,7 +76,7 @@ class Planner:
         self._renderer = Renderer(variant)
         self._planned: dict[str, PlannedImage] = {}
         package = Path(cellblock.__file__).parent
-        self._code = digest_of([digest_of_tree(package / folder, (".py",)) for folder in _CODE])
+        self._code = digest_of([digest_of_tree(package / folder, (".py", ".sh")) for folder in _CODE])
 
     def plan(self, image: Image) -> PlannedImage:
         """Render and key `image`. Raises DefinitionError when a template is wrong."""
@@ -89,9 +95,7 @@ class Planner:
         }
         inputs = {
             "the code that builds": self._code,
-            "variant": digest_of(
-                [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
-            ),
+            "variant": self._variant_digest(),
             f"images/{image.name}/image.yaml": digest_of(rendered),
             f"images/{image.name}/files": digest_of_tree(image.files),
         }
@@ -109,9 +113,27 @@ class Planner:
             rendered["packages"],  # type: ignore[arg-type]
             reference(image.name, self.variant),
             key_reference(image.name, self.variant, key),
+            self._code,
+            self._inputs_of_files(image, rendered),
         )
         self._planned[image.name] = planned
         return planned
+
+    def _inputs_of_files(self, image: Image, rendered: Mapping[str, object]) -> dict[str, str]:
+        inputs = digests_of_files(image.files, f"images/{image.name}/files")
+        for folder in image.fields.build.sources if image.fields.build else ():
+            inputs.update(digests_of_files(paths.PROJECT / folder, folder))
+        if inputs and any(name.endswith(".j2") for name in inputs):
+            inputs["variant"] = self._variant_digest()
+        for key in ("run", "artifacts", "build"):
+            if rendered[key]:
+                inputs[f"images/{image.name}/image.yaml: {key}"] = digest_of(rendered[key])
+        return inputs
+
+    def _variant_digest(self) -> str:
+        return digest_of(
+            [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
+        )
 
     def recipe(self, planned: PlannedImage, staging: Path, reproduce: str) -> Recipe:
         """The recipe of a planned image; rendered files are written below the empty folder `staging`."""
