@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli import bench, build, cache, cluster, doctor, inspect, jail, lock, render, targets, testing
+from cellblock.cli import bench, build, cache, cluster, doctor, inspect, jail, lock, matrix, render, targets, testing
 
 app = typer.Typer(
     name="build.py",
@@ -19,6 +19,7 @@ app.command()(lock.lock)
 app.add_typer(cache.app, name="cache")
 app.command()(inspect.graph)
 app.command()(inspect.report)
+app.command()(matrix.matrix)
 app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.shell)
