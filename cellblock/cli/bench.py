@@ -24,7 +24,8 @@ def jail(
     ] = "cellblock",
     pairs: Annotated[int, typer.Option(help="Rounds of steps, with the plugin and without.")] = 1000,
     level: Annotated[
-        list[str] | None, typer.Option(help="Level of the jail; may be repeated (default: capabilities and pid).")
+        list[str] | None,
+        typer.Option(help="Level of the jail; may be repeated (default: capabilities, pid)."),
     ] = None,
     mounts: Annotated[int, typer.Option(help="Lines of the mount plan.")] = 20,
     log: LogOption = "auto",
