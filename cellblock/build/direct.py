@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from cellblock import paths
@@ -209,7 +208,10 @@ class _Run:
         except ProgramFailed as error:
             self._say_failed(node, started)
             raise StepFailed.of(
-                node.subject, report.title, error.finished, self._build.reproduce(node.images[0]),
+                node.subject,
+                report.title,
+                error.finished,
+                self._build.reproduce(node.images[0]),
                 hint=advice(error.finished.tail, paths.cache()),
             ) from error
         except BaseException as error:

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -106,7 +106,9 @@ class LayerMaker:
         started = time.monotonic()
         with self._folder() as folder:
             below = [self.tree(each) for each in node.parent.chain()] if node.parent else []
-            root = WorkingRoot(folder, below, self._programs, {"SOURCE_DATE_EPOCH": str(self._settings.epoch)})
+            root = WorkingRoot(
+                folder, below, self._programs, {"SOURCE_DATE_EPOCH": str(self._settings.epoch)}
+            )
             if node.packages:
                 self._packages(node, root, report)
             else:
@@ -144,7 +146,9 @@ class LayerMaker:
         with report.step("install packages"):
             names = [f"{package.name}={package.version}" for package in node.packages]
             root.run(
-                bootstrap.install(names, _HANDED_IN), binds=[Bind(repository, _HANDED_IN)], on_line=report.line
+                bootstrap.install(names, _HANDED_IN),
+                binds=[Bind(repository, _HANDED_IN)],
+                on_line=report.line,
             )
             above = (package for each in node.chain()[1:] for package in each.packages)
             automatic = [package.name for package in above if package.name not in node.manual]

@@ -34,7 +34,8 @@ def mark_automatic(upper: Path, architecture: str, packages: Iterable[str]) -> N
     states = upper / "var/lib/apt/extended_states"
     states.parent.mkdir(parents=True, exist_ok=True)
     stanzas = [
-        f"Package: {name}\nArchitecture: {architecture}\nAuto-Installed: 1\n" for name in sorted(set(packages))
+        f"Package: {name}\nArchitecture: {architecture}\nAuto-Installed: 1\n"
+        for name in sorted(set(packages))
     ]
     states.write_text("\n".join(stanzas) + ("\n" if stanzas else ""), encoding="utf-8")
     states.chmod(0o644)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli import bench, build, cache, cluster, doctor, inspect, jail, lock, matrix, render, targets, testing
+from cellblock.cli import (
+    bench,
+    build,
+    cache,
+    cluster,
+    doctor,
+    inspect,
+    jail,
+    lock,
+    matrix,
+    render,
+    targets,
+    testing,
+)
 
 app = typer.Typer(
     name="build.py",
