@@ -57,7 +57,7 @@ def audit(
     events: Events | None = None,
     today: datetime.date | None = None,
 ) -> Audit:
-    """Check `images` against `policy`. `locks` are those of the images' variants, by variant.
+    """Check `images` against `policy`. `locks` are those that images were built from, by reference.
 
     `today` (default: the clock's, UTC) decides which exceptions have expired. Raises MalformedImage when an
     image cannot be read.
@@ -122,7 +122,7 @@ def _findings(
         yield from privileges.check(image, policy)
         yield from packages.check_forbidden(image, policy)
         yield from plugin_abi.check(image)
-        lock = locks.get(image.subject.variant)
+        lock = locks.get(image.subject.reference)
         if lock is not None:
             yield from packages.check_origins(image, policy, lock)
     yield from consistency.check_versions(images, policy)
@@ -130,9 +130,11 @@ def _findings(
 
 
 def _unchecked(images: Sequence[InspectedImage], locks: Mapping[str, Lock]) -> Iterator[str]:
-    variants = {image.subject.variant for image in images if image.packages}
-    for variant in sorted(variants - set(locks)):
+    without = [
+        image.subject.reference for image in images if image.packages and image.subject.reference not in locks
+    ]
+    if without:
         yield (
-            f"{variant}: there is no lock, so where its packages come from was not checked; "
-            f"make one: `build.py lock {variant}`"
+            f"where the packages of {', '.join(without)} come from: the lock of their build is not here; "
+            "build them here: `build.py build`"
         )

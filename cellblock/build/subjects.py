@@ -26,7 +26,7 @@ from cellblock.yaml_source import nearest
 class SubjectRequest:
     """Images by name (none: all of the variant that are built) and where they are.
 
-    `source` is "store" (what `build.py build` made), "engine" (the storage of podman and buildah), or oci:DIR.
+    `source` is "store" (what `build.py build` made), "engine" (podman's and buildah's storage), or oci:DIR.
     """
 
     images: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ def _chosen(
     if not built or (asked and absent):
         raise CellblockError(
             f"{source} has no image {', '.join(absent)} of variant {variant.name}",
-            hint=f"build it: `build.py build {' '.join(asked)} --variant {variant.name}`; or look elsewhere with --from",
+            hint=f"build it: `build.py build {' '.join(asked)} -v {variant.name}`; or look elsewhere (--from)",
         )
     if absent:
         events.info(f"{variant.name}: left out, not built: {', '.join(absent)}")

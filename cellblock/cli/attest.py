@@ -42,9 +42,8 @@ def audit(
     loaded = load_policy(policy or paths.PROJECT / "images" / "policy.yaml")
     request = SubjectRequest(tuple(images or ()), variant, source)
     with make_view(log, events), open_subjects(request, events) as subjects:
-        locks = {each.variant: lock_of(each.variant) for each in subjects}
-        known = {name: lock for name, lock in locks.items() if lock is not None}
-        result = audit_images(subjects, loaded, known, events)
+        locks = {each.reference: lock for each in subjects if (lock := lock_of(each)) is not None}
+        result = audit_images(subjects, loaded, locks, events)
     if as_json:
         print(
             json.dumps(
@@ -66,8 +65,7 @@ def audit(
         for sentence in result.unchecked:
             print(f"not checked: {sentence}")
         accepted = f", {len(result.accepted)} accepted by exceptions" if result.accepted else ""
-        print(
-            f"{len(result.images)} images in {result.seconds:.1f} s: {len(result.findings)} findings{accepted}"
-        )
+        count = f"{len(result.findings)} findings{accepted}"
+        print(f"{len(result.images)} images in {result.seconds:.1f} s: {count}")
     if result.findings:
         raise typer.Exit(1)

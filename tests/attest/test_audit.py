@@ -221,7 +221,7 @@ def test_packages_of_another_origin_or_outside_of_the_lock_are_found(
     make: MakeSubject, policy: Policy
 ) -> None:
     image = make([database(("a", "1"), ("b", "1"), ("c", "2"), ("d", "1"))])
-    locks = {"v1": lock(("a", "1", "Debian"), ("b", "1", "Somebody"), ("c", "1", "Debian"))}
+    locks = {image.reference: lock(("a", "1", "Debian"), ("b", "1", "Somebody"), ("c", "1", "Debian"))}
     assert found(policy, image, locks=locks) == [
         "origin worker holds b 1 of the origin 'Somebody'",
         "origin worker holds c 2 (amd64), which is not in the lock",
@@ -231,7 +231,7 @@ def test_packages_of_another_origin_or_outside_of_the_lock_are_found(
 
 def test_what_cannot_be_checked_without_a_lock_is_said(make: MakeSubject, policy: Policy) -> None:
     result = audit([make([database(("a", "1"))])], policy)
-    assert "v1: there is no lock" in result.unchecked[0]
+    assert "localhost/cellblock/worker:v1" in result.unchecked[0]
 
 
 # -- what must fit together ------------------------------------------------------------------------
