@@ -163,13 +163,13 @@ class LayerMaker:
         sources.write_text("".join(f"{line}\n" for line in self._settings.sources), encoding="utf-8")
         sources.chmod(0o644)
         names = [package.name for package in node.packages]
-        argv = bootstrap.mmdebstrap(self._planner.variant, names, repository, sources, root.upper)
+        argv = bootstrap.mmdebstrap(self._planner.variant, names, repository, sources, root.folder / "root")
         environment = {
             "DEBIAN_FRONTEND": "noninteractive",
             "SOURCE_DATE_EPOCH": str(self._settings.epoch),
             "TMPDIR": str(root.folder),
         }
-        self._programs.run(argv, on_line=report.line, env=environment)
+        self._programs.run(root.around(argv), on_line=report.line, env=environment)
         root.upper.chmod(0o755)
 
     def _definition(self, node: Node, root: WorkingRoot, report: StepReport) -> None:

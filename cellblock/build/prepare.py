@@ -1,8 +1,9 @@
-"""From a request to a plan: definitions, the lock, the layers of every image, with their keys. Makes nothing.
+"""From a request to a plan: definitions, the lock, every image's layers with their keys. Makes nothing.
 
-Without `--locked` the packages are those of a lock of this machine's own, kept in the cache: made when images ask
-for other packages than before, when a mirror no longer has one, or with `--update`. So a build a week later with the
-same definitions has nothing to do, and one with a new package brings all that the archive has new.
+Without `--locked` the packages are those of a lock of this machine's own, kept in the cache: made when images
+ask for other packages than before, when a mirror no longer has one, or with `--update`. So a build a week
+later with the same definitions has nothing to do, and one with a new package brings all that the archive has
+new.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from cellblock import paths
 from cellblock.build.direct import ImagePlan, plan_images

@@ -1,4 +1,4 @@
-"""Builds with an engine that carries out recipes: images whose key exists are left alone, others built side by side."""
+"""Builds with an engine that carries out recipes: what has its key is left alone, the rest built at once."""
 
 from __future__ import annotations
 
