@@ -103,9 +103,7 @@ def _share(
         return {image: _own(closure, image, packages, below) for image, packages in added.items()}
     layer = PackageLayer("shared", tuple(sorted(shared)), group)
     within = {image: added[image] - shared for image in group}
-    layers = {
-        image: (layer, *own) for image, own in _share(closure, within, below | shared, worth).items()
-    }
+    layers = {image: (layer, *own) for image, own in _share(closure, within, below | shared, worth).items()}
     rest = {image: packages for image, packages in added.items() if image not in group}
     return {**layers, **(_share(closure, rest, below, worth) if rest else {})}
 

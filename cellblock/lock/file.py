@@ -68,6 +68,7 @@ class PackageFields(_Strict):
     origin: str
     security: bool = False
     images: list[str]
+    depends: list[str] = []
     check: str
 
 
@@ -153,6 +154,7 @@ def _package_data(package: LockedPackage) -> dict[str, Any]:
     if package.security:
         data["security"] = True
     data["images"] = list(package.images)
+    data["depends"] = list(package.depends)
     data["check"] = _check(package.name, data)
     return data
 
@@ -250,7 +252,8 @@ def _lock(fields: LockFile) -> Lock:
         name: LockedPackage(
             name=name,
             images=tuple(package.images),
-            **package.model_dump(exclude={"check", "images"}),
+            depends=tuple(package.depends),
+            **package.model_dump(exclude={"check", "images", "depends"}),
         )
         for name, package in fields.packages.items()
     }

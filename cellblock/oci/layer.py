@@ -110,7 +110,10 @@ def _compressor(blob: BlobWriter, compression: Compression) -> Iterator[_Writer]
 
 def _tar(tree: Path, epoch: int) -> Iterator[bytes]:
     """The bytes of the tar of `tree`."""
-    with tempfile.TemporaryDirectory(prefix="cellblock-whiteouts-") as folder, tempfile.TemporaryFile() as names:
+    with (
+        tempfile.TemporaryDirectory(prefix="cellblock-whiteouts-") as folder,
+        tempfile.TemporaryFile() as names,
+    ):
         whiteouts = Path(folder)
         entries, removed = _entries(os.fsencode(tree))
         names.write(b"".join(entry + b"\0" for entry in entries))
