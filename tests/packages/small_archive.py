@@ -66,8 +66,7 @@ class SmallArchive:
         binary.mkdir(parents=True, exist_ok=True)
         text = "\n".join(self.stanzas).encode()
         (binary / "Packages.gz").write_bytes(gzip.compress(text))
-        if not only_compressed:
-            (binary / "Packages").write_bytes(text)
+        (binary / "Packages").write_bytes(text)
         now = time.time()
         dates = f"Date: {formatdate(now - 10 * 86400, usegmt=True)}\n"
         if valid_days is not None:
@@ -80,6 +79,8 @@ class SmallArchive:
             f"Origin: Test\nLabel: {self.label}\nSuite: {self.suite}\nCodename: {self.suite}\n{dates}"
             f"Architectures: amd64\nComponents: main\nSHA256:\n{sums}"
         )
+        if only_compressed:  # a Release file names the others all the same
+            (binary / "Packages").unlink()
         return self
 
     @property
