@@ -16,7 +16,11 @@ from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
+<<<<<<< HEAD
+from cellblock.lock.universe import Stanza, Universe, dependencies, naming, providers_of
+=======
 from cellblock.lock.universe import Stanza, Universe, dependencies, providers_of
+>>>>>>> 76ded805c1fc80818196c30f5aa2170031eee3ed
 from cellblock.process import ProgramFailed
 from cellblock.variants import Variant
 
@@ -108,10 +112,12 @@ def resolve(
 
 
 def _small_archives(
-    folder: Path, indexes: Sequence[Index], stanzas: Iterable[Stanza]
+    folder: Path, indexes: Sequence[Index], stanzas: Sequence[Stanza]
 ) -> list[PackageArchive]:
     """A flat archive below `folder` for each index, holding only `stanzas`, that apt weighs as it."""
     texts: list[list[bytes]] = [[] for _ in indexes]
+    if texts:
+        texts[0].append(naming(stanzas))
     for stanza in stanzas:
         texts[stanza.index].append(stanza.text)
     archives = []
