@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cellblock.cli import (
+    attest,
     bench,
     build,
     cache,
@@ -32,6 +33,7 @@ app.command()(lock.lock)
 app.add_typer(cache.app, name="cache")
 app.command()(inspect.graph)
 app.command()(inspect.report)
+app.command()(attest.audit)
 app.command()(matrix.matrix)
 app.command()(cluster.up)
 app.command()(cluster.status)
