@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli import bench, build, cluster, doctor, jail, targets, testing
+from cellblock.cli import bench, build, cluster, doctor, jail, push, targets, testing
 
 app = typer.Typer(
     name="build.py",
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 app.command()(targets.targets)
 app.command()(build.build)
+app.command()(push.push)
 app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.shell)
