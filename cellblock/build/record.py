@@ -16,9 +16,9 @@ from typing import Literal
 from cellblock import paths
 from cellblock.oci.layout import Layout
 
-LayerKind = Literal["base", "shared", "packages", "files", "output"]
-"""base: bootstrapped; shared: packages of several images; packages: of this image (or one that it is
-made from); files: what its definition lays over and runs; output: what was compiled."""
+LayerKind = Literal["base", "shared", "packages", "cuda", "files", "output"]
+"""base: bootstrapped; shared: packages of several images; packages: of one image; cuda: packages that only
+a CUDA variant asks for; files: what a definition lays over and runs; output: what was compiled."""
 
 
 @dataclass(frozen=True)
