@@ -129,7 +129,16 @@ def publish(request: PublishRequest, events: Events) -> Published:
             items.append(Item(name, root, target.below(name).path, tuple(map(check_tag, tags))))
         registry = _registry(target.host, request, events)
         begun = time.monotonic()
-        results = push(layout, registry, items, events, jobs=request.jobs, referrers=request.referrers)
+        results = push(
+            layout,
+            registry,
+            items,
+            events,
+            jobs=request.jobs,
+            referrers=request.referrers,
+            # Where `build --cache` put layers when its repository is this one.
+            mount_from=[target.path],
+        )
     ended = time.monotonic()
     return Published(
         tuple(

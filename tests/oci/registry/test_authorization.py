@@ -10,10 +10,10 @@ from cellblock.oci.registry.authorization import Challenge
     [
         ('Basic realm="a, b"', "basic", {"realm": "a, b"}),
         (
-            'Bearer realm="https://t.example/token",service="s",scope="repository:a:pull,push repository:b:pull"',
+            'Bearer realm="https://t.example/t",service="s",scope="repository:a:pull,push repository:b:pull"',
             "bearer",
             {
-                "realm": "https://t.example/token",
+                "realm": "https://t.example/t",
                 "service": "s",
                 "scope": "repository:a:pull,push repository:b:pull",
             },

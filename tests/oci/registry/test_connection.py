@@ -12,7 +12,9 @@ def test_loopback_may_speak_plain_http(host: str) -> None:
     assert ConnectionOptions().schemes(host) == ("https", "http")
 
 
-@pytest.mark.parametrize("host", ["registry.example", "10.0.0.1:5000", "localhost.example", "127.0.0.1.example"])
+@pytest.mark.parametrize(
+    "host", ["registry.example", "10.0.0.1:5000", "localhost.example", "127.0.0.1.example"]
+)
 def test_others_may_only_when_asked_for(host: str) -> None:
     assert ConnectionOptions().schemes(host) == ("https",)
     assert ConnectionOptions(plain_http=True).schemes(host) == ("http",)

@@ -100,7 +100,9 @@ def test_a_password_may_hold_colons(home: Home) -> None:
 
 @pytest.mark.parametrize("key", ["credHelpers", "credsStore"])
 def test_a_helper_is_asked_for_the_host(home: Home, key: str) -> None:
-    home.helper("vault", f'read host; [ "$1 $host" = "get {HOST}" ] && echo \'{{"Username":"ada","Secret":"s"}}\'')
+    home.helper(
+        "vault", f'read host; [ "$1 $host" = "get {HOST}" ] && echo \'{{"Username":"ada","Secret":"s"}}\''
+    )
     value = {HOST: "vault"} if key == "credHelpers" else "vault"
     home.write(".docker/config.json", {key: value, "auths": {HOST: {}}})
     credential = home.find().credential
@@ -152,5 +154,10 @@ def test_every_place_is_named_when_nothing_is_found(home: Home) -> None:
     found = home.find()
     assert found.credential is None
     named = " ".join(found.places)
-    for part in ("CELLBLOCK_REGISTRY_USER", "run/containers/auth.json", ".config/containers", ".docker/config.json"):
+    for part in (
+        "CELLBLOCK_REGISTRY_USER",
+        "run/containers/auth.json",
+        ".config/containers",
+        ".docker/config.json",
+    ):
         assert part in named

@@ -25,9 +25,17 @@ def body(**error: object) -> bytes:
     ("status", "content", "kind"),
     [
         (507, b"", RegistryFull),
-        (500, body(code="UNKNOWN", message="x", detail={"Enclosed": {"Op": "write", "Err": 28}}), RegistryFull),
+        (
+            500,
+            body(code="UNKNOWN", message="x", detail={"Enclosed": {"Op": "write", "Err": 28}}),
+            RegistryFull,
+        ),
         (500, body(code="UNKNOWN", message="x", detail="write /a: no space left on device"), RegistryFull),
-        (403, body(code="DENIED", message="adding 1.5 GiB would exceed the quota of the project"), RegistryFull),
+        (
+            403,
+            body(code="DENIED", message="adding 1.5 GiB would exceed the quota of the project"),
+            RegistryFull,
+        ),
         (500, body(code="UNKNOWN", message="x"), ServerFailed),
         (502, b"<html>Bad gateway</html>", ServerFailed),
         (429, b"", RateLimited),
