@@ -80,6 +80,7 @@ class RegistryCache:
         options = replace(
             options or ConnectionOptions(),
             attempts=_ATTEMPTS,
+            unreachable_attempts=1,
             patience_s=_PATIENCE_S,
             connect_timeout_s=_CONNECT_S,
         )
@@ -200,10 +201,12 @@ class RegistryCache:
                 first = direction not in self._off
                 # A damaged entry says nothing about the others.
                 if not isinstance(error, (WrongDigest, MalformedImage)):
-                    self._off.add(direction)
+                    # What cannot be read is not worth writing to; the other way round it serves.
+                    self._off |= {"reading", "writing"} if direction == "reading" else {direction}
             if first:
+                only = "" if direction == "reading" else " for writing"
                 self._events.warning(
-                    f"the shared cache {self._repository} is left out for {direction}: "
+                    f"the shared cache {self._repository} is left out{only}: "
                     f"{error if isinstance(error, CellblockError) else error.strerror or error}"
                 )
             return None

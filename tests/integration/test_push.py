@@ -40,7 +40,7 @@ from cellblock.oci.registry import (
 )
 from cellblock.oci.registry.client import fallback_tag
 from cellblock.oci.registry.download import blob_chunks
-from tests.integration.registry import PASSWORD, USER, RunningRegistry, get, running_registry
+from tests.integration.registry import PASSWORD, USER, RunningRegistry, get, repository_of, running_registry
 from tests.integration.registry_proxy import Fault, Proxy, running_proxy
 
 # More than the client sends in one piece with the end of an upload, and than sockets hold.
@@ -66,8 +66,7 @@ def layout(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def path(request: pytest.FixtureRequest) -> str:
-    """A repository of the test's own."""
-    return "tests/" + "".join(c if c.isalnum() else "-" for c in request.node.name.lower()).strip("-")
+    return repository_of(request)
 
 
 def content(seed: object, size: int = 1000) -> bytes:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cellblock.errors import UsageError
-from cellblock.oci.registry.connection import ConnectionOptions, _proxy, is_loopback, make_pool
+from cellblock.oci.registry.connection import ConnectionOptions, proxy_of, is_loopback, make_pool
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:5000", "127.0.0.1:1", "127.9.9.9", "[::1]:5000"])
@@ -23,11 +23,11 @@ def test_others_may_only_when_asked_for(host: str) -> None:
 
 def test_proxies_come_from_the_environment() -> None:
     environ = {"HTTPS_PROXY": "http://proxy.example:3128", "NO_PROXY": "inside.example,.corp.example"}
-    assert _proxy("https", "registry.example:5000", environ) == "http://proxy.example:3128"
-    assert _proxy("http", "registry.example:5000", environ) is None
-    assert _proxy("https", "inside.example:5000", environ) is None
-    assert _proxy("https", "r.corp.example", environ) is None
-    assert _proxy("https", "127.0.0.1:5000", environ) is None
+    assert proxy_of("https", "registry.example:5000", environ) == "http://proxy.example:3128"
+    assert proxy_of("http", "registry.example:5000", environ) is None
+    assert proxy_of("https", "inside.example:5000", environ) is None
+    assert proxy_of("https", "r.corp.example", environ) is None
+    assert proxy_of("https", "127.0.0.1:5000", environ) is None
 
 
 def test_a_proxy_that_cannot_be_used_is_named_without_its_password() -> None:
