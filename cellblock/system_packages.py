@@ -58,6 +58,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
     # What only the tests run.
     "test": (
         _one("shellcheck", "checks shell scripts"),
+        _one("docker-registry", "is the registry that tests push to and pull from"),
         _one("cppcheck", "checks the C sources"),
         _one("mount", "mounts the small filesystems that tests fill up"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),

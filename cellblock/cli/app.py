@@ -15,6 +15,7 @@ from cellblock.cli import (
     jail,
     lock,
     matrix,
+    push,
     render,
     targets,
     testing,
@@ -35,6 +36,7 @@ app.command()(inspect.graph)
 app.command()(inspect.report)
 app.command()(attest.audit)
 app.command()(matrix.matrix)
+app.command()(push.push)
 app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.shell)
