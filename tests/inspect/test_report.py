@@ -11,6 +11,7 @@ from cellblock.inspect.image_graph import ImageGraph
 from cellblock.inspect.layer_bytes import Part
 from cellblock.inspect.report import Report, figures, report
 from cellblock.inspect.sharing import bytes_in_common, pull, shared_layers
+from cellblock.inspect.timings import step_names, timings
 from cellblock.oci.layout import Layout
 from tests.inspect.variant import build_variant
 
@@ -81,3 +82,16 @@ def test_a_pull_counts_what_is_shared_once(records: dict[str, ImageRecord]) -> N
     assert (both.size, both.saved) == (52_020_000, 46_000_000)
     assert pull(records, ("worker", "jail")) is None
     assert bytes_in_common(records["login"], records["slurm"]) == 42_000_000
+
+
+def test_the_time_of_a_layer_counts_once_whoever_waited_for_it(tmp_path: Path) -> None:
+    _, records = build_variant(tmp_path)
+    found = {timing.title: timing.steps for timing in timings(records.values())}
+    assert found["packages of base"] == {"install packages": 50.0, "write the layer": 71.0}
+    assert len(found) == 3
+
+
+def test_a_step_of_no_layer_is_the_images(records: dict[str, ImageRecord]) -> None:
+    found = timings([records["worker"]])
+    assert [(timing.title, timing.kind, timing.seconds) for timing in found] == [("worker", None, 12.5)]
+    assert step_names(found) == ("install", "write layers")

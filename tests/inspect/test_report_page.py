@@ -91,7 +91,9 @@ def test_tables_say_what_the_records_say(page: Page, records: dict[str, ImageRec
             assert amount_of_bytes(layer.size) in row
     base = page.locator(f'tr[data-layer="{records["base"].layers[0].digest}"] .dot span.kind-base')
     assert base.count() == 3
-    assert "3 min 03 s" in page.locator('.time[data-image="jail"]').inner_text()
+    assert "3 min 03 s" in page.locator('tr[data-image="jail"]').inner_text()
+    spent = [re.sub(r"\s+", " ", each) for each in page.locator(".time").all_inner_texts()]
+    assert spent == [f"packages of {image} 2 min 01 s" for image in ("base", "worker", "jail")]
     assert page.text_content("#lock-age") == "12 days"
 
 

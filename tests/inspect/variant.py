@@ -79,6 +79,7 @@ def build_variant(folder: Path, variant: str = "debian13") -> tuple[Layout, dict
             "sha256:lock",
             0,
             61.0 * number,
-            {"install": 50.0 * number, "write layers": 11.0 * number},
+            {f"{title}: install packages": 50.0 for title in titles}
+            | {f"{titles[-1]}: write the layer": 71.0},
         )
     return layout, records
