@@ -8,11 +8,12 @@ from its blob when it is needed again.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +26,8 @@ from cellblock.build.record import LayerRecord
 from cellblock.build.root import Bind, WorkFolders, WorkingRoot
 from cellblock.build.tidy import mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
-from cellblock.engine.recipe import CompileIn, CopyFrom, Overlay, Shell, StepReport
+from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
+from cellblock.lock.model import LockedPackage
 from cellblock.oci.layer import Compression, store_layer
 from cellblock.oci.layout import Layout
 from cellblock.process import Programs
@@ -38,14 +40,14 @@ _HANDED_IN = "/run/cellblock"
 class Settings:
     """What all layers of a build have in common. `epoch` is SOURCE_DATE_EPOCH in seconds.
 
-    `repository` gives the folder of the flat archive of all locked packages, made when first asked for;
+    `provide` makes a new folder the flat archive of given packages, which it fetches if need be;
     `sources` are the sources.list(5) lines that people find in an image; `per_machine` are patterns of
     files that are in no layer.
     """
 
     epoch: int
     compression: Compression
-    repository: Callable[[], Path]
+    provide: Callable[[Sequence[LockedPackage], Path], None]
     sources: tuple[str, ...]
     per_machine: tuple[str, ...]
     keep_failed: bool = False
@@ -134,7 +136,9 @@ class LayerMaker:
         return record
 
     def _packages(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
-        repository = self._settings.repository()
+        repository = root.folder / "repository"
+        with report.step("packages at hand"):
+            self._settings.provide(node.packages, repository)
         if node.parent is None:
             with report.step("bootstrap"):
                 self._bootstrap(node, root, repository, report)
@@ -172,13 +176,16 @@ class LayerMaker:
         assert node.image
         staging = root.folder / "files"
         staging.mkdir()
+        numbers = itertools.count()
         needs = {self._planner.key_reference(name): need for name, need in (node.needs or {}).items()}
         for step in self._planner.recipe(node.image, staging, "").steps:
+            if isinstance(step, (Bootstrap, Install)):
+                continue  # in layers of their own, below
             with report.step(step.title):
                 if isinstance(step, Overlay):
                     self._lay_over(root, step.folder, report)
                 elif isinstance(step, CopyFrom):
-                    copied = root.folder / f"copied-{len(os.listdir(root.folder))}"
+                    copied = root.folder / f"copied-{next(numbers)}"
                     trees = [self.tree(each) for each in needs[step.reference].chain()]
                     copy_out(trees, step.files, copied)
                     self._lay_over(root, copied, report)

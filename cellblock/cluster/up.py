@@ -87,7 +87,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     if Volume(spec.volume).is_assembled():
         check_volume(spec)
     with _timed(phases, "build"):
-        built = build_images(BuildRequest(_IMAGES, variant.name, request.mirrors), events)
+        built = build_images(BuildRequest(_IMAGES, variant.name, request.mirrors, bring=True), events)
     spec = replace(spec, images={role: built.images[role].reference for role in _IMAGES if role != "jail"})
     with _timed(phases, "jail"):
         _assemble(built.images["jail"].reference, spec, events)

@@ -82,12 +82,17 @@ class PackageStore:
             yield
 
     def fetch(
-        self, packages: Iterable[LockedPackage], archives: Sequence[PackageArchive], events: Events
+        self,
+        packages: Iterable[LockedPackage],
+        archives: Sequence[PackageArchive],
+        events: Events,
+        stopped: threading.Event | None = None,
     ) -> None:
         """Have the debs of all `packages` here, each verified; `archives` are the lock's.
 
         Those that cannot be had do not keep the others from being fetched. Raises FetchFailed naming
-        them, CellblockError when the disk is full, Interrupted on Ctrl-C; the next call goes on from there.
+        them, CellblockError when the disk is full, Interrupted on Ctrl-C or when `stopped` is set; the
+        next call goes on from there.
         """
         with self.hold():
             wanted = {package.sha256: package for package in packages}
@@ -97,7 +102,7 @@ class PackageStore:
             if absent:
                 with events.step(SUBJECT, f"fetch {len(absent)} packages"):
                     self._check_space(absent)
-                    _Fetch(self, archives, events, absent).run()
+                    _Fetch(self, archives, events, absent, stopped).run()
 
     def _used(self, path: Path) -> None:
         """Note that a deb was used now: the least recently used are the first to be trimmed."""
@@ -123,6 +128,7 @@ class _Fetch:
         archives: Sequence[PackageArchive],
         events: Events,
         packages: Sequence[LockedPackage],
+        stopped: threading.Event | None,
     ) -> None:
         self._store = store
         self._archives = archives
@@ -131,8 +137,8 @@ class _Fetch:
         self._total = sum(package.size for package in packages)
         self._done = 0
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._transfers = Transfers(_THREADS)
+        self._stopped = stopped or threading.Event()
+        self._transfers = Transfers(_THREADS, self._stopped)
         # Mirrors that never answered, and how they failed: hundreds of packages would each wait for them.
         self._dead: dict[str, str] = {}
 

@@ -41,15 +41,16 @@ class Refused(Exception):
 class Transfers:
     """Connections to mirrors, kept open and shared by `threads` threads.
 
-    Proxies are taken from the environment (http_proxy, https_proxy, no_proxy), as apt takes them.
+    Proxies are taken from the environment (http_proxy, https_proxy, no_proxy), as apt takes them. When
+    somebody sets `stopped`, whoever reads gets Interrupted with the next bytes.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, stopped: threading.Event | None = None) -> None:
         self._threads = threads
         self._pools: dict[str, urllib3.PoolManager] = {}
         self._lock = threading.Lock()
         self._open: set[urllib3.BaseHTTPResponse] = set()
-        self._stopped = threading.Event()
+        self._stopped = stopped or threading.Event()
 
     def stop(self) -> None:
         """End all that runs: whoever reads gets Interrupted."""
