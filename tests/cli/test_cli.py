@@ -44,6 +44,9 @@ def test_every_target_has_help() -> None:
         "down",
         "jail assemble",
         "bench jail",
+        "diff",
+        "graph",
+        "report",
         "test",
     ):
         done = run(*target.split(), "--help")
