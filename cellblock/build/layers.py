@@ -47,7 +47,7 @@ class Closure:
     """What planning needs to know of a variant.
 
     `parents`: image -> image it is made from; `holds`: image -> all its packages; `depends`: package ->
-    the packages that satisfy its dependencies; `size`: package -> bytes to pull; `roots`: image -> packages
+    the packages that its dependencies lead to, alternatives as "a | b"; `size`: package -> bytes to pull; `roots`: image -> packages
     asked for that are not CUDA's, its own and its parents'; `cuda`: those asked for as CUDA's.
     """
 
@@ -76,7 +76,7 @@ def plan_package_layers(closure: Closure, budget: int = BUDGET) -> dict[str, tup
 
 
 def _plan(closure: Closure, worth: int) -> dict[str, tuple[PackageLayer, ...]]:
-    planned: dict[str, tuple[PackageLayer, ...]] = {image: () for image in closure.parents}
+    planned: dict[str, tuple[PackageLayer, ...]] = dict.fromkeys(closure.parents, ())
     parents: dict[str | None, list[str]] = {}
     for image, parent in closure.parents.items():
         parents.setdefault(parent, []).append(image)
@@ -103,9 +103,7 @@ def _share(
         return {image: _own(closure, image, packages, below) for image, packages in added.items()}
     layer = PackageLayer("shared", tuple(sorted(shared)), group)
     within = {image: added[image] - shared for image in group}
-    layers = {
-        image: (layer, *own) for image, own in _share(closure, within, below | shared, worth).items()
-    }
+    layers = {image: (layer, *own) for image, own in _share(closure, within, below | shared, worth).items()}
     rest = {image: packages for image, packages in added.items() if image not in group}
     return {**layers, **(_share(closure, rest, below, worth) if rest else {})}
 
@@ -136,7 +134,10 @@ def _closed(closure: Closure, packages: frozenset[str], below: Set[str]) -> froz
         kept = frozenset(
             package
             for package in packages
-            if all(need in packages or need in below for need in closure.depends.get(package, ()))
+            if all(
+                any(each in packages or each in below for each in need.split(" | "))
+                for need in closure.depends.get(package, ())
+            )
         )
         if kept == packages:
             return kept
@@ -166,7 +167,7 @@ def _reached(closure: Closure, roots: Iterable[str]) -> frozenset[str]:
         package = waiting.pop()
         if package not in found:
             found.add(package)
-            waiting.extend(closure.depends.get(package, ()))
+            waiting.extend(each for need in closure.depends.get(package, ()) for each in need.split(" | "))
     return frozenset(found)
 
 

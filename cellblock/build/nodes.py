@@ -115,7 +115,8 @@ def plan_nodes(
             top = Node(kind, title, Key(inputs), parent, (name,), image, needs=needs, manual=manual)
         if top is None:
             raise UsageError(
-                f"image {name} would be empty: it has neither packages nor files", hint="see docs/definitions.md"
+                f"image {name} would be empty: it has neither packages nor files",
+                hint="see docs/definitions.md",
             )
         tops[name] = top
     return tops

@@ -12,7 +12,7 @@ from cellblock.engine.recipe import Bootstrap, Install
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # No page of documentation is read in a container; copyright files stay, licences ask for them.
-_DPKG_EXCLUDES = (
+DPKG_EXCLUDES = (
     "path-exclude=/usr/share/man/*",
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",
@@ -23,7 +23,7 @@ _DPKG_EXCLUDES = (
 
 # A crash throws the whole root away. A question nobody can answer must fail, and a changed conffile is the
 # image's own: keep it.
-DPKG_OPTIONS = ("force-unsafe-io", "force-confold", *_DPKG_EXCLUDES)
+DPKG_OPTIONS = ("force-unsafe-io", "force-confold", *DPKG_EXCLUDES)
 
 # Written by package tools while building; no part of an image.
 LEFTOVERS = (
@@ -69,6 +69,18 @@ APT_OPTIONS = (
 )
 
 
+# What mmdebstrap was told for this run would stay in the image, and so in the jail, where people expect apt
+# and dpkg as the distribution ships them. The rest came from this machine. Container engines mount their
+# own over the last three, and would make them, executable, if absent.
+CUSTOMIZE_HOOKS = (
+    "rm -f $1/etc/dpkg/dpkg.cfg.d/99mmdebstrap $1/etc/apt/apt.conf.d/99mmdebstrap",
+    "rm -f $1/etc/resolv.conf $1/etc/hostname $1/etc/hosts",
+    "install -m 644 /dev/null $1/etc/resolv.conf",
+    "install -m 644 /dev/null $1/etc/hostname",
+    "printf '127.0.0.1 localhost\\n::1 localhost\\n' > $1/etc/hosts",
+)
+
+
 def mmdebstrap(step: Bootstrap, root: Path, *, form: Literal["directory", "tar"] = "directory") -> list[str]:
     """Arguments that bootstrap into the empty folder `root`, or into a tar of that name."""
     argv = ["mmdebstrap", "--mode=root", f"--format={form}", "--variant=apt"]
@@ -77,20 +89,11 @@ def mmdebstrap(step: Bootstrap, root: Path, *, form: Literal["directory", "tar"]
     if step.packages:
         argv.append(f"--include={','.join(step.packages)}")
     # A crash throws the whole root away: syncing each file protects nothing.
-    argv += [f"--dpkgopt={option}" for option in (*_DPKG_EXCLUDES, "force-unsafe-io")]
+    argv += [f"--dpkgopt={option}" for option in (*DPKG_EXCLUDES, "force-unsafe-io")]
     # Who owns apt's folders must not depend on whether its sandbox user can reach the place of the root.
     options = ("APT::Sandbox::User=root", *step.apt_options)
     argv += [f"--aptopt={name} {_quoted(value)}" for name, value in map(_split, options)]
-    # What mmdebstrap was told for this run would stay in the image, and so in the jail, where
-    # people expect apt and dpkg as the distribution ships them. The rest came from this machine.
-    # buildah mounts its own over them at each `run`, and would make them, executable, if absent.
-    argv.append("--customize-hook=rm -f $1/etc/resolv.conf $1/etc/hostname $1/etc/hosts")
-    argv.append("--customize-hook=install -m 644 /dev/null $1/etc/resolv.conf")
-    argv.append("--customize-hook=install -m 644 /dev/null $1/etc/hostname")
-    argv.append("--customize-hook=printf '127.0.0.1 localhost\\n::1 localhost\\n' > $1/etc/hosts")
-    argv.append(
-        "--customize-hook=rm -f $1/etc/dpkg/dpkg.cfg.d/99mmdebstrap $1/etc/apt/apt.conf.d/99mmdebstrap"
-    )
+    argv += [f"--customize-hook={hook}" for hook in CUSTOMIZE_HOOKS]
     if any("file:" in source for source in step.sources):
         # Lets apt inside the root see the archive's folder.
         argv.append("--hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount")

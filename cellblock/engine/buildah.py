@@ -257,7 +257,9 @@ def _naming(recipe: Recipe, title: str) -> Iterator[None]:
     try:
         yield
     except ProgramFailed as error:
-        raise StepFailed(recipe, title, error.finished, hint=advice(recipe, error.finished.tail)) from error
+        raise StepFailed(
+            recipe, title, error.finished, hint=advice(error.finished.tail, recipe.package_cache)
+        ) from error
     except Interrupted as error:
         raise Interrupted(f"image {recipe.image}: stopped in step '{title}'") from error
 

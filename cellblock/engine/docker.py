@@ -133,7 +133,7 @@ class DockerEngine:
             with report.step(title):
                 make_root(folder, name, command, self._programs, report.line)
         except ProgramFailed as error:
-            hint = advice(recipe, error.finished.tail)
+            hint = advice(error.finished.tail, recipe.package_cache)
             raise StepFailed(recipe, title, error.finished, hint=hint) from error
         except Interrupted as error:
             raise Interrupted(f"image {recipe.image}: stopped in step '{title}'") from error
@@ -269,7 +269,7 @@ def _has_command(client: docker.APIClient, reference: str | None) -> bool:
 def _advice(recipe: Recipe, finished: Finished) -> str:
     if any("No space left on device" in line for line in finished.tail):
         return "free disk space (`df -h`, `docker system prune`)"
-    return advice(recipe, finished.tail)
+    return advice(finished.tail, recipe.package_cache)
 
 
 def _tag(client: docker.APIClient, id_: str, reference: str) -> None:

@@ -16,7 +16,7 @@ from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
-from cellblock.lock.universe import Stanza, Universe
+from cellblock.lock.universe import Stanza, Universe, dependencies, providers_of
 from cellblock.process import ProgramFailed
 from cellblock.variants import Variant
 
@@ -190,8 +190,12 @@ def _packages(
                 f"images need {choice.name} in two versions, {other.version} and {choice.version}: {images}",
                 hint="a lock holds one version of a package: ask for the same in all images",
             )
+    chosen = [
+        universe.versions(choice.name, choice.version, choice.architecture)[0] for choice in versions.values()
+    ]
+    providers = providers_of(chosen)
     return [
-        _package(choice, tuple(holders[choice]), universe, indexes, archives)
+        _package(choice, tuple(holders[choice]), universe, indexes, archives, providers)
         for choice in sorted(holders, key=lambda choice: choice.name)
     ]
 
@@ -202,6 +206,7 @@ def _package(
     universe: Universe,
     indexes: Sequence[Index],
     archives: Sequence[PackageArchive],
+    providers: Mapping[str, Sequence[str]],
 ) -> LockedPackage:
     stanzas = universe.versions(choice.name, choice.version, choice.architecture)
     first = stanzas[0]
@@ -228,6 +233,7 @@ def _package(
         origin=f"{origin} {archive.suite.rstrip('/')}/{index.component}".rstrip("/"),
         security=bool(secure),
         images=images,
+        depends=dependencies(first, providers),
     )
 
 
