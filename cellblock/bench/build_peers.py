@@ -121,7 +121,7 @@ def docker(materials: Materials, folder: Path, events: Events) -> Peer:
     Raises CellblockError when dockerd is not installed, ProgramFailed when a build fails.
     """
     seconds = {}
-    for way, program in _docker_commands().items():
+    for way, program in docker_commands().items():
         with (
             scratch(folder) as place,
             private_dockerd(place) as address,
@@ -189,7 +189,7 @@ def _timed(
     return time.monotonic() - started
 
 
-def _docker_commands() -> dict[str, str]:
+def docker_commands() -> dict[str, str]:
     """The docker command for each builder: BuildKit came with the command once, and is a plugin now."""
     commands = {"classic": "docker"}
     folders = os.environ.get("PATH", "").split(os.pathsep)

@@ -26,6 +26,7 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.types import CancellableStream
 from docker.utils import kwargs_from_env
+from urllib3.exceptions import HTTPError
 
 from cellblock.engine.advice import advice
 from cellblock.engine.archive_server import serve
@@ -168,7 +169,7 @@ class DockerEngine:
                 with log:
                     for line in lines:
                         log.entry(line)
-        except (DockerException, requests.RequestException, OSError, ValueError) as error:
+        except (DockerException, requests.RequestException, HTTPError, OSError, ValueError) as error:
             if self._stopped:
                 raise Interrupted(f"image {recipe.image}: stopped in step '{log.title}'") from error
             raise CellblockError(
