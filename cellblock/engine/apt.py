@@ -90,9 +90,7 @@ def mmdebstrap(step: Bootstrap, root: Path, *, form: Literal["directory", "tar"]
         argv.append(f"--include={','.join(step.packages)}")
     # A crash throws the whole root away: syncing each file protects nothing.
     argv += [f"--dpkgopt={option}" for option in (*DPKG_EXCLUDES, "force-unsafe-io")]
-    # Who owns apt's folders must not depend on whether its sandbox user can reach the place of the root.
-    options = ("APT::Sandbox::User=root", *step.apt_options)
-    argv += [f"--aptopt={name} {_quoted(value)}" for name, value in map(_split, options)]
+    argv += [f"--aptopt={name} {_quoted(value)}" for name, value in map(_split, step.apt_options)]
     argv += [f"--customize-hook={hook}" for hook in CUSTOMIZE_HOOKS]
     if any("file:" in source for source in step.sources):
         # Lets apt inside the root see the archive's folder.
