@@ -60,6 +60,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("shellcheck", "checks shell scripts"),
         _one("cppcheck", "checks the C sources"),
         _one("mount", "mounts the small filesystems that tests fill up"),
+        _one("dpkg-dev", "packs the small packages that tests compile and install"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),
         # clang alone cannot link what it instruments. Ubuntu 22.04 has the runtime in libclang-common.
         Need(

@@ -51,10 +51,25 @@ class Distribution(_Strict):
         return ("main", *(("contrib", "non-free") if cuda else ()))
 
 
+class SlurmSource(_Strict):
+    """A release of Slurm to compile: a tarball as its authors publish it.
+
+    `source` is a URL, or a path beside variants.yaml; `without` leaves out what Slurm can do without.
+    """
+
+    source: str = Field(min_length=1)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    release: str = Field(pattern=r"^\d\d\.\d\d$")
+    without: tuple[
+        Literal["pmix", "hwloc", "jwt", "json-c", "http-parser", "yaml", "lua", "mysql", "nvml"], ...
+    ] = ()
+
+
 class VariantFields(_Strict):
     """The keys of a variant in variants.yaml."""
 
     distribution: str
+    slurm: SlurmSource | None = None
     cuda: Literal["distribution"] | None = None
     mirror: str | None = None
     architectures: tuple[Literal["amd64", "arm64"], ...] = Field(default=("amd64", "arm64"), min_length=1)
@@ -104,10 +119,13 @@ class Variant:
     mirror: str | None
     arch: Architecture
     architectures: tuple[str, ...] = ARCHITECTURES
+    slurm_source: SlurmSource | None = None
 
     @property
     def slurm(self) -> Slurm:
         """Release and plugin directory of the Slurm that this variant's packages bring."""
+        if self.slurm_source:
+            return Slurm(self.slurm_source.release, f"/usr/lib/{self.arch.gnu}/slurm")
         # Debian's packaging, and so Ubuntu's, has used this directory since Slurm 2.6.
         return Slurm(self.distribution.slurm, f"/usr/lib/{self.arch.gnu}/slurm-wlm")
 
@@ -116,7 +134,8 @@ class Variant:
         """One line that says what this variant is."""
         cuda = ", CUDA of the distribution" if self.cuda else ""
         stable = "" if self.distribution.stable else ", not yet stable"
-        return f"{self.distribution.title}, Slurm {self.slurm.release}{cuda}{stable}"
+        source = " from source" if self.slurm_source else ""
+        return f"{self.distribution.title}, Slurm {self.slurm.release}{source}{cuda}{stable}"
 
 
 def load_variants(path: Path) -> dict[str, Variant]:
@@ -138,9 +157,22 @@ def load_variants(path: Path) -> dict[str, Variant]:
                 hint=f"correct {path}",
             )
         variants[name] = Variant(
-            name, distribution, variant.cuda, variant.mirror, arch, variant.architectures
+            name,
+            distribution,
+            variant.cuda,
+            variant.mirror,
+            arch,
+            variant.architectures,
+            _beside(path, variant.slurm),
         )
     return variants
+
+
+def _beside(path: Path, source: SlurmSource | None) -> SlurmSource | None:
+    """`source` with a path as an absolute one: relative ones begin where variants.yaml is."""
+    if source is None or "://" in source.source:
+        return source
+    return source.model_copy(update={"source": str(path.parent.absolute() / source.source)})
 
 
 def host_release(os_release: Path = Path("/etc/os-release")) -> dict[str, str]:
@@ -169,7 +201,7 @@ def choose_variant(
         return variants[name]
     host = host_release() if host is None else host
     family = host.get("ID", ""), *host.get("ID_LIKE", "").split()
-    plain = [v for v in variants.values() if v.distribution.stable and not v.cuda]
+    plain = [v for v in variants.values() if v.distribution.stable and not v.cuda and not v.slurm_source]
     # Ubuntu says ID_LIKE=debian: its own ID decides first.
     for id_ in (*family, "debian"):
         mine = [v for v in plain if v.distribution.id == id_]

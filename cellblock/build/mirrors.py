@@ -16,10 +16,14 @@ from cellblock.variants import Variant, host_release
 
 @dataclass(frozen=True)
 class Archive:
-    """`lines` of sources.list(5) (empty: the tool's default) and the local folders behind file://."""
+    """`lines` of sources.list(5) (empty: the tool's default) and the local folders behind file://.
+
+    Lines that are `build_only` are for this machine's builds; images do not name them.
+    """
 
     lines: tuple[str, ...]
     local: tuple[Path, ...] = ()
+    build_only: tuple[str, ...] = ()
 
 
 _LINE = re.compile(r"^deb\s+(\[[^]]*\]\s+)?(?P<uri>\S+)\s+\S+\s+\S+")

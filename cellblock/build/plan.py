@@ -70,8 +70,10 @@ class PlannedImage:
 class Planner:
     """Plans the images of one variant. Images must be planned after those they need."""
 
-    def __init__(self, variant: Variant, archive: Archive) -> None:
+    def __init__(self, variant: Variant, archive: Archive, slurm_key: str | None = None) -> None:
+        """`slurm_key` is the key of a Slurm compiled from source."""
         self.variant = variant
+        self._slurm_key = slurm_key
         self._archive = archive
         self._renderer = Renderer(variant)
         self._planned: dict[str, PlannedImage] = {}
@@ -131,13 +133,14 @@ class Planner:
         return inputs
 
     def _variant_digest(self) -> str:
-        return digest_of(
-            [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
-        )
+        inputs = [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
+        # Not what it was compiled from: its key says all, and names no folder of this machine.
+        return digest_of([*inputs, *([self._slurm_key] if self._slurm_key else [])])
 
     def recipe(self, planned: PlannedImage, staging: Path, reproduce: str) -> Recipe:
         """The recipe of a planned image; rendered files are written below the empty folder `staging`."""
         image, fields = planned.image, planned.image.fields
+        lists = [*self._archive.lines, *self._archive.build_only]
         return Recipe(
             image=image.name,
             references=(planned.reference, planned.key_reference),
@@ -159,7 +162,7 @@ class Planner:
                 stop_signal=fields.stop_signal,
             ),
             # Lists and packages of one mirror say nothing about another's.
-            package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(self._archive.lines)[:8]}",
+            package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(lists)[:8]}",
             reproduce=reproduce,
             local_archives=self._archive.local,
         )
@@ -191,7 +194,7 @@ class Planner:
             # Before packages: a package's script that would make the user finds it.
             steps.append(Shell(users, "make users"))
         if fields.parent and planned.packages:
-            steps.append(Install(planned.packages, options))
+            steps.append(Install(planned.packages, options, self._archive.build_only))
         if image.files.is_dir():
             self._render_files(image.files, staging)
             steps.append(Overlay(staging))

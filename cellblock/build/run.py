@@ -17,6 +17,7 @@ from typing import IO
 from cellblock import paths
 from cellblock.build.mirrors import archive
 from cellblock.build.plan import PlannedImage, Planner, key_prefix, plan_all
+from cellblock.build.slurm_packages import slurm_repository, with_repository
 from cellblock.definition import load_images
 from cellblock.engine import BuiltImage, Engine
 from cellblock.errors import CellblockError
@@ -58,7 +59,11 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     order = build_order(declared, request.images or declared)
-    planner = Planner(variant, archive(variant, request.mirrors))
+    sources = archive(variant, request.mirrors)
+    slurm = slurm_repository(variant, sources)
+    if slurm:
+        sources = with_repository(sources, slurm)
+    planner = Planner(variant, sources, slurm.key if slurm else None)
     planned = plan_all(planner, order)
     # Imported late: a build with nothing to do does not need half of it.
     from cellblock.engine.buildah import BuildahEngine
@@ -69,6 +74,8 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
     download_s = 0.0
     if missing:
         engine.sweep()
+        if slurm:
+            slurm.ensure(events)
         run = _Run(planner, planned, engine, events, request)
         run.build()
         download_s = run.download_s

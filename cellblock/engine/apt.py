@@ -88,12 +88,12 @@ def mmdebstrap(step: Bootstrap, root: Path) -> list[str]:
 
 def update(step: Install) -> list[str]:
     """Shell lines that fetch the package lists."""
-    return [_apt_get(step, "update", "APT::Update::Error-Mode=any")]
+    return _with_sources(step, _apt_get(step, "update", "APT::Update::Error-Mode=any"))
 
 
 def download(step: Install) -> list[str]:
     """Shell lines that fetch what installing needs and the cache lacks."""
-    return [_apt_get(step, f"install --download-only {shlex.join(step.packages)}")]
+    return _with_sources(step, _apt_get(step, f"install --download-only {shlex.join(step.packages)}"))
 
 
 def install(step: Install) -> list[str]:
@@ -103,9 +103,20 @@ def install(step: Install) -> list[str]:
         # invoke-rc.d asks this program; 101 forbids (invoke-rc.d(8)).
         "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
         "chmod 755 /usr/sbin/policy-rc.d",
-        _apt_get(step, f"install {shlex.join(step.packages)}", locking),
+        *_with_sources(step, _apt_get(step, f"install {shlex.join(step.packages)}", locking)),
         "rm /usr/sbin/policy-rc.d",
     ]
+
+
+_BUILD_SOURCES = "/etc/apt/sources.list.d/cellblock-build.list"
+
+
+def _with_sources(step: Install, line: str) -> list[str]:
+    """`line` while apt also knows the step's own sources."""
+    if not step.sources:
+        return [line]
+    text = "".join(f"{source}\n" for source in step.sources)
+    return [f"printf %s {shlex.quote(text)} > {_BUILD_SOURCES}", line, f"rm {_BUILD_SOURCES}"]
 
 
 def _apt_get(step: Install, command: str, *more: str) -> str:

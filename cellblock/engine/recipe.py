@@ -31,10 +31,14 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Install:
-    """Install packages with apt, without recommended ones. `apt_options` are NAME=VALUE."""
+    """Install packages with apt, without recommended ones. `apt_options` are NAME=VALUE.
+
+    `sources` are sources.list(5) lines beside those of the root, which it does not keep.
+    """
 
     packages: tuple[str, ...]
     apt_options: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
     title = "install packages"
 
