@@ -50,6 +50,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("arch-test", "tells mmdebstrap which architectures this machine can run"),
         _one("skopeo", "copies images between registries, layouts and engines"),
         _one("iptables", "sets the network rules of the cluster"),
+        _one("gpg", "compares the fingerprint of an archive's key"),
         _one("zstd", "compresses and reads image layers"),
         _one("openssh-client", "makes the SSH keys of a cluster, and logs in to it"),
         _one("debian-archive-keyring", "verifies Debian's archive when building its images", optional=True),

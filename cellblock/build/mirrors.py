@@ -18,12 +18,14 @@ from cellblock.variants import Variant, host_release
 class Archive:
     """`lines` of sources.list(5) (empty: the tool's default) and the local folders behind file://.
 
-    Lines that are `build_only` are for this machine's builds; images do not name them.
+    Lines that are `build_only` are for this machine's builds, and so are `preferences`, a text of
+    apt_preferences(5); images do not keep them.
     """
 
     lines: tuple[str, ...]
     local: tuple[Path, ...] = ()
     build_only: tuple[str, ...] = ()
+    preferences: str = ""
 
 
 _LINE = re.compile(r"^deb\s+(\[[^]]*\]\s+)?(?P<uri>\S+)\s+\S+\s+\S+")

@@ -84,7 +84,8 @@ class Planner:
         """Render and key `image`. Raises DefinitionError when a template is wrong."""
         fields = image.fields
         rendered = {
-            "packages": self._strings(image, fields.packages, "packages"),
+            # One template can stand for a list of packages.
+            "packages": tuple(" ".join(self._strings(image, fields.packages, "packages")).split()),
             "run": self._strings(image, fields.run, "run"),
             "entrypoint": self._strings(image, fields.entrypoint, "entrypoint"),
             "command": self._strings(image, fields.command, "command"),
@@ -133,7 +134,8 @@ class Planner:
         return inputs
 
     def _variant_digest(self) -> str:
-        inputs = [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
+        cuda = self.variant.cuda.inputs() if self.variant.cuda else None
+        inputs = [self.variant.distribution.model_dump(), cuda, self.variant.arch.debian]
         # Not what it was compiled from: its key says all, and names no folder of this machine.
         return digest_of([*inputs, *([self._slurm_key] if self._slurm_key else [])])
 
@@ -194,7 +196,9 @@ class Planner:
             # Before packages: a package's script that would make the user finds it.
             steps.append(Shell(users, "make users"))
         if fields.parent and planned.packages:
-            steps.append(Install(planned.packages, options, self._archive.build_only))
+            steps.append(
+                Install(planned.packages, options, self._archive.build_only, self._archive.preferences)
+            )
         if image.files.is_dir():
             self._render_files(image.files, staging)
             steps.append(Overlay(staging))

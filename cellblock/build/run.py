@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from cellblock import paths
+from cellblock.build.cuda_packages import cuda_repository, with_cuda
 from cellblock.build.mirrors import archive
 from cellblock.build.plan import PlannedImage, Planner, key_prefix, plan_all
 from cellblock.build.slurm_packages import slurm_repository, with_repository
-from cellblock.definition import load_images
+from cellblock.definition import default_images, load_images
 from cellblock.engine import BuiltImage, Engine
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Output, State, SubjectState
@@ -58,8 +59,11 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
     started = time.monotonic()
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    order = build_order(declared, request.images or declared)
+    order = build_order(declared, request.images or default_images(declared))
     sources = archive(variant, request.mirrors)
+    cuda = cuda_repository(variant)
+    if cuda:
+        sources = with_cuda(sources, cuda)
     slurm = slurm_repository(variant, sources)
     if slurm:
         sources = with_repository(sources, slurm)
@@ -74,6 +78,8 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
     download_s = 0.0
     if missing:
         engine.sweep()
+        if cuda:
+            cuda.ensure()
         if slurm:
             slurm.ensure(events)
         run = _Run(planner, planned, engine, events, request)

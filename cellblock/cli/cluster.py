@@ -26,6 +26,9 @@ def up(
     ssh_port: Annotated[int, typer.Option(help="Port of the login node on 127.0.0.1.")] = 2222,
     engine: Annotated[str, typer.Option(help="Whose Docker API runs it: podman or docker.")] = "podman",
     mirror: MirrorOption = None,
+    jail: Annotated[
+        str, typer.Option(help="Image that the jail is made of: jail, or jail-devel with compilers.")
+    ] = "jail",
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -36,7 +39,7 @@ def up(
 
     started = time.monotonic()
     events = Events()
-    request = UpRequest(name, variant, workers, ssh_port, engine, tuple(mirror or ()))
+    request = UpRequest(name, variant, workers, ssh_port, engine, tuple(mirror or ()), jail)
     with make_view(log, events):
         result = bring_up(request, events)
     seconds = time.monotonic() - started

@@ -21,8 +21,7 @@ from cellblock.events import Events
 from cellblock.jail import OtherSourceError, Volume, assemble
 from cellblock.variants import choose_variant, load_variants
 
-# The jail first: it takes longest, and the others fit beside it.
-_IMAGES = ("jail", "worker", "login", "controller")
+_ROLES = ("worker", "login", "controller")
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class UpRequest:
     ssh_port: int = 2222
     engine: str = "podman"
     mirrors: tuple[str, ...] = ()
+    jail: str = "jail"
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,12 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     if Volume(spec.volume).is_assembled():
         check_volume(spec)
     with _timed(phases, "build"):
-        built = build_images(BuildRequest(_IMAGES, variant.name, request.mirrors), events)
-    spec = replace(spec, images={role: built.images[role].reference for role in _IMAGES if role != "jail"})
+        # The jail first: it takes longest, and the others fit beside it.
+        images = (request.jail, *_ROLES)
+        built = build_images(BuildRequest(images, variant.name, request.mirrors), events)
+    spec = replace(spec, images={role: built.images[role].reference for role in _ROLES})
     with _timed(phases, "jail"):
-        _assemble(built.images["jail"].reference, spec, events)
+        _assemble(built.images[request.jail].reference, spec, events)
     with _timed(phases, "cluster"):
         status = start(spec, events)
     with _timed(phases, "proof"):

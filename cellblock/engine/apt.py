@@ -109,14 +109,18 @@ def install(step: Install) -> list[str]:
 
 
 _BUILD_SOURCES = "/etc/apt/sources.list.d/cellblock-build.list"
+_BUILD_PREFERENCES = "/etc/apt/preferences.d/cellblock-build"
 
 
 def _with_sources(step: Install, line: str) -> list[str]:
-    """`line` while apt also knows the step's own sources."""
-    if not step.sources:
-        return [line]
-    text = "".join(f"{source}\n" for source in step.sources)
-    return [f"printf %s {shlex.quote(text)} > {_BUILD_SOURCES}", line, f"rm {_BUILD_SOURCES}"]
+    """`line` while apt also knows the step's own sources and preferences."""
+    texts = {
+        _BUILD_SOURCES: "".join(f"{source}\n" for source in step.sources),
+        _BUILD_PREFERENCES: step.preferences,
+    }
+    given = {path: text for path, text in texts.items() if text}
+    before = [f"printf %s {shlex.quote(text)} > {path}" for path, text in given.items()]
+    return [*before, line, *(f"rm {path}" for path in given)]
 
 
 def _apt_get(step: Install, command: str, *more: str) -> str:

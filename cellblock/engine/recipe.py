@@ -33,12 +33,14 @@ class Bootstrap:
 class Install:
     """Install packages with apt, without recommended ones. `apt_options` are NAME=VALUE.
 
-    `sources` are sources.list(5) lines beside those of the root, which it does not keep.
+    `sources` are sources.list(5) lines beside those of the root, and `preferences` a text of
+    apt_preferences(5); the root keeps neither.
     """
 
     packages: tuple[str, ...]
     apt_options: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    preferences: str = ""
 
     title = "install packages"
 

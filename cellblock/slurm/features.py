@@ -92,6 +92,10 @@ def nvml(variant: Variant) -> Feature | None:
     """NVML for a variant with CUDA: how slurmd finds GPUs by itself."""
     if not variant.cuda:
         return None
+    nvidia = variant.cuda.nvidia
+    if nvidia:
+        package = f"cuda-nvml-dev-{nvidia.version.replace('.', '-')}"
+        return Feature("nvml", (package,), "nvml", _defined("HAVE_NVML"), f"/usr/local/cuda-{nvidia.version}")
     return Feature("nvml", ("libnvidia-ml-dev",), "nvml", _defined("HAVE_NVML"))
 
 

@@ -13,8 +13,8 @@ from cellblock.slurm.tarball import Release
 BASIC = "slurm-wlm-basic-plugins"
 """The package that holds what no other takes."""
 
-# An epoch: whatever the distribution's version is, this one is newer, for apt in an image and in the jail.
-_VERSION = "1:{version}-1cellblock"
+VERSION = "1:{version}-1cellblock"
+"""With an epoch: whatever the distribution's version is, this one is newer, for apt in the jail as well."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ PACKAGES = (
 
 def version(release: Release) -> str:
     """The version of all packages; a candidate is older than its release (deb-version(7))."""
-    return _VERSION.format(version=release.version.replace("-0rc", "~rc"))
+    return VERSION.format(version=release.version.replace("-0rc", "~rc"))
 
 
 def stanza(package: Package, release: Release, architecture: str) -> str:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -56,8 +56,8 @@ class SlurmRepository:
 
     @cached_property
     def key(self) -> str:
-        """Changes with whatever shapes a package: tarball, options, toolchain, and the code that packs."""
-        with as_file(files("cellblock.slurm")) as code:
+        """Changes with whatever shapes a package: tarball, options, toolchain, and what packs."""
+        with as_file(files("cellblock.slurm").joinpath("scripts")) as scripts:
             return digest_of(
                 {
                     "tarball": [self.source.sha256, self.source.release],
@@ -65,7 +65,8 @@ class SlurmRepository:
                     "cflags": self.cflags,
                     "toolchain": self.toolchain.key(self._chosen.packages),
                     "architecture": self.variant.arch.debian,
-                    "code": digest_of_tree(code, (".py", ".sh")),
+                    "scripts": digest_of_tree(scripts),
+                    "packages": [packages.VERSION, *map(asdict, packages.PACKAGES)],
                 }
             )
 

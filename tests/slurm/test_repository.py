@@ -32,7 +32,8 @@ pytestmark = [
         reason="gcc or dpkg-dev is not installed: `python3 build.py test` installs them",
     ),
 ]
-DEBIAN = load_variants(PROJECT / "images" / "variants.yaml")["debian13"]
+VARIANTS = load_variants(PROJECT / "images" / "variants.yaml")
+DEBIAN = VARIANTS["debian13"]
 
 
 class HostToolchain:
@@ -84,12 +85,19 @@ def repository(
     folder = tmp_path_factory.mktemp("slurm")
 
     def declare(
-        *, absent: tuple[str, ...] = (), fails: bool = False, cuda: str | None = None, **fields: object
+        *, absent: tuple[str, ...] = (), fails: bool = False, cuda: bool = False, **fields: object
     ) -> SlurmRepository:
         path = folder / "slurm.tar"
         values = {"source": str(path), "sha256": small_slurm(path, absent=absent, fails=fails)}
         source = SlurmSource.model_validate({**values, "release": "25.05", **fields})
-        variant = Variant("mine", DEBIAN.distribution, cuda, None, DEBIAN.arch, slurm_source=source)
+        variant = Variant(
+            "mine",
+            DEBIAN.distribution,
+            VARIANTS["debian13-cuda"].cuda if cuda else None,
+            None,
+            DEBIAN.arch,
+            slurm_source=source,
+        )
         return SlurmRepository(variant, source, toolchain, folder / "cache")
 
     return declare
@@ -197,10 +205,10 @@ def test_what_was_asked_for_and_is_absent_is_named_before_anything_is_compiled(
 
 
 def test_a_variant_with_cuda_has_nvml_or_is_refused(repository: Callable[..., SlurmRepository]) -> None:
-    assert "libnvidia-ml-dev" in repository(cuda="distribution").packages
+    assert "libnvidia-ml-dev" in repository(cuda=True).packages
     assert "libnvidia-ml-dev" not in repository().packages
     with pytest.raises(CellblockError, match="configure did not find nvml"):
-        repository(cuda="distribution", absent=("NVML",)).ensure(Events())
+        repository(cuda=True, absent=("NVML",)).ensure(Events())
 
 
 def test_a_failing_configure_is_shown_with_its_words_and_the_log(
