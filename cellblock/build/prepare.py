@@ -16,16 +16,18 @@ from datetime import datetime
 
 from cellblock import paths
 from cellblock.build.direct import ImagePlan, plan_images
-from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
+from cellblock.build.cuda_packages import cuda_repository, with_cuda
+from cellblock.build.mirrors import Archive, archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
 from cellblock.build.plan import PlannedImage, Planner, plan_all
 from cellblock.build.request import BuildRequest
-from cellblock.definition import Image, load_images
+from cellblock.build.slurm_packages import slurm_repository, with_repository
+from cellblock.definition import Image, default_images, load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
 from cellblock.key import digest_of
-from cellblock.lock.archives import PackageArchive
+from cellblock.lock.archives import PackageArchive, parse_line
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock
 from cellblock.lock.requests import requests_of
@@ -47,6 +49,8 @@ class Prepared:
     lock: Lock
     lock_digest: str
     archives: tuple[PackageArchive, ...]
+    sources: tuple[str, ...]
+    """The sources.list(5) lines that people find in an image: not those that only builds have."""
     epoch: int
     plans: Mapping[str, ImagePlan]
 
@@ -63,10 +67,11 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
     """
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    wanted = tuple(image.name for image in build_order(declared, request.images or declared))
-    planner = Planner(variant, archive(variant, request.mirrors))
+    wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
+    sources, slurm_key = all_archives(request, variant, events)
+    planner = Planner(variant, sources, slurm_key)
     planned = plan_all(planner, build_order(declared, declared))
-    lock, archives = _lock(request, variant, declared, events)
+    lock, archives = _lock(request, variant, declared, sources, events)
     epoch = _epoch(lock)
     nodes = plan_nodes(
         planned,
@@ -85,13 +90,36 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
         lock=lock,
         lock_digest=digest_of({name: package.sha256 for name, package in lock.packages.items()}),
         archives=archives,
+        sources=tuple(each.line for each in lock.archives if each.line not in sources.build_only),
         epoch=epoch,
         plans=plan_images(planner, planned, nodes),
     )
 
 
+def all_archives(request: BuildRequest, variant: Variant, events: Events) -> tuple[Archive, str | None]:
+    """Where a variant's packages come from, with those that are made for it: (archives, key of its Slurm).
+
+    Compiles Slurm when the variant asks for a source release that is not compiled yet, and checks the key
+    of a CUDA repository; raises CellblockError as these do.
+    """
+    sources = archive(variant, request.mirrors)
+    cuda = cuda_repository(variant)
+    if cuda:
+        cuda.ensure()
+        sources = with_cuda(sources, cuda)
+    slurm = slurm_repository(variant, sources)
+    if slurm:
+        slurm.ensure(events)
+        sources = with_repository(sources, slurm)
+    return sources, slurm.key if slurm else None
+
+
 def _lock(
-    request: BuildRequest, variant: Variant, declared: Mapping[str, Image], events: Events
+    request: BuildRequest,
+    variant: Variant,
+    declared: Mapping[str, Image],
+    sources: Archive,
+    events: Events,
 ) -> tuple[Lock, tuple[PackageArchive, ...]]:
     """The lock to build from, and the archives to fetch its packages from."""
     if request.locked:
@@ -105,13 +133,17 @@ def _lock(
         return lock, mirrors_of_lock(lock, _archives_here(request, variant))
     requests = requests_of(variant, declared)
     asked = {name: (each.parent, each.packages) for name, each in requests.items()}
-    mirrors = archive(variant, request.mirrors).lines
-    known = digest_of([asked, mirrors, variant.distribution.model_dump(), variant.arch.debian])
+    places = [*sources.lines, *sources.build_only, sources.preferences]
+    known = digest_of([asked, places, variant.distribution.model_dump(), variant.arch.debian])
     path = paths.cache() / "resolved" / f"{variant.name}-{known[:16]}.lock.yaml"
     if path.is_file() and not request.update:
         lock = read_lock(path)
     else:
-        lock = resolve(variant, package_archives(variant, request.mirrors), requests, paths.cache(), events)
+        named = package_archives(variant, request.mirrors)
+        made = tuple(parse_line(line) for line in sources.build_only)
+        lock = resolve(
+            variant, (*named, *made), requests, paths.cache(), events, preferences=sources.preferences
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lock(lock, path)
     return lock, lock.archives

@@ -96,7 +96,7 @@ def layer_maker(
         epoch=prepared.epoch,
         compression=request.compression,
         provide=provide,
-        sources=tuple(archive.line for archive in prepared.lock.archives),
+        sources=prepared.sources,
         per_machine=tuple(sorted(patterns)),
         keep_failed=request.keep_failed,
     )
@@ -199,14 +199,14 @@ def copy_images(result: BuildResult, folder: Path) -> None:
 
 
 def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
-    from cellblock.build.mirrors import archive
+    from cellblock.build.prepare import all_archives
     from cellblock.build.recipes import build_recipes
-    from cellblock.definition import load_images
+    from cellblock.definition import default_images, load_images
     from cellblock.graph import build_order
     from cellblock.variants import choose_variant, load_variants
 
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    planner = Planner(variant, archive(variant, request.mirrors))
-    planned = plan_all(planner, build_order(declared, request.images or declared))
+    planner = Planner(variant, *all_archives(request, variant, events))
+    planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))
     return build_recipes(request, variant, planner, planned, events)

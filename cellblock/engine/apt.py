@@ -100,12 +100,12 @@ def mmdebstrap(step: Bootstrap, root: Path, *, form: Literal["directory", "tar"]
 
 def update(step: Install) -> list[str]:
     """Shell lines that fetch the package lists."""
-    return [_apt_get(step, "update", "APT::Update::Error-Mode=any")]
+    return _with_sources(step, _apt_get(step, "update", "APT::Update::Error-Mode=any"))
 
 
 def download(step: Install) -> list[str]:
     """Shell lines that fetch what installing needs and the cache lacks."""
-    return [_apt_get(step, f"install --download-only {shlex.join(step.packages)}")]
+    return _with_sources(step, _apt_get(step, f"install --download-only {shlex.join(step.packages)}"))
 
 
 def install(step: Install) -> list[str]:
@@ -115,9 +115,24 @@ def install(step: Install) -> list[str]:
         # invoke-rc.d asks this program; 101 forbids (invoke-rc.d(8)).
         "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
         "chmod 755 /usr/sbin/policy-rc.d",
-        _apt_get(step, f"install {shlex.join(step.packages)}", locking),
+        *_with_sources(step, _apt_get(step, f"install {shlex.join(step.packages)}", locking)),
         "rm /usr/sbin/policy-rc.d",
     ]
+
+
+_BUILD_SOURCES = "/etc/apt/sources.list.d/cellblock-build.list"
+_BUILD_PREFERENCES = "/etc/apt/preferences.d/cellblock-build"
+
+
+def _with_sources(step: Install, line: str) -> list[str]:
+    """`line` while apt also knows the step's own sources and preferences."""
+    texts = {
+        _BUILD_SOURCES: "".join(f"{source}\n" for source in step.sources),
+        _BUILD_PREFERENCES: step.preferences,
+    }
+    given = {path: text for path, text in texts.items() if text}
+    before = [f"printf %s {shlex.quote(text)} > {path}" for path, text in given.items()]
+    return [*before, line, *(f"rm {path}" for path in given)]
 
 
 def _apt_get(step: Install, command: str, *more: str) -> str:

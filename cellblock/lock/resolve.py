@@ -51,6 +51,7 @@ def resolve(
     events: Events,
     *,
     snapshot: str | None = None,
+    preferences: str = "",
     base_images: Mapping[str, str] | None = None,
     tarballs: Mapping[str, str] | None = None,
 ) -> Lock:
@@ -58,7 +59,7 @@ def resolve(
 
     An image without a parent gets what `mmdebstrap --variant=apt` installs: the essential packages, apt
     and what it asks for; another gets what `apt-get install` adds to its parent's packages. `snapshot`
-    says that `archives` are of a date in the past, so their indexes may be past theirs. A second
+    says that `archives` are of a date in the past, so their indexes may be past theirs; `preferences` (apt_preferences(5)) weigh versions. A second
     process waits. Raises CellblockError when lists cannot be fetched, DefinitionError when a package
     does not exist or cannot be installed.
     """
@@ -86,7 +87,13 @@ def resolve(
             # apt would take a list of the same second as the last one for unchanged.
             shutil.rmtree(folder / "reachable", ignore_errors=True)
             small = _small_archives(folder / "reachable", indexes, universe.reachable(asked))
-            apt = AptRoot(folder / "reachable" / "apt", distribution.id, variant.arch.debian, small)
+            apt = AptRoot(
+                folder / "reachable" / "apt",
+                distribution.id,
+                variant.arch.debian,
+                small,
+                preferences=preferences,
+            )
             apt.update()
             closures = _closures(apt, universe, requests)
     packages = _packages(closures, universe, indexes, archives)
