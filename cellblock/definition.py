@@ -56,6 +56,9 @@ class ImageFields(_Strict):
     parent: str | None = Field(default=None, alias="from")
     packages: list[str] = []
     users: list[User] = []
+    per_machine: list[str] = Field(
+        default=[], description="patterns of files that packages' scripts make for one machine: in no layer"
+    )
     artifacts: list[Artifacts] = []
     run: list[str] = []
     env: dict[str, str] = {}
@@ -68,6 +71,14 @@ class ImageFields(_Strict):
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return [value] if isinstance(value, dict) else value
+
+    @field_validator("per_machine")
+    @classmethod
+    def _inside(cls, value: list[str]) -> list[str]:
+        for path in value:
+            if not path.startswith("/") or path == "/" or ".." in path.split("/"):
+                raise ValueError(f"'{path}' must be an absolute path below /")
+        return value
 
     @model_validator(mode="after")
     def _compiled_images_hold_only_their_output(self) -> ImageFields:

@@ -45,27 +45,35 @@ def digest_of(value: Any) -> str:
 
 
 # What editors, compilers and Python leave beside sources.
-_NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
 
 
 def digest_of_tree(folder: Path, suffixes: Iterable[str] | None = None) -> str:
     """SHA-256 over the files below `folder`: relative names, kind, executable bit, content.
 
-    Only the executable bit of a mode counts: git keeps no other. Without `folder`, a constant.
-    `suffixes` limits the files, for folders that also hold what does not shape an image.
+    Without `folder`, a constant. `suffixes` limits the files, for folders that also hold what does not
+    shape an image.
     """
-    entries: list[tuple[str, str, str]] = []
+    return digest_of(digests_of_files(folder, "", suffixes))
+
+
+def digests_of_files(folder: Path, name: str, suffixes: Iterable[str] | None = None) -> dict[str, str]:
+    """What each file below `folder` is: `name`/PATH -> kind, executable bit and SHA-256.
+
+    Only the executable bit of a mode counts: git keeps no other. Without `folder`, nothing.
+    """
+    found: dict[str, str] = {}
     for directory, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _NOT_SOURCES)
-        for name in sorted(files):
-            if suffixes is not None and not name.endswith(tuple(suffixes)):
+        folders[:] = sorted(each for each in folders if each not in NOT_SOURCES)
+        for each in sorted(files):
+            if suffixes is not None and not each.endswith(tuple(suffixes)):
                 continue
-            path = Path(directory, name)
-            relative = str(path.relative_to(folder))
+            path = Path(directory, each)
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode):
-                entries.append((relative, "link", str(path.readlink())))
+                said = f"link {path.readlink()}"
             else:
                 kind = "executable" if mode & 0o111 else "file"
-                entries.append((relative, kind, hashlib.sha256(path.read_bytes()).hexdigest()))
-    return digest_of(entries)
+                said = f"{kind} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+            found[f"{name}/{path.relative_to(folder)}"] = said
+    return found

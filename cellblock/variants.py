@@ -17,6 +17,10 @@ from cellblock.yaml_source import nearest, read_yaml, validate
 _ARCHITECTURES = {"x86_64": ("amd64", "x86_64-linux-gnu"), "aarch64": ("arm64", "aarch64-linux-gnu")}
 
 
+ARCHITECTURES = tuple(debian for debian, _ in _ARCHITECTURES.values())
+"""Debian's names of the architectures that images can be built for."""
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,6 +57,7 @@ class VariantFields(_Strict):
     distribution: str
     cuda: Literal["distribution"] | None = None
     mirror: str | None = None
+    architectures: tuple[Literal["amd64", "arm64"], ...] = Field(default=("amd64", "arm64"), min_length=1)
 
 
 class VariantsFile(_Strict):
@@ -98,6 +103,7 @@ class Variant:
     cuda: str | None
     mirror: str | None
     arch: Architecture
+    architectures: tuple[str, ...] = ARCHITECTURES
 
     @property
     def slurm(self) -> Slurm:
@@ -131,7 +137,9 @@ def load_variants(path: Path) -> dict[str, Variant]:
                 f"'{variant.distribution}'; {nearest(variant.distribution, fields.distributions)}",
                 hint=f"correct {path}",
             )
-        variants[name] = Variant(name, distribution, variant.cuda, variant.mirror, arch)
+        variants[name] = Variant(
+            name, distribution, variant.cuda, variant.mirror, arch, variant.architectures
+        )
     return variants
 
 

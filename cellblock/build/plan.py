@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import cellblock
 from cellblock import paths
 from cellblock.build.mirrors import Archive
-from cellblock.definition import Image
+from cellblock.definition import Image, User
 from cellblock.engine.recipe import (
     Bootstrap,
     CompileIn,
@@ -23,7 +23,7 @@ from cellblock.engine.recipe import (
     Step,
 )
 from cellblock.errors import DefinitionError
-from cellblock.key import Key, digest_of, digest_of_tree
+from cellblock.key import Key, digest_of, digest_of_tree, digests_of_files
 from cellblock.template import Renderer
 from cellblock.variants import Variant
 from cellblock.yaml_source import Location
@@ -31,7 +31,7 @@ from cellblock.yaml_source import Location
 LABEL = "org.cellblock"
 
 # The code whose change can change what an image holds.
-_CODE = ("engine", "build")
+_CODE = ("engine", "build", "oci")
 
 
 def reference(image: str, variant: Variant) -> str:
@@ -51,7 +51,11 @@ def key_reference(image: str, variant: Variant, key: Key) -> str:
 
 @dataclass(frozen=True)
 class PlannedImage:
-    """An image, its key, and the rendered strings that its recipe is made of."""
+    """An image, its key, and the rendered strings that its recipe is made of.
+
+    `inputs_of_files` are the digests, by name, of what is laid over the packages and run there; none when
+    the image is packages only. `code` is the digest of the code that builds.
+    """
 
     image: Image
     variant: Variant
@@ -59,6 +63,8 @@ class PlannedImage:
     packages: tuple[str, ...]
     reference: str
     key_reference: str
+    code: str
+    inputs_of_files: Mapping[str, str]
 
 
 class Planner:
@@ -70,7 +76,7 @@ class Planner:
         self._renderer = Renderer(variant)
         self._planned: dict[str, PlannedImage] = {}
         package = Path(cellblock.__file__).parent
-        self._code = digest_of([digest_of_tree(package / folder, (".py",)) for folder in _CODE])
+        self._code = digest_of([digest_of_tree(package / folder, (".py", ".sh")) for folder in _CODE])
 
     def plan(self, image: Image) -> PlannedImage:
         """Render and key `image`. Raises DefinitionError when a template is wrong."""
@@ -89,9 +95,7 @@ class Planner:
         }
         inputs = {
             "the code that builds": self._code,
-            "variant": digest_of(
-                [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
-            ),
+            "variant": self._variant_digest(),
             f"images/{image.name}/image.yaml": digest_of(rendered),
             f"images/{image.name}/files": digest_of_tree(image.files),
         }
@@ -109,9 +113,31 @@ class Planner:
             rendered["packages"],  # type: ignore[arg-type]
             reference(image.name, self.variant),
             key_reference(image.name, self.variant, key),
+            self._code,
+            self._inputs_of_files(image, rendered),
         )
         self._planned[image.name] = planned
         return planned
+
+    def _inputs_of_files(self, image: Image, rendered: Mapping[str, object]) -> dict[str, str]:
+        inputs = digests_of_files(image.files, f"images/{image.name}/files")
+        for folder in image.fields.build.sources if image.fields.build else ():
+            inputs.update(digests_of_files(paths.PROJECT / folder, folder))
+        if inputs and any(name.endswith(".j2") for name in inputs):
+            inputs["variant"] = self._variant_digest()
+        for key in ("run", "artifacts", "build"):
+            if rendered[key]:
+                inputs[f"images/{image.name}/image.yaml: {key}"] = digest_of(rendered[key])
+        return inputs
+
+    def _variant_digest(self) -> str:
+        return digest_of(
+            [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
+        )
+
+    def key_reference(self, name: str) -> str:
+        """By which recipes name the planned image `name`."""
+        return self._planned[name].key_reference
 
     def recipe(self, planned: PlannedImage, staging: Path, reproduce: str) -> Recipe:
         """The recipe of a planned image; rendered files are written below the empty folder `staging`."""
@@ -122,31 +148,43 @@ class Planner:
             # By key: the plain name may still be another branch's build.
             parent=self._planned[fields.parent].key_reference if fields.parent else None,
             steps=tuple(self._steps(planned, staging)),
-            config=ImageConfig(
-                labels={
-                    f"{LABEL}.image": image.name,
-                    f"{LABEL}.variant": self.variant.name,
-                    f"{LABEL}.slurm": self.variant.slurm.release,
-                    f"{LABEL}.key": planned.key.digest,
-                    "org.opencontainers.image.title": f"cellblock {image.name}",
-                    "org.opencontainers.image.description": fields.summary,
-                },
-                env={name: self._string(image, text, ("env", name)) for name, text in fields.env.items()},
-                entrypoint=self._strings(image, fields.entrypoint, "entrypoint"),
-                command=self._strings(image, fields.command, "command"),
-                stop_signal=fields.stop_signal,
-            ),
+            config=self.config(image),
             # Lists and packages of one mirror say nothing about another's.
             package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(self._archive.lines)[:8]}",
             reproduce=reproduce,
             local_archives=self._archive.local,
+            sources=self._archive.lines,
+            per_machine=self._per_machine(image),
         )
+
+    def config(self, image: Image) -> ImageConfig:
+        """What the image says of itself and what it runs."""
+        fields = image.fields
+        return ImageConfig(
+            labels={
+                f"{LABEL}.image": image.name,
+                f"{LABEL}.variant": self.variant.name,
+                f"{LABEL}.slurm": self.variant.slurm.release,
+                "org.opencontainers.image.title": f"cellblock {image.name}",
+                "org.opencontainers.image.description": fields.summary,
+            },
+            env={name: self._string(image, text, ("env", name)) for name, text in fields.env.items()},
+            entrypoint=self._strings(image, fields.entrypoint, "entrypoint"),
+            command=self._strings(image, fields.command, "command"),
+            stop_signal=fields.stop_signal,
+        )
+
+    def _per_machine(self, image: Image) -> tuple[str, ...]:
+        """Of the image and those it stands on: a package of either may make them anew."""
+        fields = image.fields
+        inherited = self._per_machine(self._planned[fields.parent].image) if fields.parent else ()
+        return tuple(dict.fromkeys((*inherited, *fields.per_machine)))
 
     def _steps(self, planned: PlannedImage, staging: Path) -> list[Step]:
         image, fields = planned.image, planned.image.fields
         distribution = self.variant.distribution
         options = () if distribution.check_valid_until else ("Acquire::Check-Valid-Until=false",)
-        users = tuple(line for user in fields.users for line in _add_user(user.name, user))
+        users = tuple(add_users(fields.users))
         steps: list[Step] = []
         if fields.build:
             build = fields.build
@@ -225,15 +263,18 @@ class Planner:
         staging.chmod(0o755)
 
 
-def _add_user(name: str, user: object) -> list[str]:
-    """Shell lines that add a user and its group, as passwd(5), group(5) and shadow(5) have them.
+def add_users(users: Iterable[User]) -> list[str]:
+    """Shell lines that add users and their groups, as passwd(5), group(5) and shadow(5) have them.
 
     Not by useradd(8): its day of last change and its backup files would differ at each build.
     """
-    uid, gid, home, shell = (getattr(user, field) for field in ("uid", "gid", "home", "shell"))
+    return [line for user in users for line in _add_user(user.name, user)]
+
+
+def _add_user(name: str, user: User) -> list[str]:
     lines = {
-        "passwd": f"{name}:x:{uid}:{gid}::{home}:{shell}",
-        "group": f"{name}:x:{gid}:",
+        "passwd": f"{name}:x:{user.uid}:{user.gid}::{user.home}:{user.shell}",
+        "group": f"{name}:x:{user.gid}:",
         "shadow": f"{name}:!*:::::::",
         "gshadow": f"{name}:!::",
     }

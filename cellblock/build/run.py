@@ -18,7 +18,7 @@ from cellblock import paths
 from cellblock.build.mirrors import archive
 from cellblock.build.plan import PlannedImage, Planner, key_prefix, plan_all
 from cellblock.definition import load_images
-from cellblock.engine import BuiltImage, Engine
+from cellblock.engine import BuiltImage, Engine, open_engine
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Output, State, SubjectState
 from cellblock.graph import build_order
@@ -34,6 +34,7 @@ class BuildRequest:
     variant: str | None = None
     mirrors: tuple[str, ...] = ()
     keep_failed: bool = False
+    engine: str = "buildah"
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
 
 
@@ -60,10 +61,7 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
     order = build_order(declared, request.images or declared)
     planner = Planner(variant, archive(variant, request.mirrors))
     planned = plan_all(planner, order)
-    # Imported late: a build with nothing to do does not need half of it.
-    from cellblock.engine.buildah import BuildahEngine
-
-    engine = BuildahEngine(keep_failed=request.keep_failed)
+    engine = open_engine(request.engine, keep_failed=request.keep_failed)
     present = engine.images()
     missing = [image for image in planned.values() if image.key_reference not in present]
     download_s = 0.0
@@ -182,6 +180,8 @@ class _Run:
     def _reproduce(self, *images: str) -> str:
         options: Sequence[str] = [f"--mirror '{mirror}'" for mirror in self._request.mirrors]
         variant = self._planner.variant.name
+        if self._request.engine != "buildah":
+            options = [*options, f"--engine {self._request.engine}"]
         return " ".join(["python3 build.py build", *images, f"--variant {variant}", *options])
 
 

@@ -17,6 +17,9 @@ def build(
     ] = None,
     variant: VariantOption = None,
     mirror: MirrorOption = None,
+    engine: Annotated[
+        str, typer.Option("--engine", help="Engine that builds and holds the images: buildah or docker.")
+    ] = "buildah",
     keep: Annotated[bool, typer.Option("--keep", help="Keep the container of a failed step.")] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
@@ -28,7 +31,8 @@ def build(
 
     events = Events()
     with make_view(log, events):
-        result = build_images(BuildRequest(tuple(images or ()), variant, tuple(mirror or ()), keep), events)
+        request = BuildRequest(tuple(images or ()), variant, tuple(mirror or ()), keep, engine)
+        result = build_images(request, events)
     if as_json:
         print(
             json.dumps(

@@ -1,0 +1,113 @@
+"""Working roots: layers' trees put together by overlay, in which programs run and leave one layer more.
+
+A tree is a folder in overlayfs' own form (kernel Documentation/filesystems/overlayfs.rst): what a layer
+adds, with character devices 0:0 for what it removes. The overlay is mounted in the namespace of the
+program that runs in it and nowhere else; the kernel takes it down with the program.
+
+What a crash leaves is a folder `work/PID-STARTTIME-N`, which `sweep` removes when the process is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from cellblock.build.processes import same_process, start_time
+from cellblock.errors import CellblockError
+from cellblock.process import Finished, Programs
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A file or folder of this machine seen in a root at `target`, an absolute path."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+class WorkingRoot:
+    """A root whose lower layers are `trees` (the lowest first); what programs write is in `upper`."""
+
+    def __init__(
+        self, folder: Path, trees: Sequence[Path], programs: Programs, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.env = dict(env or {})
+        self.upper = folder / "upper"
+        self.trees = tuple(trees)
+        self._programs = programs
+        self._mounts = 0
+        self.upper.mkdir(parents=True)
+        self.upper.chmod(0o755)
+        (folder / "root").mkdir()
+        (folder / "tmp").mkdir()
+        (folder / "tmp").chmod(0o1777)
+
+    def run(
+        self,
+        lines: Sequence[str],
+        *,
+        binds: Sequence[Bind] = (),
+        on_line: Callable[[str], None] | None = None,
+    ) -> Finished:
+        """Run shell lines with `sh -euc` inside. Raises ProgramFailed and Interrupted."""
+        return self._programs.run(self.command(["sh", "-euc", "\n".join(lines)], binds), on_line=on_line)
+
+    def command(self, argv: Sequence[str], binds: Sequence[Bind] = ()) -> list[str]:
+        """The arguments that run `argv` inside: a person can repeat them."""
+        # An overlay that was mounted volatile refuses its work folder the next time (overlayfs.rst).
+        self._mounts += 1
+        work = self.folder / f"work-{self._mounts}"
+        work.mkdir()
+        lower = ":".join(str(tree) for tree in reversed(self.trees))
+        if "," in lower or lower.count(":") >= max(len(self.trees), 1):
+            raise CellblockError(
+                f"{self.folder.parent.parent}: a path with a colon or comma cannot hold layers",
+                hint="set CELLBLOCK_CACHE to a folder without them",
+            )
+        script = str(files("cellblock.build").joinpath("in_root.sh"))
+        mounted = [f"{bind.source}:{bind.target}:{'rw' if bind.writable else 'ro'}" for bind in binds]
+        environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env}
+        return [
+            *("unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "bash", script),
+            *(lower, str(self.upper), str(work), str(self.folder / "root"), str(self.folder / "tmp")),
+            *(*mounted, "--"),
+            *("env", "-i", *(f"{name}={value}" for name, value in environment.items()), *argv),
+        ]
+
+    def remove(self) -> None:
+        """Remove what is left of it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class WorkFolders:
+    """Folders for working roots below `folder`, named after the process that they belong to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def new(self) -> Path:
+        """A name that nobody uses; not created."""
+        with self._lock:
+            self._count += 1
+            return self._folder / f"{os.getpid()}-{start_time(os.getpid())}-{self._count}"
+
+    def sweep(self) -> None:
+        """Remove the folders of processes that are gone."""
+        with suppress(FileNotFoundError):
+            for path in self._folder.iterdir():
+                owner = path.name.split("-")
+                known = len(owner) == 3 and owner[0].isdigit() and owner[1].isdigit()
+                if known and not same_process(int(owner[0]), int(owner[1])):
+                    shutil.rmtree(path, ignore_errors=True)

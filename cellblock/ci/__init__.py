@@ -1,0 +1,1 @@
+"""What a CI service is to run: the matrix of builds as data, and as the service's own YAML."""

@@ -1,0 +1,128 @@
+"""The jobs that build several variants: one per variant and architecture, and one that joins architectures.
+
+The jobs share nothing but the registry: it is their cache, and it holds what the joining job joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cellblock.ci.settings import REPOSITORY_VARIABLE, Settings
+from cellblock.errors import UsageError
+from cellblock.variants import ARCHITECTURES, Variant
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job. `architecture` is where it runs; `images` are in build order; `needs` are ids of jobs.
+
+    `commands` are shell lines; `$root` in them runs what follows as root (`settings.AS_ROOT`).
+    """
+
+    id: str
+    kind: Literal["build", "index"]
+    variant: str
+    architecture: str
+    runner: tuple[str, ...]
+    images: tuple[str, ...]
+    needs: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All jobs, each after those it needs, and the settings that they share."""
+
+    jobs: tuple[Job, ...]
+    settings: Settings
+
+    @property
+    def variants(self) -> list[str]:
+        """Names of the variants, in order."""
+        return list(dict.fromkeys(job.variant for job in self.jobs))
+
+    def builds(self, variant: str) -> list[Job]:
+        """The building jobs of a variant."""
+        return [job for job in self.jobs if job.variant == variant and job.kind == "build"]
+
+    def index(self, variant: str) -> Job:
+        """The job that joins a variant's architectures."""
+        return next(job for job in self.jobs if job.variant == variant and job.kind == "index")
+
+
+def plan_jobs(
+    variants: Sequence[Variant],
+    order: Sequence[str],
+    architectures: Sequence[str],
+    settings: Settings,
+    default_runners: Mapping[str, tuple[str, ...]],
+    wanted: Sequence[str] = (),
+) -> Matrix:
+    """The jobs for `variants`.
+
+    `order` is what a job builds, in build order, and `wanted` what the person named of it (none: all
+    images). `architectures` (none: all) limits those that a variant declares. Raises UsageError for an
+    unknown one, or when nothing is left to do.
+    """
+    for name in architectures:
+        if name not in ARCHITECTURES:
+            raise UsageError(
+                f"--arch: there is no architecture '{name}'", hint=f"known: {', '.join(ARCHITECTURES)}"
+            )
+    runners = {**default_runners, **settings.runners}
+    jobs: list[Job] = []
+    for variant in variants:
+        chosen = [name for name in variant.architectures if not architectures or name in architectures]
+        if not chosen:
+            continue
+        builds = [
+            Job(
+                f"{variant.name}-{arch}",
+                "build",
+                variant.name,
+                arch,
+                runners[arch],
+                tuple(order),
+                (),
+                _build_commands(variant.name, wanted, settings),
+            )
+            for arch in chosen
+        ]
+        index = Job(
+            f"{variant.name}-index",
+            "index",
+            variant.name,
+            chosen[0],
+            runners[chosen[0]],
+            tuple(order),
+            tuple(job.id for job in builds),
+            _index_commands(variant.name, wanted),
+        )
+        jobs += [*builds, index]
+    if not jobs:
+        raise UsageError(
+            "none of these variants is built for the chosen architectures",
+            hint="see `architectures` in images/variants.yaml",
+        )
+    return Matrix(tuple(jobs), settings)
+
+
+# The two places that know the command lines of `build.py build` and `build.py push`.
+
+
+def _build_commands(variant: str, images: Sequence[str], settings: Settings) -> tuple[str, ...]:
+    options = ["--variant", variant, "--cache", settings.cache or f'"${REPOSITORY_VARIABLE}"']
+    if settings.locked:
+        options.append("--locked")
+    push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant]
+    return (
+        " ".join(["$root python3 build.py build", *images, *options]),
+        " ".join(["$root python3 build.py push", *push]),
+    )
+
+
+def _index_commands(variant: str, images: Sequence[str]) -> tuple[str, ...]:
+    push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant, "--index"]
+    return (" ".join(["$root python3 build.py push", *push]),)

@@ -1,0 +1,147 @@
+"""`build.py matrix`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import asdict
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cellblock import paths
+from cellblock.cli.options import image_names, variant_names
+
+_SERVICES = ("github", "gitlab", "json")
+
+
+def matrix(
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(help="Images to build (default: all).", autocompletion=image_names),
+    ] = None,
+    ci: Annotated[str, typer.Option("--ci", help="For what: github, gitlab or json.")] = "json",
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--variant", "-v", help="Variant; may be repeated (default: all).", autocompletion=variant_names
+        ),
+    ] = None,
+    arch: Annotated[
+        list[str] | None, typer.Option("--arch", help="Architecture; may be repeated (default: all).")
+    ] = None,
+    runner: Annotated[
+        list[str] | None,
+        typer.Option("--runner", help="ARCH=LABEL[,LABEL...]: where jobs of an architecture run."),
+    ] = None,
+    repository: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST/PATH to push to (default: CELLBLOCK_REPOSITORY in the CI service's settings)."
+        ),
+    ] = None,
+    cache: Annotated[
+        str | None, typer.Option(help="HOST/PATH of the shared cache (default: the repository).")
+    ] = None,
+    user_secret: Annotated[
+        str | None, typer.Option(help="Name of the secret that holds the registry's user.")
+    ] = None,
+    password_secret: Annotated[
+        str | None, typer.Option(help="Name of the secret that holds its password or token.")
+    ] = None,
+    container: Annotated[
+        str | None, typer.Option(help="Image that jobs run in (default: the runner's own system).")
+    ] = None,
+    checkout: Annotated[
+        str, typer.Option(help="GitHub: action that fetches the tree; pin it as OWNER/ACTION@COMMIT.")
+    ] = "actions/checkout@v4",
+    branch: Annotated[str, typer.Option(help="Branch whose pushes are built.")] = "main",
+    timeout: Annotated[int, typer.Option(help="Minutes after which a job is ended.")] = 90,
+    locked: Annotated[bool, typer.Option("--locked", help="Build exactly what the locks say.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write (default: print it).")
+    ] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="Write nothing; fail when this file is not what would be written.")
+    ] = None,
+) -> None:
+    """Write the jobs that build variants on a CI service, one per variant and architecture."""
+    from cellblock.ci import github, gitlab
+    from cellblock.ci.matrix import plan_jobs
+    from cellblock.ci.settings import Settings, parse_runners
+    from cellblock.definition import load_images
+    from cellblock.errors import UsageError
+    from cellblock.graph import build_order
+    from cellblock.variants import choose_variant, load_variants
+    from cellblock.yaml_source import nearest
+
+    if ci not in _SERVICES:
+        raise UsageError(f"--ci: there is no '{ci}'; {nearest(ci, _SERVICES)}", hint="see --help")
+    if output and check:
+        raise UsageError("--output and --check exclude each other", hint="give one of them")
+    settings = Settings(
+        repository,
+        cache,
+        user_secret,
+        password_secret,
+        parse_runners(runner or ()),
+        container,
+        checkout,
+        branch,
+        timeout,
+        locked,
+    )
+    folder = paths.PROJECT / "images"
+    known = load_variants(folder / "variants.yaml")
+    declared = load_images(folder)
+    order = [image.name for image in build_order(declared, images or declared)]
+    chosen = [choose_variant(known, name) for name in dict.fromkeys(variant or known)]
+    runners = github.RUNNERS if ci == "github" else gitlab.RUNNERS
+    planned = plan_jobs(chosen, order, arch or (), settings, runners, images or ())
+    command = shlex.join(_without_output(sys.argv[1:]))
+    heading = f"Written by `python3 build.py {command}`;\nwrite it again rather than edit it."
+    if ci == "github":
+        text = github.github_workflow(planned, heading)
+    elif ci == "gitlab":
+        text = gitlab.gitlab_pipeline(planned, heading)
+    else:
+        text = json.dumps({"jobs": [asdict(job) for job in planned.jobs]}, indent=2) + "\n"
+    if check:
+        _compare(check, text, command)
+    elif output:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+
+
+def _without_output(arguments: list[str]) -> list[str]:
+    """The command line without where its output goes: the same text, written or compared."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word in ("--output", "-o", "--check"):
+            next(words, None)
+        elif not word.startswith(("--output=", "--check=")):
+            kept.append(word)
+    return kept
+
+
+def _compare(path: Path, text: str, command: str) -> None:
+    from cellblock.errors import CellblockError
+
+    there = path.read_text(encoding="utf-8").splitlines()
+    for number, (found, expected) in enumerate(zip_longest(there, text.splitlines()), 1):
+        if found != expected:
+            raise CellblockError(
+                f"{path}:{number}: is not what would be written"
+                f"\n  expected: {_line(expected)}\n  found:    {_line(found)}",
+                hint=f"write it again: python3 build.py {command} --output {shlex.quote(str(path))}",
+            )
+
+
+def _line(text: str | None) -> str:
+    return "(the end of the file)" if text is None else text

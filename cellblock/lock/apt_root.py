@@ -1,0 +1,260 @@
+"""apt with a root of its own: lists, keys, status and settings in one folder, nothing of this machine's.
+
+It fetches the lists of any suite and architecture, and answers what apt would install on a system that
+has only some packages, without such a system. One folder serves one list of archives, one process at a
+time: two apts on one folder would refuse each other.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.lock.archives import PackageArchive
+from cellblock.process import Finished, ProgramFailed, Programs
+
+# The keyrings that mmdebstrap takes for the distributions.
+_KEYRINGS = {
+    "debian": Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    "ubuntu": Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"),
+}
+# Keys that this machine's administrator trusts, for example of a mirror that signs by itself.
+_TRUSTED_PARTS = Path("/etc/apt/trusted.gpg.d")
+
+
+# apt keeps a list compressed when it comes from a local archive that has no other.
+_COMPRESSED = (".gz", ".xz", ".bz2", ".lz4", ".zst")
+
+
+@dataclass(frozen=True)
+class Index:
+    """One package list that apt fetched: its file and the archive it belongs to.
+
+    `archive` is its number in the list of archives, `release` the fields of the Release file, empty when
+    there is none.
+    """
+
+    file: Path
+    archive: int
+    component: str
+    release: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One package that apt would install."""
+
+    name: str
+    version: str
+    architecture: str
+
+
+class AptRoot:
+    """The private apt of one list of archives, in `folder`.
+
+    `distribution` is debian or ubuntu, whose keys are trusted; `architecture` is Debian's name of it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        distribution: str,
+        architecture: str,
+        archives: Sequence[PackageArchive],
+        *,
+        check_valid_until: bool = True,
+    ) -> None:
+        self._folder = folder
+        self._architecture = architecture
+        self._archives = archives
+        self._uris = [archive.uris[0] for archive in archives]
+        self._check_valid_until = check_valid_until
+        self._programs = Programs()
+        self._prepare(distribution)
+
+    def _prepare(self, distribution: str) -> None:
+        for name in ("etc/apt.conf.d", "etc/preferences.d", "lists/partial", "archives/partial", "keys"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        keys = self._folder / "keys"
+        for old in keys.iterdir():
+            old.unlink()
+        trusted = sorted(_TRUSTED_PARTS.glob("*.[ag][sp][cg]")) if _TRUSTED_PARTS.is_dir() else []
+        for key in (*trusted, _KEYRINGS[distribution]):
+            if key.exists():
+                (keys / key.name).symlink_to(key)
+        settings = {
+            # Of this machine's settings nothing is read: Dir holds none.
+            "Dir": self._folder,
+            "Dir::Etc": self._folder / "etc",
+            "Dir::Etc::sourcelist": self._folder / "sources.list",
+            "Dir::Etc::sourceparts": "-",
+            "Dir::Etc::trusted": "/dev/null",
+            "Dir::Etc::trustedparts": keys,
+            "Dir::State": self._folder,
+            "Dir::State::lists": self._folder / "lists",
+            "Dir::State::status": self._folder / "status",
+            "Dir::Cache": self._folder,
+            "Dir::Cache::archives": self._folder / "archives",
+            # The lists as apt's database, kept; that of lists and status together changes each time.
+            "Dir::Cache::srcpkgcache": self._folder / "srcpkgcache.bin",
+            "Dir::Cache::pkgcache": "",
+            "APT::Architecture": self._architecture,
+            # As in an image: what a package suggests or recommends is not asked for.
+            "APT::Install-Recommends": "false",
+            "APT::Install-Suggests": "false",
+            "APT::Sandbox::User": "root",
+            "APT::Update::Error-Mode": "any",
+            "Acquire::Languages": "none",
+            "Acquire::GzipIndexes": "false",
+            "Acquire::Retries": "3",
+            # Half a minute of silence, in seconds, is a mirror that is gone.
+            "Acquire::http::Timeout": "30",
+            "Acquire::https::Timeout": "30",
+            # A mirror that answers in HTML (a login page of a hotel) is noticed by signature or hash.
+            "Acquire::Check-Valid-Until": "true" if self._check_valid_until else "false",
+        }
+        lines = [f'{name} "{value}";' for name, value in settings.items()]
+        lines += ["#clear APT::Architectures;", f'APT::Architectures {{ "{self._architecture}"; }};']
+        (self._folder / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (self._folder / "status").write_text("", encoding="utf-8")
+        self._write_sources()
+
+    def _write_sources(self) -> None:
+        lines = [archive.line_at(uri) for archive, uri in zip(self._archives, self._uris, strict=True)]
+        text = "".join(f"{line}\n" for line in lines)
+        (self._folder / "sources.list").write_text(text, encoding="utf-8")
+
+    def update(self) -> None:
+        """Fetch the lists that changed, from the first mirror of each archive that serves them.
+
+        Raises CellblockError when an archive's mirrors all fail, saying why.
+        """
+        while True:
+            done = self._run("apt-get", "-q", "update")
+            if done.status == 0:
+                return
+            if not self._next_mirrors(done.output + "\n".join(done.tail)):
+                raise self._update_failed(done)
+
+    def _next_mirrors(self, output: str) -> bool:
+        """Turn to the next mirror of each archive that apt complains about; False when none is left."""
+        complaints = [line for line in output.splitlines() if line.startswith(("E: ", "W: ", "Err:"))]
+        turned = False
+        for number, archive in enumerate(self._archives):
+            at = archive.uris.index(self._uris[number])
+            named = any(self._uris[number] in line for line in complaints)
+            if named and at + 1 < len(archive.uris):
+                self._uris[number] = archive.uris[at + 1]
+                turned = True
+        if turned:
+            self._write_sources()
+        return turned
+
+    def _update_failed(self, done: Finished) -> CellblockError:
+        text = "\n".join(line for line in done.tail if line.startswith(("E: ", "W: ", "Err:")))
+        expired = re.search(r"Release file for (\S+) is expired", text)
+        if expired:
+            until = self._valid_until(expired[1])
+            return CellblockError(
+                f"{expired[1]}: this index was valid until {until}: the mirror serves an old state of the "
+                "archive, without the security updates since",
+                hint="name another with --mirror; if old is what you want, ask for a --snapshot, or set "
+                "`check_valid_until: false` for the distribution in images/variants.yaml",
+            )
+        return CellblockError(f"the package lists cannot be fetched\n{_indented(text)}", hint=_advice(text))
+
+    def _valid_until(self, uri: str) -> str:
+        """`Valid-Until` of the Release file that apt refused, which it left among the unfinished ones."""
+        name = re.sub(r"^[a-z+]+:/*", "", uri).replace("/", "_")
+        for path in (self._folder / "lists").rglob(f"*{name}"):
+            found = re.search(r"^Valid-Until: *(.*)$", path.read_text(errors="replace"), re.MULTILINE)
+            if found:
+                return found[1]
+        return "a date in the past"
+
+    def indexes(self) -> list[Index]:
+        """The package lists, in the order of the archives; empty components have none."""
+        fields = ("FILENAME", "METAKEY", "SOURCESENTRY", "COMPONENT")
+        line = "\t".join(f"$({name})" for name in fields)
+        done = self._checked("apt-get", "indextargets", "--format", line, "Identifier: Packages")
+        indexes = []
+        for text in done.output.splitlines():
+            file, meta, entry, component = text.split("\t")
+            number = int(entry.rsplit(":", 1)[1]) - 1
+            # Beside the lists, under the name of the archive: `NAME_InRelease`, `NAME_main_..._Packages`.
+            name = file.removesuffix(meta.replace("/", "_"))
+            indexes.append(Index(Path(file), number, component, _release(Path(name))))
+        return sorted(indexes, key=lambda index: index.archive)
+
+    def text(self, index: Index) -> bytes:
+        """The text of a package list."""
+        if index.file.suffix in _COMPRESSED:
+            helper = ["/usr/lib/apt/apt-helper", "cat-file", str(index.file)]
+            return subprocess.run(helper, capture_output=True, check=True).stdout
+        return index.file.read_bytes()
+
+    def would_install(self, status: Iterable[bytes], *command: str) -> list[Choice]:
+        """What `apt-get COMMAND` would install where the stanzas `status` are what is installed.
+
+        Raises ProgramFailed with apt's words when it cannot be done, or would remove something.
+        """
+        (self._folder / "status").write_bytes(b"".join(map(_installed, status)))
+        done = self._checked(
+            "apt-get", "--simulate", "--yes", "-qq", "-o", "APT::Get::Remove=false", *command
+        )
+        found = re.findall(
+            r"^Inst (?P<name>[^\s:]+)\S* (?:\[\S+\] )?\((?P<version>\S+) .*\[(?P<arch>\w+)\]\)",
+            done.output,
+            re.MULTILINE,
+        )
+        return [Choice(*choice) for choice in found]
+
+    def _checked(self, *argv: str) -> Finished:
+        done = self._run(*argv)
+        if done.status:
+            raise ProgramFailed(done)
+        return done
+
+    def _run(self, *argv: str) -> Finished:
+        environment = {"APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C"}
+        return self._programs.run(argv, env=environment, check=False)
+
+
+def _installed(stanza: bytes) -> bytes:
+    """A stanza of a package list as one of dpkg's status file."""
+    first, _, rest = stanza.partition(b"\n")
+    return first + b"\nStatus: install ok installed\n" + rest + b"\n\n"
+
+
+def _release(name: Path) -> dict[str, str]:
+    """The fields of a Release file that fill one line; keys in lower case."""
+    for kind in ("InRelease", "Release"):
+        path = name.with_name(name.name + kind)
+        if path.exists():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            pairs = re.findall(r"^([A-Z][A-Za-z-]+): *(\S.*)$", text, re.MULTILINE)
+            return {key.lower(): value.strip() for key, value in pairs}
+    return {}
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  | {line}" for line in text.splitlines())
+
+
+_ADVICE = {
+    "Could not resolve": "check the network, or name another mirror with --mirror",
+    "Could not connect": "check the network, or name another mirror with --mirror",
+    "NO_PUBKEY": "install the distribution's keyring package (`build.py doctor` names it)",
+    "is not signed": "install the distribution's keyring package (`build.py doctor` names it)",
+    "No space left on device": "free disk space (`df -h`, `build.py cache trim`)",
+    "does not have a Release file": "check the address of the mirror, or name another with --mirror",
+    "Failed to fetch": "check the mirror, or name another with --mirror",
+}
+
+
+def _advice(text: str) -> str:
+    return next((advice for symptom, advice in _ADVICE.items() if symptom in text), "check the mirror")

@@ -1,0 +1,1 @@
+"""Images as the Open Container Initiative stores them: blobs, manifests, layouts, registries."""
