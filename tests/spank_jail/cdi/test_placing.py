@@ -147,7 +147,9 @@ def test_jail_enter_makes_devices_and_sets_variables(build: Path, system: Jail, 
         os.mknod(system.node / version, 0o20660, os.makedev(major, minor))
         os.chown(system.node / version, 0, 4242)
         (system.node / version).chmod(0o660)
-        nodes: list[dict[str, Any]] = [{"path": f"/dev/own/{version}", "hostPath": str(system.node / version)}]
+        nodes: list[dict[str, Any]] = [
+            {"path": f"/dev/own/{version}", "hostPath": str(system.node / version)}
+        ]
         nodes += [{"path": "/dev/given", "type": "c", "major": 1, "minor": 5, "fileMode": 0o600}]
         driver.write({**edited(driver, deviceNodes=nodes), "cdiVersion": version})
         system.plan.write_text(SYSTEM + DEV + driver.line)
