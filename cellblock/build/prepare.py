@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cellblock import paths
+from cellblock.build.archives import all_archives
 from cellblock.build.direct import ImagePlan, plan_images
-from cellblock.build.cuda_packages import cuda_repository, with_cuda
 from cellblock.build.mirrors import Archive, archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
 from cellblock.build.plan import PlannedImage, Planner, plan_all
 from cellblock.build.request import BuildRequest
-from cellblock.build.slurm_packages import slurm_repository, with_repository
 from cellblock.definition import Image, default_images, load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events
@@ -68,7 +67,7 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
-    sources, slurm_key = all_archives(request, variant, events)
+    sources, slurm_key = all_archives(request.mirrors, variant, events)
     planner = Planner(variant, sources, slurm_key)
     planned = plan_all(planner, build_order(declared, declared))
     lock, archives = _lock(request, variant, declared, sources, events)
@@ -94,24 +93,6 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
         epoch=epoch,
         plans=plan_images(planner, planned, nodes),
     )
-
-
-def all_archives(request: BuildRequest, variant: Variant, events: Events) -> tuple[Archive, str | None]:
-    """Where a variant's packages come from, with those that are made for it: (archives, key of its Slurm).
-
-    Compiles Slurm when the variant asks for a source release that is not compiled yet, and checks the key
-    of a CUDA repository; raises CellblockError as these do.
-    """
-    sources = archive(variant, request.mirrors)
-    cuda = cuda_repository(variant)
-    if cuda:
-        cuda.ensure()
-        sources = with_cuda(sources, cuda)
-    slurm = slurm_repository(variant, sources)
-    if slurm:
-        slurm.ensure(events)
-        sources = with_repository(sources, slurm)
-    return sources, slurm.key if slurm else None
 
 
 def _lock(

@@ -199,7 +199,7 @@ def copy_images(result: BuildResult, folder: Path) -> None:
 
 
 def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
-    from cellblock.build.prepare import all_archives
+    from cellblock.build.archives import all_archives
     from cellblock.build.recipes import build_recipes
     from cellblock.definition import default_images, load_images
     from cellblock.graph import build_order
@@ -207,6 +207,6 @@ def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
 
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    planner = Planner(variant, *all_archives(request, variant, events))
+    planner = Planner(variant, *all_archives(request.mirrors, variant, events))
     planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))
     return build_recipes(request, variant, planner, planned, events)

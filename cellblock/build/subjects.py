@@ -86,7 +86,7 @@ def _chosen(
     if not built or (asked and absent):
         raise CellblockError(
             f"{source} has no image {', '.join(absent)} of variant {variant.name}",
-            hint=f"build it: `build.py build {' '.join(asked)} -v {variant.name}`; or look elsewhere (--from)",
+            hint=f"build it: `build.py build {' '.join(asked)} -v {variant.name}`, or use --from",
         )
     if absent:
         events.info(f"{variant.name}: left out, not built: {', '.join(absent)}")

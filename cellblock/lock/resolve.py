@@ -16,11 +16,7 @@ from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
-<<<<<<< HEAD
 from cellblock.lock.universe import Stanza, Universe, dependencies, naming, providers_of
-=======
-from cellblock.lock.universe import Stanza, Universe, dependencies, providers_of
->>>>>>> 76ded805c1fc80818196c30f5aa2170031eee3ed
 from cellblock.process import ProgramFailed
 from cellblock.variants import Variant
 
@@ -59,9 +55,9 @@ def resolve(
 
     An image without a parent gets what `mmdebstrap --variant=apt` installs: the essential packages, apt
     and what it asks for; another gets what `apt-get install` adds to its parent's packages. `snapshot`
-    says that `archives` are of a date in the past, so their indexes may be past theirs; `preferences` (apt_preferences(5)) weigh versions. A second
-    process waits. Raises CellblockError when lists cannot be fetched, DefinitionError when a package
-    does not exist or cannot be installed.
+    says that `archives` are of a date in the past, so their indexes may be past theirs; `preferences`
+    (apt_preferences(5)) weigh versions. A second process waits. Raises CellblockError when lists cannot
+    be fetched, DefinitionError when a package does not exist or cannot be installed.
     """
     distribution = variant.distribution
     lines = [archive.line for archive in archives]
