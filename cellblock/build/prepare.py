@@ -28,9 +28,9 @@ from cellblock.graph import build_order
 from cellblock.key import digest_of
 from cellblock.lock.archives import PackageArchive, parse_line
 from cellblock.lock.file import lock_path, read_lock, write_lock
-from cellblock.lock.model import Lock
+from cellblock.lock.model import Lock, LockedImage
 from cellblock.lock.requests import requests_of
-from cellblock.lock.resolve import resolve
+from cellblock.lock.resolve import Request, resolve
 from cellblock.variants import Variant, choose_variant, load_variants
 
 
@@ -112,7 +112,13 @@ def _lock(
             )
         lock = read_lock(path)
         return lock, mirrors_of_lock(lock, _archives_here(request, variant))
-    requests = requests_of(variant, declared)
+    all_requests = requests_of(variant, declared)
+    # Images that add no package are no question to apt: declaring one must not change what others hold.
+    requests = {
+        name: replace(each, parent=_with_packages(each.parent, all_requests))
+        for name, each in all_requests.items()
+        if each.packages or each.parent is None
+    }
     asked = {name: (each.parent, each.packages) for name, each in requests.items()}
     places = [*sources.lines, *sources.build_only, sources.preferences]
     known = digest_of([asked, places, variant.distribution.model_dump(), variant.arch.debian])
@@ -127,7 +133,24 @@ def _lock(
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lock(lock, path)
-    return lock, lock.archives
+    return _with_all_images(lock, all_requests), lock.archives
+
+
+def _with_packages(name: str | None, requests: Mapping[str, Request]) -> str | None:
+    """The image `name`, or the nearest that it is made from and that adds packages."""
+    while name is not None and not requests[name].packages and requests[name].parent is not None:
+        name = requests[name].parent
+    return name
+
+
+def _with_all_images(lock: Lock, requests: Mapping[str, Request]) -> Lock:
+    """`lock` with the images that add no package, each holding what its parent holds."""
+    images: dict[str, LockedImage] = {}
+    for name, request in requests.items():
+        known = lock.images.get(name)
+        held = known.packages if known else images[request.parent or ""].packages
+        images[name] = LockedImage(name, request.parent, tuple(sorted(request.packages)), held)
+    return replace(lock, images=images)
 
 
 def _archives_here(request: BuildRequest, variant: Variant) -> tuple[PackageArchive, ...]:

@@ -91,13 +91,11 @@ def layer_maker(
 ) -> LayerMaker:
     """What makes the layers of `prepared`; `folder` (default: the cache) holds trees and records."""
     request = prepared.request
-    patterns = {path for image in prepared.planned.values() for path in image.image.fields.per_machine}
     settings = Settings(
         epoch=prepared.epoch,
         compression=request.compression,
         provide=provide,
         sources=prepared.sources,
-        per_machine=tuple(sorted(patterns)),
         keep_failed=request.keep_failed,
     )
     return LayerMaker(folder or paths.cache(), layout, prepared.planner, settings, programs)

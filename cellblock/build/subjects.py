@@ -110,9 +110,10 @@ def _name_in(known: set[str], name: str, variant: Variant) -> str | None:
 
 
 def _engine_references() -> set[str]:
-    from cellblock.engine.buildah import BuildahEngine
+    from cellblock.engine.storage import ContainersStorage
+    from cellblock.process import Programs
 
-    return set(BuildahEngine().images())
+    return set(ContainersStorage(Programs()).images())
 
 
 def _copy_from_engine(source: str, layout: Layout, events: Events) -> None:
