@@ -1,4 +1,4 @@
-"""The command lines that put exactly the locked packages into a root: mmdebstrap for the first layer, apt above.
+"""Command lines that put exactly the locked packages into a root: mmdebstrap for the first layer, then apt.
 
 Both see one flat archive that holds the locked packages and no other (cellblock.packages.repository).
 """

@@ -102,8 +102,8 @@ class DirectBuild:
     compression: Compression
     lock_digest: str
     reproduce: Callable[[str], str]
-    finished: Callable[[ImagePlan, StoredImage], None] = lambda plan, image: None
-    """Called in a build's thread when an image stands under its names."""
+    stopped: threading.Event
+    """Set when a build is ended: what waits and fetches beside it ends too."""
 
 
 def build_layers(build: DirectBuild, plans: Sequence[ImagePlan]) -> dict[str, StoredImage]:
@@ -122,7 +122,8 @@ class _Run:
         self._nodes = {node.id: node for plan in plans for node in _needed(plan.top)}
         self._records: dict[str, LayerRecord] = {}
         self._done: set[str] = set()
-        self._stopped = threading.Event()
+        self._ended: set[str] = set()
+        self._stopped = build.stopped
         self._lock = threading.Lock()
         self._started: dict[str, float] = {}
         self._steps: dict[str, dict[str, float]] = {}
@@ -163,7 +164,7 @@ class _Run:
                 self._stopped.set()
                 self._build.programs.stop()
                 for plan in self._plans:
-                    if plan.name not in self._images:
+                    if plan.name not in self._images and plan.name not in self._ended:
                         self._build.events.emit(SubjectState(plan.name, "stopped"))
                 if isinstance(error, KeyboardInterrupt):
                     raise Interrupted(
@@ -227,6 +228,7 @@ class _Run:
         return record
 
     def _say_failed(self, node: Node, started: float, state: State = "failed") -> None:
+        self._ended.add(node.subject)
         self._build.events.emit(SubjectState(node.subject, state, seconds=time.monotonic() - started))
 
     # -- images --------------------------------------------------------------------------------
@@ -264,7 +266,6 @@ class _Run:
             )
             state: State = "done" if plan.name in self._started else "cached"
             self._build.events.emit(SubjectState(plan.name, state, plan.reference, seconds))
-            self._build.finished(plan, image)
 
     def _store(self, plan: ImagePlan, layers: Sequence[LayerRecord]) -> StoredImage:
         """Write manifest and configuration: the same layers and settings give the same bytes."""

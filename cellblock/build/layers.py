@@ -1,7 +1,7 @@
 """Which packages form a layer: planned over all images of a variant, so that what images share is one blob.
 
-Images already form a tree by `from`. Where several images of one parent hold the same packages, those become a
-layer between the parent and them; the largest saving first, while it is worth a layer and within a budget
+Images already form a tree by `from`. Where several images of one parent hold the same packages, those become
+a layer between the parent and them; the largest saving first, while it is worth a layer and within a budget
 of layers. Packages that only a CUDA variant asks for are a layer of their own, the topmost: they outweigh all
 else, and change when the driver's world does.
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 BUDGET = 12
-"""Package layers of one image at most: overlayfs and registries take over a hundred, each costs a round trip."""
+"""Package layers of an image at most: overlayfs and registries take over a hundred, each a round trip."""
 
 WORTH = 256 << 10
 """Bytes of debs from which on sharing is worth a layer: what a round trip to a registry costs."""
@@ -47,8 +47,9 @@ class Closure:
     """What planning needs to know of a variant.
 
     `parents`: image -> image it is made from; `holds`: image -> all its packages; `depends`: package ->
-    the packages that its dependencies lead to, alternatives as "a | b"; `size`: package -> bytes to pull; `roots`: image -> packages
-    asked for that are not CUDA's, its own and its parents'; `cuda`: those asked for as CUDA's.
+    the packages that its dependencies lead to, alternatives as "a | b"; `size`: package -> bytes to pull;
+    `roots`: image -> packages asked for that are not CUDA's, its own and its parents'; `cuda`: those asked
+    for as CUDA's.
     """
 
     parents: Mapping[str, str | None]

@@ -8,11 +8,12 @@ from its blob when it is needed again.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +26,8 @@ from cellblock.build.record import LayerRecord
 from cellblock.build.root import Bind, WorkFolders, WorkingRoot
 from cellblock.build.tidy import mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
-from cellblock.engine.recipe import CompileIn, CopyFrom, Overlay, Shell, StepReport
+from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
+from cellblock.lock.model import LockedPackage
 from cellblock.oci.layer import Compression, store_layer
 from cellblock.oci.layout import Layout
 from cellblock.process import Programs
@@ -38,16 +40,14 @@ _HANDED_IN = "/run/cellblock"
 class Settings:
     """What all layers of a build have in common. `epoch` is SOURCE_DATE_EPOCH in seconds.
 
-    `repository` gives the folder of the flat archive of all locked packages, made when first asked for;
-    `sources` are the sources.list(5) lines that people find in an image; `per_machine` are patterns of
-    files that are in no layer.
+    `provide` makes a new folder the flat archive of given packages, which it fetches if need be;
+    `sources` are the sources.list(5) lines that people find in an image.
     """
 
     epoch: int
     compression: Compression
-    repository: Callable[[], Path]
+    provide: Callable[[Sequence[LockedPackage], Path], None]
     sources: tuple[str, ...]
-    per_machine: tuple[str, ...]
     keep_failed: bool = False
 
 
@@ -114,7 +114,7 @@ class LayerMaker:
             else:
                 self._definition(node, root, report)
             with report.step("write the layer"):
-                tidy(root.upper, self._settings.per_machine)
+                tidy(root.upper, node.per_machine)
                 layer = store_layer(
                     root.upper, below, self._layout, self._settings.epoch, self._settings.compression
                 )
@@ -134,7 +134,9 @@ class LayerMaker:
         return record
 
     def _packages(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
-        repository = self._settings.repository()
+        repository = root.folder / "repository"
+        with report.step("packages at hand"):
+            self._settings.provide(node.packages, repository)
         if node.parent is None:
             with report.step("bootstrap"):
                 self._bootstrap(node, root, repository, report)
@@ -159,26 +161,29 @@ class LayerMaker:
         sources.write_text("".join(f"{line}\n" for line in self._settings.sources), encoding="utf-8")
         sources.chmod(0o644)
         names = [package.name for package in node.packages]
-        argv = bootstrap.mmdebstrap(self._planner.variant, names, repository, sources, root.upper)
+        argv = bootstrap.mmdebstrap(self._planner.variant, names, repository, sources, root.folder / "root")
         environment = {
             "DEBIAN_FRONTEND": "noninteractive",
             "SOURCE_DATE_EPOCH": str(self._settings.epoch),
             "TMPDIR": str(root.folder),
         }
-        self._programs.run(argv, on_line=report.line, env=environment)
+        self._programs.run(root.around(argv), on_line=report.line, env=environment)
         root.upper.chmod(0o755)
 
     def _definition(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
         assert node.image
         staging = root.folder / "files"
         staging.mkdir()
+        numbers = itertools.count()
         needs = {self._planner.key_reference(name): need for name, need in (node.needs or {}).items()}
         for step in self._planner.recipe(node.image, staging, "").steps:
+            if isinstance(step, (Bootstrap, Install)):
+                continue  # in layers of their own, below
             with report.step(step.title):
                 if isinstance(step, Overlay):
                     self._lay_over(root, step.folder, report)
                 elif isinstance(step, CopyFrom):
-                    copied = root.folder / f"copied-{len(os.listdir(root.folder))}"
+                    copied = root.folder / f"copied-{next(numbers)}"
                     trees = [self.tree(each) for each in needs[step.reference].chain()]
                     copy_out(trees, step.files, copied)
                     self._lay_over(root, copied, report)

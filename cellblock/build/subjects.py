@@ -86,7 +86,7 @@ def _chosen(
     if not built or (asked and absent):
         raise CellblockError(
             f"{source} has no image {', '.join(absent)} of variant {variant.name}",
-            hint=f"build it: `build.py build {' '.join(asked)} -v {variant.name}`; or look elsewhere (--from)",
+            hint=f"build it: `build.py build {' '.join(asked)} -v {variant.name}`, or use --from",
         )
     if absent:
         events.info(f"{variant.name}: left out, not built: {', '.join(absent)}")
@@ -110,9 +110,10 @@ def _name_in(known: set[str], name: str, variant: Variant) -> str | None:
 
 
 def _engine_references() -> set[str]:
-    from cellblock.engine.buildah import BuildahEngine
+    from cellblock.engine.storage import ContainersStorage
+    from cellblock.process import Programs
 
-    return set(BuildahEngine().images())
+    return set(ContainersStorage(Programs()).images())
 
 
 def _copy_from_engine(source: str, layout: Layout, events: Events) -> None:

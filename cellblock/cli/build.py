@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from cellblock import paths, unchanged
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
+from cellblock.errors import UsageError
+
+if TYPE_CHECKING:
+    from cellblock.oci.layer import Compression
 
 
 def build(
@@ -20,19 +27,50 @@ def build(
     engine: Annotated[
         str, typer.Option("--engine", help="Engine that builds and holds the images: buildah or docker.")
     ] = "buildah",
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the container of a failed step.")] = False,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Exactly the packages of locks/VARIANT.lock.yaml, or fail.")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Ask the archives anew which packages there are.")
+    ] = False,
+    load: Annotated[
+        bool, typer.Option("--load", help="Have the images in the storage of buildah and podman.")
+    ] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", help="Copy the images to an OCI layout: oci:DIR.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compression", help="Of layers: zstd, gzip (older engines), or none.")
+    ] = "zstd",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the root of a failed step.")] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Build images, and what they need; those that nothing changed for are left alone."""
-    from cellblock.build import BuildRequest, build_images
+    from cellblock.build import BuildRequest, build_images, copy_images
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
+    if compression not in ("zstd", "gzip", "none"):
+        raise UsageError(f"there is no compression '{compression}'", hint="use one of: zstd, gzip, none")
+    folder = layout_folder(output) if output else None
+    before = unchanged.states_of(input_paths())
     events = Events()
     with make_view(log, events):
-        request = BuildRequest(tuple(images or ()), variant, tuple(mirror or ()), keep, engine)
+        request = BuildRequest(
+            images=tuple(images or ()),
+            variant=variant,
+            mirrors=tuple(mirror or ()),
+            keep_failed=keep,
+            engine=engine,
+            locked=locked,
+            update=update,
+            bring=load,
+            compression=cast("Compression", compression),
+        )
         result = build_images(request, events)
+        if folder:
+            copy_images(result, folder)
     if as_json:
         print(
             json.dumps(
@@ -48,10 +86,40 @@ def build(
                 }
             )
         )
-    elif result.built:
+        return
+    done = f"{result.variant.name}: all {len(result.images)} images are up to date"
+    if result.built:
         print(
             f"{result.variant.name}: built {len(result.built)} of {len(result.images)} images in "
             f"{result.seconds:.1f} s, of which downloading {result.download_s:.1f} s"
         )
     else:
-        print(f"{result.variant.name}: all {len(result.images)} images are up to date")
+        print(done)
+    args = sys.argv[2:]
+    # Files that moved meanwhile went into the build or did not: the next one must look.
+    if unchanged.is_simple(args) and before == unchanged.states_of(input_paths()):
+        after = unchanged.states_of(result_paths(load))
+        unchanged.remember(str(paths.PROJECT), args, done, {**before, **after})
+
+
+def layout_folder(output: str) -> Path:
+    """The folder of `oci:DIR`. Raises UsageError for anything else."""
+    kind, _, folder = output.partition(":")
+    if kind != "oci" or not folder:
+        raise UsageError(f"--output {output}: images are written to an OCI layout", hint="give oci:DIR")
+    return Path(folder)
+
+
+def input_paths() -> list[str]:
+    """Files and folders whose change may change what a build makes."""
+    project = [str(paths.PROJECT / name) for name in ("images", "locks", "spank_jail", "enroot", "pyxis")]
+    code = [str(Path(unchanged.__file__).parent)]
+    # The host's mirrors, its release, and the versions of its tools.
+    host = ["/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/os-release", "/var/lib/dpkg/status"]
+    return [*project, *code, *host]
+
+
+def result_paths(load: bool) -> list[str]:
+    """Files that must still be there, as they are, for a build to have nothing to do."""
+    found = [str(paths.cache() / "resolved"), str(paths.cache() / "images")]
+    return [*found, "/var/lib/containers/storage/overlay-images/images.json"] if load else found

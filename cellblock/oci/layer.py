@@ -56,7 +56,8 @@ def store_layer(
     """Write the layer that `tree` is into `layout`; times after `epoch` (seconds) become `epoch`.
 
     `below` are the trees it stands on: overlayfs calls each new folder opaque, but a layer only needs to say
-    so of one that hides another. Raises CellblockError when a file cannot be read, OSError when there is no room.
+    so of one that hides another. Raises CellblockError when a file cannot be read, OSError when there
+    is no room.
     """
     with layout.writer() as blob, _compressor(blob, compression) as compressor:
         hashed = _Hash()
@@ -140,12 +141,12 @@ def _tar(tree: Path, below: Sequence[Path], epoch: int) -> Iterator[bytes]:
         for name, paths in (("entries", entries), ("removed", removed)):
             lists.append(Path(scratch, name))
             lists[-1].write_bytes(b"".join(path + b"\0" for path in paths))
-        whiteouts = os.path.join(os.fsencode(scratch), b"whiteouts")
-        os.mkdir(whiteouts)
+        whiteouts = Path(scratch, "whiteouts")
+        whiteouts.mkdir()
         for path in removed:
-            marker = os.path.join(whiteouts, path)
-            os.makedirs(os.path.dirname(marker), exist_ok=True)
-            os.close(os.open(marker, os.O_CREAT | os.O_WRONLY, 0o600))
+            marker = whiteouts / os.fsdecode(path)
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch(0o600)
         argv = [
             *("tar", "--create", "--file=-", "--numeric-owner", "--format=pax", "--no-recursion"),
             *(f"--mtime=@{epoch}", "--clamp-mtime"),
@@ -153,7 +154,7 @@ def _tar(tree: Path, below: Sequence[Path], epoch: int) -> Iterator[bytes]:
             # Those that mean something in another kernel's container; overlayfs' own are not.
             *("--xattrs", "--xattrs-include=security.capability", "--xattrs-include=user.*"),
             *(f"--directory={tree}", "--null", f"--files-from={lists[0]}"),
-            *(f"--directory={os.fsdecode(whiteouts)}", f"--files-from={lists[1]}"),
+            *(f"--directory={whiteouts}", f"--files-from={lists[1]}"),
         ]
         # One form of numbers and messages whatever the person's language is.
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
@@ -192,7 +193,7 @@ def _entries(tree: bytes, below: Sequence[bytes]) -> tuple[list[bytes], list[byt
             name = prefix + child.name
             if child.is_dir(follow_symlinks=False):
                 entries.append(name)
-                if _opaque(child.path) and any(os.path.lexists(os.path.join(each, name)) for each in below):
+                if _opaque(child.path) and any(os.path.lexists(each + b"/" + name) for each in below):
                     removed.append(name + b"/" + OPAQUE.encode())
                 walk(child.path, name + b"/")
             elif child.is_file(follow_symlinks=False) or child.is_symlink():

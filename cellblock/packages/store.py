@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
@@ -40,6 +41,8 @@ _THREADS = 8
 # Seconds before each further try at a mirror that failed; a mirror's own Retry-After counts up to a minute.
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 _PATIENCE_S = 60.0
+# Characters that stand for themselves in the path of a URL (RFC 3986, 3.3).
+_IN_PATHS = "/:@!$&'()*+,;=~"
 # Bytes gained by a try that broke off: with as many the next one counts as the first.
 _WORTH_IT = 1 << 16
 # Names of packages in one error message.
@@ -82,12 +85,17 @@ class PackageStore:
             yield
 
     def fetch(
-        self, packages: Iterable[LockedPackage], archives: Sequence[PackageArchive], events: Events
+        self,
+        packages: Iterable[LockedPackage],
+        archives: Sequence[PackageArchive],
+        events: Events,
+        stopped: threading.Event | None = None,
     ) -> None:
         """Have the debs of all `packages` here, each verified; `archives` are the lock's.
 
         Those that cannot be had do not keep the others from being fetched. Raises FetchFailed naming
-        them, CellblockError when the disk is full, Interrupted on Ctrl-C; the next call goes on from there.
+        them, CellblockError when the disk is full, Interrupted on Ctrl-C or when `stopped` is set; the
+        next call goes on from there.
         """
         with self.hold():
             wanted = {package.sha256: package for package in packages}
@@ -97,7 +105,7 @@ class PackageStore:
             if absent:
                 with events.step(SUBJECT, f"fetch {len(absent)} packages"):
                     self._check_space(absent)
-                    _Fetch(self, archives, events, absent).run()
+                    _Fetch(self, archives, events, absent, stopped).run()
 
     def _used(self, path: Path) -> None:
         """Note that a deb was used now: the least recently used are the first to be trimmed."""
@@ -123,6 +131,7 @@ class _Fetch:
         archives: Sequence[PackageArchive],
         events: Events,
         packages: Sequence[LockedPackage],
+        stopped: threading.Event | None,
     ) -> None:
         self._store = store
         self._archives = archives
@@ -131,8 +140,8 @@ class _Fetch:
         self._total = sum(package.size for package in packages)
         self._done = 0
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._transfers = Transfers(_THREADS)
+        self._stopped = stopped or threading.Event()
+        self._transfers = Transfers(_THREADS, self._stopped)
         # Mirrors that never answered, and how they failed: hundreds of packages would each wait for them.
         self._dead: dict[str, str] = {}
 
@@ -187,7 +196,8 @@ class _Fetch:
         tried: list[tuple[str, str]] = []
         missing = True
         for mirror in self._archives[package.archive].uris:
-            uri = f"{mirror}/{package.filename}"
+            # As apt does: a name may hold what means something else in a URL (%3a of an epoch).
+            uri = f"{mirror}/{quote(package.filename, safe=_IN_PATHS)}"
             dead = self._dead.get(mirror)
             if dead:
                 tried.append((uri, dead))

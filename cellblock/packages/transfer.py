@@ -41,15 +41,16 @@ class Refused(Exception):
 class Transfers:
     """Connections to mirrors, kept open and shared by `threads` threads.
 
-    Proxies are taken from the environment (http_proxy, https_proxy, no_proxy), as apt takes them.
+    Proxies are taken from the environment (http_proxy, https_proxy, no_proxy), as apt takes them. When
+    somebody sets `stopped`, whoever reads gets Interrupted with the next bytes.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, stopped: threading.Event | None = None) -> None:
         self._threads = threads
         self._pools: dict[str, urllib3.PoolManager] = {}
         self._lock = threading.Lock()
         self._open: set[urllib3.BaseHTTPResponse] = set()
-        self._stopped = threading.Event()
+        self._stopped = stopped or threading.Event()
 
     def stop(self) -> None:
         """End all that runs: whoever reads gets Interrupted."""
@@ -87,7 +88,9 @@ class Transfers:
                 "GET", uri, headers=headers, preload_content=False, retries=urllib3.Retry(0, redirect=5)
             )
         except urllib3.exceptions.HTTPError as error:
-            raise Broken(_reason(error)) from error
+            proxy = urlsplit(_proxy(uri)).netloc.rpartition("@")[2]
+            through = f" (through the proxy {proxy})" if proxy else ""
+            raise Broken(_reason(error) + through) from error
         with self._lock:
             self._open.add(response)
         try:
@@ -108,9 +111,7 @@ class Transfers:
             raise Interrupted("stopped")
 
     def _pool(self, uri: str) -> urllib3.PoolManager:
-        parts = urlsplit(uri)
-        proxies = getproxies()
-        proxy = "" if proxy_bypass(parts.netloc) else proxies.get(parts.scheme, proxies.get("all", ""))
+        proxy = _proxy(uri)
         with self._lock:
             if proxy not in self._pools:
                 self._pools[proxy] = (
@@ -119,6 +120,12 @@ class Transfers:
                     else urllib3.PoolManager(maxsize=self._threads, timeout=_TIMEOUT)
                 )
             return self._pools[proxy]
+
+
+def _proxy(uri: str) -> str:
+    """The proxy for `uri` that the environment names; empty when it names none."""
+    parts, proxies = urlsplit(uri), getproxies()
+    return "" if proxy_bypass(parts.netloc) else proxies.get(parts.scheme, proxies.get("all", ""))
 
 
 def _begins_at(response: urllib3.BaseHTTPResponse, start: int) -> int:
