@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cellblock.errors import UsageError
-from cellblock.oci.registry.connection import ConnectionOptions, proxy_of, is_loopback, make_pool
+from cellblock.oci.registry.connection import ConnectionOptions, is_loopback, make_pool, proxy_of
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:5000", "127.0.0.1:1", "127.9.9.9", "[::1]:5000"])
