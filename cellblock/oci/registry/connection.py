@@ -123,6 +123,8 @@ def _without_password(proxy: str) -> str:
 def _tls(host: str, options: ConnectionOptions) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if not options.verify_tls:
+        # It was asked for: no warning with each request.
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     asked = options.ca or options.environ.get("CELLBLOCK_REGISTRY_CA")
