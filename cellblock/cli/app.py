@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cellblock.cli import (
+    attest,
     bench,
     build,
     cache,
@@ -31,8 +32,10 @@ app.command()(targets.targets)
 app.command()(build.build)
 app.command()(lock.lock)
 app.add_typer(cache.app, name="cache")
+app.command()(inspect.diff)
 app.command()(inspect.graph)
 app.command()(inspect.report)
+app.command()(attest.audit)
 app.command()(matrix.matrix)
 app.command()(push.push)
 app.command()(cluster.up)

@@ -35,7 +35,7 @@ class Done:
 
 
 def matrix(*arguments: str) -> Done:
-    """The command line in this process: starting one for each test would take most of their time."""
+    """The command line in this process: starting one for each test would take too long."""
     out, err, argv = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["build.py", "matrix", *arguments]
     try:
