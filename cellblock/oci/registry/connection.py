@@ -105,9 +105,9 @@ def proxy_of(scheme: Scheme, host: str, environ: Mapping[str, str]) -> str | Non
     if is_loopback(host):
         return None
     proxies = {
-        name.lower().removesuffix("proxy_of"): value
+        name.lower().removesuffix("_proxy"): value
         for name, value in sorted(environ.items())  # the lower-case name, which sorts last, decides
-        if name.lower().endswith("proxy_of") and value
+        if name.lower().endswith("_proxy") and value
     }
     name = urlsplit(f"//{host}").hostname or host
     if urllib.request.proxy_bypass_environment(name, proxies):  # type: ignore[attr-defined]
