@@ -137,6 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         self._received, self._status = 0, 0
+        # Asked as a forward proxy: whatever the host is called, the registry is meant.
+        self.path = re.sub(r"^http://[^/]*", "", self.path)
         with self.state.lock:
             self.state.busy += 1
         try:

@@ -405,6 +405,21 @@ def test_a_read_only_registry_says_so(layout: Layout, tmp_path: Path, path: str)
     assert caught.value.hint
 
 
+def test_a_push_goes_through_the_proxy_of_the_environment(
+    layout: Layout, proxy: Proxy, path: str, tmp_path: Path
+) -> None:
+    options = replace(environment(tmp_path, HTTP_PROXY=f"http://ada:se%3Asame@{proxy.host}"), plain_http=True)
+    root = add(layout, "a", content(path, LARGE))
+    send(layout, "registry.example:5000", image("a", root, path), options=options)
+    assert skopeo_sees(proxy.host, path, "t") == root.digest
+    assert {seen.headers["Host"] for seen in proxy.seen if seen.method == "PATCH"} == {
+        "registry.example:5000"
+    }
+    assert {seen.headers["proxy-authorization"] for seen in proxy.seen if seen.method == "PATCH"} == {
+        "Basic YWRhOnNlOnNhbWU="  # ada:se:same
+    }
+
+
 def test_a_registry_with_tls_is_believed_when_its_authority_is_known(
     layout: Layout, tmp_path: Path, path: str
 ) -> None:

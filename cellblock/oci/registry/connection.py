@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import urllib3
 
@@ -91,7 +91,8 @@ def make_pool(scheme: Scheme, host: str, options: ConnectionOptions) -> urllib3.
     parts = urlsplit(proxy)
     headers = None
     if parts.username:
-        headers = urllib3.make_headers(proxy_basic_auth=f"{parts.username}:{parts.password or ''}")
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers = urllib3.make_headers(proxy_basic_auth=login)
     if parts.scheme not in ("http", "https"):
         raise UsageError(
             f"proxy {_without_password(proxy)}: only http and https proxies can be used",
