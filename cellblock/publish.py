@@ -34,7 +34,20 @@ from cellblock.oci.registry.reference import Reference, check_tag
 from cellblock.variants import Variant, choose_variant, load_variants
 from cellblock.yaml_source import nearest
 
-BeforePush = Callable[[Sequence[StoredImage]], None]
+
+@dataclass(frozen=True)
+class Candidate:
+    """An image that is about to be pushed: what an audit wants to know of it."""
+
+    name: str
+    variant: str
+    reference: str
+    """As the builder names it."""
+    layout: Layout
+    image: StoredImage
+
+
+BeforePush = Callable[[Sequence[Candidate]], None]
 """Sees every image before the first byte is sent, and raises CellblockError to have none sent (the audit)."""
 
 ARCHITECTURES = ("amd64", "arm64")
@@ -118,9 +131,14 @@ def publish(request: PublishRequest, events: Events) -> Published:
     target = _target(request)
     variant, names = _chosen(request)
     with _opened(request, variant, names, events) as (layout, roots):
-        images = [image for root in roots.values() for image in _images(layout, root)]
         if request.before_push is not None:
-            request.before_push(images)
+            request.before_push(
+                [
+                    Candidate(name, variant.name, reference(name, variant), layout, image)
+                    for name, root in roots.items()
+                    for image in _images(layout, root)
+                ]
+            )
         items = []
         for name, root in roots.items():
             tags = request.tags or (variant.name,)

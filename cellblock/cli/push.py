@@ -67,6 +67,8 @@ def push(
         raise UsageError("--arch says what --index joins", hint="add --index, or leave --arch out")
     if index and per_arch:
         raise UsageError("--index joins what --per-arch pushed before", hint="run push twice")
+    if digests and not digests.absolute().parent.is_dir():
+        raise UsageError(f"--digests {digests}: its folder does not exist", hint="make it, then push")
     request = PublishRequest(
         repository,
         tuple(images or ()),

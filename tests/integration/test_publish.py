@@ -14,11 +14,11 @@ import pytest
 from cellblock.build.record import image_store
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
-from cellblock.oci.layout import Layout, StoredImage
+from cellblock.oci.layout import Layout
 from cellblock.oci.model import CONFIG, LAYER_TAR, Configuration, Descriptor, Manifest, Platform
 from cellblock.oci.model import digest_of_bytes as digest_of
 from cellblock.oci.registry import Registry
-from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
+from cellblock.publish import Candidate, PublishRequest, publish, publish_indexes, write_digests
 from tests.integration.registry import RunningRegistry, repository_of, running_registry
 
 VARIANT = "debian13"
@@ -110,13 +110,13 @@ def test_an_audit_that_fails_stops_the_push_before_anything_is_sent(
     digest = build(store, "worker")
     seen: list[str] = []
 
-    def audit(images: Sequence[StoredImage]) -> None:
-        seen.extend(image.digest for image in images)
+    def audit(images: Sequence[Candidate]) -> None:
+        seen.extend(f"{each.name} {each.variant} {each.image.digest}" for each in images)
         raise CellblockError("worker: /etc/key is a secret")
 
     with pytest.raises(CellblockError, match="is a secret"):
         publish(replace(request_, before_push=audit), Events())
-    assert seen == [digest]
+    assert seen == [f"worker {VARIANT} {digest}"]
     path = f"{request_.repository.partition('/')[2]}/worker"
     assert Registry(registry.host).repository(path).tags() == []
 
