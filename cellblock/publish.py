@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cellblock import paths
+from cellblock.attest.subject import Subject
 from cellblock.build.plan import reference
 from cellblock.build.record import image_store
 from cellblock.definition import Image, load_images
@@ -34,20 +35,7 @@ from cellblock.oci.registry.reference import Reference, check_tag
 from cellblock.variants import Variant, choose_variant, load_variants
 from cellblock.yaml_source import nearest
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """An image that is about to be pushed: what an audit wants to know of it."""
-
-    name: str
-    variant: str
-    reference: str
-    """As the builder names it."""
-    layout: Layout
-    image: StoredImage
-
-
-BeforePush = Callable[[Sequence[Candidate]], None]
+BeforePush = Callable[[Sequence[Subject]], None]
 """Sees every image before the first byte is sent, and raises CellblockError to have none sent (the audit)."""
 
 ARCHITECTURES = ("amd64", "arm64")
@@ -134,7 +122,7 @@ def publish(request: PublishRequest, events: Events) -> Published:
         if request.before_push is not None:
             request.before_push(
                 [
-                    Candidate(name, variant.name, reference(name, variant), layout, image)
+                    Subject(name, variant.name, reference(name, variant), layout, image)
                     for name, root in roots.items()
                     for image in _images(layout, root)
                 ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from cellblock.attest.signing import Signer, envelope, simple_signing
 from cellblock.attest.subject import Subject
+from cellblock.oci.cosign import ATTESTATION_TYPE, SIGNATURE_TYPE
 from cellblock.oci.model import (
     CONFIG,
     EMPTY,
@@ -22,14 +23,11 @@ from cellblock.oci.model import (
     digest_of_bytes,
 )
 
-SIGNATURE_TYPE = "application/vnd.dev.cosign.artifact.sig.v1+json"
-ATTESTATION_TYPE = "application/vnd.dev.cosign.artifact.att.v1+json"
 _SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 _ENVELOPE = "application/vnd.dsse.envelope.v1+json"
 _SIGNATURE = "dev.cosignproject.cosign/signature"
 _PREDICATE = "predicateType"
 _TITLE = "org.opencontainers.image.title"
-_TAGS = {SIGNATURE_TYPE: "sig", ATTESTATION_TYPE: "att"}
 
 
 @dataclass(frozen=True)
@@ -43,12 +41,6 @@ class Document:
     data: bytes
     statement: bytes
     """An in-toto statement v1; `data` itself where that is one."""
-
-
-def cosign_tag(descriptor: Descriptor, subject_digest: str) -> str | None:
-    """The tag under which cosign looks for an artifact; None for one that it does not look for."""
-    suffix = _TAGS.get(descriptor.artifact_type or "")
-    return f"{subject_digest.replace(':', '-')}.{suffix}" if suffix else None
 
 
 def attach_documents(subject: Subject, documents: Sequence[Document]) -> list[Descriptor]:

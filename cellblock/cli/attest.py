@@ -30,20 +30,17 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Look for what must not be in an image: secrets, rights, packages, versions that do not fit together."""
-    from cellblock import paths
-    from cellblock.attest.audit import audit as audit_images
     from cellblock.attest.policy import load_policy
-    from cellblock.build.locks import lock_of
+    from cellblock.build.auditing import audit_built, default_policy
     from cellblock.build.subjects import SubjectRequest, open_subjects
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
     events = Events()
-    loaded = load_policy(policy or paths.PROJECT / "images" / "policy.yaml")
+    loaded = load_policy(policy or default_policy())
     request = SubjectRequest(tuple(images or ()), variant, source)
     with make_view(log, events), open_subjects(request, events) as subjects:
-        locks = {each.reference: lock for each in subjects if (lock := lock_of(each)) is not None}
-        result = audit_images(subjects, loaded, locks, events)
+        result = audit_built(subjects, loaded, events)
     if as_json:
         print(
             json.dumps(

@@ -43,6 +43,12 @@ def push(
     referrers: Annotated[
         bool, typer.Option("--referrers/--no-referrers", help="With SBOM, provenance and signatures.")
     ] = True,
+    audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Refuse images that `build.py audit` finds fault with.")
+    ] = True,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="What the audit accepts (default: images/policy.yaml).")
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=32, help="Requests at a time.")] = 4,
     tls_verify: Annotated[
         bool, typer.Option("--tls-verify/--no-tls-verify", help="Check the registry's certificate.")
@@ -57,6 +63,7 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Push images to a registry: what it lacks, resumed after a break, tags last."""
+    from cellblock.build.auditing import audit_gate
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
@@ -69,6 +76,7 @@ def push(
         raise UsageError("--index joins what --per-arch pushed before", hint="run push twice")
     if digests and not digests.absolute().parent.is_dir():
         raise UsageError(f"--digests {digests}: its folder does not exist", hint="make it, then push")
+    events = Events()
     request = PublishRequest(
         repository,
         tuple(images or ()),
@@ -79,8 +87,8 @@ def push(
         referrers,
         jobs,
         ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
+        before_push=audit_gate(policy, events) if audit else None,
     )
-    events = Events()
     with make_view(log, events):
         if index:
             wanted = [each.strip() for each in (arch or "").split(",") if each.strip()]

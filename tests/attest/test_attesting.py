@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cellblock.attest.artifacts import ATTESTATION_TYPE, SIGNATURE_TYPE, cosign_tag
 from cellblock.attest.provenance import BUILDER, clean_commit, provenance
 from cellblock.attest.signing import (
     PemSigner,
@@ -27,6 +26,7 @@ from cellblock.build.record import ImageRecord, write_record
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Event, Events, Message
 from cellblock.lock.model import LockedImage
+from cellblock.oci.cosign import ATTESTATION_TYPE, SIGNATURE_TYPE, cosign_tag
 from cellblock.oci.model import Manifest
 from tests.attest.test_audit import lock
 
