@@ -42,17 +42,29 @@ def build(
     compression: Annotated[
         str, typer.Option("--compression", help="Of layers: zstd, gzip (older engines), or none.")
     ] = "zstd",
+    attest: Annotated[
+        bool, typer.Option("--attest", help="Attach SBOM and provenance to the images (see docs/attest.md).")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Sign the images with this key, too; implies --attest.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the root of a failed step.")] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Build images, and what they need; those that nothing changed for are left alone."""
+    from cellblock.attest.signing import load_signer
     from cellblock.build import BuildRequest, build_images, copy_images
+    from cellblock.build.attesting import AttestRequest, attest_images
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
     if compression not in ("zstd", "gzip", "none"):
         raise UsageError(f"there is no compression '{compression}'", hint="use one of: zstd, gzip, none")
+    if engine == "docker" and (attest or key):
+        raise UsageError(
+            "images of --engine docker are docker's own", hint="attest those of --engine buildah"
+        )
     folder = layout_folder(output) if output else None
     before = unchanged.states_of(input_paths())
     events = Events()
@@ -68,7 +80,10 @@ def build(
             bring=load,
             compression=cast("Compression", compression),
         )
+        signer = load_signer(key) if key else None  # before the build: a wrong password is told at once
         result = build_images(request, events)
+        if attest or signer:
+            attest_images(tuple(result.images), result.variant.name, AttestRequest(signer), events)
         if folder:
             copy_images(result, folder)
     if as_json:

@@ -93,7 +93,7 @@ def blobs(subject: Subject, artifact_type: str) -> list[tuple[dict[str, str], by
 @dataclass(frozen=True)
 class Facts:
     key: str = "k"
-    inputs: dict[str, str] = field(default_factory=lambda: {"images/worker": "a"})
+    inputs: dict[str, str] = field(default_factory=lambda: {"images/worker": "a", "package munge": "0.5 0"})
     lock: str = "l"
     epoch: int = 7
 
