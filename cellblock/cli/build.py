@@ -55,9 +55,9 @@ def build(
     """Build images, and what they need; those that nothing changed for are left alone."""
     from cellblock.attest.signing import load_signer
     from cellblock.build import BuildRequest, build_images, copy_images
-    from cellblock.build.attesting import AttestRequest, attest_images
     from cellblock.cli.views import make_view
     from cellblock.events import Events
+    from cellblock.release.attesting import AttestRequest, attest_images
 
     if compression not in ("zstd", "gzip", "none"):
         raise UsageError(f"there is no compression '{compression}'", hint="use one of: zstd, gzip, none")

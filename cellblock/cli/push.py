@@ -63,12 +63,12 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Push images to a registry: what it lacks, resumed after a break, tags last."""
-    from cellblock.build.auditing import audit_gate
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.oci.registry.connection import ConnectionOptions
     from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
+    from cellblock.release.auditing import audit_gate
 
     if arch and not index:
         raise UsageError("--arch says what --index joins", hint="add --index, or leave --arch out")

@@ -13,8 +13,6 @@ from cellblock.attest.artifacts import Document, attach_documents, attach_signat
 from cellblock.attest.bill import bill_of, bill_reader
 from cellblock.attest.signing import Signer
 from cellblock.attest.subject import Subject
-from cellblock.build.locks import lock_of, record_of
-from cellblock.build.subjects import SubjectRequest, open_subjects
 from cellblock.definition import load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events
@@ -22,6 +20,8 @@ from cellblock.graph import build_order
 from cellblock.lock.model import Lock
 from cellblock.oci.contents import ContentsReader
 from cellblock.oci.model import Descriptor
+from cellblock.release.locks import lock_of, record_of
+from cellblock.release.subjects import SubjectRequest, open_subjects
 
 
 @dataclass(frozen=True)
