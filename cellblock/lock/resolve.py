@@ -16,11 +16,7 @@ from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
-<<<<<<< HEAD
 from cellblock.lock.universe import Stanza, Universe, dependencies, naming, providers_of
-=======
-from cellblock.lock.universe import Stanza, Universe, dependencies, providers_of
->>>>>>> 76ded805c1fc80818196c30f5aa2170031eee3ed
 from cellblock.process import ProgramFailed
 from cellblock.variants import Variant
 

@@ -105,7 +105,6 @@ class Universe:
         ]
 
 
-<<<<<<< HEAD
 def naming(stanzas: Iterable[Stanza]) -> bytes:
     """A stanza that names all packages of `stanzas` in their order, to stand before them.
 
@@ -118,8 +117,6 @@ def naming(stanzas: Iterable[Stanza]) -> bytes:
     return fields + b", ".join(names)
 
 
-=======
->>>>>>> 76ded805c1fc80818196c30f5aa2170031eee3ed
 def providers_of(stanzas: Iterable[Stanza]) -> dict[str, list[str]]:
     """Name -> those of `stanzas` that are called so or provide it."""
     providers: dict[str, list[str]] = {}
