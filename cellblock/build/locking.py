@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
+from cellblock.build.archives import all_archives
 from cellblock.build.mirrors import package_archives
 from cellblock.definition import load_images
 from cellblock.errors import DefinitionError
 from cellblock.events import Events
+from cellblock.lock.archives import parse_line
 from cellblock.lock.diff import LockDiff, diff
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock
@@ -63,7 +65,17 @@ def compare_lock(request: LockRequest, events: Events, *, as_dated: bool = False
         archives, snapshot = there.archives, there.snapshot
     else:
         archives = package_archives(variant, request.mirrors, snapshot)
-    lock = resolve(variant, archives, requests, paths.cache(), events, snapshot=snapshot)
+        sources, _ = all_archives(request.mirrors, variant, events)
+        archives = (*archives, *(parse_line(line) for line in sources.build_only))
+    lock = resolve(
+        variant,
+        archives,
+        requests,
+        paths.cache(),
+        events,
+        snapshot=snapshot,
+        preferences=variant.cuda.preferences if variant.cuda else "",
+    )
     return LockResult(variant, path, lock, diff(there, lock) if there else None, damage)
 
 

@@ -59,7 +59,8 @@ class Choice:
 class AptRoot:
     """The private apt of one list of archives, in `folder`.
 
-    `distribution` is debian or ubuntu, whose keys are trusted; `architecture` is Debian's name of it.
+    `distribution` is debian or ubuntu, whose keys are trusted; `architecture` is Debian's name of it;
+    `preferences` is a text of apt_preferences(5).
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class AptRoot:
         archives: Sequence[PackageArchive],
         *,
         check_valid_until: bool = True,
+        preferences: str = "",
     ) -> None:
         self._folder = folder
         self._architecture = architecture
         self._archives = archives
         self._uris = [archive.uris[0] for archive in archives]
         self._check_valid_until = check_valid_until
+        self._preferences = preferences
         self._programs = Programs()
         self._prepare(distribution)
 
@@ -125,6 +128,7 @@ class AptRoot:
         lines += ["#clear APT::Architectures;", f'APT::Architectures {{ "{self._architecture}"; }};']
         (self._folder / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (self._folder / "status").write_text("", encoding="utf-8")
+        (self._folder / "etc/preferences.d/cellblock").write_text(self._preferences, encoding="utf-8")
         self._write_sources()
 
     def _write_sources(self) -> None:

@@ -47,6 +47,7 @@ def resolve(
     events: Events,
     *,
     snapshot: str | None = None,
+    preferences: str = "",
     base_images: Mapping[str, str] | None = None,
     tarballs: Mapping[str, str] | None = None,
 ) -> Lock:
@@ -54,9 +55,9 @@ def resolve(
 
     An image without a parent gets what `mmdebstrap --variant=apt` installs: the essential packages, apt
     and what it asks for; another gets what `apt-get install` adds to its parent's packages. `snapshot`
-    says that `archives` are of a date in the past, so their indexes may be past theirs. A second
-    process waits. Raises CellblockError when lists cannot be fetched, DefinitionError when a package
-    does not exist or cannot be installed.
+    says that `archives` are of a date in the past, so their indexes may be past theirs; `preferences`
+    (apt_preferences(5)) weigh versions. A second process waits. Raises CellblockError when lists cannot
+    be fetched, DefinitionError when a package does not exist or cannot be installed.
     """
     distribution = variant.distribution
     lines = [archive.line for archive in archives]
@@ -82,7 +83,13 @@ def resolve(
             # apt would take a list of the same second as the last one for unchanged.
             shutil.rmtree(folder / "reachable", ignore_errors=True)
             small = _small_archives(folder / "reachable", indexes, universe.reachable(asked))
-            apt = AptRoot(folder / "reachable" / "apt", distribution.id, variant.arch.debian, small)
+            apt = AptRoot(
+                folder / "reachable" / "apt",
+                distribution.id,
+                variant.arch.debian,
+                small,
+                preferences=preferences,
+            )
             apt.update()
             closures = _closures(apt, universe, requests)
     packages = _packages(closures, universe, indexes, archives)
