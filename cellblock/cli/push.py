@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cellblock.cli.options import JsonOption, LogOption, VariantOption, image_names
+
+if TYPE_CHECKING:
+    pass
 
 
 def push(
@@ -44,7 +47,7 @@ def push(
         bool, typer.Option("--referrers/--no-referrers", help="With SBOM, provenance and signatures.")
     ] = True,
     audit: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Refuse images that `build.py audit` finds fault with.")
+        bool, typer.Option("--audit/--no-audit", help="Push nothing in which `build.py audit` finds a fault.")
     ] = True,
     policy: Annotated[
         Path | None, typer.Option("--policy", help="What the audit accepts (default: images/policy.yaml).")
@@ -86,7 +89,7 @@ def push(
         per_arch,
         referrers,
         jobs,
-        ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
+        connection=ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
         before_push=audit_gate(policy, events) if audit else None,
     )
     with make_view(log, events):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,22 +40,10 @@ from cellblock.oci.registry import (
 from cellblock.oci.registry.client import fallback_tag
 from cellblock.oci.registry.download import blob_chunks
 from tests.integration.registry import PASSWORD, USER, RunningRegistry, get, repository_of, running_registry
-from tests.integration.registry_proxy import Fault, Proxy, running_proxy
+from tests.integration.registry_proxy import Fault, Proxy
 
 # More than the client sends in one piece with the end of an upload, and than sockets hold.
 LARGE = 6_000_000
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
-    with running_registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(registry: RunningRegistry) -> Iterator[Proxy]:
-    with running_proxy(registry.host) as running:
-        yield running
 
 
 @pytest.fixture
