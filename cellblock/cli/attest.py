@@ -62,7 +62,7 @@ def audit(
         for sentence in result.unchecked:
             print(f"not checked: {sentence}")
         accepted = f", {len(result.accepted)} accepted by exceptions" if result.accepted else ""
-        count = f"{len(result.findings)} findings{accepted}"
+        count = f"{len(result.findings)} finding{'' if len(result.findings) == 1 else 's'}{accepted}"
         print(f"{len(result.images)} images in {result.seconds:.1f} s: {count}")
     if result.findings:
         raise typer.Exit(1)

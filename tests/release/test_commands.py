@@ -40,7 +40,7 @@ def test_an_audit_with_findings_fails_and_names_them(store: Layout) -> None:
     assert finding["layer"] == image.manifest.layers[0].digest
     text = invoke("audit").stdout
     assert "worker:debian13, layer" in text
-    assert text.rstrip().endswith("1 findings")
+    assert text.rstrip().endswith(" 1 finding")
 
 
 def test_an_audit_without_findings_is_done(store: Layout) -> None:
