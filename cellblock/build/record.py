@@ -54,6 +54,8 @@ class ImageRecord:
     """SOURCE_DATE_EPOCH of the build."""
     seconds: float = 0.0
     steps: Mapping[str, float] = field(default_factory=dict)
+    commit: str | None = None
+    """The git commit of the definitions, when nothing but it was built."""
 
 
 def image_store() -> Layout:
