@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ class ImageFields(_Strict):
     command: list[str] = []
     stop_signal: str | None = None
     build: Compile | None = None
+    default: bool = Field(default=True, description="whether building all images builds it, too")
 
     @field_validator("artifacts", mode="before")
     @classmethod
@@ -113,6 +115,11 @@ class Image:
             at: Location = ("artifacts", "from") if one else ("artifacts", index, "from")
             needs.setdefault(artifacts.image, at)
         return needs
+
+
+def default_images(images: Mapping[str, Image]) -> list[str]:
+    """Names of the images that are built when none is named."""
+    return [name for name, image in images.items() if image.fields.default]
 
 
 def load_images(folder: Path) -> dict[str, Image]:

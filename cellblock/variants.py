@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from cellblock.errors import CellblockError, DefinitionError, UsageError
-from cellblock.yaml_source import nearest, read_yaml, validate
+from cellblock.yaml_source import YamlSource, nearest, read_yaml, validate
 
 # Debian's name of an architecture and GNU's triplet, by what uname(2) calls the machine.
 _ARCHITECTURES = {"x86_64": ("amd64", "x86_64-linux-gnu"), "aarch64": ("arm64", "aarch64-linux-gnu")}
@@ -23,6 +24,16 @@ ARCHITECTURES = tuple(debian for debian, _ in _ARCHITECTURES.values())
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CudaPackages(_Strict):
+    """The packages of a distribution's own CUDA.
+
+    `runtime` are the libraries that compiled programs load, `development` what compiles programs.
+    """
+
+    runtime: tuple[str, ...] = Field(min_length=1)
+    development: tuple[str, ...] = Field(min_length=1)
 
 
 class Distribution(_Strict):
@@ -44,26 +55,100 @@ class Distribution(_Strict):
         """What people call it."""
         return f"{self.id.capitalize()} {self.version} ({self.codename})"
 
-    def components(self, cuda: str | None) -> tuple[str, ...]:
-        """Archive components to use; CUDA and NCCL are not in `main`."""
+    def components(self, cuda: Cuda | None) -> tuple[str, ...]:
+        """Archive components to use; the distribution's own CUDA and NCCL are not in `main`."""
+        own = cuda is not None and cuda.nvidia is None
         if self.id == "ubuntu":
-            return ("main", "universe", *(("restricted", "multiverse") if cuda else ()))
-        return ("main", *(("contrib", "non-free") if cuda else ()))
+            return ("main", "universe", *(("restricted", "multiverse") if own else ()))
+        return ("main", *(("contrib", "non-free") if own else ()))
+
+
+class SlurmSource(_Strict):
+    """A release of Slurm to compile: a tarball as its authors publish it.
+
+    `source` is a URL, or a path beside variants.yaml; `without` leaves out what Slurm can do without.
+    """
+
+    source: str = Field(min_length=1)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    release: str = Field(pattern=r"^\d\d\.\d\d$")
+    without: tuple[
+        Literal["pmix", "hwloc", "jwt", "json-c", "http-parser", "yaml", "lua", "mysql", "nvml"], ...
+    ] = ()
+
+
+class NvidiaRepository(_Strict):
+    """A repository of NVIDIA's packages: NVIDIA's own, or a mirror of it.
+
+    `key` is a URL, or a path beside variants.yaml; `fingerprint` are its 40 hexadecimal digits.
+    """
+
+    repository: str = Field(pattern=r"^(https?|file)://\S+$")
+    key: str = Field(min_length=1)
+    fingerprint: str
+    version: str = Field(pattern=r"^\d+\.\d+$")
+
+    @field_validator("fingerprint", mode="before")
+    @classmethod
+    def _forty_digits(cls, value: object) -> object:
+        text = re.sub(r"\s", "", str(value)).upper()
+        if not re.fullmatch(r"[0-9A-F]{40}", text):
+            raise ValueError("must be the 40 hexadecimal digits of a key's fingerprint, in quotes")
+        return text
+
+
+class CudaFields(_Strict):
+    """`cuda: distribution`, or `cuda: {from: nvidia, ...}` with the keys of NvidiaRepository."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    origin: Literal["distribution", "nvidia"] = Field(alias="from")
+    repository: str | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    version: str | None = None
+
+    @model_validator(mode="after")
+    def _all_or_nothing(self) -> CudaFields:
+        keys = ("repository", "key", "fingerprint", "version")
+        given = [key for key in keys if getattr(self, key) is not None]
+        if self.origin == "distribution" and given:
+            raise ValueError(f"{given[0]}: only with `from: nvidia`; the distribution has one CUDA")
+        if self.origin == "nvidia" and len(given) < len(keys):
+            missing = ", ".join(key for key in keys if key not in given)
+            raise ValueError(f"`from: nvidia` also needs {missing}")
+        if self.origin == "nvidia":
+            _ = self.nvidia
+        return self
+
+    @property
+    def nvidia(self) -> NvidiaRepository | None:
+        """The repository, when it is NVIDIA's."""
+        if self.origin == "distribution":
+            return None
+        return NvidiaRepository.model_validate(self.model_dump(exclude={"origin"}))
 
 
 class VariantFields(_Strict):
     """The keys of a variant in variants.yaml."""
 
     distribution: str
-    cuda: Literal["distribution"] | None = None
+    slurm: SlurmSource | None = None
+    cuda: CudaFields | None = None
     mirror: str | None = None
     architectures: tuple[Literal["amd64", "arm64"], ...] = Field(default=("amd64", "arm64"), min_length=1)
+
+    @field_validator("cuda", mode="before")
+    @classmethod
+    def _one_word(cls, value: object) -> object:
+        return {"from": value} if isinstance(value, str) else value
 
 
 class VariantsFile(_Strict):
     """The keys of variants.yaml."""
 
     distributions: dict[str, Distribution]
+    cuda: dict[str, CudaPackages] = {}
     variants: dict[str, VariantFields]
 
 
@@ -95,19 +180,53 @@ class Slurm:
 
 
 @dataclass(frozen=True)
+class Cuda:
+    """The CUDA of a variant: which packages, and where they come from.
+
+    `runtime` are the libraries that compiled programs load, `development` what compiles programs;
+    `nvidia` is NVIDIA's repository, or None when the distribution has them.
+    """
+
+    runtime: tuple[str, ...]
+    development: tuple[str, ...]
+    nvidia: NvidiaRepository | None = None
+
+    @property
+    def origin(self) -> str:
+        """`distribution` or `nvidia`."""
+        return "nvidia" if self.nvidia else "distribution"
+
+    @property
+    def preferences(self) -> str:
+        """apt_preferences(5): NVIDIA has an NCCL for each CUDA, and the newest is another's."""
+        if self.nvidia is None:
+            return ""
+        pin = f"Pin: version *+cuda{self.nvidia.version}\nPin-Priority: 1001"
+        return f"Package: libnccl2 libnccl-dev\n{pin}\n"
+
+    def inputs(self) -> object:
+        """What of it shapes an image: not by which mirror it comes."""
+        trust = [self.nvidia.fingerprint, self.nvidia.version] if self.nvidia else []
+        return [self.origin, *trust, list(self.runtime), list(self.development)]
+
+
+@dataclass(frozen=True)
 class Variant:
     """A named combination that can be built."""
 
     name: str
     distribution: Distribution
-    cuda: str | None
+    cuda: Cuda | None
     mirror: str | None
     arch: Architecture
     architectures: tuple[str, ...] = ARCHITECTURES
+    slurm_source: SlurmSource | None = None
 
     @property
     def slurm(self) -> Slurm:
         """Release and plugin directory of the Slurm that this variant's packages bring."""
+        if self.slurm_source:
+            return Slurm(self.slurm_source.release, f"/usr/lib/{self.arch.gnu}/slurm")
         # Debian's packaging, and so Ubuntu's, has used this directory since Slurm 2.6.
         return Slurm(self.distribution.slurm, f"/usr/lib/{self.arch.gnu}/slurm-wlm")
 
@@ -115,8 +234,11 @@ class Variant:
     def summary(self) -> str:
         """One line that says what this variant is."""
         cuda = ", CUDA of the distribution" if self.cuda else ""
+        if self.cuda and self.cuda.nvidia:
+            cuda = f", CUDA {self.cuda.nvidia.version} of NVIDIA"
         stable = "" if self.distribution.stable else ", not yet stable"
-        return f"{self.distribution.title}, Slurm {self.slurm.release}{cuda}{stable}"
+        source = " from source" if self.slurm_source else ""
+        return f"{self.distribution.title}, Slurm {self.slurm.release}{source}{cuda}{stable}"
 
 
 def load_variants(path: Path) -> dict[str, Variant]:
@@ -138,9 +260,44 @@ def load_variants(path: Path) -> dict[str, Variant]:
                 hint=f"correct {path}",
             )
         variants[name] = Variant(
-            name, distribution, variant.cuda, variant.mirror, arch, variant.architectures
+            name,
+            distribution,
+            _cuda(source, name, variant, fields),
+            variant.mirror,
+            arch,
+            variant.architectures,
+            _beside(path, variant.slurm),
         )
     return variants
+
+
+def _cuda(source: YamlSource, name: str, variant: VariantFields, known: VariantsFile) -> Cuda | None:
+    """The packages of a variant's CUDA. Raises DefinitionError when its distribution has none."""
+    if variant.cuda is None:
+        return None
+    nvidia = variant.cuda.nvidia
+    if nvidia:
+        if "://" not in nvidia.key:
+            nvidia = nvidia.model_copy(update={"key": str(source.path.parent.absolute() / nvidia.key)})
+        version = nvidia.version.replace(".", "-")
+        runtime = (f"cuda-libraries-{version}", "libnccl2")
+        return Cuda(runtime, (f"cuda-toolkit-{version}", "libnccl-dev"), nvidia)
+    packages = known.cuda.get(variant.distribution)
+    if packages is None:
+        line = source.line(("variants", name, "cuda"))
+        raise DefinitionError(
+            f"{source.path}:{line}: variants.{name}.cuda: no CUDA of {variant.distribution}'s own is known; "
+            f"known: {', '.join(known.cuda) or 'none'}",
+            hint=f"name its packages in `cuda.{variant.distribution}`, or take `from: nvidia`",
+        )
+    return Cuda(packages.runtime, packages.development)
+
+
+def _beside(path: Path, source: SlurmSource | None) -> SlurmSource | None:
+    """`source` with a path as an absolute one: relative ones begin where variants.yaml is."""
+    if source is None or "://" in source.source:
+        return source
+    return source.model_copy(update={"source": str(path.parent.absolute() / source.source)})
 
 
 def host_release(os_release: Path = Path("/etc/os-release")) -> dict[str, str]:
@@ -169,7 +326,7 @@ def choose_variant(
         return variants[name]
     host = host_release() if host is None else host
     family = host.get("ID", ""), *host.get("ID_LIKE", "").split()
-    plain = [v for v in variants.values() if v.distribution.stable and not v.cuda]
+    plain = [v for v in variants.values() if v.distribution.stable and not v.cuda and not v.slurm_source]
     # Ubuntu says ID_LIKE=debian: its own ID decides first.
     for id_ in (*family, "debian"):
         mine = [v for v in plain if v.distribution.id == id_]

@@ -8,6 +8,7 @@ from cellblock import paths
 from cellblock.errors import DefinitionError, UsageError
 from cellblock.variants import choose_variant, load_variants
 
+SHA256 = "ab" * 32
 VARIANTS = load_variants(paths.PROJECT / "images" / "variants.yaml")
 
 
@@ -43,11 +44,8 @@ def test_an_unknown_variant_is_wrong_usage_with_the_near_miss() -> None:
 
 def test_cuda_needs_components_beyond_main() -> None:
     assert VARIANTS["debian13"].distribution.components(None) == ("main",)
-    assert VARIANTS["debian13-cuda"].distribution.components("distribution") == (
-        "main",
-        "contrib",
-        "non-free",
-    )
+    cuda = VARIANTS["debian13-cuda"]
+    assert cuda.distribution.components(cuda.cuda) == ("main", "contrib", "non-free")
 
 
 def test_an_unknown_distribution_names_file_line_and_near_miss(tmp_path: Path) -> None:
@@ -71,3 +69,43 @@ def test_a_slurm_release_that_yaml_made_a_number_is_refused(tmp_path: Path) -> N
     )
     with pytest.raises(DefinitionError, match=r"variants\.yaml:2: distributions\.d\.slurm"):
         load_variants(path)
+
+
+def test_a_path_in_a_variant_begins_beside_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "variants.yaml"
+    path.write_text(
+        "distributions:\n"
+        '  d: {id: debian, version: "13", codename: trixie, slurm: "24.11", stable: true}\n'
+        "variants:\n"
+        f'  mine: {{distribution: d, slurm: {{source: slurm.tar, sha256: {SHA256}, release: "25.05"}}}}\n'
+        f'  far: {{distribution: d, slurm: {{source: "http://h/s.t", sha256: {SHA256}, release: "25.05"}}}}\n'
+    )
+    variants = load_variants(path)
+    sources = {name: variant.slurm_source for name, variant in variants.items()}
+    assert sources["mine"]
+    assert sources["mine"].source == str(tmp_path / "slurm.tar")
+    assert sources["far"]
+    assert sources["far"].source == "http://h/s.t"
+    assert variants["mine"].slurm.release == "25.05"
+    assert variants["mine"].summary == "Debian 13 (trixie), Slurm 25.05 from source"
+
+
+@pytest.mark.parametrize(
+    ("slurm", "message"),
+    [
+        ('{source: s.tar, sha256: abc, release: "25.05"}', r"slurm\.sha256"),
+        ('{source: s.tar, release: "25.05"}', r"slurm\.sha256: missing"),
+        (f'{{source: s.tar, sha256: {SHA256}, release: "25.05", without: [munge]}}', r"slurm\.without\.0"),
+        (f'{{sauce: s.tar, sha256: {SHA256}, release: "25.05"}}', "did you mean 'source'"),
+    ],
+)
+def test_a_wrong_slurm_names_file_line_and_key(tmp_path: Path, slurm: str, message: str) -> None:
+    path = tmp_path / "variants.yaml"
+    path.write_text(
+        "distributions:\n"
+        '  d: {id: debian, version: "13", codename: trixie, slurm: "24.11", stable: true}\n'
+        f"variants:\n  mine: {{distribution: d, slurm: {slurm}}}\n"
+    )
+    with pytest.raises(DefinitionError, match=message) as raised:
+        load_variants(path)
+    assert "variants.yaml:4: variants.mine.slurm" in str(raised.value)

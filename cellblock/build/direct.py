@@ -122,6 +122,7 @@ class _Run:
         self._nodes = {node.id: node for plan in plans for node in _needed(plan.top)}
         self._records: dict[str, LayerRecord] = {}
         self._done: set[str] = set()
+        self._ended: set[str] = set()
         self._stopped = build.stopped
         self._lock = threading.Lock()
         self._started: dict[str, float] = {}
@@ -163,7 +164,7 @@ class _Run:
                 self._stopped.set()
                 self._build.programs.stop()
                 for plan in self._plans:
-                    if plan.name not in self._images:
+                    if plan.name not in self._images and plan.name not in self._ended:
                         self._build.events.emit(SubjectState(plan.name, "stopped"))
                 if isinstance(error, KeyboardInterrupt):
                     raise Interrupted(
@@ -227,6 +228,7 @@ class _Run:
         return record
 
     def _say_failed(self, node: Node, started: float, state: State = "failed") -> None:
+        self._ended.add(node.subject)
         self._build.events.emit(SubjectState(node.subject, state, seconds=time.monotonic() - started))
 
     # -- images --------------------------------------------------------------------------------

@@ -41,15 +41,13 @@ class Settings:
     """What all layers of a build have in common. `epoch` is SOURCE_DATE_EPOCH in seconds.
 
     `provide` makes a new folder the flat archive of given packages, which it fetches if need be;
-    `sources` are the sources.list(5) lines that people find in an image; `per_machine` are patterns of
-    files that are in no layer.
+    `sources` are the sources.list(5) lines that people find in an image.
     """
 
     epoch: int
     compression: Compression
     provide: Callable[[Sequence[LockedPackage], Path], None]
     sources: tuple[str, ...]
-    per_machine: tuple[str, ...]
     keep_failed: bool = False
 
 
@@ -116,7 +114,7 @@ class LayerMaker:
             else:
                 self._definition(node, root, report)
             with report.step("write the layer"):
-                tidy(root.upper, self._settings.per_machine)
+                tidy(root.upper, node.per_machine)
                 layer = store_layer(
                     root.upper, below, self._layout, self._settings.epoch, self._settings.compression
                 )
@@ -163,13 +161,13 @@ class LayerMaker:
         sources.write_text("".join(f"{line}\n" for line in self._settings.sources), encoding="utf-8")
         sources.chmod(0o644)
         names = [package.name for package in node.packages]
-        argv = bootstrap.mmdebstrap(self._planner.variant, names, repository, sources, root.upper)
+        argv = bootstrap.mmdebstrap(self._planner.variant, names, repository, sources, root.folder / "root")
         environment = {
             "DEBIAN_FRONTEND": "noninteractive",
             "SOURCE_DATE_EPOCH": str(self._settings.epoch),
             "TMPDIR": str(root.folder),
         }
-        self._programs.run(argv, on_line=report.line, env=environment)
+        self._programs.run(root.around(argv), on_line=report.line, env=environment)
         root.upper.chmod(0o755)
 
     def _definition(self, node: Node, root: WorkingRoot, report: StepReport) -> None:

@@ -18,10 +18,16 @@ from cellblock.variants import Variant, host_release
 
 @dataclass(frozen=True)
 class Archive:
-    """`lines` of sources.list(5) (empty: the tool's default) and the local folders behind file://."""
+    """`lines` of sources.list(5) (empty: the tool's default) and the local folders behind file://.
+
+    Lines that are `build_only` are for this machine's builds, and so are `preferences`, a text of
+    apt_preferences(5); images do not keep them.
+    """
 
     lines: tuple[str, ...]
     local: tuple[Path, ...] = ()
+    build_only: tuple[str, ...] = ()
+    preferences: str = ""
 
 
 # Where a mirror's URL says which state of the archive it is, as a snapshot service's URLs do.

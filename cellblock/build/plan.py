@@ -70,8 +70,10 @@ class PlannedImage:
 class Planner:
     """Plans the images of one variant. Images must be planned after those they need."""
 
-    def __init__(self, variant: Variant, archive: Archive) -> None:
+    def __init__(self, variant: Variant, archive: Archive, slurm_key: str | None = None) -> None:
+        """`slurm_key` is the key of a Slurm compiled from source."""
         self.variant = variant
+        self._slurm_key = slurm_key
         self._archive = archive
         self._renderer = Renderer(variant)
         self._planned: dict[str, PlannedImage] = {}
@@ -82,7 +84,8 @@ class Planner:
         """Render and key `image`. Raises DefinitionError when a template is wrong."""
         fields = image.fields
         rendered = {
-            "packages": self._strings(image, fields.packages, "packages"),
+            # One template can stand for a list of packages.
+            "packages": tuple(" ".join(self._strings(image, fields.packages, "packages")).split()),
             "run": self._strings(image, fields.run, "run"),
             "entrypoint": self._strings(image, fields.entrypoint, "entrypoint"),
             "command": self._strings(image, fields.command, "command"),
@@ -131,9 +134,10 @@ class Planner:
         return inputs
 
     def _variant_digest(self) -> str:
-        return digest_of(
-            [self.variant.distribution.model_dump(), self.variant.cuda, self.variant.arch.debian]
-        )
+        cuda = self.variant.cuda.inputs() if self.variant.cuda else None
+        inputs = [self.variant.distribution.model_dump(), cuda, self.variant.arch.debian]
+        # Not what it was compiled from: its key says all, and names no folder of this machine.
+        return digest_of([*inputs, *([self._slurm_key] if self._slurm_key else [])])
 
     def key_reference(self, name: str) -> str:
         """By which recipes name the planned image `name`."""
@@ -142,6 +146,7 @@ class Planner:
     def recipe(self, planned: PlannedImage, staging: Path, reproduce: str) -> Recipe:
         """The recipe of a planned image; rendered files are written below the empty folder `staging`."""
         image, fields = planned.image, planned.image.fields
+        lists = [*self._archive.lines, *self._archive.build_only]
         return Recipe(
             image=image.name,
             references=(planned.reference, planned.key_reference),
@@ -150,7 +155,7 @@ class Planner:
             steps=tuple(self._steps(planned, staging)),
             config=self.config(image),
             # Lists and packages of one mirror say nothing about another's.
-            package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(self._archive.lines)[:8]}",
+            package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(lists)[:8]}",
             reproduce=reproduce,
             local_archives=self._archive.local,
             sources=self._archive.lines,
@@ -207,7 +212,9 @@ class Planner:
             # Before packages: a package's script that would make the user finds it.
             steps.append(Shell(users, "make users"))
         if fields.parent and planned.packages:
-            steps.append(Install(planned.packages, options))
+            steps.append(
+                Install(planned.packages, options, self._archive.build_only, self._archive.preferences)
+            )
         if image.files.is_dir():
             self._render_files(image.files, staging)
             steps.append(Overlay(staging))

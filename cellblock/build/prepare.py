@@ -1,8 +1,9 @@
-"""From a request to a plan: definitions, the lock, the layers of every image, with their keys. Makes nothing.
+"""From a request to a plan: definitions, the lock, every image's layers with their keys. Makes nothing.
 
-Without `--locked` the packages are those of a lock of this machine's own, kept in the cache: made when images ask
-for other packages than before, when a mirror no longer has one, or with `--update`. So a build a week later with the
-same definitions has nothing to do, and one with a new package brings all that the archive has new.
+Without `--locked` the packages are those of a lock of this machine's own, kept in the cache: made when images
+ask for other packages than before, when a mirror no longer has one, or with `--update`. So a build a week
+later with the same definitions has nothing to do, and one with a new package brings all that the archive has
+new.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from cellblock import paths
+from cellblock.build.archives import all_archives
 from cellblock.build.direct import ImagePlan, plan_images
-from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
+from cellblock.build.mirrors import Archive, archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
 from cellblock.build.plan import PlannedImage, Planner, plan_all
 from cellblock.build.request import BuildRequest
-from cellblock.definition import Image, load_images
+from cellblock.definition import Image, default_images, load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
 from cellblock.key import digest_of
-from cellblock.lock.archives import PackageArchive
+from cellblock.lock.archives import PackageArchive, parse_line
 from cellblock.lock.file import lock_path, read_lock, write_lock
-from cellblock.lock.model import Lock
+from cellblock.lock.model import Lock, LockedImage
 from cellblock.lock.requests import requests_of
-from cellblock.lock.resolve import resolve
+from cellblock.lock.resolve import Request, resolve
 from cellblock.variants import Variant, choose_variant, load_variants
 
 
@@ -47,6 +48,8 @@ class Prepared:
     lock: Lock
     lock_digest: str
     archives: tuple[PackageArchive, ...]
+    sources: tuple[str, ...]
+    """The sources.list(5) lines that people find in an image: not those that only builds have."""
     epoch: int
     plans: Mapping[str, ImagePlan]
 
@@ -63,10 +66,11 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
     """
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    wanted = tuple(image.name for image in build_order(declared, request.images or declared))
-    planner = Planner(variant, archive(variant, request.mirrors))
+    wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
+    sources, slurm_key = all_archives(request.mirrors, variant, events)
+    planner = Planner(variant, sources, slurm_key)
     planned = plan_all(planner, build_order(declared, declared))
-    lock, archives = _lock(request, variant, declared, events)
+    lock, archives = _lock(request, variant, declared, sources, events)
     epoch = _epoch(lock)
     nodes = plan_nodes(
         planned,
@@ -85,13 +89,18 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
         lock=lock,
         lock_digest=digest_of({name: package.sha256 for name, package in lock.packages.items()}),
         archives=archives,
+        sources=tuple(each.line for each in lock.archives if each.line not in sources.build_only),
         epoch=epoch,
         plans=plan_images(planner, planned, nodes),
     )
 
 
 def _lock(
-    request: BuildRequest, variant: Variant, declared: Mapping[str, Image], events: Events
+    request: BuildRequest,
+    variant: Variant,
+    declared: Mapping[str, Image],
+    sources: Archive,
+    events: Events,
 ) -> tuple[Lock, tuple[PackageArchive, ...]]:
     """The lock to build from, and the archives to fetch its packages from."""
     if request.locked:
@@ -103,18 +112,45 @@ def _lock(
             )
         lock = read_lock(path)
         return lock, mirrors_of_lock(lock, _archives_here(request, variant))
-    requests = requests_of(variant, declared)
+    all_requests = requests_of(variant, declared)
+    # Images that add no package are no question to apt: declaring one must not change what others hold.
+    requests = {
+        name: replace(each, parent=_with_packages(each.parent, all_requests))
+        for name, each in all_requests.items()
+        if each.packages or each.parent is None
+    }
     asked = {name: (each.parent, each.packages) for name, each in requests.items()}
-    mirrors = archive(variant, request.mirrors).lines
-    known = digest_of([asked, mirrors, variant.distribution.model_dump(), variant.arch.debian])
+    places = [*sources.lines, *sources.build_only, sources.preferences]
+    known = digest_of([asked, places, variant.distribution.model_dump(), variant.arch.debian])
     path = paths.cache() / "resolved" / f"{variant.name}-{known[:16]}.lock.yaml"
     if path.is_file() and not request.update:
         lock = read_lock(path)
     else:
-        lock = resolve(variant, package_archives(variant, request.mirrors), requests, paths.cache(), events)
+        named = package_archives(variant, request.mirrors)
+        made = tuple(parse_line(line) for line in sources.build_only)
+        lock = resolve(
+            variant, (*named, *made), requests, paths.cache(), events, preferences=sources.preferences
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lock(lock, path)
-    return lock, lock.archives
+    return _with_all_images(lock, all_requests), lock.archives
+
+
+def _with_packages(name: str | None, requests: Mapping[str, Request]) -> str | None:
+    """The image `name`, or the nearest that it is made from and that adds packages."""
+    while name is not None and not requests[name].packages and requests[name].parent is not None:
+        name = requests[name].parent
+    return name
+
+
+def _with_all_images(lock: Lock, requests: Mapping[str, Request]) -> Lock:
+    """`lock` with the images that add no package, each holding what its parent holds."""
+    images: dict[str, LockedImage] = {}
+    for name, request in requests.items():
+        known = lock.images.get(name)
+        held = known.packages if known else images[request.parent or ""].packages
+        images[name] = LockedImage(name, request.parent, tuple(sorted(request.packages)), held)
+    return replace(lock, images=images)
 
 
 def _archives_here(request: BuildRequest, variant: Variant) -> tuple[PackageArchive, ...]:

@@ -91,13 +91,11 @@ def layer_maker(
 ) -> LayerMaker:
     """What makes the layers of `prepared`; `folder` (default: the cache) holds trees and records."""
     request = prepared.request
-    patterns = {path for image in prepared.planned.values() for path in image.image.fields.per_machine}
     settings = Settings(
         epoch=prepared.epoch,
         compression=request.compression,
         provide=provide,
-        sources=tuple(archive.line for archive in prepared.lock.archives),
-        per_machine=tuple(sorted(patterns)),
+        sources=prepared.sources,
         keep_failed=request.keep_failed,
     )
     return LayerMaker(folder or paths.cache(), layout, prepared.planner, settings, programs)
@@ -199,14 +197,14 @@ def copy_images(result: BuildResult, folder: Path) -> None:
 
 
 def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
-    from cellblock.build.mirrors import archive
+    from cellblock.build.archives import all_archives
     from cellblock.build.recipes import build_recipes
-    from cellblock.definition import load_images
+    from cellblock.definition import default_images, load_images
     from cellblock.graph import build_order
     from cellblock.variants import choose_variant, load_variants
 
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    planner = Planner(variant, archive(variant, request.mirrors))
-    planned = plan_all(planner, build_order(declared, request.images or declared))
+    planner = Planner(variant, *all_archives(request.mirrors, variant, events))
+    planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))
     return build_recipes(request, variant, planner, planned, events)

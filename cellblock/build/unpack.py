@@ -1,4 +1,4 @@
-"""A layer's blob back into a tree in overlayfs' form, for layers that came from a registry or whose tree went."""
+"""A layer's blob back into a tree in overlayfs' form: it came from a registry, or its tree was trimmed."""
 
 from __future__ import annotations
 

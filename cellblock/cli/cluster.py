@@ -29,6 +29,9 @@ def up(
         str, typer.Option(help="What root in the jail is to Slurm: operator, or nobody (submits no jobs).")
     ] = "operator",
     mirror: MirrorOption = None,
+    jail: Annotated[
+        str, typer.Option(help="Image that the jail is made of: jail, or jail-devel with compilers.")
+    ] = "jail",
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -39,7 +42,9 @@ def up(
 
     started = time.monotonic()
     events = Events()
-    request = UpRequest(name, variant, workers, ssh_port, engine, tuple(mirror or ()), jail_root)
+    request = UpRequest(
+        name, variant, workers, ssh_port, engine, tuple(mirror or ()), jail_root=jail_root, jail=jail
+    )
     with make_view(log, events):
         result = bring_up(request, events)
     seconds = time.monotonic() - started

@@ -72,7 +72,7 @@ def matrix(
     from cellblock.ci import github, gitlab
     from cellblock.ci.matrix import plan_jobs
     from cellblock.ci.settings import Settings, parse_runners
-    from cellblock.definition import load_images
+    from cellblock.definition import default_images, load_images
     from cellblock.errors import UsageError
     from cellblock.graph import build_order
     from cellblock.variants import choose_variant, load_variants
@@ -97,7 +97,7 @@ def matrix(
     folder = paths.PROJECT / "images"
     known = load_variants(folder / "variants.yaml")
     declared = load_images(folder)
-    order = [image.name for image in build_order(declared, images or declared)]
+    order = [image.name for image in build_order(declared, images or default_images(declared))]
     chosen = [choose_variant(known, name) for name in dict.fromkeys(variant or known)]
     runners = github.RUNNERS if ci == "github" else gitlab.RUNNERS
     planned = plan_jobs(chosen, order, arch or (), settings, runners, images or ())

@@ -24,8 +24,7 @@ from cellblock.variants import choose_variant, load_variants
 # Who submits the proof where root may not: of every Debian and Ubuntu, with a home that is there.
 _NOT_ROOT = "daemon"
 
-# The jail first: it takes longest, and the others fit beside it.
-_IMAGES = ("jail", "worker", "login", "controller")
+_ROLES = ("worker", "login", "controller")
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,7 @@ class UpRequest:
     engine: str = "podman"
     mirrors: tuple[str, ...] = ()
     jail_root: str = "operator"
+    jail: str = "jail"
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,12 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     if Volume(spec.volume).is_assembled():
         check_volume(spec)
     with _timed(phases, "build"):
-        built = build_images(BuildRequest(_IMAGES, variant.name, request.mirrors, bring=True), events)
-    spec = replace(spec, images={role: built.images[role].reference for role in _IMAGES if role != "jail"})
+        # The jail first: it takes longest, and the others fit beside it.
+        images = (request.jail, *_ROLES)
+        built = build_images(BuildRequest(images, variant.name, request.mirrors, bring=True), events)
+    spec = replace(spec, images={role: built.images[role].reference for role in _ROLES})
     with _timed(phases, "jail"):
-        _assemble(built.images["jail"].reference, spec, events)
+        _assemble(built.images[request.jail].reference, spec, events)
     with _timed(phases, "cluster"):
         status = start(spec, events)
     with _timed(phases, "proof"):

@@ -31,10 +31,16 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Install:
-    """Install packages with apt, without recommended ones. `apt_options` are NAME=VALUE."""
+    """Install packages with apt, without recommended ones. `apt_options` are NAME=VALUE.
+
+    `sources` are sources.list(5) lines beside those of the root, and `preferences` a text of
+    apt_preferences(5); the root keeps neither.
+    """
 
     packages: tuple[str, ...]
     apt_options: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    preferences: str = ""
 
     title = "install packages"
 

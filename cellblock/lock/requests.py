@@ -24,9 +24,8 @@ def requests_of(variant: Variant, images: Mapping[str, Image]) -> dict[str, Requ
         packages = []
         for number, template in enumerate(image.fields.packages):
             where = f"{image.source.path}:{image.source.line(('packages', number))}: packages.{number}"
-            package = renderer.text(template, where).strip()
-            if package:
-                packages.append(package)
+            # One template can stand for a list of packages, or for none.
+            packages += renderer.text(template, where).split()
         where = f"{image.source.path}:{image.source.line(('packages',))}"
         requests[image.name] = Request(image.fields.parent, tuple(packages), where)
     return requests

@@ -56,7 +56,8 @@ def store_layer(
     """Write the layer that `tree` is into `layout`; times after `epoch` (seconds) become `epoch`.
 
     `below` are the trees it stands on: overlayfs calls each new folder opaque, but a layer only needs to say
-    so of one that hides another. Raises CellblockError when a file cannot be read, OSError when there is no room.
+    so of one that hides another. Raises CellblockError when a file cannot be read, OSError when there
+    is no room.
     """
     with layout.writer() as blob, _compressor(blob, compression) as compressor:
         hashed = _Hash()

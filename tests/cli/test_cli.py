@@ -42,6 +42,7 @@ def test_every_target_has_help() -> None:
         "status",
         "shell",
         "down",
+        "render containerfile",
         "jail assemble",
         "bench jail",
         "diff",

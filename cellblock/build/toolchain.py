@@ -1,0 +1,77 @@
+"""Throwaway roots with compilers: bootstrapped with mmdebstrap, lines run in an overlay over them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cellblock.build import root
+from cellblock.build.mirrors import Archive
+from cellblock.engine import apt
+from cellblock.engine.recipe import Bootstrap
+from cellblock.key import digest_of
+from cellblock.process import Finished, Programs
+from cellblock.slurm.toolchain import Bind
+from cellblock.variants import Variant
+
+
+class MmdebstrapToolchain:
+    """Toolchain roots of `variant` from `archive`, below `folder`; see `cellblock.slurm.toolchain`."""
+
+    def __init__(self, variant: Variant, archive: Archive, folder: Path) -> None:
+        self._variant = variant
+        self._archive = archive
+        self._folders = root.WorkFolders(folder)
+
+    def key(self, packages: Sequence[str]) -> str:
+        """Changes with distribution, archive and packages; not with what the archive holds today."""
+        distribution = self._variant.distribution.model_dump()
+        return digest_of([distribution, list(self._archive.lines), sorted(packages)])
+
+    @contextmanager
+    def workshop(self, packages: Sequence[str], on_line: Callable[[str], None]) -> Iterator[_Root]:
+        """A root with `packages`, removed in the end. Raises ProgramFailed when one cannot be installed."""
+        self._folders.sweep()
+        folder = self._folders.new()
+        programs = Programs()
+        tree = folder / "toolchain"
+        tree.mkdir(parents=True)
+        try:
+            argv = apt.mmdebstrap(self._bootstrap(packages), tree)
+            programs.run(argv, on_line=on_line, env={"DEBIAN_FRONTEND": "noninteractive"})
+            tree.chmod(0o755)
+            yield _Root(root.WorkingRoot(folder / "work", [tree], programs))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _bootstrap(self, packages: Sequence[str]) -> Bootstrap:
+        distribution = self._variant.distribution
+        return Bootstrap(
+            distribution.codename,
+            self._variant.arch.debian,
+            distribution.components(self._variant.cuda),
+            self._archive.lines,
+            tuple(packages),
+            () if distribution.check_valid_until else ("Acquire::Check-Valid-Until=false",),
+        )
+
+
+class _Root:
+    """A working root as compiling wants it."""
+
+    def __init__(self, working: root.WorkingRoot) -> None:
+        self._working = working
+
+    def run(
+        self,
+        lines: Sequence[str],
+        *,
+        binds: Sequence[Bind] = (),
+        env: Mapping[str, str],
+        on_line: Callable[[str], None],
+    ) -> Finished:
+        """Run shell lines inside."""
+        mounts = [root.Bind(bind.source, bind.target, bind.writable) for bind in binds]
+        return self._working.run(lines, binds=mounts, env=env, on_line=on_line)

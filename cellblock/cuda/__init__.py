@@ -1,0 +1,7 @@
+"""NVIDIA's own repository of CUDA as one more archive for apt: its key checked, its version pinned."""
+
+from __future__ import annotations
+
+from cellblock.cuda.repository import CudaRepository
+
+__all__ = ["CudaRepository"]

@@ -1,0 +1,47 @@
+"""What compiling needs of whoever makes roots: a throwaway root with compilers, to run shell lines in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A folder of this machine seen in a root at `target`, an absolute path."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+class Workshop(Protocol):
+    """A root that is thrown away afterwards; what one `run` writes, the next one finds."""
+
+    def run(
+        self,
+        lines: Sequence[str],
+        *,
+        binds: Sequence[Bind] = (),
+        env: Mapping[str, str],
+        on_line: Callable[[str], None],
+    ) -> object:
+        """Run shell lines with `sh -euc`. Raises ProgramFailed."""
+        ...
+
+
+class Toolchain(Protocol):
+    """Makes workshops of one distribution that hold given packages."""
+
+    def key(self, packages: Sequence[str]) -> str:
+        """Changes when a workshop with `packages` would be another."""
+        ...
+
+    def workshop(
+        self, packages: Sequence[str], on_line: Callable[[str], None]
+    ) -> AbstractContextManager[Workshop]:
+        """A workshop with `packages` installed. Raises ProgramFailed when they cannot be."""
+        ...
