@@ -30,10 +30,11 @@ def graph(
     as_json: JsonOption = False,
 ) -> None:
     """Draw the images, what each needs, and the sizes of those that were built."""
-    from cellblock.build.record import read_record
+    from cellblock.build.record import image_store
     from cellblock.definition import load_images
     from cellblock.errors import UsageError
     from cellblock.inspect import graph_svg, graph_text
+    from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.variants import choose_variant, load_variants
 
@@ -45,7 +46,7 @@ def graph(
     folder = paths.PROJECT / "images"
     images = load_images(folder)
     name = choose_variant(load_variants(folder / "variants.yaml"), variant).name
-    records = {image: record for image in images if (record := read_record(image, name))}
+    records = built_records(images, name, image_store())
     found = image_graph(name, images, records)
     if as_json:
         print(json.dumps(asdict(found)))
@@ -63,9 +64,11 @@ def report(
     """Write one HTML page: where the bytes and the time of the images go, and what they share."""
     from datetime import datetime, timezone
 
-    from cellblock.build.record import image_store, read_record
+    from cellblock.build.record import image_store
     from cellblock.definition import load_images
+    from cellblock.graph import build_order
     from cellblock.inspect import report as reports
+    from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.inspect.report_page import page
     from cellblock.lock.file import lock_path, read_lock
@@ -74,9 +77,7 @@ def report(
     folder = paths.PROJECT / "images"
     images = load_images(folder)
     chosen = choose_variant(load_variants(folder / "variants.yaml"), variant)
-    graph = image_graph(chosen.name, images, {})
-    names = [node.name for node in graph.nodes]
-    records = {name: record for name in names if (record := read_record(name, chosen.name))}
+    records = built_records([image.name for image in build_order(images, images)], chosen.name, image_store())
     locked = lock_path(paths.PROJECT / "locks", chosen)
     lock = read_lock(locked) if locked.exists() else None
     made = reports.report(
