@@ -71,15 +71,12 @@ def report(
     from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.inspect.report_page import page
-    from cellblock.lock.file import lock_path, read_lock
     from cellblock.variants import choose_variant, load_variants
 
     folder = paths.PROJECT / "images"
     images = load_images(folder)
     chosen = choose_variant(load_variants(folder / "variants.yaml"), variant)
     records = built_records([image.name for image in build_order(images, images)], chosen.name, image_store())
-    locked = lock_path(paths.PROJECT / "locks", chosen)
-    lock = read_lock(locked) if locked.exists() else None
     made = reports.report(
         chosen.name,
         chosen.summary,
@@ -87,7 +84,6 @@ def report(
         image_store(),
         image_graph(chosen.name, images, records),
         datetime.now(timezone.utc),
-        datetime.fromisoformat(lock.date.replace("Z", "+00:00")) if lock else None,
     )
     output.write_text(page(made), encoding="utf-8")
     if as_json:
