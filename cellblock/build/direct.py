@@ -23,7 +23,6 @@ from cellblock.build.nodes import Node
 from cellblock.build.plan import LABEL, PlannedImage, Planner, key_prefix
 from cellblock.build.record import ImageRecord, LayerRecord, write_record
 from cellblock.engine import apt
-from cellblock.engine.advice import advice
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events, Output, State, SubjectState
 from cellblock.flock import locked
@@ -213,7 +212,7 @@ class _Run:
                 report.title,
                 error.finished,
                 self._build.reproduce(node.images[0]),
-                hint=advice(error.finished.tail, paths.cache()),
+                hint=error.hint,
             ) from error
         except BaseException as error:
             state: State = "stopped" if isinstance(error, Interrupted) else "failed"
