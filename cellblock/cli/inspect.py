@@ -1,4 +1,4 @@
-"""`build.py diff | graph | report`: looking at what is declared and built."""
+"""`build.py diff | graph | report | plan | why`: looking at what is declared and built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from cellblock import paths
-from cellblock.cli.options import JsonOption, VariantOption, image_names, variant_names
+from cellblock.cli.options import (
+    JsonOption,
+    LogOption,
+    MirrorOption,
+    VariantOption,
+    image_names,
+    variant_names,
+)
 
 GRAPH_FORMATS = ("mermaid", "dot", "svg")
 
@@ -145,3 +152,65 @@ def diff(
             if images:
                 view.line(f"only in {name}: {', '.join(images)}", "bold")
     raise typer.Exit(0 if equal else 1)
+
+
+def plan(
+    variant: VariantOption = None,
+    mirror: MirrorOption = None,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Plan from the lock, as `build --locked` would.")
+    ] = False,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the layers that a build would make, their sizes, who shares them, and what a node pulls."""
+    from cellblock.build.prepare import prepare
+    from cellblock.build.record import image_store
+    from cellblock.build.request import BuildRequest
+    from cellblock.build.stored import find_layer
+    from cellblock.cli.inspect_text import InspectView
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+    from cellblock.inspect.from_build import variant_plan
+
+    events, store = Events(), image_store()
+    with make_view(log, events):
+        prepared = prepare(BuildRequest((), variant, tuple(mirror or ()), locked=locked), events)
+    found = variant_plan(
+        prepared.variant.name, prepared.plans, lambda node: find_layer(paths.cache() / "layers", store, node)
+    )
+    if as_json:
+        print(json.dumps({**asdict(found), "node_bytes": found.pull(*found.node)[0]}))
+    else:
+        InspectView().plan(found)
+
+
+def why(
+    image: Annotated[str, typer.Argument(help="The image.", autocompletion=image_names)],
+    variant: VariantOption = None,
+    mirror: MirrorOption = None,
+    locked: Annotated[bool, typer.Option("--locked", help="As `build --locked` would build it.")] = False,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Name the inputs that changed since an image was built, and so why it would be built again."""
+    from cellblock.build.prepare import prepare
+    from cellblock.build.record import read_record
+    from cellblock.build.request import BuildRequest
+    from cellblock.cli.inspect_text import InspectView
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+    from cellblock.inspect.from_build import why_built
+
+    events = Events()
+    with make_view(log, events):
+        prepared = prepare(BuildRequest((image,), variant, tuple(mirror or ()), locked=locked), events)
+    planned = prepared.plans[image]
+    changes = why_built(planned, read_record(image, prepared.variant.name))
+    if as_json:
+        causes = None if changes is None else [asdict(change) for change in changes]
+        print(json.dumps({"image": image, "variant": prepared.variant.name, "changes": causes}))
+    elif changes is None:
+        print(f"{image} of {prepared.variant.name} was never built on this machine")
+    else:
+        InspectView().why(image, changes)
