@@ -10,9 +10,9 @@ from cellblock.build.record import ImageRecord, LayerRecord
 from cellblock.inspect.planned import PlannedLayer, VariantPlan
 from cellblock.inspect.why import InputChange, why_changed
 
-# Measured, Debian 13: a layer's zstd is 0.32 (base, slurm, jail) or 0.34 (toolchain) of its tar; the tar is 0.90
-# to 1.01 of what dpkg calls the installed size, in base 0.65, since most documentation and locales that are left
-# out are there. Debs are no measure: xz makes the jail's packages 67 MB, of which the layer is 92 MB.
+# Measured, Debian 13: a layer's zstd is 0.32 (base, slurm, jail) or 0.34 (toolchain) of its tar; the tar is
+# 0.90 to 1.01 of what dpkg calls the installed size, in base 0.65, since most documentation and locales that
+# are left out are there. Debs are no measure: xz makes the jail's packages 67 MB, their layer is 92 MB.
 _COMPRESSED = 0.32
 _KEPT_OF_BASE = 0.65
 
