@@ -6,6 +6,7 @@ removed in the same RUN, so that no layer carries it.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -315,9 +316,19 @@ def _install(step: Install) -> list[str]:
     # Lock files would stay behind; a builder runs one step at a time in a root.
     options = [f"-o{option}" for option in (*apt.APT_OPTIONS, *step.apt_options, "Debug::NoLocking=true")]
     options += [f"-oDPkg::Options::=--{flag}" for flag in apt.DPKG_OPTIONS]
+    lines, items = _with_keys(step.sources)
+    files = []
+    for name, text in {
+        "/etc/apt/sources.list.d/build-only.list": "\n".join(lines),
+        "/etc/apt/preferences.d/build-only": step.preferences.strip("\n"),
+    }.items():
+        if text:
+            items.append(f"printf '%s\\n'{shell_text.one_a_line(text.splitlines())} \\\n      > {name}")
+            files.append(name)
     replaced = "-oDir::Etc::SourceList=/tmp/sources.list -oDir::Etc::SourceParts=/dev/null"
     argument = SOURCES_ARGUMENT
     return [
+        *items,
         "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
         "chmod 755 /usr/sbin/policy-rc.d",
         "export DEBIAN_FRONTEND=noninteractive",
@@ -327,8 +338,21 @@ def _install(step: Install) -> list[str]:
         f'      set -- "$@" {replaced}; \\\n    fi',
         'apt-get "$@" -oAPT::Update::Error-Mode=any update </dev/null',
         'apt-get "$@" install </dev/null' + shell_text.one_a_line(step.packages),
-        f"rm -f /usr/sbin/policy-rc.d {' '.join('/' + name for name in apt.SECRETS)}",
+        "rm -f " + " ".join(["/usr/sbin/policy-rc.d", *files]),
     ]
+
+
+def _with_keys(sources: Sequence[str]) -> tuple[list[str], list[str]]:
+    """`sources` with keys at places of the image, and the statements that put them there, for one RUN."""
+    lines, items = list(sources), []
+    for number, line in enumerate(sources):
+        key = re.search(r"signed-by=(/[^\s\],]+)", line)
+        if key and Path(key[1]).is_file():
+            text = base64.encodebytes(Path(key[1]).read_bytes()).decode().split()
+            here = f"/tmp/key-{number}{Path(key[1]).suffix}"
+            items.append(f"printf '%s\\n'{shell_text.one_a_line(text)} \\\n      | base64 -d > {here}")
+            lines[number] = line.replace(key[1], here)
+    return lines, items
 
 
 def _tree(folder: Path) -> tuple[dict[str, list[str]], list[str], dict[str, str]]:

@@ -58,6 +58,7 @@ DEFINITIONS = {
 summary: a root
 packages: [passwd]
 users: [{name: munge, uid: 65520, gid: 65520}]
+per_machine: [/etc/machine-id, /var/lib/dbus/machine-id]
 env: {LANG: C.UTF-8}
 run:
   - ln -s hostname /etc/over-a-link
@@ -91,7 +92,6 @@ run:
   - printf '%s\\n' 'a  b' "$0" '$HOME' > /opt/quoted; chown 65520:42 /opt/quoted; chmod 4750 /opt/quoted
   - "mkdir -m 1770 /opt/dir && mkfifo /opt/dir/fifo &&"
   - "ln /opt/said /opt/dir/hard"
-  - rm -f /etc/machine-id /etc/munge/munge.key
 env: {{GREETING: 'two  words "or" \\ more'}}
 entrypoint: [/bin/sh, -c, 'echo "$0"']
 command: [one, "two words"]
@@ -183,7 +183,7 @@ def builds(memory: Path, environment: pytest.MonkeyPatch) -> Iterator[Builds]:
     asked = BuildRequest((), VARIANT, (archive,), engine="docker", definitions=definitions)
     by_docker = build_images(asked, events)
     by_buildah = build_images(
-        BuildRequest((), VARIANT, (archive,), engine="buildah", definitions=definitions), Events()
+        BuildRequest((), VARIANT, (archive,), definitions=definitions, bring=True), Events()
     )
     client = docker.DockerClient(base_url=os.environ["DOCKER_HOST"])
     yield Builds(definitions, archive, memory, client, by_docker, by_buildah, seen)
