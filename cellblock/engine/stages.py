@@ -127,8 +127,18 @@ def root_tar(step: Bootstrap, target: Path, per_machine: Sequence[str] = ()) -> 
     """The command that makes the tar of a base: what the other engine bootstraps, cleaned."""
     command = apt.mmdebstrap(step, target, form="tar")
     script = shell_text.quoted("; ".join(line.replace(" \\\n     ", "") for line in cleaning(per_machine)))
-    command.insert(command.index(step.suite), f'--customize-hook=chroot "$1" sh -euc {script}')
-    return command
+    hooks = [f'--customize-hook=chroot "$1" sh -euc {script}']
+    archives = [match[1] for source in step.sources if (match := re.search(r"\sfile:/+(\S+)", source))]
+    if archives:
+        # Mounted there meanwhile by a hook of mmdebstrap's, which leaves the folders behind.
+        words = " ".join(map(shell_text.quoted, archives))
+        hooks.append(
+            f'--customize-hook=cd "$1"; for d in {words}; do '
+            'while [ "$d" != . ] && ! grep -qx "/$d" var/lib/dpkg/info/*.list && rmdir "$d"; do '
+            'd=$(dirname "$d"); done; done'
+        )
+    at = command.index(step.suite)
+    return [*command[:at], *hooks, *command[at:]]
 
 
 def make_root(

@@ -89,7 +89,7 @@ run:
     esac
   - "cp /bin/true /opt/capable  # and a comment behind"
   - setcap cap_net_raw+ep /opt/capable
-  - printf '%s\\n' 'a  b' "$0" '$HOME' > /opt/quoted; chown 65520:42 /opt/quoted; chmod 4750 /opt/quoted
+  - printf '%s\\n' 'a  b' '$HOME' > /opt/quoted; chown 65520:42 /opt/quoted; chmod 4750 /opt/quoted
   - "mkdir -m 1770 /opt/dir && mkfifo /opt/dir/fifo &&"
   - "ln /opt/said /opt/dir/hard"
 env: {{GREETING: 'two  words "or" \\ more'}}
@@ -127,9 +127,16 @@ class Builds:
             return comparable(trees.entries(root))
 
 
-# The mode of / itself is in no layer: each engine shows its own folder's. apt gives its download folder to
-# its sandbox user when that user can reach the place where mmdebstrap works.
-NOT_COMPARED = (".", "var/cache/apt/archives/partial")
+NOT_COMPARED = (
+    # The mode of / itself is in no layer: each engine shows its own folder's.
+    ".",
+    # apt gives it to its sandbox user when that user can reach the place where mmdebstrap works.
+    "var/cache/apt/archives/partial",
+    # Which packages nobody asked for, as apt notes it while installing; the default engine writes it itself.
+    "var/lib/apt/extended_states",
+    # Has the day of the build, or of the lock (the default engine).
+    "etc/shadow",
+)
 
 
 def comparable(tree: dict[str, trees.Entry]) -> dict[str, trees.Entry]:
@@ -235,8 +242,9 @@ def test_the_tree_is_what_the_definition_says(builds: Builds) -> None:
 def configuration(image: dict[str, Any]) -> dict[str, Any]:
     keys = ("Entrypoint", "Cmd", "Labels", "StopSignal")
     chosen = {key: image.get(key) or None for key in keys}
-    # buildah adds a label with its version.
-    chosen["Labels"] = {name: text for name, text in image["Labels"].items() if "buildah" not in name}
+    # The key of the default engine is over layers, and is no instruction for other builders.
+    left_out = ("io.buildah.version", "org.cellblock.key")
+    chosen["Labels"] = {name: text for name, text in image["Labels"].items() if name not in left_out}
     return {**chosen, "Env": sorted(image["Env"])}
 
 
