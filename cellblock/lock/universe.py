@@ -81,7 +81,10 @@ class Universe:
 
     def reachable(self, requests: Iterable[str]) -> list[Stanza]:
         """Every version of all that `requests`, the essential packages and apt could bring."""
-        pending = [*self._essential, *(re.split("[=/:+-]$|[=/:]", name)[0].encode() for name in requests)]
+        # NAME=VERSION, NAME/SUITE, NAME:ARCHITECTURE, NAME+ and NAME- (apt-get(8)); and names such as g++.
+        asked = [re.split("[=/:]", request)[0] for request in requests]
+        names = {*asked, *(re.sub("[+-]$", "", name) for name in asked)}
+        pending = [*self._essential, *(name.encode() for name in sorted(names))]
         seen: set[bytes] = set()
         while pending:
             name = pending.pop()
