@@ -82,8 +82,8 @@ def buildah(given: Materials, folder: Path, events: Events) -> tuple[Peer, int]:
 
     Raises ProgramFailed when a build fails.
     """
-    volume = ["--volume", f"{given.archive}:{given.archive}:ro"]
-    sources = ["--build-arg", f"{SOURCES_ARGUMENT}={given.line}"]
+    volume = ["--volume", f"{given.archive}:/mnt:ro"]
+    sources = ["--build-arg", f"{SOURCES_ARGUMENT}={given.line.replace(str(given.archive), '/mnt')}"]
 
     def one_file(image: str) -> list[str]:
         target = ["--target", image, "--tag", given.references[image]]

@@ -134,7 +134,7 @@ def _head(file: Containerfile) -> str:
         "#",
         f"# Packages come from the sources that the base holds, or from those of {SOURCES_ARGUMENT}. With",
         "# packages at hand, in an archive that is mounted (buildah) or served on loopback (any builder):",
-        f"#   --volume /srv/archive:/srv/archive:ro {archive_line} file:/srv/archive ./'",
+        f"#   --volume /srv/archive:/mnt:ro {archive_line} file:/mnt ./'",
         f"#   --network host {archive_line} http://127.0.0.1:8000 ./'",
         "#",
         "# A RUN ends with the removal of what only the build needed or what is a machine's own: lists of",

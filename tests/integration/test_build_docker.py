@@ -316,8 +316,9 @@ def docker_build(builds: Builds, context: Path, *, buildkit: bool) -> dict[str, 
 def buildah_build(builds: Builds, context: Path) -> dict[str, trees.Entry]:
     """The tree that `buildah build` makes of the rendered context, with debs that are mounted."""
     archive = builds.folder / "archive"
-    argv = ["buildah", "build", "--layers", "--volume", f"{archive}:{archive}:ro", "--target", TOP]
-    argv += ["--build-arg", f"{SOURCES_ARGUMENT}={builds.archive}", "--tag", "localhost/by-hand"]
+    sources = builds.archive.replace(f"//{archive}", "/mnt")
+    argv = ["buildah", "build", "--layers", "--volume", f"{archive}:/mnt:ro", "--target", TOP]
+    argv += ["--build-arg", f"{SOURCES_ARGUMENT}={sources}", "--tag", "localhost/by-hand"]
     done = subprocess.run([*argv, str(context)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     with trees.buildah_root("localhost/by-hand") as root:
