@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.build.mirrors import Archive, archive
+from cellblock.build.archives import all_archives
+from cellblock.build.mirrors import Archive
 from cellblock.build.plan import Planner, plan_all
 from cellblock.definition import load_images
 from cellblock.engine.recipe import Recipe
@@ -80,7 +81,7 @@ class Containerfile:
 
 
 @contextmanager
-def rendered(request: RenderRequest) -> Iterator[Containerfile]:
+def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[Containerfile]:
     """Plan `request` and render it.
 
     Raises DefinitionError and UsageError for what is wrong with it, CellblockError for what no
@@ -89,8 +90,11 @@ def rendered(request: RenderRequest) -> Iterator[Containerfile]:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     order = build_order(declared, request.images or declared)
-    source = request.archive or archive(variant, request.mirrors)
-    planner = Planner(variant, source)
+    if request.archive:
+        source, slurm_key = request.archive, None
+    else:
+        source, slurm_key = all_archives(request.mirrors, variant, events or Events())
+    planner = Planner(variant, source, slurm_key)
     planned = plan_all(planner, order)
     with tempfile.TemporaryDirectory(prefix="cellblock-") as staging:
         stages: list[Stage] = []
@@ -130,7 +134,7 @@ def _head(file: Containerfile) -> str:
         "#",
         f"# Packages come from the sources that the base holds, or from those of {SOURCES_ARGUMENT}. With",
         "# packages at hand, in an archive that is mounted (buildah) or served on loopback (any builder):",
-        f"#   --volume /srv/archive:/srv/archive:ro {archive_line} file:/srv/archive ./'",
+        f"#   --volume /srv/archive:/mnt:ro {archive_line} file:/mnt ./'",
         f"#   --network host {archive_line} http://127.0.0.1:8000 ./'",
         "#",
         "# A RUN ends with the removal of what only the build needed or what is a machine's own: lists of",
