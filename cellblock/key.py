@@ -45,7 +45,7 @@ def digest_of(value: Any) -> str:
 
 
 # What editors, compilers and Python leave beside sources.
-_NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
 
 
 def digest_of_tree(folder: Path, suffixes: Iterable[str] | None = None) -> str:
@@ -64,7 +64,7 @@ def digests_of_files(folder: Path, name: str, suffixes: Iterable[str] | None = N
     """
     found: dict[str, str] = {}
     for directory, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if each not in _NOT_SOURCES)
+        folders[:] = sorted(each for each in folders if each not in NOT_SOURCES)
         for each in sorted(files):
             if suffixes is not None and not each.endswith(tuple(suffixes)):
                 continue

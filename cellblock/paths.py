@@ -21,3 +21,8 @@ def state() -> Path:
 def cache() -> Path:
     """Directory of downloads and other things that can be made again; not created here."""
     return Path(os.environ.get("CELLBLOCK_CACHE", "/var/cache/cellblock"))
+
+
+def packages() -> Path:
+    """Directory of the package store, which all builds of this machine share; not created here."""
+    return cache() / "debs"

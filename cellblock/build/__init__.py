@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from cellblock.build.run import BuildRequest, BuildResult, build_images
+from cellblock.build.request import BuildRequest, BuildResult
+from cellblock.build.run import build_images, copy_images
 
-__all__ = ["BuildRequest", "BuildResult", "build_images"]
+__all__ = ["BuildRequest", "BuildResult", "build_images", "copy_images"]

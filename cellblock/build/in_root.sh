@@ -3,12 +3,13 @@
 # is gone when it ends, however it ends. Called by cellblock/build/root.py under
 #   unshare --mount --pid --ipc --uts --fork --kill-child
 #
-# in_root.sh LOWER UPPER WORK ROOT [SOURCE:TARGET:(ro|rw) ...] -- PROGRAM [ARGUMENT ...]
+# in_root.sh LOWER UPPER WORK ROOT TMP [SOURCE:TARGET:(ro|rw) ...] -- PROGRAM [ARGUMENT ...]
 #
 # LOWER: folders of layers, the topmost first, separated by colons; empty: UPPER is the root as it is.
+# TMP: a folder that is the root's /tmp from one program to the next, and no part of the layer.
 set -eu
-lower=$1 upper=$2 work=$3 root=$4
-shift 4
+lower=$1 upper=$2 work=$3 root=$4 tmp=$5
+shift 5
 
 if [ -n "$lower" ]; then
   # volatile: nothing is synced, for a crash throws the root away. metacopy and redirect_dir off: UPPER holds
@@ -20,7 +21,7 @@ else
 fi
 mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$root/sys"
-mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs "$root/tmp"
+mount --bind "$tmp" "$root/tmp"
 mount -t tmpfs -o mode=755,nosuid tmpfs "$root/dev"
 for device in null zero full random urandom tty; do
   # Bound, not made: it works where mknod(2) is forbidden.

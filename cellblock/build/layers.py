@@ -1,7 +1,7 @@
 """Which packages form a layer: planned over all images of a variant, so that what images share is one blob.
 
-Images already form a tree by `from`. Where several images of one parent hold the same packages, those become a
-layer between the parent and them; the largest saving first, while it is worth a layer and within a budget
+Images already form a tree by `from`. Where several images of one parent hold the same packages, those become
+a layer between the parent and them; the largest saving first, while it is worth a layer and within a budget
 of layers. Packages that only a CUDA variant asks for are a layer of their own, the topmost: they outweigh all
 else, and change when the driver's world does.
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 BUDGET = 12
-"""Package layers of one image at most: overlayfs and registries take over a hundred, each costs a round trip."""
+"""Package layers of an image at most: overlayfs and registries take over a hundred, each a round trip."""
 
 WORTH = 256 << 10
 """Bytes of debs from which on sharing is worth a layer: what a round trip to a registry costs."""
@@ -47,8 +47,9 @@ class Closure:
     """What planning needs to know of a variant.
 
     `parents`: image -> image it is made from; `holds`: image -> all its packages; `depends`: package ->
-    the packages that satisfy its dependencies; `size`: package -> bytes to pull; `roots`: image -> packages
-    asked for that are not CUDA's, its own and its parents'; `cuda`: those asked for as CUDA's.
+    the packages that its dependencies lead to, alternatives as "a | b"; `size`: package -> bytes to pull;
+    `roots`: image -> packages asked for that are not CUDA's, its own and its parents'; `cuda`: those asked
+    for as CUDA's.
     """
 
     parents: Mapping[str, str | None]
@@ -76,7 +77,7 @@ def plan_package_layers(closure: Closure, budget: int = BUDGET) -> dict[str, tup
 
 
 def _plan(closure: Closure, worth: int) -> dict[str, tuple[PackageLayer, ...]]:
-    planned: dict[str, tuple[PackageLayer, ...]] = {image: () for image in closure.parents}
+    planned: dict[str, tuple[PackageLayer, ...]] = dict.fromkeys(closure.parents, ())
     parents: dict[str | None, list[str]] = {}
     for image, parent in closure.parents.items():
         parents.setdefault(parent, []).append(image)
@@ -103,9 +104,7 @@ def _share(
         return {image: _own(closure, image, packages, below) for image, packages in added.items()}
     layer = PackageLayer("shared", tuple(sorted(shared)), group)
     within = {image: added[image] - shared for image in group}
-    layers = {
-        image: (layer, *own) for image, own in _share(closure, within, below | shared, worth).items()
-    }
+    layers = {image: (layer, *own) for image, own in _share(closure, within, below | shared, worth).items()}
     rest = {image: packages for image, packages in added.items() if image not in group}
     return {**layers, **(_share(closure, rest, below, worth) if rest else {})}
 
@@ -136,7 +135,10 @@ def _closed(closure: Closure, packages: frozenset[str], below: Set[str]) -> froz
         kept = frozenset(
             package
             for package in packages
-            if all(need in packages or need in below for need in closure.depends.get(package, ()))
+            if all(
+                any(each in packages or each in below for each in need.split(" | "))
+                for need in closure.depends.get(package, ())
+            )
         )
         if kept == packages:
             return kept
@@ -166,7 +168,7 @@ def _reached(closure: Closure, roots: Iterable[str]) -> frozenset[str]:
         package = waiting.pop()
         if package not in found:
             found.add(package)
-            waiting.extend(closure.depends.get(package, ()))
+            waiting.extend(each for need in closure.depends.get(package, ()) for each in need.split(" | "))
     return frozenset(found)
 
 

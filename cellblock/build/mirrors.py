@@ -1,4 +1,4 @@
-"""Which archive a base is bootstrapped from, as sources.list(5) lines.
+"""Which archives the packages of a variant come from.
 
 In order: what the person names (--mirror), what the variant names, the host's own mirror when it
 runs the same distribution, the default of the tool.
@@ -7,10 +7,12 @@ runs the same distribution, the default of the tool.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellblock.errors import UsageError
+from cellblock.lock.archives import PackageArchive, archives_of, default_archives, parse_line
+from cellblock.lock.model import Lock
 from cellblock.variants import Variant, host_release
 
 
@@ -28,7 +30,8 @@ class Archive:
     preferences: str = ""
 
 
-_LINE = re.compile(r"^deb\s+(\[[^]]*\]\s+)?(?P<uri>\S+)\s+\S+\s+\S+")
+# Where a mirror's URL says which state of the archive it is, as a snapshot service's URLs do.
+_SNAPSHOT = "{snapshot}"
 
 
 def archive(variant: Variant, mirrors: tuple[str, ...] = (), apt: Path = Path("/etc/apt")) -> Archive:
@@ -37,33 +40,105 @@ def archive(variant: Variant, mirrors: tuple[str, ...] = (), apt: Path = Path("/
     Each of `mirrors` is a URL of the variant's distribution, or a whole `deb ...` line. Raises
     UsageError when one is neither, or a file:// archive is not there.
     """
+    named = _named_archives(variant, mirrors, None, apt)
+    lines = tuple(archive.line_at(uri) for archive in named for uri in archive.uris)
+    return Archive(lines, tuple(folder for archive in named for folder in local_folders(archive)))
+
+
+def package_archives(
+    variant: Variant,
+    mirrors: tuple[str, ...] = (),
+    snapshot: str | None = None,
+    apt: Path = Path("/etc/apt"),
+) -> tuple[PackageArchive, ...]:
+    """The archives to lock `variant` from, with the tool's default spelled out.
+
+    URLs among `mirrors` are mirrors of one archive, tried in turn; each `deb ...` line is an archive of
+    its own. `snapshot`, a date as the mirror writes it, stands for `{snapshot}` in their URLs. Raises
+    UsageError as `archive`, or when a snapshot is asked for and no URL has a place for it.
+    """
+    return _named_archives(variant, mirrors, snapshot, apt) or default_archives(variant)
+
+
+def mirrors_of_lock(lock: Lock, here: tuple[PackageArchive, ...]) -> tuple[PackageArchive, ...]:
+    """The lock's archives with this machine's mirrors of them first: a lock fixes bytes, not places.
+
+    `here` is what `package_archives` gives on this machine; archives match by suite and components.
+    """
+
+    def mirrors(archive: PackageArchive) -> tuple[str, ...]:
+        same = (one for one in here if (one.suite, one.components) == (archive.suite, archive.components))
+        return tuple(dict.fromkeys((*(uri for one in same for uri in one.uris), *archive.uris)))
+
+    # Flat archives are all called `./`: those of others are no mirrors of these.
+    return tuple(
+        archive if archive.suite.endswith("/") else replace(archive, uris=mirrors(archive))
+        for archive in lock.archives
+    )
+
+
+def local_folders(archive: PackageArchive) -> tuple[Path, ...]:
+    """The folders behind an archive's file:// URLs."""
+    return tuple(_folder(uri) for uri in archive.uris if uri.startswith("file:"))
+
+
+def _folder(uri: str) -> Path:
+    return Path(re.sub("^/+", "/", uri.removeprefix("file:")))
+
+
+def _named_archives(
+    variant: Variant, mirrors: tuple[str, ...], snapshot: str | None, apt: Path
+) -> tuple[PackageArchive, ...]:
+    """What the person, the variant or this machine names, in that order; empty when none does."""
     chosen = mirrors or ((variant.mirror,) if variant.mirror else ())
+    if snapshot and not any(_SNAPSHOT in mirror for mirror in chosen):
+        raise UsageError(
+            f"--snapshot {snapshot}: no mirror keeps earlier states, as far as Cellblock was told",
+            hint=f"name one with {_SNAPSHOT} in its place: --mirror 'deb http://HOST/{_SNAPSHOT} SUITE main'",
+        )
     if not chosen:
         host = _host_mirror(apt) if host_release().get("ID") == variant.distribution.id else None
-        return Archive(_with_security(variant, *host) if host else ())
-    components = " ".join(variant.distribution.components(variant.cuda))
-    lines, local = [], []
+        return archives_of(_with_security(variant, *host)) if host else ()
+    archives: list[PackageArchive] = []
+    urls: list[str] = []
     for mirror in chosen:
-        line = mirror
-        if re.fullmatch(r"(https?|file|copy)://?\S+", mirror):
-            line = f"deb {mirror} {variant.distribution.codename} {components}"
-        parsed = _LINE.match(line)
-        if not parsed:
+        if _SNAPSHOT in mirror and not snapshot:
+            raise UsageError(
+                f"'{mirror}' has a place for a date, and none is given",
+                hint="add --snapshot DATE, as the mirror writes it: 20261101T000000Z",
+            )
+        place = mirror.replace(_SNAPSHOT, snapshot or "")
+        if re.fullmatch(r"(https?|file|copy)://?\S+", place):
+            urls.append(place)
+        elif place.startswith("deb "):
+            archives.append(parse_line(place))
+        else:
             raise UsageError(
                 f"'{mirror}' is neither a URL of an archive nor a `deb URL SUITE COMPONENTS` line",
                 hint="give --mirror http://HOST/PATH or file:///PATH",
             )
-        uri = parsed["uri"]
-        if uri.startswith("file:"):
-            folder = Path(re.sub("^/+", "/", uri.removeprefix("file:")))
-            if not (folder / "dists").is_dir():
-                raise UsageError(
-                    f"there is no archive in {folder}: it holds no folder 'dists'",
-                    hint="name the folder above 'dists'",
-                )
-            local.append(folder)
-        lines.append(line)
-    return Archive(tuple(lines), tuple(local))
+    if urls:
+        components = " ".join(variant.distribution.components(variant.cuda))
+        line = f"deb {urls[0]} {variant.distribution.codename} {components}"
+        archives.insert(0, parse_line(line, urls[1:]))
+    for archive in archives:
+        for folder in local_folders(archive):
+            _check_local(archive, folder)
+    return tuple(archives)
+
+
+def _check_local(archive: PackageArchive, folder: Path) -> None:
+    if archive.suite.endswith("/"):
+        if not any((folder / archive.suite).glob("Packages*")):
+            raise UsageError(
+                f"there is no flat archive in {folder / archive.suite}: it holds no file 'Packages'",
+                hint="make one: `dpkg-scanpackages . > Packages`",
+            )
+    elif not (folder / "dists").is_dir():
+        raise UsageError(
+            f"there is no archive in {folder}: it holds no folder 'dists'",
+            hint="name the folder above 'dists'",
+        )
 
 
 def _with_security(variant: Variant, mirror: str, security: str | None) -> tuple[str, ...]:

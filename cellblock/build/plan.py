@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import cellblock
 from cellblock import paths
 from cellblock.build.mirrors import Archive
-from cellblock.definition import Image
+from cellblock.definition import Image, User
 from cellblock.engine.recipe import (
     Bootstrap,
     CompileIn,
@@ -139,6 +139,10 @@ class Planner:
         # Not what it was compiled from: its key says all, and names no folder of this machine.
         return digest_of([*inputs, *([self._slurm_key] if self._slurm_key else [])])
 
+    def key_reference(self, name: str) -> str:
+        """By which recipes name the planned image `name`."""
+        return self._planned[name].key_reference
+
     def recipe(self, planned: PlannedImage, staging: Path, reproduce: str) -> Recipe:
         """The recipe of a planned image; rendered files are written below the empty folder `staging`."""
         image, fields = planned.image, planned.image.fields
@@ -149,31 +153,43 @@ class Planner:
             # By key: the plain name may still be another branch's build.
             parent=self._planned[fields.parent].key_reference if fields.parent else None,
             steps=tuple(self._steps(planned, staging)),
-            config=ImageConfig(
-                labels={
-                    f"{LABEL}.image": image.name,
-                    f"{LABEL}.variant": self.variant.name,
-                    f"{LABEL}.slurm": self.variant.slurm.release,
-                    f"{LABEL}.key": planned.key.digest,
-                    "org.opencontainers.image.title": f"cellblock {image.name}",
-                    "org.opencontainers.image.description": fields.summary,
-                },
-                env={name: self._string(image, text, ("env", name)) for name, text in fields.env.items()},
-                entrypoint=self._strings(image, fields.entrypoint, "entrypoint"),
-                command=self._strings(image, fields.command, "command"),
-                stop_signal=fields.stop_signal,
-            ),
+            config=self.config(image),
             # Lists and packages of one mirror say nothing about another's.
             package_cache=paths.cache() / "apt" / f"{self.variant.name}-{digest_of(lists)[:8]}",
             reproduce=reproduce,
             local_archives=self._archive.local,
+            sources=self._archive.lines,
+            per_machine=self._per_machine(image),
         )
+
+    def config(self, image: Image) -> ImageConfig:
+        """What the image says of itself and what it runs."""
+        fields = image.fields
+        return ImageConfig(
+            labels={
+                f"{LABEL}.image": image.name,
+                f"{LABEL}.variant": self.variant.name,
+                f"{LABEL}.slurm": self.variant.slurm.release,
+                "org.opencontainers.image.title": f"cellblock {image.name}",
+                "org.opencontainers.image.description": fields.summary,
+            },
+            env={name: self._string(image, text, ("env", name)) for name, text in fields.env.items()},
+            entrypoint=self._strings(image, fields.entrypoint, "entrypoint"),
+            command=self._strings(image, fields.command, "command"),
+            stop_signal=fields.stop_signal,
+        )
+
+    def _per_machine(self, image: Image) -> tuple[str, ...]:
+        """Of the image and those it stands on: a package of either may make them anew."""
+        fields = image.fields
+        inherited = self._per_machine(self._planned[fields.parent].image) if fields.parent else ()
+        return tuple(dict.fromkeys((*inherited, *fields.per_machine)))
 
     def _steps(self, planned: PlannedImage, staging: Path) -> list[Step]:
         image, fields = planned.image, planned.image.fields
         distribution = self.variant.distribution
         options = () if distribution.check_valid_until else ("Acquire::Check-Valid-Until=false",)
-        users = tuple(line for user in fields.users for line in _add_user(user.name, user))
+        users = tuple(add_users(fields.users))
         steps: list[Step] = []
         if fields.build:
             build = fields.build
@@ -254,15 +270,18 @@ class Planner:
         staging.chmod(0o755)
 
 
-def _add_user(name: str, user: object) -> list[str]:
-    """Shell lines that add a user and its group, as passwd(5), group(5) and shadow(5) have them.
+def add_users(users: Iterable[User]) -> list[str]:
+    """Shell lines that add users and their groups, as passwd(5), group(5) and shadow(5) have them.
 
     Not by useradd(8): its day of last change and its backup files would differ at each build.
     """
-    uid, gid, home, shell = (getattr(user, field) for field in ("uid", "gid", "home", "shell"))
+    return [line for user in users for line in _add_user(user.name, user)]
+
+
+def _add_user(name: str, user: User) -> list[str]:
     lines = {
-        "passwd": f"{name}:x:{uid}:{gid}::{home}:{shell}",
-        "group": f"{name}:x:{gid}:",
+        "passwd": f"{name}:x:{user.uid}:{user.gid}::{user.home}:{user.shell}",
+        "group": f"{name}:x:{user.gid}:",
         "shadow": f"{name}:!*:::::::",
         "gshadow": f"{name}:!::",
     }

@@ -22,6 +22,9 @@ from cellblock.build.processes import same_process, start_time
 from cellblock.errors import CellblockError
 from cellblock.process import Finished, Programs
 
+# UPPER holds whole files under their own names, and so is a layer.
+_PLAIN = "metacopy=off,redirect_dir=off,index=off"
+
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -37,8 +40,11 @@ class Bind:
 class WorkingRoot:
     """A root whose lower layers are `trees` (the lowest first); what programs write is in `upper`."""
 
-    def __init__(self, folder: Path, trees: Sequence[Path], programs: Programs) -> None:
+    def __init__(
+        self, folder: Path, trees: Sequence[Path], programs: Programs, env: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
+        self.env = dict(env or {})
         self.upper = folder / "upper"
         self.trees = tuple(trees)
         self._programs = programs
@@ -46,21 +52,20 @@ class WorkingRoot:
         self.upper.mkdir(parents=True)
         self.upper.chmod(0o755)
         (folder / "root").mkdir()
+        (folder / "tmp").mkdir()
+        (folder / "tmp").chmod(0o1777)
 
     def run(
         self,
         lines: Sequence[str],
         *,
         binds: Sequence[Bind] = (),
-        env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> Finished:
         """Run shell lines with `sh -euc` inside. Raises ProgramFailed and Interrupted."""
-        return self._programs.run(
-            self.command(["sh", "-euc", "\n".join(lines)], binds, env or {}), on_line=on_line
-        )
+        return self._programs.run(self.command(["sh", "-euc", "\n".join(lines)], binds), on_line=on_line)
 
-    def command(self, argv: Sequence[str], binds: Sequence[Bind], env: Mapping[str, str]) -> list[str]:
+    def command(self, argv: Sequence[str], binds: Sequence[Bind] = ()) -> list[str]:
         """The arguments that run `argv` inside: a person can repeat them."""
         # An overlay that was mounted volatile refuses its work folder the next time (overlayfs.rst).
         self._mounts += 1
@@ -74,16 +79,26 @@ class WorkingRoot:
             )
         script = str(files("cellblock.build").joinpath("in_root.sh"))
         mounted = [f"{bind.source}:{bind.target}:{'rw' if bind.writable else 'ro'}" for bind in binds]
-        environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **env}
+        environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env}
         return [
             *("unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "bash", script),
-            *(lower, str(self.upper), str(work), str(self.folder / "root"), *mounted, "--"),
+            *(lower, str(self.upper), str(work), str(self.folder / "root"), str(self.folder / "tmp")),
+            *(*mounted, "--"),
             *("env", "-i", *(f"{name}={value}" for name, value in environment.items()), *argv),
         ]
 
-    def remove(self) -> None:
-        """Remove what is left of it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def around(self, argv: Sequence[str]) -> list[str]:
+        """The arguments that run `argv`, a program of this machine that fills the empty folder `root`.
+
+        An overlay over nothing: volatile, it spares the program's syncs, which take most of a bootstrap.
+        """
+        empty, work = self.folder / "empty", self.folder / "work-0"
+        empty.mkdir()
+        work.mkdir()
+        mounts = f"lowerdir={empty},upperdir={self.upper},workdir={work},volatile,{_PLAIN}"
+        mount = 'mount -t overlay overlay -o "$1" "$2"; shift 2; exec "$@"'
+        unshare = ("unshare", "--mount", "sh", "-euc", mount, "sh")
+        return [*unshare, mounts, str(self.folder / "root"), *argv]
 
 
 class WorkFolders:

@@ -1,254 +1,217 @@
-"""Carries out a build: images whose key exists are left alone, the others are built in parallel."""
+"""Carries out a build: what is there already is left alone, the rest is made side by side."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from cellblock import paths
-from cellblock.build.cuda_packages import cuda_repository, with_cuda
-from cellblock.build.mirrors import archive
-from cellblock.build.plan import PlannedImage, Planner, key_prefix, plan_all
-from cellblock.build.slurm_packages import slurm_repository, with_repository
-from cellblock.definition import default_images, load_images
-from cellblock.engine import BuiltImage, Engine
-from cellblock.errors import CellblockError
-from cellblock.events import Events, Output, State, SubjectState
-from cellblock.graph import build_order
-from cellblock.process import Interrupted
-from cellblock.variants import Variant, choose_variant, load_variants
-
-
-@dataclass(frozen=True)
-class BuildRequest:
-    """What to build: images by name (none: all) of a variant (none: the newest stable of the host)."""
-
-    images: tuple[str, ...] = ()
-    variant: str | None = None
-    mirrors: tuple[str, ...] = ()
-    keep_failed: bool = False
-    definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
-
-
-@dataclass(frozen=True)
-class BuildResult:
-    """What a build gave: images by name, which of them were built now, and the times in seconds."""
-
-    variant: Variant
-    images: Mapping[str, BuiltImage]
-    built: tuple[str, ...]
-    seconds: float
-    download_s: float
-
-
-def build_images(request: BuildRequest, events: Events) -> BuildResult:
-    """Build what `request` names, with all it needs.
-
-    Raises DefinitionError and UsageError before anything is done; StepFailed (the first) after the
-    builds running beside it were ended; Interrupted on Ctrl-C.
-    """
-    started = time.monotonic()
-    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
-    declared = load_images(request.definitions)
-    order = build_order(declared, request.images or default_images(declared))
-    sources = archive(variant, request.mirrors)
-    cuda = cuda_repository(variant)
-    if cuda:
-        sources = with_cuda(sources, cuda)
-    slurm = slurm_repository(variant, sources)
-    if slurm:
-        sources = with_repository(sources, slurm)
-    planner = Planner(variant, sources, slurm.key if slurm else None)
-    planned = plan_all(planner, order)
-    # Imported late: a build with nothing to do does not need half of it.
-    from cellblock.engine.buildah import BuildahEngine
-
-    engine = BuildahEngine(keep_failed=request.keep_failed)
-    present = engine.images()
-    missing = [image for image in planned.values() if image.key_reference not in present]
-    download_s = 0.0
-    if missing:
-        engine.sweep()
-        if cuda:
-            cuda.ensure()
-        if slurm:
-            slurm.ensure(events)
-        run = _Run(planner, planned, engine, events, request)
-        run.build()
-        download_s = run.download_s
-        present = engine.images()
-    images: dict[str, BuiltImage] = {}
-    for name, image in planned.items():
-        built = present.get(image.key_reference)
-        if built is None:
-            raise CellblockError(
-                f"image {image.key_reference} was removed while this build ran", hint="build again"
-            )
-        if not missing:
-            events.emit(SubjectState(name, "cached", image.reference))
-        named = present.get(image.reference)
-        # Somebody gave the name to another image: the key decides what it stands for.
-        if named is None or named.id != built.id:
-            engine.tag(built, image.reference)
-        images[name] = replace(built, reference=image.reference)
-    if missing:
-        _remove_old(engine, [image.image.name for image in planned.values()], variant)
-    names = tuple(image.image.name for image in missing)
-    return BuildResult(variant, images, names, time.monotonic() - started, download_s)
-
+from cellblock.build.direct import DirectBuild, ImagePlan, build_layers
+from cellblock.build.extra_archives import extra_archives, of_images
+from cellblock.build.make import LayerMaker, Settings
+from cellblock.build.plan import Planner, key_prefix, plan_all
+from cellblock.build.prepare import Prepared, prepare
+from cellblock.build.record import image_store
+from cellblock.build.request import BuildRequest, BuildResult
+from cellblock.engine.recipe import BuiltImage
+from cellblock.engine.storage import ContainersStorage, image_id
+from cellblock.errors import UsageError
+from cellblock.events import Events, SubjectState
+from cellblock.lock.model import LockedPackage
+from cellblock.oci.layout import Layout, StoredImage
+from cellblock.packages.repository import write_repository
+from cellblock.packages.store import FetchFailed, PackageStore
+from cellblock.process import Programs
 
 # Earlier builds of an image that are kept beside the newest: going back and forth between two states
 # of a tree (branches, say) builds nothing, and a disk does not fill up with the others.
 _KEEP = 3
 
 
-def _remove_old(engine: Engine, names: Sequence[str], variant: Variant) -> None:
-    """Remove all but the newest builds of the images `names`, those that stand on others first."""
-    present = engine.images()
-    for name in reversed(names):
-        prefix = key_prefix(name, variant)
-        builds = [image for reference, image in present.items() if reference.startswith(prefix)]
-        for old in sorted(builds, key=lambda image: image.created, reverse=True)[_KEEP:]:
-            engine.remove(old.reference)
+def build_images(request: BuildRequest, events: Events) -> BuildResult:
+    """Build what `request` names, with all it needs.
 
-
-class _Run:
-    """One build of several images, each started when what it needs is there."""
-
-    def __init__(
-        self,
-        planner: Planner,
-        planned: Mapping[str, PlannedImage],
-        engine: Engine,
-        events: Events,
-        request: BuildRequest,
-    ) -> None:
-        self._planner = planner
-        self._planned = planned
-        self._engine = engine
-        self._events = events
-        self._request = request
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self.download_s = 0.0
-
-    def build(self) -> None:
-        waiting = dict(self._planned)
-        done: set[str] = set()
-        running: dict[Future[None], str] = {}
-        for name in waiting:
-            self._events.emit(SubjectState(name, "waiting"))
-        # One image a core: unpacking and configuring packages keeps a core busy.
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-            try:
-                while waiting or running:
-                    for name, image in list(waiting.items()):
-                        if set(image.image.needs()) <= done:
-                            running[pool.submit(self._build_one, waiting.pop(name))] = name
-                    finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        done.add(running.pop(future))
-                        future.result()
-            except BaseException as error:
-                self._stopped.set()
-                self._engine.stop()
-                for name in waiting:
-                    self._events.emit(SubjectState(name, "stopped"))
-                if isinstance(error, KeyboardInterrupt):
-                    raise Interrupted(
-                        "interrupted: what was being built was thrown away, finished images are kept",
-                        hint=f"go on with: {self._reproduce(*self._request.images)}",
-                    ) from error
-                raise
-
-    def _build_one(self, planned: PlannedImage) -> None:
-        name = planned.image.name
-        started = time.monotonic()
-        report = _Report(self._events, name)
-        try:
-            with _one_builder(planned, self._events, self._stopped):
-                if planned.key_reference in self._engine.images():
-                    self._events.emit(SubjectState(name, "cached", planned.reference))
-                    return
-                self._events.emit(SubjectState(name, "running"))
-                with tempfile.TemporaryDirectory(prefix="cellblock-") as staging:
-                    recipe = self._planner.recipe(planned, Path(staging), self._reproduce(name))
-                    self._engine.build(recipe, report)
-        except BaseException as error:
-            state: State = "stopped" if isinstance(error, Interrupted) else "failed"
-            self._events.emit(SubjectState(name, state, seconds=time.monotonic() - started))
+    Raises DefinitionError and UsageError before anything is done; StepFailed (the first) after the
+    builds running beside it were ended; FetchFailed when a package cannot be had; Interrupted on Ctrl-C.
+    """
+    started = time.monotonic()
+    if request.engine == "docker":
+        return _with_recipes(request, events)
+    if request.engine != "buildah":
+        raise UsageError(f"there is no engine '{request.engine}'", hint="use one of: buildah, docker")
+    prepared = prepare(request, events)
+    try:
+        return _build(prepared, events, started)
+    except FetchFailed:
+        if request.locked or request.update:
             raise
-        with self._lock:
-            self.download_s += report.download_s
-        seconds = time.monotonic() - started
-        self._events.emit(SubjectState(name, "done", planned.reference, seconds, report.download_s))
-
-    def _reproduce(self, *images: str) -> str:
-        options: Sequence[str] = [f"--mirror '{mirror}'" for mirror in self._request.mirrors]
-        variant = self._planner.variant.name
-        return " ".join(["python3 build.py build", *images, f"--variant {variant}", *options])
+        # The archive has moved on since this machine looked: what is there now is what to build from.
+        events.info("a mirror no longer has what this machine resolved earlier: asking for what it has now")
+        return _build(prepare(replace(request, update=True), events), events, started)
 
 
-class _Report:
-    """Passes an engine's steps and lines on as events of one image."""
+def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
+    programs = Programs()
+    storage = ContainersStorage(programs)
+    layout = image_store()
+    plans = [prepared.plans[name] for name in prepared.wanted]
+    known = layout.references()
+    made: list[str] = [plan.name for plan in plans if plan.key_reference not in known]
+    fetched = _Provider(prepared, events)
+    images: dict[str, StoredImage] = {}
+    if made:
+        prepared.extras.ensure(events)
+        maker = layer_maker(prepared, layout, programs, fetched)
+        maker.sweep()
+        images = build_layers(direct_build(prepared, maker, layout, events, programs, fetched.stopped), plans)
+    else:
+        for plan in plans:
+            images[plan.name] = layout.stored(known[plan.key_reference])
+            # Somebody gave the name to another image: the key decides what it stands for.
+            named = known.get(plan.reference)
+            if named is None or named.digest != images[plan.name].digest:
+                layout.tag(images[plan.name].descriptor, [plan.reference])
+            events.emit(SubjectState(plan.name, "cached", plan.reference))
+    if prepared.request.bring:
+        _bring(storage, layout, plans, images, events)
+    if made:
+        _forget_old(layout, plans, prepared)
+    return BuildResult(
+        prepared.variant,
+        {plan.name: _built(plan, images[plan.name], prepared) for plan in plans},
+        tuple(made),
+        time.monotonic() - started,
+        fetched.seconds,
+    )
 
-    def __init__(self, events: Events, image: str) -> None:
+
+def layer_maker(
+    prepared: Prepared, layout: Layout, programs: Programs, provide: _Provider, folder: Path | None = None
+) -> LayerMaker:
+    """What makes the layers of `prepared`; `folder` (default: the cache) holds trees and records."""
+    request = prepared.request
+    patterns = {path for image in prepared.planned.values() for path in image.image.fields.per_machine}
+    settings = Settings(
+        epoch=prepared.epoch,
+        compression=request.compression,
+        provide=provide,
+        sources=tuple(archive.line for archive in of_images(prepared.lock.archives)),
+        per_machine=tuple(sorted(patterns)),
+        keep_failed=request.keep_failed,
+    )
+    return LayerMaker(folder or paths.cache(), layout, prepared.planner, settings, programs)
+
+
+def direct_build(
+    prepared: Prepared,
+    maker: LayerMaker,
+    layout: Layout,
+    events: Events,
+    programs: Programs,
+    stopped: threading.Event,
+) -> DirectBuild:
+    """How the layers of `prepared` are made."""
+    return DirectBuild(
+        maker=maker,
+        layout=layout,
+        events=events,
+        programs=programs,
+        variant=prepared.variant.name,
+        epoch=prepared.epoch,
+        compression=prepared.request.compression,
+        lock_digest=prepared.lock_digest,
+        reproduce=prepared.reproduce,
+        stopped=stopped,
+    )
+
+
+class _Provider:
+    """Makes flat archives of locked packages, which it fetches first; knows how long fetching took."""
+
+    def __init__(self, prepared: Prepared, events: Events) -> None:
+        self._prepared = prepared
         self._events = events
-        self._image = image
-        self._step = ""
-        self.download_s = 0.0
+        self._store = PackageStore(paths.cache() / "debs")
+        self.stopped = threading.Event()
+        self.seconds = 0.0
 
-    @contextmanager
-    def step(self, title: str) -> Iterator[None]:
-        self._step = title
-        with self._events.step(self._image, title):
-            yield
-
-    def line(self, text: str) -> None:
-        self._events.emit(Output(self._image, self._step, text))
-
-    def downloaded(self, seconds: float) -> None:
-        self.download_s += seconds
+    def __call__(self, packages: Sequence[LockedPackage], folder: Path) -> None:
+        """Make `folder`, which must not exist, the archive of `packages`."""
+        started = time.monotonic()
+        absent = any(not self._store.has(package) for package in packages)
+        self._store.fetch(packages, self._prepared.archives, self._events, self.stopped)
+        if absent:
+            self.seconds += time.monotonic() - started
+        write_repository(packages, self._store, folder)
 
 
-_POLL_S = 0.2
+def _bring(
+    storage: ContainersStorage,
+    layout: Layout,
+    plans: Sequence[ImagePlan],
+    images: Mapping[str, StoredImage],
+    events: Events,
+) -> None:
+    """Have the images where buildah and podman find them."""
+    present = storage.images()
+    for plan in plans:
+        image = images[plan.name]
+        there = present.get(plan.reference)
+        if there is None or there.id != image_id(image):
+            with events.step(plan.name, "bring to the storage of buildah and podman"):
+                storage.bring(layout, image, plan.reference)
 
 
-def _locked(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _built(plan: ImagePlan, image: StoredImage, prepared: Prepared) -> BuiltImage:
+    return BuiltImage(plan.reference, image_id(image), image.size, prepared.epoch)
 
 
-@contextmanager
-def _one_builder(planned: PlannedImage, events: Events, stopped: threading.Event) -> Iterator[None]:
-    """Hold the lock of an image of a variant: a second build waits and then finds the result."""
-    folder = paths.cache() / "locks"
-    path = folder / f"{planned.variant.name}.{planned.image.name}.lock"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
-    except OSError as error:
-        raise CellblockError(
-            f"{path}: cannot be opened: {error.strerror}",
-            hint="make room or set CELLBLOCK_CACHE to a folder that can be written",
-        ) from error
-    with lock:
-        if not _locked(lock):
-            events.info(f"{planned.image.name}: another build works on it; waiting for it")
-            # Not blocking in flock(2): Ctrl-C would have to wait for the other build.
-            while not _locked(lock):
-                if stopped.wait(_POLL_S):
-                    raise Interrupted(f"image {planned.image.name}: stopped while waiting") from None
-        yield
+def _forget_old(layout: Layout, plans: Sequence[ImagePlan], prepared: Prepared) -> None:
+    """Forget all but the newest builds of each image, and then the blobs that nothing leads to."""
+    known = layout.references()
+    gone: list[str] = []
+    for plan in plans:
+        prefix = key_prefix(plan.name, prepared.variant)
+        # A name given again stands last in the index: the order is that of the builds.
+        builds = [name for name in known if name.startswith(prefix)]
+        gone += builds[: -_KEEP or None]
+    if gone:
+        layout.untag(gone)
+        layout.collect_garbage()
+
+
+def copy_images(result: BuildResult, folder: Path) -> None:
+    """Copy what a build gave to the OCI layout `folder`, under the names `IMAGE:VARIANT`.
+
+    Raises UsageError for images that an engine built into a storage of its own.
+    """
+    store = image_store()
+    known = store.references()
+    for name, image in result.images.items():
+        if image.reference not in known:
+            raise UsageError(
+                f"image {name} is in the storage of an engine, not in a layout",
+                hint="build with --engine buildah, or copy it with skopeo",
+            )
+    names = {f"{name}:{result.variant.name}": image.reference for name, image in result.images.items()}
+    store.copy_to(names, Layout(folder))
+
+
+def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
+    from cellblock.build.mirrors import archive
+    from cellblock.build.recipes import build_recipes
+    from cellblock.definition import default_images, load_images
+    from cellblock.graph import build_order
+    from cellblock.variants import choose_variant, load_variants
+
+    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
+    declared = load_images(request.definitions)
+    source = archive(variant, request.mirrors)
+    extras = extra_archives(variant, source)
+    extras.ensure(events)
+    planner = Planner(variant, extras.added_to(source), extras.key)
+    planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))
+    return build_recipes(request, variant, planner, planned, events)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli import bench, build, cluster, doctor, jail, matrix, targets, testing
+from cellblock.cli import (
+    bench,
+    build,
+    cache,
+    cluster,
+    doctor,
+    inspect,
+    jail,
+    lock,
+    matrix,
+    render,
+    targets,
+    testing,
+)
 
 app = typer.Typer(
     name="build.py",
@@ -15,11 +28,16 @@ app = typer.Typer(
 )
 app.command()(targets.targets)
 app.command()(build.build)
+app.command()(lock.lock)
+app.add_typer(cache.app, name="cache")
+app.command()(inspect.graph)
+app.command()(inspect.report)
 app.command()(matrix.matrix)
 app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.shell)
 app.command()(cluster.down)
+app.add_typer(render.app, name="render")
 app.add_typer(jail.app, name="jail")
 app.add_typer(bench.app, name="bench")
 app.command("test", context_settings=testing.CONTEXT)(testing.run_tests)

@@ -24,21 +24,22 @@ def jail(
     ] = "cellblock",
     pairs: Annotated[int, typer.Option(help="Rounds of steps, with the plugin and without.")] = 1000,
     level: Annotated[
-        list[str] | None, typer.Option(help="Level of the jail; may be repeated (default: capabilities).")
+        list[str] | None,
+        typer.Option(help="Level of the jail; may be repeated (default: capabilities, pid)."),
     ] = None,
     mounts: Annotated[int, typer.Option(help="Lines of the mount plan.")] = 20,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Measure what the jail adds to a step, on the running cluster (`build.py up` first)."""
-    from cellblock.bench.jail import TASKS_AT_ONCE, step_cost
+    from cellblock.bench.jail import LEVELS, TASKS_AT_ONCE, step_cost
     from cellblock.bench.percentile import percentile
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
     events = Events()
     with make_view(log, events):
-        result = step_cost(name, level or ["capabilities"], pairs, mounts, events)
+        result = step_cost(name, level or LEVELS, pairs, mounts, events)
     if as_json:
         print(json.dumps(result.keys()))
         return

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
+from cellblock.errors import UsageError
+
+if TYPE_CHECKING:
+    from cellblock.oci.layer import Compression
 
 
 def build(
@@ -17,18 +22,52 @@ def build(
     ] = None,
     variant: VariantOption = None,
     mirror: MirrorOption = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the container of a failed step.")] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", help="Engine that builds and holds the images: buildah or docker.")
+    ] = "buildah",
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Exactly the packages of locks/VARIANT.lock.yaml, or fail.")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Ask the archives anew which packages there are.")
+    ] = False,
+    load: Annotated[
+        bool, typer.Option("--load", help="Have the images in the storage of buildah and podman.")
+    ] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", help="Copy the images to an OCI layout: oci:DIR.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compression", help="Of layers: zstd, gzip (older engines), or none.")
+    ] = "zstd",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the root of a failed step.")] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Build images, and what they need; those that nothing changed for are left alone."""
-    from cellblock.build import BuildRequest, build_images
+    from cellblock.build import BuildRequest, build_images, copy_images
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
+    if compression not in ("zstd", "gzip", "none"):
+        raise UsageError(f"there is no compression '{compression}'", hint="use one of: zstd, gzip, none")
+    folder = layout_folder(output) if output else None
     events = Events()
     with make_view(log, events):
-        result = build_images(BuildRequest(tuple(images or ()), variant, tuple(mirror or ()), keep), events)
+        request = BuildRequest(
+            images=tuple(images or ()),
+            variant=variant,
+            mirrors=tuple(mirror or ()),
+            keep_failed=keep,
+            engine=engine,
+            locked=locked,
+            update=update,
+            bring=load,
+            compression=cast("Compression", compression),
+        )
+        result = build_images(request, events)
+        if folder:
+            copy_images(result, folder)
     if as_json:
         print(
             json.dumps(
@@ -51,3 +90,11 @@ def build(
         )
     else:
         print(f"{result.variant.name}: all {len(result.images)} images are up to date")
+
+
+def layout_folder(output: str) -> Path:
+    """The folder of `oci:DIR`. Raises UsageError for anything else."""
+    kind, _, folder = output.partition(":")
+    if kind != "oci" or not folder:
+        raise UsageError(f"--output {output}: images are written to an OCI layout", hint="give oci:DIR")
+    return Path(folder)

@@ -25,6 +25,9 @@ def up(
     workers: Annotated[int, typer.Option(help="How many workers.")] = 2,
     ssh_port: Annotated[int, typer.Option(help="Port of the login node on 127.0.0.1.")] = 2222,
     engine: Annotated[str, typer.Option(help="Whose Docker API runs it: podman or docker.")] = "podman",
+    jail_root: Annotated[
+        str, typer.Option(help="What root in the jail is to Slurm: operator, or nobody (submits no jobs).")
+    ] = "operator",
     mirror: MirrorOption = None,
     jail: Annotated[
         str, typer.Option(help="Image that the jail is made of: jail, or jail-devel with compilers.")
@@ -39,7 +42,7 @@ def up(
 
     started = time.monotonic()
     events = Events()
-    request = UpRequest(name, variant, workers, ssh_port, engine, tuple(mirror or ()), jail)
+    request = UpRequest(name, variant, workers, ssh_port, engine, tuple(mirror or ()), jail_root, jail)
     with make_view(log, events):
         result = bring_up(request, events)
     seconds = time.monotonic() - started

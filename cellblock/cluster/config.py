@@ -14,7 +14,7 @@ import jinja2
 
 from cellblock import paths
 from cellblock.cluster.host import CgroupMode
-from cellblock.cluster.model import ClusterSpec
+from cellblock.cluster.model import ClusterSpec, JailRoot
 from cellblock.errors import CellblockError
 
 # Output below config/ -> template below deploy/slurm, whose `role` is the output's folder.
@@ -63,6 +63,7 @@ class ClusterFacts:
     cpus: int
     node_memory_mb: int
     memory_per_cpu_mb: int
+    jail_root: JailRoot = "operator"
     controller: str = "controller"
     # More than a machine runs; costs slurmctld a few bytes each.
     max_nodes: int = 256
@@ -81,7 +82,9 @@ def facts(spec: ClusterSpec, cpus: int, memory_mb: int) -> ClusterFacts:
     for the daemons, because two workers that promise the same memory would break the promise.
     """
     node_memory = max(memory_mb * 9 // 10 // spec.workers, 64)
-    return ClusterFacts(spec.name, spec.workers, cpus, node_memory, max(node_memory // cpus, 1))
+    return ClusterFacts(
+        spec.name, spec.workers, cpus, node_memory, max(node_memory // cpus, 1), spec.jail_root
+    )
 
 
 def render(

@@ -98,6 +98,8 @@ def plan(
     slurm = Mount(str(config / "slurm"), "/etc/slurm")
     munge = Mount(str(secrets / "munge"), _SECRETS)
 
+    jail_root = {} if spec.jail_root == "operator" else {"CELLBLOCK_JAIL_ROOT": spec.jail_root}
+
     def container(
         role: Role,
         hostname: str,
@@ -111,7 +113,7 @@ def plan(
             role=role,
             hostname=hostname,
             image=spec.images[role],
-            environment=environment or {},
+            environment={**(environment or {}), **jail_root} if role != "controller" else environment or {},
             mounts=mounts,
             cap_add=capabilities(role),
             limits=limits,

@@ -156,9 +156,9 @@ def shell_argv(name: str, command: Sequence[str] = (), *, terminal: bool = True)
     ]
 
 
-def in_jail(*command: str) -> list[str]:
-    """Arguments that run `command` in the jail when executed on the login node."""
-    return ["jail-enter", "--plan", "/etc/cellblock/jail.fstab", "--", *command]
+def in_jail(*command: str, user: str = "root") -> list[str]:
+    """Arguments that run `command` in the jail, as `user` of the jail, when executed on the login node."""
+    return ["jail-enter", "--plan", "/etc/cellblock/jail.fstab", "--user", user, "--", *command]
 
 
 def check_volume(spec: ClusterSpec) -> None:

@@ -12,6 +12,8 @@ from cellblock.errors import UsageError
 
 EngineName = Literal["podman", "docker"]
 Role = Literal["controller", "worker", "login"]
+JailRoot = Literal["operator", "nobody"]
+"""What root in the jail, who may become SlurmUser there, is to Slurm."""
 
 # What a node's state may be when it takes jobs or runs them, in sinfo's short form (sinfo(1), %t). A flag
 # may follow, as in "idle*" (not answering), which does not serve.
@@ -47,7 +49,8 @@ class ClusterSpec:
     """A cluster to run on this machine.
 
     `images` maps the roles controller, worker and login to image references; `volume` is an
-    assembled jail volume (root/ below it); `ssh_port` is opened on the loopback address.
+    assembled jail volume (root/ below it); `ssh_port` is opened on the loopback address; `jail_root`
+    says what root in the jail is to Slurm (docs/decisions/jail-root-and-slurm.md).
     Raises UsageError when the name, the number of workers or the port cannot be used.
     """
 
@@ -58,6 +61,7 @@ class ClusterSpec:
     workers: int = 2
     ssh_port: int = 2222
     engine: EngineName = "podman"
+    jail_root: JailRoot = "operator"
 
     def __post_init__(self) -> None:
         """Refuse what no cluster can be."""

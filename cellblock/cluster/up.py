@@ -14,12 +14,15 @@ from cellblock import paths
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster import state
 from cellblock.cluster.local import check_volume, refuse_other, start
-from cellblock.cluster.model import ClusterSpec, ClusterStatus, EngineName, Proof, SlurmVariant
+from cellblock.cluster.model import ClusterSpec, ClusterStatus, EngineName, JailRoot, Proof, SlurmVariant
 from cellblock.cluster.proof import prove
 from cellblock.errors import UsageError
 from cellblock.events import Events
 from cellblock.jail import OtherSourceError, Volume, assemble
 from cellblock.variants import choose_variant, load_variants
+
+# Who submits the proof where root may not: of every Debian and Ubuntu, with a home that is there.
+_NOT_ROOT = "daemon"
 
 _ROLES = ("worker", "login", "controller")
 
@@ -34,6 +37,7 @@ class UpRequest:
     ssh_port: int = 2222
     engine: str = "podman"
     mirrors: tuple[str, ...] = ()
+    jail_root: str = "operator"
     jail: str = "jail"
 
 
@@ -61,6 +65,11 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         raise UsageError(
             f"there is no engine '{request.engine}'", hint=f"use one of: {', '.join(get_args(EngineName))}"
         )
+    if request.jail_root not in get_args(JailRoot):
+        raise UsageError(
+            f"root in the jail cannot be '{request.jail_root}' to Slurm",
+            hint=f"use --jail-root with one of: {', '.join(get_args(JailRoot))}",
+        )
     phases: dict[str, float] = {}
     variant = choose_variant(load_variants(paths.PROJECT / "images" / "variants.yaml"), request.variant)
     spec = ClusterSpec(
@@ -71,6 +80,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         workers=request.workers,
         ssh_port=request.ssh_port,
         engine=cast(EngineName, request.engine),
+        jail_root=cast(JailRoot, request.jail_root),
     )
     # Before minutes are spent on images that this cluster cannot use.
     refuse_other(spec.name, variant.name, spec.engine, spec.volume)
@@ -79,14 +89,14 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     with _timed(phases, "build"):
         # The jail first: it takes longest, and the others fit beside it.
         images = (request.jail, *_ROLES)
-        built = build_images(BuildRequest(images, variant.name, request.mirrors), events)
+        built = build_images(BuildRequest(images, variant.name, request.mirrors, bring=True), events)
     spec = replace(spec, images={role: built.images[role].reference for role in _ROLES})
     with _timed(phases, "jail"):
         _assemble(built.images[request.jail].reference, spec, events)
     with _timed(phases, "cluster"):
         status = start(spec, events)
     with _timed(phases, "proof"):
-        proof = prove(request.name, events)
+        proof = prove(request.name, events, "root" if spec.jail_root == "operator" else _NOT_ROOT)
     return UpResult(built, status, proof, phases)
 
 

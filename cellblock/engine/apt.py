@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
+from typing import Literal
 
 from cellblock.engine.recipe import Bootstrap, Install
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # No page of documentation is read in a container; copyright files stay, licences ask for them.
-_DPKG_EXCLUDES = (
+DPKG_EXCLUDES = (
     "path-exclude=/usr/share/man/*",
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",
@@ -19,6 +20,10 @@ _DPKG_EXCLUDES = (
     "path-exclude=/usr/share/lintian/*",
     "path-exclude=/usr/share/locale/*/LC_MESSAGES/*",
 )
+
+# A crash throws the whole root away. A question nobody can answer must fail, and a changed conffile is the
+# image's own: keep it.
+DPKG_OPTIONS = ("force-unsafe-io", "force-confold", *DPKG_EXCLUDES)
 
 # Written by package tools while building; no part of an image.
 LEFTOVERS = (
@@ -43,11 +48,15 @@ LEFTOVERS = (
 # container engines fill an empty one in (machine-id(5)).
 IDENTITIES = ("etc/machine-id", "var/lib/dbus/machine-id")
 
+# Keys that packages' scripts make. Definitions remove them; where each step is a layer of its own, that is
+# too late, for the layer before would still hold them.
+SECRETS = ("etc/munge/munge.key", "etc/ssh/ssh_host_*")
+
 # How long fetched package lists serve before they are fetched again. A build takes minutes; an hour
 # keeps the images of one variant on one state of the archive without hiding updates for long.
 _LISTS_FRESH_S = 3600
 
-_APT_OPTIONS = (
+APT_OPTIONS = (
     # The package cache belongs to root and is mounted from outside: no sandbox user owns it.
     "APT::Sandbox::User=root",
     # Derived from the lists for one image only, and written by images side by side.
@@ -60,26 +69,31 @@ _APT_OPTIONS = (
 )
 
 
-def mmdebstrap(step: Bootstrap, root: Path) -> list[str]:
-    """Arguments that bootstrap into the empty folder `root`."""
-    argv = ["mmdebstrap", "--mode=root", "--format=directory", "--variant=apt"]
+# What mmdebstrap was told for this run would stay in the image, and so in the jail, where people expect apt
+# and dpkg as the distribution ships them. The rest came from this machine. Container engines mount their
+# own over the last three, and would make them, executable, if absent.
+CUSTOMIZE_HOOKS = (
+    "rm -f $1/etc/dpkg/dpkg.cfg.d/99mmdebstrap $1/etc/apt/apt.conf.d/99mmdebstrap",
+    "rm -f $1/etc/resolv.conf $1/etc/hostname $1/etc/hosts",
+    "install -m 644 /dev/null $1/etc/resolv.conf",
+    "install -m 644 /dev/null $1/etc/hostname",
+    "printf '127.0.0.1 localhost\\n::1 localhost\\n' > $1/etc/hosts",
+)
+
+
+def mmdebstrap(step: Bootstrap, root: Path, *, form: Literal["directory", "tar"] = "directory") -> list[str]:
+    """Arguments that bootstrap into the empty folder `root`, or into a tar of that name."""
+    argv = ["mmdebstrap", "--mode=root", f"--format={form}", "--variant=apt"]
     argv.append(f"--architectures={step.architecture}")
     argv.append(f"--components={','.join(step.components)}")
     if step.packages:
         argv.append(f"--include={','.join(step.packages)}")
     # A crash throws the whole root away: syncing each file protects nothing.
-    argv += [f"--dpkgopt={option}" for option in (*_DPKG_EXCLUDES, "force-unsafe-io")]
-    argv += [f"--aptopt={name} {_quoted(value)}" for name, value in map(_split, step.apt_options)]
-    # What mmdebstrap was told for this run would stay in the image, and so in the jail, where
-    # people expect apt and dpkg as the distribution ships them. The rest came from this machine.
-    # buildah mounts its own over them at each `run`, and would make them, executable, if absent.
-    argv.append("--customize-hook=rm -f $1/etc/resolv.conf $1/etc/hostname $1/etc/hosts")
-    argv.append("--customize-hook=install -m 644 /dev/null $1/etc/resolv.conf")
-    argv.append("--customize-hook=install -m 644 /dev/null $1/etc/hostname")
-    argv.append("--customize-hook=printf '127.0.0.1 localhost\\n::1 localhost\\n' > $1/etc/hosts")
-    argv.append(
-        "--customize-hook=rm -f $1/etc/dpkg/dpkg.cfg.d/99mmdebstrap $1/etc/apt/apt.conf.d/99mmdebstrap"
-    )
+    argv += [f"--dpkgopt={option}" for option in (*DPKG_EXCLUDES, "force-unsafe-io")]
+    # Who owns apt's folders must not depend on whether its sandbox user can reach the place of the root.
+    options = ("APT::Sandbox::User=root", *step.apt_options)
+    argv += [f"--aptopt={name} {_quoted(value)}" for name, value in map(_split, options)]
+    argv += [f"--customize-hook={hook}" for hook in CUSTOMIZE_HOOKS]
     if any("file:" in source for source in step.sources):
         # Lets apt inside the root see the archive's folder.
         argv.append("--hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount")
@@ -124,10 +138,8 @@ def _with_sources(step: Install, line: str) -> list[str]:
 
 
 def _apt_get(step: Install, command: str, *more: str) -> str:
-    options = shlex.join(f"-o{option}" for option in (*_APT_OPTIONS, *step.apt_options, *more))
-    # A question nobody can answer must fail, and a changed conffile is the image's own: keep it.
-    flags = ("force-unsafe-io", "force-confold", *_DPKG_EXCLUDES)
-    dpkg = shlex.join(f"-oDPkg::Options::=--{flag}" for flag in flags)
+    options = shlex.join(f"-o{option}" for option in (*APT_OPTIONS, *step.apt_options, *more))
+    dpkg = shlex.join(f"-oDPkg::Options::=--{flag}" for flag in DPKG_OPTIONS)
     return f"DEBIAN_FRONTEND=noninteractive apt-get -qq --yes {options} {dpkg} {command} </dev/null"
 
 

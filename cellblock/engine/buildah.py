@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cellblock.engine import apt
+from cellblock.engine.advice import advice
 from cellblock.engine.recipe import (
     Bootstrap,
     BuiltImage,
@@ -256,37 +257,11 @@ def _naming(recipe: Recipe, title: str) -> Iterator[None]:
     try:
         yield
     except ProgramFailed as error:
-        raise StepFailed(recipe, title, error.finished, hint=_advice(recipe, error.finished.tail)) from error
+        raise StepFailed(
+            recipe, title, error.finished, hint=advice(error.finished.tail, recipe.package_cache)
+        ) from error
     except Interrupted as error:
         raise Interrupted(f"image {recipe.image}: stopped in step '{title}'") from error
-
-
-# What programs print in situations that have a known remedy.
-_ADVICE = {
-    "No space left on device": "free disk space (`df -h`, `buildah rmi --prune`)",
-    "Could not resolve": "check the network, or name another mirror with --mirror",
-    "Could not connect": "check the network, or name another mirror with --mirror",
-    "Failed to fetch": "check the mirror, or name another with --mirror",
-    "does not have a Release file": "check the mirror, or name another with --mirror",
-    "Release file for": "the mirror's index is too old; name another mirror with --mirror",
-    "Unable to locate package": "the distribution has no such package: correct `packages` in image.yaml",
-    "NO_PUBKEY": "install the distribution's keyring package (`build.py doctor` names it)",
-    "is not signed": "install the distribution's keyring package (`build.py doctor` names it)",
-}
-
-
-# With less than this many bytes left, whatever a program says, the disk is why it failed: apt, for
-# one, tries another name of a file that it could not write, and reports that it does not exist.
-_FULL = 32 << 20
-
-
-def _advice(recipe: Recipe, tail: Sequence[str]) -> str:
-    if recipe.package_cache.is_dir():
-        free = shutil.disk_usage(recipe.package_cache).free
-        if free < _FULL:
-            return f"free disk space: {recipe.package_cache} has {free >> 20} MiB left"
-    text = "\n".join(tail)
-    return next((advice for symptom, advice in _ADVICE.items() if symptom in text), "")
 
 
 def _owner(container: str) -> tuple[int, int] | None:

@@ -119,6 +119,10 @@ class Recipe:
     """The command by which a person repeats this build."""
     local_archives: tuple[Path, ...] = ()
     """Folders behind file:// mirrors: steps that install see them at the same path."""
+    sources: tuple[str, ...] = ()
+    """The archive's lines of sources.list(5); empty: those that the image has."""
+    per_machine: tuple[str, ...] = ()
+    """Patterns (absolute paths) of files that packages' scripts make for one machine: in no layer."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +158,24 @@ class StepFailed(CellblockError):
     """A step of an image's recipe failed; names image, step and command, and shows the last lines."""
 
     def __init__(self, recipe: Recipe, title: str, finished: Finished, *, hint: str = "") -> None:
+        self._say(recipe.image, title, finished, recipe.reproduce, hint)
+
+    @classmethod
+    def of(cls, image: str, title: str, finished: Finished, reproduce: str, *, hint: str = "") -> StepFailed:
+        """The same, of a step that belongs to no recipe; `reproduce` is the command that repeats it."""
+        failed = cls.__new__(cls)
+        failed._say(image, title, finished, reproduce, hint)
+        return failed
+
+    def _say(self, image: str, title: str, finished: Finished, reproduce: str, hint: str) -> None:
         lines = "".join(f"\n  | {line}" for line in finished.tail)
         # A command can be a whole script: its beginning tells which one it is.
         command = shlex.join(finished.argv)
         command = command if len(command) <= 300 else command[:300] + " ..."
-        again = f"repeat it with: {recipe.reproduce}"
-        super().__init__(
-            f"image {recipe.image}: step '{title}' failed with status {finished.status}{lines}"
+        again = f"repeat it with: {reproduce}"
+        CellblockError.__init__(
+            self,
+            f"image {image}: step '{title}' failed with status {finished.status}{lines}"
             f"\n  command: {command}",
             hint=f"{hint}; then {again}" if hint else again,
         )

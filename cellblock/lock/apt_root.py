@@ -176,6 +176,11 @@ class AptRoot:
                 return found[1]
         return "a date in the past"
 
+    def prefer(self, preferences: str) -> None:
+        """Weigh versions by a text of apt_preferences(5)."""
+        path = self._folder / "etc" / "preferences.d" / "cellblock"
+        path.write_text(preferences, encoding="utf-8")
+
     def indexes(self) -> list[Index]:
         """The package lists, in the order of the archives; empty components have none."""
         fields = ("FILENAME", "METAKEY", "SOURCESENTRY", "COMPONENT")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,12 +58,9 @@ def parse_line(line: str, mirrors: Iterable[str] = ()) -> PackageArchive:
     )
 
 
-def archives_of(
-    lines: Iterable[str], mirrors: Mapping[str, tuple[str, ...]] | None = None
-) -> tuple[PackageArchive, ...]:
-    """The archives of sources.list(5) lines; `mirrors` are further URIs by the one in a line."""
-    archives = [parse_line(line) for line in lines]
-    return tuple(parse_line(archive.line, (mirrors or {}).get(archive.uris[0], ())) for archive in archives)
+def archives_of(lines: Iterable[str]) -> tuple[PackageArchive, ...]:
+    """The archives of sources.list(5) lines."""
+    return tuple(parse_line(line) for line in lines)
 
 
 def default_archives(variant: Variant) -> tuple[PackageArchive, ...]:

@@ -17,7 +17,8 @@ class LockedPackage:
     """One package, exactly.
 
     `sha256` and `size` (bytes) are the deb's, `installed_size` (bytes) is what its files take;
-    `filename` is its path below the URI of archive number `archive` of the lock. `security`: the
+    `filename` is its path below the URI of archive number `archive` of the lock. `depends` are the locked
+    packages that its dependencies lead to, alternatives as "a | b". `security`: the
     archive's security suite carries this version. `images` are those that hold it, parents first.
     """
 
@@ -32,6 +33,7 @@ class LockedPackage:
     origin: str
     security: bool
     images: tuple[str, ...]
+    depends: tuple[str, ...] = ()
 
     @property
     def deb(self) -> str:

@@ -16,7 +16,7 @@ from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
-from cellblock.lock.universe import Stanza, Universe
+from cellblock.lock.universe import Stanza, Universe, dependencies, providers_of
 from cellblock.process import ProgramFailed
 from cellblock.variants import Variant
 
@@ -49,14 +49,15 @@ def resolve(
     snapshot: str | None = None,
     base_images: Mapping[str, str] | None = None,
     tarballs: Mapping[str, str] | None = None,
+    preferences: str = "",
 ) -> Lock:
     """The lock of `variant`: fetches what changed of the package lists below `cache`, then asks apt.
 
     An image without a parent gets what `mmdebstrap --variant=apt` installs: the essential packages, apt
     and what it asks for; another gets what `apt-get install` adds to its parent's packages. `snapshot`
-    says that `archives` are of a date in the past, so their indexes may be past theirs. A second
-    process waits. Raises CellblockError when lists cannot be fetched, DefinitionError when a package
-    does not exist or cannot be installed.
+    says that `archives` are of a date in the past, so their indexes may be past theirs. `preferences` is a
+    text of apt_preferences(5). A second process waits. Raises CellblockError when lists cannot be fetched,
+    DefinitionError when a package does not exist or cannot be installed.
     """
     distribution = variant.distribution
     lines = [archive.line for archive in archives]
@@ -83,6 +84,7 @@ def resolve(
             shutil.rmtree(folder / "reachable", ignore_errors=True)
             small = _small_archives(folder / "reachable", indexes, universe.reachable(asked))
             apt = AptRoot(folder / "reachable" / "apt", distribution.id, variant.arch.debian, small)
+            apt.prefer(preferences)
             apt.update()
             closures = _closures(apt, universe, requests)
     packages = _packages(closures, universe, indexes, archives)
@@ -190,8 +192,12 @@ def _packages(
                 f"images need {choice.name} in two versions, {other.version} and {choice.version}: {images}",
                 hint="a lock holds one version of a package: ask for the same in all images",
             )
+    chosen = [
+        universe.versions(choice.name, choice.version, choice.architecture)[0] for choice in versions.values()
+    ]
+    providers = providers_of(chosen)
     return [
-        _package(choice, tuple(holders[choice]), universe, indexes, archives)
+        _package(choice, tuple(holders[choice]), universe, indexes, archives, providers)
         for choice in sorted(holders, key=lambda choice: choice.name)
     ]
 
@@ -202,6 +208,7 @@ def _package(
     universe: Universe,
     indexes: Sequence[Index],
     archives: Sequence[PackageArchive],
+    providers: Mapping[str, Sequence[str]],
 ) -> LockedPackage:
     stanzas = universe.versions(choice.name, choice.version, choice.architecture)
     first = stanzas[0]
@@ -228,6 +235,7 @@ def _package(
         origin=f"{origin} {archive.suite.rstrip('/')}/{index.component}".rstrip("/"),
         security=bool(secure),
         images=images,
+        depends=dependencies(first, providers),
     )
 
 

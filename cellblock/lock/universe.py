@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 # What must be unpacked or configured before a package is: Policy 7.2. Recommended packages are not asked for.
@@ -101,6 +101,30 @@ class Universe:
             if stanza.field(b"Version") == version.encode()
             and stanza.field(b"Architecture") == architecture.encode()
         ]
+
+
+def providers_of(stanzas: Iterable[Stanza]) -> dict[str, list[str]]:
+    """Name -> those of `stanzas` that are called so or provide it."""
+    providers: dict[str, list[str]] = {}
+    for stanza in stanzas:
+        name = stanza.field(b"Package")
+        for each in (name, *_names(stanza.field(b"Provides"))):
+            known = providers.setdefault(each.decode(), [])
+            if name.decode() not in known:
+                known.append(name.decode())
+    return providers
+
+
+def dependencies(stanza: Stanza, providers: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What a package's dependencies lead to among `providers`; where several would do, "a | b"."""
+    found = set()
+    name = stanza.field(b"Package").decode()
+    for field in _NEEDS:
+        for relation in stanza.field(field).split(b","):
+            serve = {each for needed in _names(relation) for each in providers.get(needed.decode(), ())}
+            if serve and name not in serve:
+                found.add(" | ".join(sorted(serve)))
+    return tuple(sorted(found))
 
 
 def _positions(text: bytes, needle: bytes) -> Iterator[int]:

@@ -14,12 +14,12 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
-from typing import Literal, Protocol
+from typing import IO, Literal, Protocol, cast
 
 from cellblock.errors import CellblockError
 from cellblock.oci.layout import BlobWriter, Layout
@@ -29,8 +29,8 @@ Compression = Literal["zstd", "gzip", "none"]
 
 MEDIA_TYPES: dict[Compression, str] = {"zstd": LAYER_ZSTD, "gzip": LAYER_GZIP, "none": LAYER_TAR}
 
-ZSTD_LEVEL = 9
-"""docs/benchmarks.md compares levels: above, bytes shrink by a hundredth and times double."""
+ZSTD_LEVEL = 3
+"""docs/benchmarks.md compares levels."""
 
 # zstd's bytes are the same for any number of threads, but not for none.
 _ZSTD_THREADS = 2
@@ -50,19 +50,44 @@ class Layer:
     uncompressed: int
 
 
-def store_layer(tree: Path, layout: Layout, epoch: int, compression: Compression = "zstd") -> Layer:
+def store_layer(
+    tree: Path, below: Sequence[Path], layout: Layout, epoch: int, compression: Compression = "zstd"
+) -> Layer:
     """Write the layer that `tree` is into `layout`; times after `epoch` (seconds) become `epoch`.
 
-    Raises CellblockError when a file cannot be read, OSError when there is no room.
+    `below` are the trees it stands on: overlayfs calls each new folder opaque, but a layer only needs to say
+    so of one that hides another. Raises CellblockError when a file cannot be read, OSError when there
+    is no room.
     """
     with layout.writer() as blob, _compressor(blob, compression) as compressor:
         hashed = _Hash()
-        for chunk in _tar(tree, epoch):
+        for chunk in _tar(tree, below, epoch):
             hashed.update(chunk)
             compressor.write(chunk)
         diff_id = hashed.digest()
     descriptor = Descriptor(MEDIA_TYPES[compression], blob.digest, blob.size)
     return Layer(descriptor, diff_id, hashed.size)
+
+
+@contextmanager
+def open_layer(blob: Path) -> Iterator[IO[bytes]]:
+    """The tar in a stored blob, decompressed as its first bytes say (zstd, gzip or plain).
+
+    Reading raises what the decompressor raises (ZstdError, OSError) when the blob is damaged.
+    """
+    with blob.open("rb") as file:
+        magic = file.read(4)
+        file.seek(0)
+        if magic == b"\x28\xb5\x2f\xfd":
+            import zstandard
+
+            with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream:
+                yield cast("IO[bytes]", stream)
+        elif magic[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=file) as unzipped:
+                yield cast("IO[bytes]", unzipped)
+        else:
+            yield file
 
 
 class _Hash:
@@ -108,33 +133,34 @@ def _compressor(blob: BlobWriter, compression: Compression) -> Iterator[_Writer]
         yield blob
 
 
-def _tar(tree: Path, epoch: int) -> Iterator[bytes]:
+def _tar(tree: Path, below: Sequence[Path], epoch: int) -> Iterator[bytes]:
     """The bytes of the tar of `tree`."""
-    with tempfile.TemporaryDirectory(prefix="cellblock-whiteouts-") as folder, tempfile.TemporaryFile() as names:
-        whiteouts = Path(folder)
-        entries, removed = _entries(os.fsencode(tree))
-        names.write(b"".join(entry + b"\0" for entry in entries))
-        for name in removed:
-            path = os.path.join(os.fsencode(whiteouts), name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb"):
-                pass
-        names.write(b"".join([b"-C\0" + os.fsencode(whiteouts) + b"\0"] if removed else []))
-        names.write(b"".join(entry + b"\0" for entry in removed))
-        names.seek(0)
+    with tempfile.TemporaryDirectory(prefix="cellblock-layer-") as scratch:
+        entries, removed = _entries(os.fsencode(tree), [os.fsencode(each) for each in below])
+        lists = []
+        for name, paths in (("entries", entries), ("removed", removed)):
+            lists.append(Path(scratch, name))
+            lists[-1].write_bytes(b"".join(path + b"\0" for path in paths))
+        whiteouts = Path(scratch, "whiteouts")
+        whiteouts.mkdir()
+        for path in removed:
+            marker = whiteouts / os.fsdecode(path)
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch(0o600)
         argv = [
-            *("tar", f"--directory={tree}", "--create", "--file=-", "--null", "--no-recursion"),
-            *("--files-from=-", "--numeric-owner", "--format=pax"),
+            *("tar", "--create", "--file=-", "--numeric-owner", "--format=pax", "--no-recursion"),
             *(f"--mtime=@{epoch}", "--clamp-mtime"),
             "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
             # Those that mean something in another kernel's container; overlayfs' own are not.
             *("--xattrs", "--xattrs-include=security.capability", "--xattrs-include=user.*"),
+            *(f"--directory={tree}", "--null", f"--files-from={lists[0]}"),
+            *(f"--directory={whiteouts}", f"--files-from={lists[1]}"),
         ]
         # One form of numbers and messages whatever the person's language is.
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
         environment.pop("TAR_OPTIONS", None)
         process = subprocess.Popen(
-            argv, stdin=names, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
         )
         assert process.stdout
         assert process.stderr
@@ -155,7 +181,7 @@ def _tar(tree: Path, epoch: int) -> Iterator[bytes]:
             )
 
 
-def _entries(tree: bytes) -> tuple[list[bytes], list[bytes]]:
+def _entries(tree: bytes, below: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
     """(paths to archive, whiteouts to make), relative to `tree` and sorted."""
     entries: list[bytes] = []
     removed: list[bytes] = []
@@ -167,7 +193,7 @@ def _entries(tree: bytes) -> tuple[list[bytes], list[bytes]]:
             name = prefix + child.name
             if child.is_dir(follow_symlinks=False):
                 entries.append(name)
-                if _opaque(child.path):
+                if _opaque(child.path) and any(os.path.lexists(each + b"/" + name) for each in below):
                     removed.append(name + b"/" + OPAQUE.encode())
                 walk(child.path, name + b"/")
             elif child.is_file(follow_symlinks=False) or child.is_symlink():

@@ -29,7 +29,7 @@ from cellblock.events import Events, Progress
 from cellblock.flock import locked, take
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import LockedPackage
-from cellblock.packages.transfer import Broken, Missing, Refused, Transfers
+from cellblock.packages.transfer import Broken, Missing, Refused, Shorter, Transfers
 from cellblock.process import Interrupted
 
 SUBJECT = "packages"
@@ -40,6 +40,8 @@ _THREADS = 8
 # Seconds before each further try at a mirror that failed; a mirror's own Retry-After counts up to a minute.
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 _PATIENCE_S = 60.0
+# Bytes gained by a try that broke off: with as many the next one counts as the first.
+_WORTH_IT = 1 << 16
 # Names of packages in one error message.
 _NAMED = 5
 
@@ -80,12 +82,17 @@ class PackageStore:
             yield
 
     def fetch(
-        self, packages: Iterable[LockedPackage], archives: Sequence[PackageArchive], events: Events
+        self,
+        packages: Iterable[LockedPackage],
+        archives: Sequence[PackageArchive],
+        events: Events,
+        stopped: threading.Event | None = None,
     ) -> None:
         """Have the debs of all `packages` here, each verified; `archives` are the lock's.
 
         Those that cannot be had do not keep the others from being fetched. Raises FetchFailed naming
-        them, CellblockError when the disk is full, Interrupted on Ctrl-C; the next call goes on from there.
+        them, CellblockError when the disk is full, Interrupted on Ctrl-C or when `stopped` is set; the
+        next call goes on from there.
         """
         with self.hold():
             wanted = {package.sha256: package for package in packages}
@@ -95,7 +102,7 @@ class PackageStore:
             if absent:
                 with events.step(SUBJECT, f"fetch {len(absent)} packages"):
                     self._check_space(absent)
-                    _Fetch(self, archives, events, absent).run()
+                    _Fetch(self, archives, events, absent, stopped).run()
 
     def _used(self, path: Path) -> None:
         """Note that a deb was used now: the least recently used are the first to be trimmed."""
@@ -121,6 +128,7 @@ class _Fetch:
         archives: Sequence[PackageArchive],
         events: Events,
         packages: Sequence[LockedPackage],
+        stopped: threading.Event | None,
     ) -> None:
         self._store = store
         self._archives = archives
@@ -129,8 +137,8 @@ class _Fetch:
         self._total = sum(package.size for package in packages)
         self._done = 0
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._transfers = Transfers(_THREADS)
+        self._stopped = stopped or threading.Event()
+        self._transfers = Transfers(_THREADS, self._stopped)
         # Mirrors that never answered, and how they failed: hundreds of packages would each wait for them.
         self._dead: dict[str, str] = {}
 
@@ -210,35 +218,41 @@ class _Fetch:
 
     def _from_mirror(self, package: LockedPackage, uri: str, mirror: str, file: BinaryIO) -> None:
         """Fill `file` from `uri`. Raises Missing, Refused, or Broken after the last try."""
-        mismatches = 0
-        for wait_s in (*_BACKOFF_S, None):
-            resumed = file.seek(0, os.SEEK_END)
-            before = resumed
+        # What is there may be of another mirror, or of a disk that was full, and not fit what comes.
+        foreign = _size(file) > 0
+        gave = False
+        tries = 0
+        while True:
+            before = _size(file)
             try:
                 found = self._transfer(package, uri, file)
+                if found == package.sha256:
+                    return
+                wrong = f"the file's SHA-256 is {found}, expected {package.sha256}"
+            except Shorter:
+                wrong = f"the file has {before} bytes or fewer, expected {package.size}"
             except Broken as error:
-                if wait_s is None:
-                    if file.seek(0, os.SEEK_END) == 0 and not resumed:
+                gained = _size(file) - before
+                gave = gave or gained > 0
+                # A mirror that goes on giving is not given up for breaking off now and then.
+                tries = 0 if gained >= _WORTH_IT else tries + 1
+                if tries > len(_BACKOFF_S):
+                    if not gave:
                         self._dead[mirror] = str(error)
                     raise
-                # A mirror that gave something is not to be given up for breaking off now and then.
-                pause = 0.0 if file.seek(0, os.SEEK_END) > before else wait_s
-                if self._stopped.wait(min(max(pause, error.wait_s), _PATIENCE_S)):
+                pause = max(_BACKOFF_S[max(tries - 1, 0)], error.wait_s)
+                if self._stopped.wait(min(pause, _PATIENCE_S)):
                     raise Interrupted("stopped") from error
                 continue
-            if found == package.sha256:
-                return
-            self._progress(-file.seek(0, os.SEEK_END))
+            self._progress(-_size(file))
             file.truncate(0)
-            mismatches += 1
-            # Parts of two mirrors, or of a disk that was full, may not fit together: once more, whole.
-            if not resumed or mismatches > 1:
-                raise Refused(f"the file's SHA-256 is {found}, expected {package.sha256}")
-        raise Broken("gave other bytes at each try")
+            if not foreign:
+                raise Refused(wrong)
+            foreign = False
 
     def _transfer(self, package: LockedPackage, uri: str, file: BinaryIO) -> str:
         """Fetch what `file` lacks; the SHA-256 of all of it."""
-        have = file.seek(0, os.SEEK_END)
+        have = _size(file)
         if have > package.size:
             file.truncate(0)
             have = 0
@@ -271,6 +285,10 @@ class _Fetch:
             self._done += count
             done = self._done
         self._events.emit(Progress(SUBJECT, max(done, 0), self._total))
+
+
+def _size(file: BinaryIO) -> int:
+    return file.seek(0, os.SEEK_END)
 
 
 def _is(file: BinaryIO, path: Path) -> bool:

@@ -30,6 +30,10 @@ class Broken(Exception):
         self.wait_s = wait_s
 
 
+class Shorter(Exception):
+    """The mirror's file ends before the place from which it was asked for."""
+
+
 class Refused(Exception):
     """The mirror will not hand the file out, and trying again does not help."""
 
@@ -37,15 +41,16 @@ class Refused(Exception):
 class Transfers:
     """Connections to mirrors, kept open and shared by `threads` threads.
 
-    Proxies are taken from the environment (http_proxy, https_proxy, no_proxy), as apt takes them.
+    Proxies are taken from the environment (http_proxy, https_proxy, no_proxy), as apt takes them. When
+    somebody sets `stopped`, whoever reads gets Interrupted with the next bytes.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, stopped: threading.Event | None = None) -> None:
         self._threads = threads
         self._pools: dict[str, urllib3.PoolManager] = {}
         self._lock = threading.Lock()
         self._open: set[urllib3.BaseHTTPResponse] = set()
-        self._stopped = threading.Event()
+        self._stopped = stopped or threading.Event()
 
     def stop(self) -> None:
         """End all that runs: whoever reads gets Interrupted."""
@@ -67,7 +72,7 @@ class Transfers:
     def read(self, uri: str, start: int) -> Iterator[tuple[int, Iterator[bytes]]]:
         """The file at `uri` from byte `start` on, if the mirror can do that: (where it begins, bytes).
 
-        Raises Missing, Broken or Refused, also while the bytes are read; Interrupted after `stop`.
+        Raises Missing, Shorter, Broken or Refused, also while the bytes are read; Interrupted after `stop`.
         """
         if self._stopped.is_set():
             raise Interrupted("stopped")
@@ -118,7 +123,7 @@ class Transfers:
 
 
 def _begins_at(response: urllib3.BaseHTTPResponse, start: int) -> int:
-    """Where the body begins (RFC 9110, 14 and 15). Raises Missing, Broken or Refused."""
+    """Where the body begins (RFC 9110, 14 and 15). Raises Missing, Shorter, Broken or Refused."""
     status = response.status
     if status == 200:
         return 0
@@ -130,7 +135,7 @@ def _begins_at(response: urllib3.BaseHTTPResponse, start: int) -> int:
     if status in (404, 410):
         raise Missing(f"HTTP {status}")
     if status == 416:
-        raise Broken("the mirror has less of the file than was fetched already")
+        raise Shorter
     if status in (408, 425, 429) or status >= 500:
         after = response.headers.get("Retry-After", "")
         raise Broken(f"HTTP {status}", float(after) if after.isdigit() else 0.0)

@@ -37,10 +37,23 @@ struct jail_syscall_rule {
 extern const struct jail_syscall_rule jail_syscall_rules[];
 extern const size_t jail_syscall_n_rules;
 
+/* Calls that an administrator may give back, as bits: what some programs cannot do without, and what the kernel
+ * guards by settings of its own as well. */
+#define JAIL_ALLOW_PERF_EVENT_OPEN 1U /* profilers; kernel.perf_event_paranoid decides what they may count */
+
+/* Reads names with commas between them into `*allow`. Returns 0, or -1 with the first that is not one of them in
+ * the message. */
+int jail_seccomp_allow(const char *names, unsigned *allow, struct jail_error *err);
+
 #define JAIL_SECCOMP_MAX 512
 
-/* Writes the filter as a BPF program. Returns its length, or 0 when it does not fit. */
-size_t jail_seccomp_program(struct sock_filter program[JAIL_SECCOMP_MAX]);
+/* Writes the filter as a BPF program, without the rules of the calls in `allow`. Returns its length, or 0 when it
+ * does not fit. */
+size_t jail_seccomp_program(unsigned allow, struct sock_filter program[JAIL_SECCOMP_MAX]);
+
+/* Writes the program that this process and its forks attach: once for all tasks of a step. Without it, nothing is
+ * allowed beyond the rules. Returns 0 or -1. */
+int jail_seccomp_prepare(unsigned allow, struct jail_error *err);
 
 /* Attaches it to the calling thread, for good. no_new_privs stays unset, for sudo and su; hence the
  * thread needs CAP_SYS_ADMIN. Returns 0 or -1. */

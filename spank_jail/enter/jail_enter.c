@@ -18,6 +18,7 @@
 #include "../core/mirror.h"
 #include "../core/pid.h"
 #include "../core/scoped.h"
+#include "../core/seccomp.h"
 #include "../core/trust.h"
 #include "accounts.h"
 #include "print.h"
@@ -30,6 +31,7 @@ enum { STATUS_WRONG = 1, STATUS_USAGE = 2, STATUS_NO_JAIL = 125, STATUS_NO_EXEC 
 struct request {
 	const char *root, *plan, *user, *directory, *init;
 	enum jail_level level;
+	unsigned allow; /* JAIL_ALLOW_* */
 	bool check, print;
 	char **command; /* NULL: the user's shell, as a login shell */
 };
@@ -44,6 +46,7 @@ static const char usage_text[] =
 	"  --user USER   become this user of the jail's own /etc/passwd (a name or a uid)\n"
 	"  --level LEVEL how far it is cut off from the node: filesystem, capabilities (default),\n"
 	"                pid: CMD and what it starts see and signal each other alone\n"
+	"  --allow CALLS system calls that the filter leaves alone: perf_event_open\n"
 	"  --init FILE   program that is init of the PID namespace (default " JAIL_PID_INIT ")\n"
 	"  --chdir DIR   working directory in the jail (default: the user's home, or /)\n"
 	"  --check       build the jail and drop it again; say what is wrong or left out\n"
@@ -73,6 +76,13 @@ static int usage_error(const char *what)
 	return STATUS_USAGE;
 }
 
+static int set_allow(const char *names, struct request *request)
+{
+	struct jail_error err;
+
+	return jail_seccomp_allow(names, &request->allow, &err) ? usage_error(err.message) : -1;
+}
+
 static int set_level(const char *name, enum jail_level *level)
 {
 	return jail_level_parse(name, level) ? usage_error("--level takes filesystem, capabilities or pid") : -1;
@@ -85,7 +95,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 		{ "root", required_argument, NULL, 'r' },  { "plan", required_argument, NULL, 'p' },
 		{ "user", required_argument, NULL, 'u' },  { "chdir", required_argument, NULL, 'd' },
 		{ "level", required_argument, NULL, 'l' }, { "init", required_argument, NULL, 'i' },
-		{ "check", no_argument, NULL, 'c' },
+		{ "allow", required_argument, NULL, 'a' }, { "check", no_argument, NULL, 'c' },
 		{ "print", no_argument, NULL, 'P' },       { "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -106,6 +116,10 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 		case 'd': request->directory = optarg; break;
 		case 'l':
 			if ((status = set_level(optarg, &request->level)) >= 0)
+				return status;
+			break;
+		case 'a':
+			if ((status = set_allow(optarg, request)) >= 0)
 				return status;
 			break;
 		case 'i': request->init = optarg; break;
@@ -236,7 +250,7 @@ int main(int argc, char **argv)
 		.root = request.root, .plan = request.plan, .notice = notice, .level = request.level,
 		.environment = &environment, .init = request.init,
 	};
-	if (jail_enter(&entry, &err))
+	if (jail_seccomp_prepare(request.allow, &err) || jail_enter(&entry, &err))
 		return complain(&err, request.check ? STATUS_WRONG : STATUS_NO_JAIL);
 	if (request.check)
 		return jail_confine(request.level, &err) || jail_confine_final(request.level, &err)

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 
+#include "../core/seccomp.h"
 #include "../slurm/arguments.h"
 #include "fuzz.h"
 
@@ -13,6 +14,7 @@ static void check_arguments(const struct jail_arguments *arguments)
 
 	MUST(arguments->root[0] == '/' && arguments->plan[0] == '/');
 	MUST(!arguments->spool || arguments->spool[0] == '/');
+	MUST(!(arguments->allow & ~JAIL_ALLOW_PERF_EVENT_OPEN));
 	MUST(!strcmp(arguments->window[0], "/usr"));
 	for (; arguments->window[n]; n++)
 		MUST(n <= JAIL_MAX_WINDOW && arguments->window[n][0] == '/');

@@ -19,6 +19,7 @@
 
 #include "../core/confine.h"
 #include "../core/enter.h"
+#include "../core/seccomp.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -40,18 +41,23 @@ static int set_level(const char *name, enum jail_level *level, struct jail_error
 
 static int parse_arguments(int argc, const char **argv, struct jail_entry_request *request, struct jail_error *err)
 {
+	unsigned allow = 0;
+
 	for (int i = 0; i < argc; i++) {
 		if (!strncmp(argv[i], "root=/", 6))
 			request->root = argv[i] + 5;
 		else if (!strncmp(argv[i], "plan=/", 6))
 			request->plan = argv[i] + 5;
-		else if (strncmp(argv[i], "level=", 6))
+		else if (!strncmp(argv[i], "allow=", 6)) {
+			if (jail_seccomp_allow(argv[i] + 6, &allow, err))
+				return -1;
+		} else if (strncmp(argv[i], "level=", 6))
 			return jail_fail(err, NULL, 0, "unknown argument \"%s\" in the PAM configuration; known: "
-					 "root=/PATH, plan=/PATH, level=LEVEL", argv[i]);
+					 "root=/PATH, plan=/PATH, level=LEVEL, allow=CALL", argv[i]);
 		else if (set_level(argv[i] + 6, &request->level, err))
 			return -1;
 	}
-	return 0;
+	return jail_seccomp_prepare(allow, err);
 }
 
 /* To the log for the administrator and to the person who logs in, who can quote it. */

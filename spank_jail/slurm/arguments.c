@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../core/pid.h"
+#include "../core/seccomp.h"
 #include "../core/user_bind.h"
 
 static int set_level(enum jail_level *level, const char *value, struct jail_error *err)
@@ -131,8 +132,10 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 		return add_uids(arguments, value, err);
 	if ((value = value_of(argument, "no-jail-tickets")))
 		return set_path(&arguments->tickets, "no-jail-tickets", value, err);
+	if ((value = value_of(argument, "allow")))
+		return jail_seccomp_allow(value, &arguments->allow, err);
 	return jail_fail(err, NULL, 0, "unknown argument \"%s\" in plugstack.conf; known: root=, plan=, level=, "
-			 "spool=, window=, init=, bind-allow=, no-jail-uids=, no-jail-tickets=", argument);
+			 "spool=, window=, init=, bind-allow=, no-jail-uids=, no-jail-tickets=, allow=", argument);
 }
 
 void jail_arguments_free(struct jail_arguments *arguments)

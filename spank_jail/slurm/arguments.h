@@ -32,6 +32,7 @@ struct jail_arguments {
 	size_t n_bind_allow;
 	uid_t no_jail_uids[JAIL_MAX_NO_JAIL_UIDS]; /* no-jail-uids=0,1000: who may ask for --no-jail */
 	size_t n_no_jail_uids;
+	unsigned allow; /* allow=  system calls that the filter leaves alone, JAIL_ALLOW_*; may be repeated */
 	const char *tickets; /* no-jail-tickets= directory that no jail shows (ticket.h), or NULL */
 };
 

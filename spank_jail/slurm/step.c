@@ -10,6 +10,7 @@
 #include "../core/namespace.h"
 #include "../core/pid.h"
 #include "../core/scoped.h"
+#include "../core/seccomp.h"
 #include "../core/sys.h"
 #include "job_mounts.h"
 #include "opening.h"
@@ -151,6 +152,9 @@ static int with_job(struct jail_step *step, int (*work)(struct jail_opening *, s
 
 int jail_step_open(struct jail_step *step, struct jail_error *err)
 {
+	/* Each task attaches it. */
+	if (step->arguments.level >= JAIL_LEVEL_CAPABILITIES && jail_seccomp_prepare(step->arguments.allow, err))
+		return -1;
 	return with_job(step, open_step, err);
 }
 

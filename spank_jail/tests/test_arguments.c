@@ -1,4 +1,5 @@
 /* The plugin's arguments in plugstack.conf. */
+#include "../core/seccomp.h"
 #include "../slurm/arguments.h"
 #include "check.h"
 
@@ -65,6 +66,10 @@ int main(void)
 	CHECK(!strcmp(arguments.init, "/usr/libexec/cellblock/jail-init"));
 	CHECK(parse_one("init=/i") == 0 && !strcmp(arguments.init, "/i"));
 	CHECK(parse_one("init=i") == -1);
+	CHECK(parse_one("level=pid") == 0 && !arguments.allow);
+	CHECK(parse_one("allow=perf_event_open") == 0 && arguments.allow == JAIL_ALLOW_PERF_EVENT_OPEN);
+	CHECK(parse_one("allow=") == -1 && parse_one("allow=mount") == -1);
+	CHECK_HAS(err.message, "\"mount\" is no system call that can be allowed");
 	CHECK(parse_one("level=max") == -1);
 	CHECK_HAS(err.message, "unknown level \"max\"");
 	CHECK(parse_one("root=jail") == -1);

@@ -175,14 +175,37 @@ static void test_the_kernel_takes_it(void)
 	CHECK(status == 0);
 }
 
+static void test_what_is_allowed(void)
+{
+	struct jail_error err;
+	unsigned allow = 0;
+
+	CHECK(!jail_seccomp_allow("perf_event_open", &allow, &err) && allow == JAIL_ALLOW_PERF_EVENT_OPEN);
+	CHECK(!jail_seccomp_allow("perf_event_open,perf_event_open", &allow, &err));
+	const char *const wrong[] = { "", "bpf", "perf", "perf_event_open,", ",perf_event_open", "perf_event_open,bpf" };
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CHECK(jail_seccomp_allow(wrong[i], &allow, &err) == -1);
+	CHECK_HAS(err.message, "\"bpf\" is no system call that can be allowed; there is: perf_event_open");
+	length = jail_seccomp_program(allow, program);
+	CHECK(length > 0);
+	/* That one, and nothing else. */
+	for (int number = 0; number < 700; number++) {
+		const struct jail_syscall_rule *rule = always_refused(number);
+		int expected = rule ? rule->error : number > JAIL_NEWEST_SYSCALL ? ENOSYS : 0;
+		CHECK(answer(NATIVE, number, 0, 0, 0) == (number == __NR_perf_event_open ? 0 : expected));
+	}
+	test_arguments();
+}
+
 int main(void)
 {
-	length = jail_seccomp_program(program);
+	length = jail_seccomp_program(0, program);
 	CHECK(length > 0);
 	test_each_number();
 	test_arguments();
 	test_the_runtimes_calls_stay();
 	test_each_has_a_reason();
 	test_the_kernel_takes_it();
+	test_what_is_allowed();
 	return check_result("seccomp");
 }

@@ -143,6 +143,15 @@ def test_plans_of_worker_and_login_differ_only_where_they_must(spec: Make) -> No
     assert "/run/munge /run/munge none bind,ro,x-create=dir" in worker & login
 
 
+def test_root_inside_is_nobody_to_slurm_by_a_munged_of_the_jails_own(spec: Make) -> None:
+    texts = rendered(spec(jail_root="nobody"))
+    for plan in ("worker/jail.fstab", "login/jail.fstab"):
+        sources = {line.split()[1]: line.split()[0] for line in settings(texts[plan])}
+        assert sources["/run/munge"] == "/run/munge-for-jail"
+    # slurmstepd is not to be nobody while it is in the window.
+    assert settings(texts["slurm/plugstack.conf"])[0].split()[-1] == "window=/run/munge"
+
+
 def test_every_line_of_a_plan_has_the_four_fields_of_fstab(spec: Make) -> None:
     for line in settings(rendered(spec())["worker/jail.fstab"]):
         assert len(line.split()) == 4, line

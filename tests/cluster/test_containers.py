@@ -75,6 +75,12 @@ def test_a_private_cgroup_tree_is_for_workers_that_use_it(spec: Make) -> None:
     assert not planned(spec())["worker-1"].private_cgroup
 
 
+def test_what_root_inside_is_to_slurm_is_told_where_there_is_a_jail(spec: Make) -> None:
+    told = {name: dict(one.environment).get("CELLBLOCK_JAIL_ROOT") for name, one in
+            planned(spec(workers=1, jail_root="nobody")).items()}  # fmt: skip
+    assert told == {"controller": None, "worker-1": "nobody", "login": "nobody"}
+
+
 def test_the_controller_may_not_mount() -> None:
     assert "SYS_ADMIN" not in capabilities("controller")
     assert "SYS_ADMIN" in capabilities("worker")

@@ -64,3 +64,15 @@ def test_an_unknown_role_is_refused() -> None:
     done = shell(init.split("waiting.sh\n", 2)[2].replace("/usr/lib/cellblock", "/nowhere"))
     assert done.returncode == 1
     assert "no role ''" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("unmapped", "lines"),
+    [
+        ("0 64030", ["1 1 64029", "64031 64031 4294903264"]),
+        ("1000 0 1 0", ["2 2 998", "1001 1001 4294966294"]),
+    ],
+)
+def test_a_uid_map_leaves_out_who_is_not_vouched_for(unmapped: str, lines: list[str]) -> None:
+    done = shell(f". {WAITING.with_name('munge-for-jail.sh')}; uids_without {unmapped}")
+    assert done.stdout.splitlines() == lines

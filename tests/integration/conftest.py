@@ -157,7 +157,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @contextmanager
-def running_cluster(prefix: str, variant: str | None = None) -> Iterator[LocalCluster]:
+def running_cluster(
+    prefix: str, variant: str | None = None, jail_root: str = "operator"
+) -> Iterator[LocalCluster]:
     """A cluster of two workers; its images are kept, everything else goes at the end."""
     if os.geteuid() != 0:
         pytest.skip("a cluster needs root")
@@ -168,7 +170,10 @@ def running_cluster(prefix: str, variant: str | None = None) -> Iterator[LocalCl
     before = os.environ.get("CELLBLOCK_STATE")
     os.environ["CELLBLOCK_STATE"] = state
     asked = UpRequest(
-        name=f"{prefix}{os.getpid()}", variant=variant or default_variant(), ssh_port=_free_port()
+        name=f"{prefix}{os.getpid()}",
+        variant=variant or default_variant(),
+        ssh_port=_free_port(),
+        jail_root=jail_root,
     )
     events = Events()
     try:

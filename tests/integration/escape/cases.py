@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.integration.escape import ways
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
+from tests.integration.escape.ways import libraries, slurm, steps, streams
 
 Way = Callable[[Arena, str], Outcome]
 
@@ -65,29 +65,29 @@ _BY_FILESYSTEM = [
     *_attacks("filesystem", "userns-handle", "userns-uncover", "userns-sysfs", user="eve"),
     *_attacks("filesystem", "mungeds-root", "daemon-traced", "steal-descriptor", user="eve"),
     *_attacks("filesystem", "change-priority", "change-limits", "see-processes", user="eve"),
-    Case("directory-as-input", "filesystem", way=ways.directory_as_input),
-    Case("directory-as-input", "filesystem", "eve", way=ways.directory_as_input),
-    Case("output-by-proc", "filesystem", way=ways.output_by_proc),
-    Case("output-by-proc", "filesystem", "eve", way=ways.output_by_proc),
-    Case("input-by-proc", "filesystem", way=ways.input_by_proc),
-    Case("input-by-proc", "filesystem", "eve", way=ways.input_by_proc),
-    Case("folder-by-proc", "filesystem", "eve", way=ways.folder_by_proc),
-    Case("output-in-conf-cache", "filesystem", way=ways.output_in_conf_cache),
-    Case("output-in-conf-cache", "filesystem", "eve", way=ways.output_in_conf_cache),
-    Case("input-by-descriptor", "filesystem", way=ways.input_by_descriptor),
-    Case("swapped-targets", "filesystem", way=ways.swapped_targets),
-    Case("task-prolog", "filesystem", way=ways.task_prolog),
-    Case("task-epilog", "filesystem", way=ways.task_epilog),
-    Case("preloaded-library", "filesystem", way=ways.preloaded_library),
-    Case("name-service-library", "filesystem", way=ways.name_service_library),
-    Case("character-set-library", "filesystem", way=ways.character_set_library),
-    Case("plugin-by-path", "filesystem", way=ways.plugin_by_path),
-    Case("steering-variables", "filesystem", way=ways.steering_variables),
-    Case("no-jail", "filesystem", way=ways.no_jail),
-    Case("odd-steps", "filesystem", way=ways.odd_steps),
-    Case("another-jobs-step", "filesystem", way=ways.another_jobs_step),
-    Case("users-environment", "filesystem", way=ways.users_environment),
-    Case("pushed-input", "filesystem", way=ways.pushed_input),
+    Case("directory-as-input", "filesystem", way=streams.directory_as_input),
+    Case("directory-as-input", "filesystem", "eve", way=streams.directory_as_input),
+    Case("output-by-proc", "filesystem", way=streams.output_by_proc),
+    Case("output-by-proc", "filesystem", "eve", way=streams.output_by_proc),
+    Case("input-by-proc", "filesystem", way=streams.input_by_proc),
+    Case("input-by-proc", "filesystem", "eve", way=streams.input_by_proc),
+    Case("folder-by-proc", "filesystem", "eve", way=streams.folder_by_proc),
+    Case("output-in-conf-cache", "filesystem", way=streams.output_in_conf_cache),
+    Case("output-in-conf-cache", "filesystem", "eve", way=streams.output_in_conf_cache),
+    Case("input-by-descriptor", "filesystem", way=streams.input_by_descriptor),
+    Case("swapped-targets", "filesystem", way=steps.swapped_targets),
+    Case("task-prolog", "filesystem", way=steps.task_prolog),
+    Case("task-epilog", "filesystem", way=steps.task_epilog),
+    Case("preloaded-library", "filesystem", way=libraries.preloaded_library),
+    Case("name-service-library", "filesystem", way=libraries.name_service_library),
+    Case("character-set-library", "filesystem", way=libraries.character_set_library),
+    Case("plugin-by-path", "filesystem", way=libraries.plugin_by_path),
+    Case("steering-variables", "filesystem", way=steps.steering_variables),
+    Case("no-jail", "filesystem", way=steps.no_jail),
+    Case("odd-steps", "filesystem", way=steps.odd_steps),
+    Case("another-jobs-step", "filesystem", way=steps.another_jobs_step),
+    Case("users-environment", "filesystem", way=steps.users_environment),
+    Case("pushed-input", "filesystem", way=streams.pushed_input),
 ]
 
 _BY_CAPABILITIES = [
@@ -109,9 +109,9 @@ _BY_CAPABILITIES = [
     *_attacks("capabilities", "loop-node", "kernel-log-node", "loop-control-node"),
     *_attacks("capabilities", "disk-node", below="the test machine lets nobody open its disk"),
     *_attacks("capabilities", "raw-packets", "network-settings", "change-priority", "change-affinity"),
-    Case("folder-by-proc", "capabilities", way=ways.folder_by_proc),
-    Case("output-in-spool", "filesystem", way=ways.output_in_spool, open=_SPOOL),
-    Case("enter-init", "capabilities", way=ways.enter_init),
+    Case("folder-by-proc", "capabilities", way=streams.folder_by_proc),
+    Case("output-in-spool", "filesystem", way=streams.output_in_spool, open=_SPOOL),
+    Case("enter-init", "capabilities", way=steps.enter_init),
 ]
 
 _BY_PID = [
@@ -123,12 +123,12 @@ _SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK 
 _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
 
 _BY_SLURM = [
-    Case("sbcast", "filesystem", way=ways.sbcast, open=_SBCAST),
-    Case("srun-bcast", "filesystem", way=ways.srun_bcast, open=_SBCAST),
-    Case("strigger", "filesystem", way=ways.strigger),
+    Case("sbcast", "filesystem", way=slurm.sbcast, open=_SBCAST),
+    Case("srun-bcast", "filesystem", way=slurm.srun_bcast, open=_SBCAST),
+    Case("strigger", "filesystem", way=slurm.strigger),
 ]
 
 # Spoils a worker, so it comes once and last; no level makes a difference to it.
-ROGUE_CONTROLLER = Case("rogue-controller", "filesystem", way=ways.rogue_controller, open=_ROGUE)
+ROGUE_CONTROLLER = Case("rogue-controller", "filesystem", way=slurm.rogue_controller, open=_ROGUE)
 
 CASES = [*_BY_FILESYSTEM, *_BY_CAPABILITIES, *_BY_PID, *_BY_SLURM]

@@ -1,0 +1,75 @@
+"""Makes, checks and compares the locks of variants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cellblock import paths
+from cellblock.build.extra_archives import extra_archives, resolve_with
+from cellblock.build.mirrors import Archive, package_archives
+from cellblock.definition import load_images
+from cellblock.errors import DefinitionError
+from cellblock.events import Events
+from cellblock.lock.diff import LockDiff, diff
+from cellblock.lock.file import lock_path, read_lock, write_lock
+from cellblock.lock.model import Lock
+from cellblock.lock.requests import requests_of
+from cellblock.variants import Variant, choose_variant, load_variants
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """What to lock: a variant (none: the newest stable of the host), from which mirrors and date."""
+
+    variant: str | None = None
+    mirrors: tuple[str, ...] = ()
+    snapshot: str | None = None
+    definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+    locks: Path = field(default_factory=lambda: paths.PROJECT / "locks")
+
+
+@dataclass(frozen=True)
+class LockResult:
+    """A lock as it would be now, where it belongs, and what it changes.
+
+    `changes` is None when there is no lock yet; `damage` says why the one that is there cannot be read.
+    """
+
+    variant: Variant
+    path: Path
+    lock: Lock
+    changes: LockDiff | None
+    damage: DefinitionError | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the lock that is there says what this one says."""
+        return self.changes is not None and not self.changes
+
+
+def compare_lock(request: LockRequest, events: Events) -> LockResult:
+    """Resolve anew and compare with the lock that is there; writes nothing.
+
+    Raises UsageError, DefinitionError and CellblockError as `cellblock.lock.resolve.resolve` does.
+    """
+    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
+    path = lock_path(request.locks, variant)
+    requests = requests_of(variant, load_images(request.definitions))
+    archives = package_archives(variant, request.mirrors, request.snapshot)
+    extras = extra_archives(variant, Archive(tuple(archive.line for archive in archives)))
+    lock = resolve_with(extras, variant, archives, requests, events, snapshot=request.snapshot)
+    if not path.exists():
+        return LockResult(variant, path, lock, None)
+    try:
+        return LockResult(variant, path, lock, diff(read_lock(path), lock))
+    except DefinitionError as damage:
+        return LockResult(variant, path, lock, None, damage)
+
+
+def make_lock(request: LockRequest, events: Events) -> LockResult:
+    """Resolve anew and write the lock; one that is current is left as it is, to the byte."""
+    result = compare_lock(request, events)
+    if not result.is_current:
+        write_lock(result.lock, result.path)
+    return result

@@ -1,0 +1,241 @@
+"""Makes one layer: bootstraps, installs packages, lays files over, or compiles, and stores the result.
+
+Nothing half made is ever seen: a layer's tree and its record are renamed into place when its blob is stored.
+Trees stay, as the lower folders of layers that are made on them later; one that was removed is unpacked
+from its blob when it is needed again.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from cellblock.build import bootstrap
+from cellblock.build.copying import copy_out, copy_sources
+from cellblock.build.nodes import Node
+from cellblock.build.plan import Planner, add_users
+from cellblock.build.record import LayerRecord
+from cellblock.build.root import Bind, WorkFolders, WorkingRoot
+from cellblock.build.tidy import mark_automatic, tidy
+from cellblock.build.unpack import unpack_layer
+from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
+from cellblock.lock.model import LockedPackage
+from cellblock.oci.layer import Compression, store_layer
+from cellblock.oci.layout import Layout
+from cellblock.process import Programs
+
+# Where a root sees what is handed to it; a mount, so no part of a layer.
+_HANDED_IN = "/run/cellblock"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all layers of a build have in common. `epoch` is SOURCE_DATE_EPOCH in seconds.
+
+    `provide` makes a new folder the flat archive of given packages, which it fetches if need be;
+    `sources` are the sources.list(5) lines that people find in an image; `per_machine` are patterns of
+    files that are in no layer.
+    """
+
+    epoch: int
+    compression: Compression
+    provide: Callable[[Sequence[LockedPackage], Path], None]
+    sources: tuple[str, ...]
+    per_machine: tuple[str, ...]
+    keep_failed: bool = False
+
+
+class LayerMaker:
+    """Makes layers in `folder` (trees, records, working roots), and their blobs in `layout`."""
+
+    def __init__(
+        self, folder: Path, layout: Layout, planner: Planner, settings: Settings, programs: Programs
+    ) -> None:
+        self._trees = folder / "trees"
+        self._records = folder / "layers"
+        self._work = WorkFolders(folder / "work")
+        self._layout = layout
+        self._planner = planner
+        self._settings = settings
+        self._programs = programs
+
+    def sweep(self) -> None:
+        """Remove what builds that were killed left behind."""
+        self._work.sweep()
+
+    def find(self, node: Node) -> LayerRecord | None:
+        """The record of a layer that is there already."""
+        try:
+            data = json.loads((self._records / f"{node.id}.json").read_text(encoding="utf-8"))
+            record = LayerRecord(**{**data, "packages": tuple(tuple(each) for each in data["packages"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        # Titles name images: another set of images may have made the same bytes.
+        return replace(record, title=node.title, kind=node.kind) if self._layout.has(record.digest) else None
+
+    def keep(self, node: Node, record: LayerRecord) -> None:
+        """Remember a layer whose blob is stored."""
+        self._records.mkdir(parents=True, exist_ok=True)
+        path = self._records / f"{node.id}.json"
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(asdict(record)), encoding="utf-8")
+        part.replace(path)
+
+    def tree(self, node: Node) -> Path:
+        """The tree of a layer that `find` knows."""
+        path = self._trees / node.id
+        if not path.is_dir():
+            record = self.find(node)
+            assert record, f"layer {node.title} is not there"
+            with self._folder() as folder:
+                unpack_layer(self._layout, record, folder / "tree")
+                self._place(folder / "tree", path)
+        return path
+
+    def make(self, node: Node, report: StepReport) -> LayerRecord:
+        """Make the layer; those that it waits for must be there.
+
+        Raises ProgramFailed when a program fails, Interrupted after a stop; nothing is stored then.
+        """
+        started = time.monotonic()
+        with self._folder() as folder:
+            below = [self.tree(each) for each in node.parent.chain()] if node.parent else []
+            root = WorkingRoot(
+                folder, below, self._programs, {"SOURCE_DATE_EPOCH": str(self._settings.epoch)}
+            )
+            if node.packages:
+                self._packages(node, root, report)
+            else:
+                self._definition(node, root, report)
+            with report.step("write the layer"):
+                tidy(root.upper, self._settings.per_machine)
+                layer = store_layer(
+                    root.upper, below, self._layout, self._settings.epoch, self._settings.compression
+                )
+            self._place(root.upper, self._trees / node.id)
+        record = LayerRecord(
+            kind=node.kind,
+            title=node.title,
+            key=node.key.digest,
+            digest=layer.descriptor.digest,
+            diff_id=layer.diff_id,
+            size=layer.descriptor.size,
+            uncompressed=layer.uncompressed,
+            packages=tuple((package.name, package.version) for package in node.packages),
+            seconds=round(time.monotonic() - started, 3),
+        )
+        self.keep(node, record)
+        return record
+
+    def _packages(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
+        repository = root.folder / "repository"
+        with report.step("packages at hand"):
+            self._settings.provide(node.packages, repository)
+        if node.parent is None:
+            with report.step("bootstrap"):
+                self._bootstrap(node, root, repository, report)
+        if node.image and node.image.image.fields.users:
+            with report.step("make users"):
+                root.run(add_users(node.image.image.fields.users), on_line=report.line)
+        if node.parent is None:
+            return
+        with report.step("install packages"):
+            names = [f"{package.name}={package.version}" for package in node.packages]
+            root.run(
+                bootstrap.install(names, _HANDED_IN),
+                binds=[Bind(repository, _HANDED_IN)],
+                on_line=report.line,
+            )
+            above = (package for each in node.chain()[1:] for package in each.packages)
+            automatic = [package.name for package in above if package.name not in node.manual]
+            mark_automatic(root.upper, self._planner.variant.arch.debian, automatic)
+
+    def _bootstrap(self, node: Node, root: WorkingRoot, repository: Path, report: StepReport) -> None:
+        sources = root.folder / "sources.list"
+        sources.write_text("".join(f"{line}\n" for line in self._settings.sources), encoding="utf-8")
+        sources.chmod(0o644)
+        names = [package.name for package in node.packages]
+        argv = bootstrap.mmdebstrap(self._planner.variant, names, repository, sources, root.folder / "root")
+        environment = {
+            "DEBIAN_FRONTEND": "noninteractive",
+            "SOURCE_DATE_EPOCH": str(self._settings.epoch),
+            "TMPDIR": str(root.folder),
+        }
+        self._programs.run(root.around(argv), on_line=report.line, env=environment)
+        root.upper.chmod(0o755)
+
+    def _definition(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
+        assert node.image
+        staging = root.folder / "files"
+        staging.mkdir()
+        numbers = itertools.count()
+        needs = {self._planner.key_reference(name): need for name, need in (node.needs or {}).items()}
+        for step in self._planner.recipe(node.image, staging, "").steps:
+            if isinstance(step, (Bootstrap, Install)):
+                continue  # in layers of their own, below
+            with report.step(step.title):
+                if isinstance(step, Overlay):
+                    self._lay_over(root, step.folder, report)
+                elif isinstance(step, CopyFrom):
+                    copied = root.folder / f"copied-{next(numbers)}"
+                    trees = [self.tree(each) for each in needs[step.reference].chain()]
+                    copy_out(trees, step.files, copied)
+                    self._lay_over(root, copied, report)
+                elif isinstance(step, CompileIn):
+                    self._compile(step, needs[step.reference], root, report)
+                elif isinstance(step, Shell):
+                    resolver = Bind(Path("/etc/resolv.conf"), "/etc/resolv.conf")
+                    root.run(step.lines, binds=[resolver], on_line=report.line)
+
+    def _lay_over(self, root: WorkingRoot, folder: Path, report: StepReport) -> None:
+        # Unpacked by the image's own tar inside the image: an absolute symlink in the image
+        # (/var/run -> /run) must not lead out of it, and existing folders keep their modes.
+        unpack = (
+            f"tar -C {_HANDED_IN} -cf - --owner=0 --group=0 --sort=name . | "
+            "tar -C / -xf - --keep-directory-symlink --no-overwrite-dir"
+        )
+        root.run([unpack], binds=[Bind(folder, _HANDED_IN)], on_line=report.line)
+
+    def _compile(self, step: CompileIn, toolchain: Node, root: WorkingRoot, report: StepReport) -> None:
+        trees = [self.tree(each) for each in toolchain.chain()]
+        workshop = WorkingRoot(root.folder / "workshop", trees, self._programs, root.env)
+        for source, there in step.sources:
+            copy_sources(source, workshop.upper / there.lstrip("/"))
+        workshop.run(step.lines, on_line=report.line)
+        output = root.upper / step.output.lstrip("/")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        (workshop.upper / step.output.lstrip("/")).rename(output)
+
+    # -- folders -------------------------------------------------------------------------------
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """A folder for one layer, removed afterwards unless a failed one is to be kept."""
+        folder = self._work.new()
+        keep = False
+        try:
+            folder.mkdir(parents=True)
+            yield folder
+        except Exception:
+            keep = self._settings.keep_failed
+            raise
+        finally:
+            if not keep:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _place(self, tree: Path, place: Path) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            tree.rename(place)
+        except OSError as error:
+            # The record was lost and the tree was not: its bytes follow from its name.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise

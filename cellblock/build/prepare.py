@@ -1,0 +1,176 @@
+"""From a request to a plan: definitions, the lock, every image's layers with their keys. Makes nothing.
+
+Without `--locked` the packages are those of a lock of this machine's own, kept in the cache: made when images
+ask for other packages than before, when a mirror no longer has one, or with `--update`. So a build a week
+later with the same definitions has nothing to do, and one with a new package brings all that the archive has
+new.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from cellblock import paths
+from cellblock.build.direct import ImagePlan, plan_images
+from cellblock.build.extra_archives import ExtraArchives, extra_archives, resolve_with
+from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
+from cellblock.build.nodes import ToolVersions, plan_nodes
+from cellblock.build.plan import PlannedImage, Planner, plan_all
+from cellblock.build.request import BuildRequest
+from cellblock.definition import Image, default_images, load_images
+from cellblock.errors import UsageError
+from cellblock.events import Events
+from cellblock.graph import build_order
+from cellblock.key import digest_of
+from cellblock.lock.archives import PackageArchive
+from cellblock.lock.file import lock_path, read_lock, write_lock
+from cellblock.lock.model import Lock
+from cellblock.lock.requests import requests_of
+from cellblock.variants import Variant, choose_variant, load_variants
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that is known before anything is made. `epoch` is SOURCE_DATE_EPOCH in seconds."""
+
+    request: BuildRequest
+    variant: Variant
+    planner: Planner
+    planned: Mapping[str, PlannedImage]
+    """All images of the definitions, in build order: layers are planned over all."""
+    wanted: tuple[str, ...]
+    """The images asked for, and those they need."""
+    lock: Lock
+    lock_digest: str
+    archives: tuple[PackageArchive, ...]
+    extras: ExtraArchives
+    epoch: int
+    plans: Mapping[str, ImagePlan]
+
+    def reproduce(self, image: str) -> str:
+        """The command by which a person repeats the build of an image ("": of all that was asked for)."""
+        return self.request.command(self.variant.name, *([image] if image else self.request.images))
+
+
+def prepare(request: BuildRequest, events: Events) -> Prepared:
+    """Plan what `request` asks for.
+
+    Raises DefinitionError and UsageError when definitions, lock or request are wrong, CellblockError
+    when packages must be looked up and no archive answers.
+    """
+    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
+    declared = load_images(request.definitions)
+    asked = request.images or default_images(declared)
+    wanted = tuple(image.name for image in build_order(declared, asked))
+    source = archive(variant, request.mirrors)
+    extras = extra_archives(variant, source)
+    planner = Planner(variant, source, extras.key)
+    planned = plan_all(planner, build_order(declared, declared))
+    lock, archives = _lock(request, variant, declared, extras, events)
+    epoch = _epoch(lock)
+    nodes = plan_nodes(
+        planned,
+        lock,
+        ToolVersions(_tool_versions()),
+        epoch,
+        request.compression,
+        cuda_packages=_cuda_packages(variant, declared),
+    )
+    return Prepared(
+        request=request,
+        variant=variant,
+        planner=planner,
+        planned=planned,
+        wanted=wanted,
+        lock=lock,
+        lock_digest=digest_of({name: package.sha256 for name, package in lock.packages.items()}),
+        archives=archives,
+        extras=extras,
+        epoch=epoch,
+        plans=plan_images(planner, planned, nodes),
+    )
+
+
+def _lock(
+    request: BuildRequest,
+    variant: Variant,
+    declared: Mapping[str, Image],
+    extras: ExtraArchives,
+    events: Events,
+) -> tuple[Lock, tuple[PackageArchive, ...]]:
+    """The lock to build from, and the archives to fetch its packages from."""
+    if request.locked:
+        path = lock_path(request.locks, variant)
+        if not path.is_file():
+            raise UsageError(
+                f"{path}: there is no lock of {variant.name}",
+                hint=f"make it with: python3 build.py lock {variant.name}",
+            )
+        lock = read_lock(path)
+        return lock, extras.here(mirrors_of_lock(lock, _archives_here(request, variant)))
+    requests = requests_of(variant, declared)
+    asked = {name: (each.parent, each.packages) for name, each in requests.items()}
+    mirrors = archive(variant, request.mirrors).lines
+    known = digest_of(
+        [asked, mirrors, variant.distribution.model_dump(), variant.arch.debian, *_lines(extras)]
+    )
+    path = paths.cache() / "resolved" / f"{variant.name}-{known[:16]}.lock.yaml"
+    if path.is_file() and not request.update:
+        lock = read_lock(path)
+    else:
+        lock = resolve_with(extras, variant, package_archives(variant, request.mirrors), requests, events)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_lock(lock, path)
+    return lock, extras.here(lock.archives)
+
+
+def _lines(extras: ExtraArchives) -> list[str]:
+    return [archive.line for archive in extras.archives]
+
+
+def _archives_here(request: BuildRequest, variant: Variant) -> tuple[PackageArchive, ...]:
+    """This machine's mirrors; none when only the tool's default is known, for the lock has that."""
+    if request.mirrors or archive(variant).lines:
+        return package_archives(variant, request.mirrors)
+    return ()
+
+
+def _epoch(lock: Lock) -> int:
+    """SOURCE_DATE_EPOCH of the environment (reproducible-builds.org), else the lock's date."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given is not None:
+        if not given.isdigit():
+            raise UsageError(
+                f"SOURCE_DATE_EPOCH is '{given}'", hint="set it to seconds since 1970, or unset it"
+            )
+        return int(given)
+    return int(datetime.fromisoformat(lock.date.replace("Z", "+00:00")).timestamp()) if lock.date else 0
+
+
+def _tool_versions() -> dict[str, str]:
+    """Versions of what writes a layer's bytes beside the packages themselves."""
+    import zstandard
+
+    query = ["dpkg-query", "--show", "--showformat=${Package} ${Version}\n", "mmdebstrap", "tar"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, check=False)
+        found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    except FileNotFoundError:
+        found = {}  # no Debian: the layers' digests tell whether its tools write the same
+    return {**found, "zstandard": zstandard.__version__}
+
+
+def _cuda_packages(variant: Variant, declared: Mapping[str, Image]) -> frozenset[str]:
+    """What images ask for in this variant and would not without CUDA."""
+    if not variant.cuda:
+        return frozenset()
+    plain = requests_of(replace(variant, cuda=None), declared)
+    return frozenset(
+        package
+        for name, request in requests_of(variant, declared).items()
+        for package in set(request.packages) - set(plain[name].packages)
+    )

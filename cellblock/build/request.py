@@ -1,0 +1,53 @@
+"""What a build is asked for, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cellblock import paths
+from cellblock.engine.recipe import BuiltImage
+from cellblock.oci.layer import Compression
+from cellblock.variants import Variant
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What to build: images by name (none: all) of a variant (none: the newest stable of the host).
+
+    `locked`: exactly the packages of the project's lock, or fail; `update`: ask the archives anew which
+    packages there are; `bring`: have the images in the storage of buildah and podman afterwards.
+    """
+
+    images: tuple[str, ...] = ()
+    variant: str | None = None
+    mirrors: tuple[str, ...] = ()
+    keep_failed: bool = False
+    engine: str = "buildah"
+    definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+    locks: Path = field(default_factory=lambda: paths.PROJECT / "locks")
+    locked: bool = False
+    update: bool = False
+    bring: bool = False
+    compression: Compression = "zstd"
+
+    def command(self, variant: str, *images: str) -> str:
+        """The command line by which a person repeats this for `images`."""
+        options: Sequence[str] = [f"--mirror '{mirror}'" for mirror in self.mirrors]
+        if self.engine != "buildah":
+            options = [*options, f"--engine {self.engine}"]
+        if self.locked:
+            options = [*options, "--locked"]
+        return " ".join(["python3 build.py build", *images, f"--variant {variant}", *options])
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build gave: images by name, which of them were built now, and the times in seconds."""
+
+    variant: Variant
+    images: Mapping[str, BuiltImage]
+    built: tuple[str, ...]
+    seconds: float
+    download_s: float

@@ -1,0 +1,41 @@
+"""What a build leaves in a root that is no part of an image: logs, caches, what belongs to one machine."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from cellblock.engine import apt
+
+
+def tidy(upper: Path, per_machine: Iterable[str] = ()) -> None:
+    """Remove leftovers from a layer's tree, and files that fit `per_machine`, patterns below `/`."""
+    patterns = (*apt.LEFTOVERS, *(pattern.lstrip("/") for pattern in per_machine))
+    for pattern in patterns:
+        # The patterns' folders are real folders in every Debian root, never symlinks.
+        for path in upper.glob(pattern):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif not stat.S_ISCHR(path.lstat().st_mode):  # overlayfs' mark for what is removed stays
+                path.unlink()
+    for name in apt.IDENTITIES:
+        identity = upper / name
+        if identity.is_file() and not identity.is_symlink():
+            identity.write_bytes(b"")
+
+
+def mark_automatic(upper: Path, architecture: str, packages: Iterable[str]) -> None:
+    """Write apt's record of packages that nobody asked for: autoremove takes them with what needs them.
+
+    apt itself would note what it drew in; here it is told each package by name.
+    """
+    states = upper / "var/lib/apt/extended_states"
+    states.parent.mkdir(parents=True, exist_ok=True)
+    stanzas = [
+        f"Package: {name}\nArchitecture: {architecture}\nAuto-Installed: 1\n"
+        for name in sorted(set(packages))
+    ]
+    states.write_text("\n".join(stanzas) + ("\n" if stanzas else ""), encoding="utf-8")
+    states.chmod(0o644)

@@ -1,0 +1,48 @@
+"""`build.py render`: the images in the words of other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cellblock.cli.options import LogOption, MirrorOption, VariantOption, image_names
+
+app = typer.Typer(help="Write the images in the words of other tools.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    # With a callback typer keeps `containerfile` a subcommand also while it is the only one.
+    pass
+
+
+@app.command()
+def containerfile(
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(help="Images to render (default: all).", autocompletion=image_names),
+    ] = None,
+    variant: VariantOption = None,
+    mirror: MirrorOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="Folder to write it to, with all that the build copies."),
+    ] = None,
+    log: LogOption = "auto",
+) -> None:
+    """Print a Containerfile of images and what they need, which any builder accepts."""
+    from cellblock.build.containerfile import RenderRequest, rendered
+    from cellblock.cli.views import make_view
+    from cellblock.engine.containerfile import NAME
+    from cellblock.events import Events
+
+    with rendered(RenderRequest(tuple(images or ()), variant, tuple(mirror or ()))) as file:
+        if output is None:
+            print(file.text, end="")
+            return
+        events = Events()
+        with make_view(log, events):
+            file.write(output, events)
+        print(f"{output / NAME}: stages {', '.join(stage.name for stage in file.stages)}")

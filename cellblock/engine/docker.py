@@ -1,0 +1,284 @@
+"""The docker engine: builds the Containerfile that `build.py render containerfile` shows, a stage at a time.
+
+A recipe's stage is sent to dockerd through the docker SDK with what it copies; in the place of the other
+images' stages stand these images, by their keys. The classic builder is used, the only one that the SDK
+speaks to: it is in every version of dockerd that distributions carry.
+
+What a crash leaves behind: dockerd ends a build whose connection closes and removes its container; layers of
+finished instructions stay in its cache. A tag is only ever given to a finished image.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound
+from docker.types import CancellableStream
+from docker.utils import kwargs_from_env
+
+from cellblock.engine import containerfile
+from cellblock.engine.advice import advice
+from cellblock.engine.archive_server import serve
+from cellblock.engine.build_log import BuildLog
+from cellblock.engine.containerfile import Stage
+from cellblock.engine.recipe import Bootstrap, BuiltImage, Recipe, StepFailed, StepReport
+from cellblock.errors import CellblockError
+from cellblock.process import TAIL_LINES, Finished, Interrupted, ProgramFailed, Programs
+
+# Seconds for requests that answer at once; a build's stream may be silent for as long as a step runs.
+_TIMEOUT_S = 120
+
+
+class DockerEngine:
+    """Builds with dockerd; see `cellblock.engine.Engine`. The daemon is DOCKER_HOST's, or the local one."""
+
+    name = "docker"
+
+    def __init__(self, *, keep_failed: bool = False) -> None:
+        self._keep_failed = keep_failed
+        self._programs = Programs()
+        self._lock = threading.Lock()
+        self._streams: set[CancellableStream[Any]] = set()
+        self._stopped = False
+
+    def images(self) -> Mapping[str, BuiltImage]:
+        """All images of the daemon, by each of their references. Raises CellblockError without a daemon."""
+        with _client() as client:
+            images = client.images()
+        return {
+            name: BuiltImage(name, _hexadecimal(image["Id"]), image["Size"], image["Created"])
+            for image in images
+            for name in image.get("RepoTags") or ()
+        }
+
+    def build(self, recipe: Recipe, report: StepReport) -> BuiltImage:
+        """Build `recipe`'s stage and tag it.
+
+        Raises StepFailed naming the step, or Interrupted; then nothing is tagged.
+        """
+        with _client() as client, tempfile.TemporaryDirectory(prefix="cellblock-") as folder:
+            stages = containerfile.stages(
+                recipe, lambda reference: reference, inherits_command=_has_command(client, recipe.parent)
+            )
+            self._write_context(stages, Path(folder), recipe, report)
+            with serve(recipe.local_archives, recipe.sources) as sources:
+                arguments = {}
+                if recipe.local_archives:
+                    arguments = {containerfile.SOURCES_ARGUMENT: "\n".join(sources)}
+                id_ = self._build(client, stages, folder, arguments, recipe, report)
+            for reference in recipe.references:
+                _tag(client, id_, reference)
+        image = self.images().get(recipe.references[0])
+        if image is None:
+            raise CellblockError(
+                f"image {recipe.image}: built as {recipe.references[0]}, but the daemon does not list it",
+                hint="another process removed it; build again",
+            )
+        return image
+
+    def tag(self, image: BuiltImage, reference: str) -> BuiltImage:
+        """Give `image` the reference `reference` as well."""
+        with _client() as client:
+            _tag(client, f"sha256:{image.id}", reference)
+        return replace(image, reference=reference)
+
+    def remove(self, reference: str) -> bool:
+        """Take the reference away, and the image with its last one; False when it is in use."""
+        with _client() as client:
+            try:
+                client.remove_image(reference)
+            except APIError:
+                return False
+        return True
+
+    def stop(self) -> None:
+        """End the builds that run; they raise Interrupted. dockerd removes their containers."""
+        self._programs.stop()
+        with self._lock:
+            self._stopped = True
+            streams = list(self._streams)
+        for stream in streams:
+            with suppress(OSError, DockerException):
+                stream.close()
+
+    def sweep(self) -> None:
+        """Nothing: dockerd itself removes what a killed build leaves."""
+
+    # -- one build -----------------------------------------------------------------------------
+
+    def _write_context(
+        self, stages: Sequence[Stage], folder: Path, recipe: Recipe, report: StepReport
+    ) -> None:
+        (folder / containerfile.NAME).write_text(
+            "\n".join(stage.text() for stage in stages), encoding="utf-8"
+        )
+        containerfile.write_context(stages, folder)
+        for stage in stages:
+            for name, command in stage.roots:
+                self._make_root(folder, name, command, recipe, report)
+
+    def _make_root(
+        self, folder: Path, name: str, command: Sequence[str], recipe: Recipe, report: StepReport
+    ) -> None:
+        title = Bootstrap.title
+        try:
+            with report.step(title):
+                containerfile.make_root(folder, name, command, self._programs, report.line)
+        except ProgramFailed as error:
+            hint = advice(error.finished.tail, recipe.package_cache)
+            raise StepFailed(recipe, title, error.finished, hint=hint) from error
+        except Interrupted as error:
+            raise Interrupted(f"image {recipe.image}: stopped in step '{title}'") from error
+
+    def _build(
+        self,
+        client: docker.APIClient,
+        stages: Sequence[Stage],
+        folder: str,
+        arguments: dict[str, str],
+        recipe: Recipe,
+        report: StepReport,
+    ) -> str:
+        """Have the context in `folder` built; the image's id."""
+        instructions = [each for stage in stages for each in stage.all_instructions()]
+        log = BuildLog(instructions, report)
+        try:
+            with self._cancellable(client) as remember:
+                client.hooks["response"] = [remember]
+                lines = client.build(
+                    path=folder,
+                    dockerfile=containerfile.NAME,
+                    buildargs=arguments,
+                    # As with the other engine, whose steps run in this machine's network; and an
+                    # archive that is served here is on its loopback.
+                    network_mode="host",
+                    rm=True,
+                    forcerm=not self._keep_failed,
+                    decode=True,
+                    timeout=None,
+                )
+                with log:
+                    for line in lines:
+                        log.entry(line)
+        except (DockerException, requests.RequestException, OSError, ValueError) as error:
+            if self._stopped:
+                raise Interrupted(f"image {recipe.image}: stopped in step '{log.title}'") from error
+            raise CellblockError(
+                f"image {recipe.image}: step '{log.title}': the connection to dockerd broke: {error}",
+                hint=f"see dockerd's log; then {recipe.reproduce}",
+            ) from error
+        if self._stopped:
+            raise Interrupted(f"image {recipe.image}: stopped in step '{log.title}'")
+        if log.error or not log.image:
+            finished = Finished(
+                (log.instruction,), log.status, "", tuple(deque([*log.tail, log.error], TAIL_LINES))
+            )
+            raise StepFailed(recipe, log.title, finished, hint=_advice(recipe, finished))
+        return log.image
+
+    @contextmanager
+    def _cancellable(self, client: docker.APIClient) -> Iterator[Any]:
+        """Gives a hook of requests that lets `stop` end the answers that are being read."""
+        mine: list[CancellableStream[Any]] = []
+
+        def remember(response: requests.Response, *_: Any, **__: Any) -> None:
+            stream: CancellableStream[Any] = CancellableStream(iter(()), response)
+            with self._lock:
+                mine.append(stream)
+                self._streams.add(stream)
+                stopped = self._stopped
+            if stopped:
+                stream.close()
+
+        try:
+            yield remember
+        finally:
+            client.hooks["response"] = []
+            with self._lock:
+                self._streams.difference_update(mine)
+
+
+def _address() -> str:
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+@contextmanager
+def _client() -> Iterator[docker.APIClient]:
+    """A client of the daemon that the environment names (DOCKER_HOST, DOCKER_TLS_VERIFY, DOCKER_CERT_PATH).
+
+    One a call: requests' sessions are not made for several threads. Raises CellblockError when no daemon
+    answers, and for what it refuses.
+    """
+    settings = kwargs_from_env()
+    settings.setdefault("base_url", _address())
+    try:
+        # "auto" asks for the daemon's version, so it fails as a ping does.
+        client = docker.APIClient(version="auto", timeout=_TIMEOUT_S, **settings)
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise CellblockError(
+            f"no Docker daemon answers at {_address()}: {_innermost(error)}",
+            hint=_start_hint() if "DOCKER_HOST" not in os.environ else "correct DOCKER_HOST, or unset it",
+        ) from error
+    try:
+        yield client
+    except APIError as error:
+        raise CellblockError(
+            f"dockerd at {_address()} refused: {error.explanation or error}", hint="see dockerd's log"
+        ) from error
+    finally:
+        client.close()
+
+
+def _start_hint() -> str:
+    if shutil.which("dockerd") is None:
+        return "install Docker (apt-get install docker.io), or build with --engine buildah"
+    if Path("/run/systemd/system").is_dir():
+        return "start it (systemctl start docker), or build with --engine buildah"
+    return "start it (dockerd &), or build with --engine buildah"
+
+
+def _innermost(error: BaseException) -> str:
+    """What happened in the end: the SDK wraps what requests wraps what urllib3 wraps."""
+    reason = next((arg for arg in error.args if isinstance(arg, BaseException)), None)
+    if reason is not None:
+        return _innermost(reason)
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def _has_command(client: docker.APIClient, reference: str | None) -> bool:
+    if reference is None:
+        return False
+    try:
+        config = client.inspect_image(reference)["Config"]  # type: ignore[no-untyped-call]
+    except ImageNotFound as error:
+        raise CellblockError(
+            f"image {reference} is not in the daemon at {_address()}",
+            hint="another process removed it; build again",
+        ) from error
+    return bool(config.get("Entrypoint") or config.get("Cmd"))
+
+
+def _advice(recipe: Recipe, finished: Finished) -> str:
+    if any("No space left on device" in line for line in finished.tail):
+        return "free disk space (`df -h`, `docker system prune`)"
+    return advice(finished.tail, recipe.package_cache)
+
+
+def _tag(client: docker.APIClient, id_: str, reference: str) -> None:
+    name, _, tag = reference.rpartition(":")
+    client.tag(id_, name, tag=tag)
+
+
+def _hexadecimal(id_: str) -> str:
+    return id_.removeprefix("sha256:")

@@ -1,0 +1,1 @@
+"""Looking at images, records and inputs: differences, the graph, the report. It changes nothing."""

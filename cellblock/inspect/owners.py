@@ -1,0 +1,65 @@
+"""Which package a file of an image belongs to, and the versions, from dpkg's database in the layers.
+
+Formats: dpkg-query(1), deb822(5); the lists in /var/lib/dpkg/info are PACKAGE.list or PACKAGE:ARCH.list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from cellblock.oci.contents import LayerContents
+from cellblock.oci.layer_tar import Entry
+
+_INFO = "var/lib/dpkg/info/"
+STATUS = "var/lib/dpkg/status"
+
+# Directories that are links into /usr on merged systems, while packages still name files by them.
+_MERGED = re.compile(r"(?:bin|sbin|lib|lib32|lib64|libx32)/")
+
+
+def is_database(entry: Entry) -> bool:
+    """Whether a reader must keep the file's contents for `owners` and `installed`."""
+    path = entry.path
+    return path == STATUS or (path.startswith(_INFO) and path.endswith(".list"))
+
+
+def merged_path(path: str) -> str:
+    """One name for a file whether or not its directory was named through /usr."""
+    return f"usr/{path}" if _MERGED.match(path) else path
+
+
+def owners(layers: Iterable[LayerContents]) -> dict[str, str]:
+    """Package by path (see `merged_path`), of all packages whose lists are in `layers`."""
+    found: dict[str, str] = {}
+    for layer in layers:
+        for path, inode in layer.inodes.items():
+            if not path.startswith(_INFO) or not path.endswith(".list") or inode not in layer.kept:
+                continue
+            package = path[len(_INFO) : -len(".list")].partition(":")[0]
+            for line in layer.kept[inode].decode("utf-8", "surrogateescape").splitlines():
+                if line != "/.":
+                    found[merged_path(line.lstrip("/"))] = package
+            # What dpkg keeps of a package is the package's too.
+            stem = path[: -len("list")]
+            for name in layer.entries:
+                if name.startswith(stem):
+                    found[name] = package
+    return found
+
+
+def installed(status: bytes) -> dict[str, str]:
+    """Versions of the packages that a dpkg status file calls installed; `name:arch` for a second one."""
+    found: dict[str, str] = {}
+    for stanza in status.decode("utf-8", "surrogateescape").split("\n\n"):
+        fields = _fields(stanza)
+        if fields.get("Status", "").endswith(" installed"):
+            name = fields["Package"]
+            found[f"{name}:{fields.get('Architecture', '')}" if name in found else name] = fields["Version"]
+    return found
+
+
+def _fields(stanza: str) -> Mapping[str, str]:
+    """The one-line fields of a stanza."""
+    pairs = (line.partition(":") for line in stanza.splitlines() if line[:1] not in (" ", "\t"))
+    return {name: value.strip() for name, _, value in pairs}

@@ -1,0 +1,44 @@
+"""How a way out is judged: by what is seen outside, or in the job's output."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.integration.escape.arena import WORKER, Arena, Outcome, escaped, held
+
+
+def fresh(arena: Arena) -> Path:
+    """An empty folder in the jail for a case's files."""
+    return arena.out(uuid.uuid4().hex[:12])
+
+
+def judge_secret(arena: Arena, text: str, otherwise: str) -> Outcome:
+    """Whether `text` has what only a file outside holds."""
+    return escaped("the canary was read") if arena.secret in text else held(otherwise)
+
+
+def judge_mark(arena: Arena, otherwise: str, *folders: str, hostname: str = WORKER) -> Outcome:
+    """Whether one of the folders outside has a file with our mark."""
+    found = arena.written(*folders, hostname=hostname)
+    return escaped(f"{found} was written on {hostname}") if found else held(otherwise)
+
+
+def last_line(text: str) -> str:
+    return text.strip().splitlines()[-1] if text.strip() else "no word"
+
+
+@contextmanager
+def changed(path: Path, text: str) -> Iterator[None]:
+    """A file of the jail with another text for a while; one that was not there is gone afterwards."""
+    before = path.read_bytes() if path.exists() else None
+    path.write_text(text)
+    try:
+        yield
+    finally:
+        if before is None:
+            path.unlink()
+        else:
+            path.write_bytes(before)

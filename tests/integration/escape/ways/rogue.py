@@ -1,0 +1,78 @@
+"""A slurmctld of the user's own hands slurmd a configuration, which names what slurmd loads."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.cluster.containers import container_name
+from tests.integration.conftest import LocalCluster
+from tests.integration.escape.arena import Outcome, broken, escaped, held, read
+
+_CONFIGURATION = """ClusterName=rogue
+SlurmctldHost={worker}(127.0.0.1)
+SlurmctldPort=16817
+SlurmctldParameters=enable_configless
+AuthType=auth/munge
+SlurmUser={slurm_user}
+StateSaveLocation={folder}
+SlurmctldPidFile={folder}/pid
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmdLogFile=/var/log/slurm/slurmd.log
+ProctrackType=proctrack/linuxproc
+NodeName=rogue NodeAddr={worker} Port=6818
+PartitionName=main Nodes=ALL
+"""
+
+_CACHE = "/var/spool/slurmd/conf-cache/plugstack.conf"
+
+
+@dataclass(frozen=True)
+class Place:
+    """An empty folder of the jail: as this machine sees it, and from inside."""
+
+    outside: Path
+    inside: str
+
+
+def configure_slurmd(
+    cluster: LocalCluster,
+    worker: str,
+    place: Place,
+    mark: str,
+    run: Callable[[str], object],
+    slurm_user: str = "root",
+) -> Outcome:
+    """Try it on `worker`, whose slurmd may end by it. `run` has root inside run a script there.
+
+    `slurm_user` is who the rogue obeys: whoever munge says root inside is.
+    """
+    here, out = place.inside, place.outside
+    good = cluster.on(worker, "cat", _CACHE).ok()
+    program = out / "slurmctld"
+    controller = container_name(cluster.request.name, "controller")
+    with program.open("wb") as file:
+        subprocess.run(["podman", "exec", controller, "cat", "/usr/sbin/slurmctld"], stdout=file, check=True)
+    program.chmod(0o755)
+    text = _CONFIGURATION.format(worker=worker, folder=here, slurm_user=slurm_user)
+    (out / "slurm.conf").write_text(text)
+    (out / "plugstack.conf").write_text(f"# {mark}\n{good}")
+    run(
+        f"export SLURM_CONF={here}/slurm.conf; cd {here}\n"
+        "timeout 8 ./slurmctld -D -i -f $SLURM_CONF >log 2>&1 &\n"
+        # Until it answers.
+        "for i in $(seq 50); do scontrol ping | grep -q UP && break; sleep 0.1; done\n"
+        "scontrol reconfigure >>said 2>&1; echo asked $? >>said; sleep 2; kill %1; wait"
+    )
+    said = read(out / "said")
+    # Also of a container that has ended.
+    name = container_name(cluster.request.name, worker)
+    subprocess.run(["podman", "cp", f"{name}:{_CACHE}", str(out / "found")], check=True)
+    # 0: the rogue obeyed, and so told slurmd.
+    if "asked 0" not in said:
+        return broken(f"the rogue did not run: {said}{read(out / 'log')}")
+    if mark in read(out / "found"):
+        return escaped("slurmd took its plugstack.conf")
+    return held(said.strip().splitlines()[-1])

@@ -1,0 +1,82 @@
+"""Files, folders and terminals that slurmstepd opens for a job."""
+
+from __future__ import annotations
+
+from tests.integration.escape.arena import WORKER, Arena, Outcome, escaped, held, read
+from tests.integration.escape.ways.judge import fresh, judge_mark, judge_secret, last_line
+
+
+def directory_as_input(arena: Arena, user: str) -> Outcome:
+    """A descriptor of a directory of the window, from which `..` might lead out."""
+    out = fresh(arena)
+    for number, folder in enumerate(("/", "/tmp", "/escape")):
+        script = f"{arena.attack('kept-descriptors')} >{arena.inside(out)}/{number}"
+        arena.sbatch(script, "-i", folder, "-o", "/dev/null", user=user)
+        outcome = Outcome.read(read(out / str(number)) or "held: the task was refused")
+        if outcome.kind != "held":
+            return outcome
+    return held("no task had a directory for input that led out")
+
+
+def output_by_proc(arena: Arena, user: str) -> Outcome:
+    """Output files are opened by slurmstepd, for root as root."""
+    for path in ("/proc/1/root/root", "/proc/1/root/tmp", "/proc/1/cwd", "/proc/self/root/proc/1/root/tmp"):
+        arena.sbatch("echo out", "-o", f"{path}/{arena.mark}", user=user)
+    return judge_mark(arena, "no file outside", "/root", "/tmp", "", "/var/spool/slurmd")
+
+
+def input_by_proc(arena: Arena, user: str) -> Outcome:
+    """Input files are, too."""
+    out = fresh(arena)
+    arena.sbatch("cat", "-i", f"/proc/1/root{arena.canary}", "-o", f"{arena.inside(out)}/0", user=user)
+    return judge_secret(arena, read(out / "0"), "the canary was not read")
+
+
+def input_by_descriptor(arena: Arena, user: str) -> Outcome:
+    """What slurmstepd itself has open, by number."""
+    out = fresh(arena)
+    here = arena.inside(out)
+    # A file that the jail does not have under the name it shows: the node's.
+    script = 'f=$(readlink /proc/self/fd/0); case $f in /*) [ -e "$f" ] || echo "file $f";; esac'
+    lines = [
+        f"sbatch -w {WORKER} -i /proc/self/fd/{number} -o {here}/{number} --wrap '{script}'"
+        for number in range(3, 24)
+    ]
+    arena.cluster.jail("bash", "-c", "\n".join(lines), user=user)
+    arena.cluster.wait_until("they are over", lambda: not arena.cluster.jail("squeue", "-h").out)
+    seen = "".join(read(path) for path in out.iterdir())
+    found = [line for line in seen.splitlines() if line.startswith("file ")]
+    return escaped(f"slurmstepd's {found[0]} was opened") if found else held("no file of slurmstepd's")
+
+
+def folder_by_proc(arena: Arena, user: str) -> Outcome:
+    """slurmstepd changes to the job's folder before the task enters the jail, and after."""
+    done = arena.srun("sh", "-c", f"cat ../..{arena.canary} .{arena.canary}; pwd",
+                      options=("--chdir=/proc/1/root",), user=user)  # fmt: skip
+    return judge_secret(arena, done.out, last_line(done.err))
+
+
+def _output_into(arena: Arena, folder: str, user: str) -> Outcome:
+    arena.sbatch("echo out", "-o", f"{folder}/{arena.mark}", user=user)
+    return judge_mark(arena, f"nothing in {folder}", folder)
+
+
+def output_in_conf_cache(arena: Arena, user: str) -> Outcome:
+    """plugstack.conf is there, which names what slurmstepd loads."""
+    return _output_into(arena, "/var/spool/slurmd/conf-cache", user)
+
+
+def output_in_spool(arena: Arena, user: str) -> Outcome:
+    """slurmd reads files of its spool, and runs the scripts of jobs from it."""
+    return _output_into(arena, "/var/spool/slurmd", user)
+
+
+def pushed_input(arena: Arena, user: str) -> Outcome:
+    """A terminal's input queue outlives the program that pushed to it."""
+    arena.cluster.jail(
+        "srun", "-w", WORKER, "--pty", "sh", "-c", arena.attack("push-input"), user=user, tty=True
+    )
+    outcome = judge_mark(arena, "nobody outside read it", "/root")
+    return (
+        outcome if outcome.kind == "escaped" else judge_mark(arena, outcome.what, "/root", hostname="login")
+    )

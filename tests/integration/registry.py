@@ -1,0 +1,104 @@
+"""A real registry for tests: Debian's docker-registry, a process on a free port of loopback."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+USER, PASSWORD = "ada", "sesame"
+# bcrypt of PASSWORD: the one kind of htpasswd entry that docker's registry reads.
+_HTPASSWD = f"{USER}:$2y$05$abcdefghijklmnopqrstuuKcS.CYWVYVaLiiCKrrc0A5s3mGesJ9O\n"
+_START_S = 20
+
+
+@dataclass(frozen=True)
+class RunningRegistry:
+    """A registry at `host`, whose storage is below `storage`."""
+
+    host: str
+    storage: Path
+    log: Path
+
+    def blob(self, digest: str) -> Path:
+        """The file that holds a blob."""
+        name = digest.removeprefix("sha256:")
+        return self.storage / "docker/registry/v2/blobs/sha256" / name[:2] / name / "data"
+
+
+@contextmanager
+def running_registry(
+    folder: Path, *, password: bool = False, read_only: bool = False, storage: Path | None = None
+) -> Iterator[RunningRegistry]:
+    """A registry that ends with the block; `folder` takes its configuration, log and (by default) storage.
+
+    With `password` it wants basic authentication as USER.
+    """
+    program = shutil.which("docker-registry")
+    if program is None:
+        pytest.skip("docker-registry is not installed: `python3 build.py test` installs it")
+    storage = storage or folder / "storage"
+    folder.mkdir(parents=True, exist_ok=True)
+    host = f"127.0.0.1:{free_port()}"
+    configuration: dict[str, Any] = {
+        "version": "0.1",
+        "log": {"level": "warn", "accesslog": {"disabled": True}},
+        "storage": {
+            "filesystem": {"rootdirectory": str(storage)},
+            "delete": {"enabled": True},
+            "maintenance": {"readonly": {"enabled": read_only}, "uploadpurging": {"enabled": False}},
+        },
+        "http": {"addr": host},
+    }
+    if password:
+        (folder / "htpasswd").write_text(_HTPASSWD)
+        configuration["auth"] = {"htpasswd": {"realm": "tests", "path": str(folder / "htpasswd")}}
+    (folder / "config.yml").write_text(yaml.safe_dump(configuration))
+    log = folder / "log"
+    with log.open("wb") as out:
+        argv = [program, "serve", str(folder / "config.yml")]
+        process = subprocess.Popen(argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+    try:
+        _wait(f"http://{host}/v2/", process, log)
+        yield RunningRegistry(host, storage, log)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def get(url: str, headers: Mapping[str, str] | None = None) -> bytes:
+    """What a registry serves to anybody's client: no code of ours in between."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(urllib.request.Request(url, headers=dict(headers or {})), timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while True:
+        try:
+            get(url)
+            return
+        except urllib.error.HTTPError:
+            return  # 401: it is there
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"the registry does not start:\n{log.read_text()}")
+            time.sleep(0.02)
