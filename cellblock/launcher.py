@@ -29,7 +29,10 @@ COMPILED = ("spank_jail", "spank_jail/core", "enroot", "pyxis")
 
 
 def main(args: list[str]) -> int:
-    """Install what is missing, then become `python -m cellblock.cli ARGS`. Returns on failure only."""
+    """Install what is missing, then become `python -m cellblock.cli ARGS`.
+
+    Returns on failure, and for a build that is known to have nothing to do.
+    """
     groups = groups_for(args)
     if not ready(PROJECT, groups):
         if any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ):
@@ -39,6 +42,13 @@ def main(args: list[str]) -> int:
         status = launcher_install.install(PROJECT, groups)
         if status:
             return status
+    if args[:1] == ["build"]:
+        from cellblock import unchanged
+
+        said = unchanged.said_before(PROJECT, args[1:]) if unchanged.is_simple(args[1:]) else None
+        if said is not None:
+            sys.stdout.write(f"{said}\n")
+            return 0
     python = venv_python(PROJECT)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -59,10 +59,19 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
     # What only the tests run.
     "test": (
         _one("shellcheck", "checks shell scripts"),
+        _one("docker-registry", "is the registry that tests push to and pull from"),
         _one("cppcheck", "checks the C sources"),
         _one("mount", "mounts the small filesystems that tests fill up"),
+        # Ubuntu's is a snap, which no container can install: there the tests of the report's page skip.
+        Need("opens the report's page", (("chromium-headless-shell",), ("chromium",)), optional=True),
         _one("dpkg-dev", "packs the small packages that tests compile and install"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),
+        # The command is a package of its own since Debian 13 and Ubuntu 24.10, and so is its BuildKit plugin.
+        Need(
+            "runs the daemon that builds rendered Containerfiles",
+            (("docker.io", "docker-cli", "docker-buildx"), ("docker.io", "docker-cli"), ("docker.io",)),
+            optional=True,
+        ),
         # clang alone cannot link what it instruments. Ubuntu 22.04 has the runtime in libclang-common.
         Need(
             "fuzzes the parser of mount plans and the resolver of paths",

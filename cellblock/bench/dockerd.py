@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -16,6 +15,7 @@ import docker
 import requests
 from docker.errors import DockerException
 
+from cellblock.bench.scratch import unmount_below
 from cellblock.errors import CellblockError
 from cellblock.process import Interrupted, ProgramFailed, Programs
 
@@ -48,8 +48,8 @@ def private_dockerd(data: Path) -> Iterator[str]:
     finally:
         programs.stop()
         thread.join()
-        _unmount_below(run)
-        _unmount_below(data)
+        unmount_below(run)
+        unmount_below(data)
         shutil.rmtree(run, ignore_errors=True)
 
 
@@ -71,11 +71,3 @@ def _wait(address: str, thread: threading.Thread, log: deque[str]) -> None:
         time.sleep(0.1)
     lines = "".join(f"\n  | {line}" for line in log)
     raise CellblockError(f"dockerd did not start{lines}", hint="run as root, with overlayfs in the kernel")
-
-
-def _unmount_below(folder: Path) -> None:
-    """Unmount what dockerd left mounted below `folder`: a network namespace, mostly."""
-    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    for target in sorted((line.split()[1] for line in lines), reverse=True):
-        if target.startswith(f"{folder}/"):
-            subprocess.run(["umount", "--lazy", target], check=False, capture_output=True)

@@ -16,9 +16,8 @@ from cellblock import paths
 from cellblock.build.mirrors import Archive, archive
 from cellblock.build.plan import Planner, plan_all
 from cellblock.definition import default_images, load_images
-from cellblock.engine import containerfile
-from cellblock.engine.containerfile import NAME, SOURCES_ARGUMENT, Stage
 from cellblock.engine.recipe import Recipe
+from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, make_root, stages_of, write_context
 from cellblock.errors import UsageError
 from cellblock.events import Events, Output
 from cellblock.graph import build_order
@@ -73,11 +72,11 @@ class Containerfile:
         folder.mkdir(parents=True, exist_ok=True)
         target.write_text(self.text, encoding="utf-8")
         with events.step(SUBJECT, "files"):
-            containerfile.write_context(self.stages, folder)
+            write_context(self.stages, folder)
         for stage in self.stages:
             for name, command in stage.roots:
                 with events.step(SUBJECT, "bootstrap"):
-                    containerfile.make_root(folder, name, command, Programs(), _line(events))
+                    make_root(folder, name, command, Programs(), _line(events))
 
 
 @contextmanager
@@ -103,7 +102,7 @@ def rendered(request: RenderRequest) -> Iterator[Containerfile]:
             files.mkdir()
             recipe = recipes[name] = planner.recipe(image, files, f"build.py build {name} -v {variant.name}")
             inherits = commands.get(names.get(recipe.parent or "", ""), False)
-            stages += containerfile.stages(recipe, names.__getitem__, inherits_command=inherits)
+            stages += stages_of(recipe, names.__getitem__, inherits_command=inherits)
             commands[name] = bool(recipe.config.entrypoint or recipe.config.command)
         wanted = tuple(request.images or planned)
         yield Containerfile(variant, wanted, tuple(recipes.values()), tuple(stages), source.local)

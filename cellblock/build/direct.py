@@ -23,7 +23,6 @@ from cellblock.build.nodes import Node
 from cellblock.build.plan import LABEL, PlannedImage, Planner, key_prefix
 from cellblock.build.record import ImageRecord, LayerRecord, write_record
 from cellblock.engine import apt
-from cellblock.engine.advice import advice
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events, Output, State, SubjectState
 from cellblock.flock import locked
@@ -122,6 +121,7 @@ class _Run:
         self._nodes = {node.id: node for plan in plans for node in _needed(plan.top)}
         self._records: dict[str, LayerRecord] = {}
         self._done: set[str] = set()
+        self._ended: set[str] = set()
         self._stopped = build.stopped
         self._lock = threading.Lock()
         self._started: dict[str, float] = {}
@@ -163,7 +163,7 @@ class _Run:
                 self._stopped.set()
                 self._build.programs.stop()
                 for plan in self._plans:
-                    if plan.name not in self._images:
+                    if plan.name not in self._images and plan.name not in self._ended:
                         self._build.events.emit(SubjectState(plan.name, "stopped"))
                 if isinstance(error, KeyboardInterrupt):
                     raise Interrupted(
@@ -212,7 +212,7 @@ class _Run:
                 report.title,
                 error.finished,
                 self._build.reproduce(node.images[0]),
-                hint=advice(error.finished.tail, paths.cache()),
+                hint=error.hint,
             ) from error
         except BaseException as error:
             state: State = "stopped" if isinstance(error, Interrupted) else "failed"
@@ -227,6 +227,7 @@ class _Run:
         return record
 
     def _say_failed(self, node: Node, started: float, state: State = "failed") -> None:
+        self._ended.add(node.subject)
         self._build.events.emit(SubjectState(node.subject, state, seconds=time.monotonic() - started))
 
     # -- images --------------------------------------------------------------------------------

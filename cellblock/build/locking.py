@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.build.extra_archives import extra_archives, resolve_with
+from cellblock.build.extra_archives import extra_archives, of_images, resolve_with
 from cellblock.build.mirrors import Archive, package_archives
 from cellblock.definition import load_images
 from cellblock.errors import DefinitionError
@@ -48,23 +48,35 @@ class LockResult:
         return self.changes is not None and not self.changes
 
 
-def compare_lock(request: LockRequest, events: Events) -> LockResult:
+def compare_lock(request: LockRequest, events: Events, *, as_dated: bool = False) -> LockResult:
     """Resolve anew and compare with the lock that is there; writes nothing.
 
-    Raises UsageError, DefinitionError and CellblockError as `cellblock.lock.resolve.resolve` does.
+    `as_dated`: a lock of a snapshot is compared with that snapshot, unless `request` names another
+    archive. Raises UsageError, DefinitionError and CellblockError as `resolve` does.
     """
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     path = lock_path(request.locks, variant)
     requests = requests_of(variant, load_images(request.definitions))
-    archives = package_archives(variant, request.mirrors, request.snapshot)
-    extras = extra_archives(variant, Archive(tuple(archive.line for archive in archives)))
-    lock = resolve_with(extras, variant, archives, requests, events, snapshot=request.snapshot)
+    there, damage = _lock_there(path)
+    snapshot = request.snapshot
+    if as_dated and there and there.snapshot and not request.mirrors and not snapshot:
+        archives, snapshot = there.archives, there.snapshot
+    else:
+        archives = package_archives(variant, request.mirrors, snapshot)
+    archives = of_images(archives)
+    extras = extra_archives(variant, Archive(tuple(each.line for each in archives)))
+    lock = resolve_with(extras, variant, archives, requests, events, snapshot=snapshot)
+    return LockResult(variant, path, lock, diff(there, lock) if there else None, damage)
+
+
+def _lock_there(path: Path) -> tuple[Lock | None, DefinitionError | None]:
+    """The lock at `path`, or why it cannot be read; neither when there is none."""
     if not path.exists():
-        return LockResult(variant, path, lock, None)
+        return None, None
     try:
-        return LockResult(variant, path, lock, diff(read_lock(path), lock))
-    except DefinitionError as damage:
-        return LockResult(variant, path, lock, None, damage)
+        return read_lock(path), None
+    except DefinitionError as error:
+        return None, error
 
 
 def make_lock(request: LockRequest, events: Events) -> LockResult:

@@ -26,11 +26,12 @@ from cellblock.build.record import LayerRecord
 from cellblock.build.root import Bind, WorkFolders, WorkingRoot
 from cellblock.build.tidy import mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
+from cellblock.engine.advice import advice
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layer import Compression, store_layer
 from cellblock.oci.layout import Layout
-from cellblock.process import Programs
+from cellblock.process import ProgramFailed, Programs
 
 # Where a root sees what is handed to it; a mount, so no part of a layer.
 _HANDED_IN = "/run/cellblock"
@@ -41,15 +42,13 @@ class Settings:
     """What all layers of a build have in common. `epoch` is SOURCE_DATE_EPOCH in seconds.
 
     `provide` makes a new folder the flat archive of given packages, which it fetches if need be;
-    `sources` are the sources.list(5) lines that people find in an image; `per_machine` are patterns of
-    files that are in no layer.
+    `sources` are the sources.list(5) lines that people find in an image.
     """
 
     epoch: int
     compression: Compression
     provide: Callable[[Sequence[LockedPackage], Path], None]
     sources: tuple[str, ...]
-    per_machine: tuple[str, ...]
     keep_failed: bool = False
 
 
@@ -111,12 +110,17 @@ class LayerMaker:
             root = WorkingRoot(
                 folder, below, self._programs, {"SOURCE_DATE_EPOCH": str(self._settings.epoch)}
             )
-            if node.packages:
-                self._packages(node, root, report)
-            else:
-                self._definition(node, root, report)
+            try:
+                if node.packages:
+                    self._packages(node, root, report)
+                else:
+                    self._definition(node, root, report)
+            except ProgramFailed as error:
+                # While what it wrote is still there: afterwards a full disk has room again.
+                error.hint = advice(error.finished.tail, folder)
+                raise
             with report.step("write the layer"):
-                tidy(root.upper, self._settings.per_machine)
+                tidy(root.upper, node.per_machine)
                 layer = store_layer(
                     root.upper, below, self._layout, self._settings.epoch, self._settings.compression
                 )

@@ -7,7 +7,7 @@ a key is built once on a machine, whichever images, variants or processes ask fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cellblock.build.extra_archives import of_images
@@ -37,6 +37,8 @@ class Node:
     manual: frozenset[str] = frozenset()
     """Of all packages up to here, those that somebody asked for: apt's autoremove leaves them."""
     needs: Mapping[str, Node] | None = None
+    per_machine: tuple[str, ...] = ()
+    """Patterns of files that are in no layer of its images."""
 
     @property
     def id(self) -> str:
@@ -87,25 +89,23 @@ def plan_nodes(
     _compare(planned, lock)
     common = {**tools.inputs(), "SOURCE_DATE_EPOCH": str(epoch), "compression": compression}
     sharing = plan_package_layers(_closure(planned, lock, cuda_packages))
-    per_machine = tuple(
-        sorted({path for image in planned.values() for path in image.image.fields.per_machine})
-    )
     tops: dict[str, Node] = {}
     shared: dict[str, Node] = {}
     for name, image in planned.items():
         fields = image.image.fields
         top = tops[fields.parent] if fields.parent else None
-        manual = _manual(name, planned, lock)
         for layer in sharing.get(name, ()):
-            top = _package_node(layer, top, image, lock, common, per_machine, manual, planned)
+            top = _package_node(layer, top, image, lock, common, planned)
             # What several images share is one node, whoever comes first.
             top = shared.setdefault(top.key.digest, top)
         has_files = bool(image.inputs_of_files)
         if fields.build or has_files:
             needs = {need: tops[need] for need in image.image.needs() if need != fields.parent}
+            per_machine = _per_machine((name,), planned)
             inputs = {
                 **common,
                 **image.inputs_of_files,
+                "paths that each machine makes": digest_of(list(per_machine)),
                 "the code that builds": image.code,
                 **({"the layer below": top.key.digest} if top else {}),
                 **{f"image {need}": node.key.digest for need, node in needs.items()},
@@ -113,7 +113,7 @@ def plan_nodes(
             kind: LayerKind = "output" if fields.build else "files"
             title = f"what is compiled for {name}" if fields.build else f"files and settings of {name}"
             parent = None if fields.build else top
-            top = Node(kind, title, Key(inputs), parent, (name,), image, needs=needs, manual=manual)
+            top = Node(kind, title, Key(inputs), parent, (name,), image, needs=needs, per_machine=per_machine)
         if top is None:
             raise UsageError(
                 f"image {name} would be empty: it has neither packages nor files",
@@ -129,8 +129,6 @@ def _package_node(
     image: PlannedImage,
     lock: Lock,
     common: Mapping[str, str],
-    per_machine: Sequence[str],
-    manual: frozenset[str],
     planned: Mapping[str, PlannedImage],
 ) -> Node:
     packages = tuple(lock.packages[name] for name in layer.packages)
@@ -139,6 +137,7 @@ def _package_node(
         package.name for node in (parent.chain() if parent else ()) for package in node.packages
     )
     marked = asked & (below | frozenset(layer.packages))
+    per_machine = _per_machine(layer.images, planned)
     # What several images share is made without the settings of one.
     own = image if layer.kind != "shared" and (parent is None or image.image.fields.users) else None
     inputs = {
@@ -164,6 +163,7 @@ def _package_node(
         own,
         packages=packages,
         manual=marked,
+        per_machine=per_machine,
     )
 
 
@@ -172,6 +172,17 @@ def _manual(name: str, planned: Mapping[str, PlannedImage], lock: Lock) -> froze
     own = frozenset(lock.images[name].requested) if name in lock.images else frozenset[str]()
     parent = planned[name].image.fields.parent
     return own | (_manual(parent, planned, lock) if parent else frozenset())
+
+
+def _per_machine(names: Iterable[str], planned: Mapping[str, PlannedImage]) -> tuple[str, ...]:
+    """Of images and those they are made from: a package of either may make such a file."""
+    patterns: set[str] = set()
+    for name in names:
+        each: str | None = name
+        while each:
+            patterns.update(planned[each].image.fields.per_machine)
+            each = planned[each].image.fields.parent
+    return tuple(sorted(patterns))
 
 
 def _closure(planned: Mapping[str, PlannedImage], lock: Lock, cuda: frozenset[str]) -> Closure:

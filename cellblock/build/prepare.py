@@ -16,7 +16,7 @@ from datetime import datetime
 
 from cellblock import paths
 from cellblock.build.direct import ImagePlan, plan_images
-from cellblock.build.extra_archives import ExtraArchives, extra_archives, resolve_with
+from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_images, resolve_with
 from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
 from cellblock.build.plan import PlannedImage, Planner, plan_all
@@ -28,8 +28,9 @@ from cellblock.graph import build_order
 from cellblock.key import digest_of
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.file import lock_path, read_lock, write_lock
-from cellblock.lock.model import Lock
+from cellblock.lock.model import Lock, LockedImage
 from cellblock.lock.requests import requests_of
+from cellblock.lock.resolve import Request
 from cellblock.variants import Variant, choose_variant, load_variants
 
 
@@ -48,6 +49,9 @@ class Prepared:
     lock_digest: str
     archives: tuple[PackageArchive, ...]
     extras: ExtraArchives
+    """What is to be made before anything is."""
+    sources: tuple[str, ...]
+    """The sources.list(5) lines that people find in an image: not those that only builds have."""
     epoch: int
     plans: Mapping[str, ImagePlan]
 
@@ -64,8 +68,7 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
     """
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    asked = request.images or default_images(declared)
-    wanted = tuple(image.name for image in build_order(declared, asked))
+    wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
     source = archive(variant, request.mirrors)
     extras = extra_archives(variant, source)
     planner = Planner(variant, source, extras.key)
@@ -90,6 +93,7 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
         lock_digest=digest_of({name: package.sha256 for name, package in lock.packages.items()}),
         archives=archives,
         extras=extras,
+        sources=tuple(each.line for each in of_images(lock.archives)),
         epoch=epoch,
         plans=plan_images(planner, planned, nodes),
     )
@@ -112,12 +116,16 @@ def _lock(
             )
         lock = read_lock(path)
         return lock, extras.here(mirrors_of_lock(lock, _archives_here(request, variant)))
-    requests = requests_of(variant, declared)
+    all_requests = requests_of(variant, declared)
+    # Images that add no package are no question to apt: declaring one must not change what others hold.
+    requests = {
+        name: replace(each, parent=_with_packages(each.parent, all_requests))
+        for name, each in all_requests.items()
+        if each.packages or each.parent is None
+    }
     asked = {name: (each.parent, each.packages) for name, each in requests.items()}
-    mirrors = archive(variant, request.mirrors).lines
-    known = digest_of(
-        [asked, mirrors, variant.distribution.model_dump(), variant.arch.debian, *_lines(extras)]
-    )
+    places = [*archive(variant, request.mirrors).lines, *(each.line for each in extras.archives)]
+    known = digest_of([asked, places, variant.distribution.model_dump(), variant.arch.debian])
     path = paths.cache() / "resolved" / f"{variant.name}-{known[:16]}.lock.yaml"
     if path.is_file() and not request.update:
         lock = read_lock(path)
@@ -125,11 +133,24 @@ def _lock(
         lock = resolve_with(extras, variant, package_archives(variant, request.mirrors), requests, events)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lock(lock, path)
-    return lock, extras.here(lock.archives)
+    return _with_all_images(lock, all_requests), extras.here(lock.archives)
 
 
-def _lines(extras: ExtraArchives) -> list[str]:
-    return [archive.line for archive in extras.archives]
+def _with_packages(name: str | None, requests: Mapping[str, Request]) -> str | None:
+    """The image `name`, or the nearest that it is made from and that adds packages."""
+    while name is not None and not requests[name].packages and requests[name].parent is not None:
+        name = requests[name].parent
+    return name
+
+
+def _with_all_images(lock: Lock, requests: Mapping[str, Request]) -> Lock:
+    """`lock` with the images that add no package, each holding what its parent holds."""
+    images: dict[str, LockedImage] = {}
+    for name, request in requests.items():
+        known = lock.images.get(name)
+        held = known.packages if known else images[request.parent or ""].packages
+        images[name] = LockedImage(name, request.parent, tuple(sorted(request.packages)), held)
+    return replace(lock, images=images)
 
 
 def _archives_here(request: BuildRequest, variant: Variant) -> tuple[PackageArchive, ...]:

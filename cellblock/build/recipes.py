@@ -17,7 +17,8 @@ from typing import IO
 from cellblock import paths
 from cellblock.build.plan import PlannedImage, Planner, key_prefix
 from cellblock.build.request import BuildRequest, BuildResult
-from cellblock.engine import BuiltImage, Engine, open_engine
+from cellblock.engine import BuiltImage, Engine
+from cellblock.engine.docker import DockerEngine
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Output, State, SubjectState
 from cellblock.process import Interrupted
@@ -36,7 +37,7 @@ def build_recipes(
     Raises StepFailed (the first) after the builds running beside it were ended; Interrupted on Ctrl-C.
     """
     started = time.monotonic()
-    engine = open_engine(request.engine, keep_failed=request.keep_failed)
+    engine = DockerEngine(keep_failed=request.keep_failed)
     present = engine.images()
     missing = [image for image in planned.values() if image.key_reference not in present]
     download_s = 0.0

@@ -60,12 +60,16 @@ class WorkingRoot:
         lines: Sequence[str],
         *,
         binds: Sequence[Bind] = (),
+        env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> Finished:
         """Run shell lines with `sh -euc` inside. Raises ProgramFailed and Interrupted."""
-        return self._programs.run(self.command(["sh", "-euc", "\n".join(lines)], binds), on_line=on_line)
+        argv = self.command(["sh", "-euc", "\n".join(lines)], binds, env)
+        return self._programs.run(argv, on_line=on_line)
 
-    def command(self, argv: Sequence[str], binds: Sequence[Bind] = ()) -> list[str]:
+    def command(
+        self, argv: Sequence[str], binds: Sequence[Bind] = (), env: Mapping[str, str] | None = None
+    ) -> list[str]:
         """The arguments that run `argv` inside: a person can repeat them."""
         # An overlay that was mounted volatile refuses its work folder the next time (overlayfs.rst).
         self._mounts += 1
@@ -79,7 +83,7 @@ class WorkingRoot:
             )
         script = str(files("cellblock.build").joinpath("in_root.sh"))
         mounted = [f"{bind.source}:{bind.target}:{'rw' if bind.writable else 'ro'}" for bind in binds]
-        environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env}
+        environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env, **(env or {})}
         return [
             *("unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "bash", script),
             *(lower, str(self.upper), str(work), str(self.folder / "root"), str(self.folder / "tmp")),

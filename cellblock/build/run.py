@@ -10,7 +10,6 @@ from pathlib import Path
 
 from cellblock import paths
 from cellblock.build.direct import DirectBuild, ImagePlan, build_layers
-from cellblock.build.extra_archives import extra_archives, of_images
 from cellblock.build.make import LayerMaker, Settings
 from cellblock.build.plan import Planner, key_prefix, plan_all
 from cellblock.build.prepare import Prepared, prepare
@@ -63,7 +62,6 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
     fetched = _Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made:
-        prepared.extras.ensure(events)
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
         images = build_layers(direct_build(prepared, maker, layout, events, programs, fetched.stopped), plans)
@@ -93,13 +91,11 @@ def layer_maker(
 ) -> LayerMaker:
     """What makes the layers of `prepared`; `folder` (default: the cache) holds trees and records."""
     request = prepared.request
-    patterns = {path for image in prepared.planned.values() for path in image.image.fields.per_machine}
     settings = Settings(
         epoch=prepared.epoch,
         compression=request.compression,
         provide=provide,
-        sources=tuple(archive.line for archive in of_images(prepared.lock.archives)),
-        per_machine=tuple(sorted(patterns)),
+        sources=prepared.sources,
         keep_failed=request.keep_failed,
     )
     return LayerMaker(folder or paths.cache(), layout, prepared.planner, settings, programs)
@@ -142,6 +138,8 @@ class _Provider:
         """Make `folder`, which must not exist, the archive of `packages`."""
         started = time.monotonic()
         absent = any(not self._store.has(package) for package in packages)
+        if absent:
+            self._prepared.extras.ensure(self._events)
         self._store.fetch(packages, self._prepared.archives, self._events, self.stopped)
         if absent:
             self.seconds += time.monotonic() - started
@@ -201,6 +199,7 @@ def copy_images(result: BuildResult, folder: Path) -> None:
 
 
 def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
+    from cellblock.build.extra_archives import extra_archives
     from cellblock.build.mirrors import archive
     from cellblock.build.recipes import build_recipes
     from cellblock.definition import default_images, load_images

@@ -98,7 +98,7 @@ def plan_jobs(
             runners[chosen[0]],
             tuple(order),
             tuple(job.id for job in builds),
-            _index_commands(variant.name, wanted),
+            _index_commands(variant.name, wanted, chosen),
         )
         jobs += [*builds, index]
     if not jobs:
@@ -116,13 +116,14 @@ def _build_commands(variant: str, images: Sequence[str], settings: Settings) -> 
     options = ["--variant", variant, "--cache", settings.cache or f'"${REPOSITORY_VARIABLE}"']
     if settings.locked:
         options.append("--locked")
-    push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant]
+    push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant, "--per-arch"]
     return (
         " ".join(["$root python3 build.py build", *images, *options]),
         " ".join(["$root python3 build.py push", *push]),
     )
 
 
-def _index_commands(variant: str, images: Sequence[str]) -> tuple[str, ...]:
-    push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant, "--index"]
+def _index_commands(variant: str, images: Sequence[str], architectures: Sequence[str]) -> tuple[str, ...]:
+    push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant]
+    push += ["--index", "--arch", ",".join(architectures)]
     return (" ".join(["$root python3 build.py push", *push]),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cellblock.cli import (
+    attest,
     bench,
     build,
     cache,
@@ -14,6 +15,7 @@ from cellblock.cli import (
     jail,
     lock,
     matrix,
+    push,
     render,
     targets,
     testing,
@@ -30,9 +32,12 @@ app.command()(targets.targets)
 app.command()(build.build)
 app.command()(lock.lock)
 app.add_typer(cache.app, name="cache")
+app.command()(inspect.diff)
 app.command()(inspect.graph)
 app.command()(inspect.report)
+app.command()(attest.audit)
 app.command()(matrix.matrix)
+app.command()(push.push)
 app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.shell)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli.options import JsonOption, LogOption
+from cellblock.cli.options import JsonOption, LogOption, VariantOption
 
 app = typer.Typer(help="Measure what docs/benchmarks.md says.", no_args_is_help=True)
 
@@ -51,3 +51,22 @@ def jail(
         print(f"  {'added by ' + each:24s}{result.added(each, 50):8.2f}{result.added(each, 99):8.2f}")
         print(f"  {f'  {TASKS_AT_ONCE} tasks entering':24s}{result.entering(each):8.2f}")
         print(f"  {'  memory, KiB a task':24s}{result.memory_added(each):8.0f}")
+
+
+@app.command()
+def build(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonOption = False) -> None:
+    """Measure our build beside `buildah build` and `docker build` of the same images (takes minutes)."""
+    from cellblock.bench.build import build_cost
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        result = build_cost(variant, events)
+    keys = result.keys()
+    if as_json:
+        print(json.dumps(keys))
+        return
+    print(f"All {len(result.images)} images of {result.variant}, measured in {result.seconds:.0f} s:")
+    for name, value in keys.items():
+        print(f"  {name:32s}{value if value is not None else 'not measured'}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from cellblock import paths, unchanged
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
 from cellblock.errors import UsageError
 
@@ -52,6 +54,7 @@ def build(
     if compression not in ("zstd", "gzip", "none"):
         raise UsageError(f"there is no compression '{compression}'", hint="use one of: zstd, gzip, none")
     folder = layout_folder(output) if output else None
+    before = unchanged.states_of(input_paths())
     events = Events()
     with make_view(log, events):
         request = BuildRequest(
@@ -83,13 +86,20 @@ def build(
                 }
             )
         )
-    elif result.built:
+        return
+    done = f"{result.variant.name}: all {len(result.images)} images are up to date"
+    if result.built:
         print(
             f"{result.variant.name}: built {len(result.built)} of {len(result.images)} images in "
             f"{result.seconds:.1f} s, of which downloading {result.download_s:.1f} s"
         )
     else:
-        print(f"{result.variant.name}: all {len(result.images)} images are up to date")
+        print(done)
+    args = sys.argv[2:]
+    # Files that moved meanwhile went into the build or did not: the next one must look.
+    if unchanged.is_simple(args) and before == unchanged.states_of(input_paths()):
+        after = unchanged.states_of(result_paths(load))
+        unchanged.remember(str(paths.PROJECT), args, done, {**before, **after})
 
 
 def layout_folder(output: str) -> Path:
@@ -98,3 +108,18 @@ def layout_folder(output: str) -> Path:
     if kind != "oci" or not folder:
         raise UsageError(f"--output {output}: images are written to an OCI layout", hint="give oci:DIR")
     return Path(folder)
+
+
+def input_paths() -> list[str]:
+    """Files and folders whose change may change what a build makes."""
+    project = [str(paths.PROJECT / name) for name in ("images", "locks", "spank_jail", "enroot", "pyxis")]
+    code = [str(Path(unchanged.__file__).parent)]
+    # The host's mirrors, its release, and the versions of its tools.
+    host = ["/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/os-release", "/var/lib/dpkg/status"]
+    return [*project, *code, *host]
+
+
+def result_paths(load: bool) -> list[str]:
+    """Files that must still be there, as they are, for a build to have nothing to do."""
+    found = [str(paths.cache() / "resolved"), str(paths.cache() / "images")]
+    return [*found, "/var/lib/containers/storage/overlay-images/images.json"] if load else found

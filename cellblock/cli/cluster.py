@@ -42,7 +42,9 @@ def up(
 
     started = time.monotonic()
     events = Events()
-    request = UpRequest(name, variant, workers, ssh_port, engine, tuple(mirror or ()), jail_root, jail)
+    request = UpRequest(
+        name, variant, workers, ssh_port, engine, tuple(mirror or ()), jail_root=jail_root, jail=jail
+    )
     with make_view(log, events):
         result = bring_up(request, events)
     seconds = time.monotonic() - started

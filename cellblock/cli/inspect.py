@@ -1,4 +1,4 @@
-"""`build.py graph | report`: looking at what is declared and built."""
+"""`build.py diff | graph | report`: looking at what is declared and built."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from typing import Annotated
 import typer
 
 from cellblock import paths
-from cellblock.cli.options import JsonOption, VariantOption
+from cellblock.cli.options import JsonOption, VariantOption, image_names, variant_names
 
 GRAPH_FORMATS = ("mermaid", "dot", "svg")
+
+_IMAGE_HELP = "An image (NAME, NAME:VARIANT, reference, digest, oci:DIR[:REFERENCE]) or a variant."
+
+
+def image_or_variant_names() -> list[str]:
+    """For the shell to complete."""
+    return [*image_names(), *variant_names()]
 
 
 def graph(
@@ -86,3 +93,58 @@ def report(
         print(json.dumps({"page": str(output), **reports.figures(made)}))
     else:
         print(f"{output}: open it in a browser")
+
+
+def diff(
+    old: Annotated[str, typer.Argument(help=_IMAGE_HELP, autocompletion=image_or_variant_names)],
+    new: Annotated[
+        str, typer.Argument(help="The same, or another variant.", autocompletion=image_or_variant_names)
+    ],
+    variant: VariantOption = None,
+    files: Annotated[
+        bool, typer.Option("--files", help="Name the files of packages that changed, too.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how two images, or all images of two variants, differ. Exits like diff(1)."""
+    from cellblock.build.record import image_store
+    from cellblock.cli.inspect_text import InspectView
+    from cellblock.definition import load_images
+    from cellblock.errors import CellblockError, UsageError
+    from cellblock.inspect.diff import Differ
+    from cellblock.inspect.diff_json import diff_json
+    from cellblock.inspect.names import ImageNames
+    from cellblock.variants import choose_variant, load_variants
+
+    folder = paths.PROJECT / "images"
+    variants = load_variants(folder / "variants.yaml")
+    names = ImageNames(image_store(), load_images(folder), variants, choose_variant(variants, variant).name)
+    try:
+        if names.is_variant(old) != names.is_variant(new):
+            raise UsageError(
+                f"{old} and {new}: one is a variant, the other is not",
+                hint="compare two images, or two variants",
+            )
+        if names.is_variant(old):
+            before, after = names.variant(old), names.variant(new)
+            pairs = [(before[name], after[name]) for name in before if name in after]
+            only = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
+        else:
+            pairs, only = [(names.image(old), names.image(new))], ([], [])
+        differ = Differ()
+        found = [differ.diff(*pair) for pair in pairs]
+    except CellblockError as error:
+        error.exit_status = 2  # of diff(1): 1 means that they differ
+        raise
+    equal = all(each.is_equal for each in found) and not any(only)
+    if as_json:
+        texts = [diff_json(each) for each in found]
+        print(json.dumps({"equal": equal, "images": texts, "only_old": only[0], "only_new": only[1]}))
+    else:
+        view = InspectView()
+        for each in found:
+            view.diff(each, all_files=files)
+        for name, images in ((old, only[0]), (new, only[1])):
+            if images:
+                view.line(f"only in {name}: {', '.join(images)}", "bold")
+    raise typer.Exit(0 if equal else 1)

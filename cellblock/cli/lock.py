@@ -49,7 +49,11 @@ def lock(
     request = LockRequest(variant, tuple(mirror or ()), snapshot)
     only_compare = check or show_diff
     with make_view(log, events):
-        result = (compare_lock if only_compare else make_lock)(request, events)
+        result = (
+            compare_lock(request, events, as_dated=not show_diff)
+            if only_compare
+            else make_lock(request, events)
+        )
     if as_json:
         print(json.dumps(_object(result, written=not only_compare and not result.is_current)))
     else:
@@ -91,9 +95,10 @@ def _text(result: LockResult, *, only_compare: bool, with_changes: bool) -> str:
     if result.is_current:
         return f"{name}: {result.path} is current: {held}"
     if result.changes is None:
-        why = f"cannot be used\n{result.damage.message}" if result.damage else "does not exist yet"
-        said = f"{name}: {result.path} {why}"
-        return said if only_compare else f"{name}: wrote {result.path}: {held}"
+        why = f"the lock that is there cannot be used:\n{result.damage.message}" if result.damage else ""
+        if only_compare:
+            return f"{name}: {why or f'{result.path} does not exist yet'}"
+        return f"{name}: wrote {result.path}: {held}" + (f"; {why}" if why else "")
     lines = [f"{name}: {result.path} is not current: {_summary(result.changes)}"]
     if not only_compare:
         lines = [f"{name}: wrote {result.path}: {held}; {_summary(result.changes)}"]

@@ -35,7 +35,7 @@ def containerfile(
     """Print a Containerfile of images and what they need, which any builder accepts."""
     from cellblock.build.containerfile import RenderRequest, rendered
     from cellblock.cli.views import make_view
-    from cellblock.engine.containerfile import NAME
+    from cellblock.engine.stages import NAME
     from cellblock.events import Events
 
     with rendered(RenderRequest(tuple(images or ()), variant, tuple(mirror or ()))) as file:

@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from cellblock.engine.recipe import BuiltImage, Recipe, StepReport
-from cellblock.errors import UsageError
 
-__all__ = ["ENGINES", "BuiltImage", "Engine", "Recipe", "StepReport", "open_engine"]
-
-ENGINES = ("buildah", "docker")
-"""What `open_engine` knows."""
+__all__ = ["BuiltImage", "Engine", "Recipe", "StepReport"]
 
 
 class Engine(Protocol):
@@ -48,20 +44,3 @@ class Engine(Protocol):
     def sweep(self) -> None:
         """Remove what killed builds left behind."""
         ...
-
-
-def open_engine(name: str, *, keep_failed: bool = False) -> Engine:
-    """The engine called `name`; `keep_failed` keeps the container of a failed step.
-
-    Raises UsageError for one that does not exist.
-    """
-    # Imported late: a build with nothing to do does not need half of it.
-    if name == "buildah":
-        from cellblock.engine.buildah import BuildahEngine
-
-        return BuildahEngine(keep_failed=keep_failed)
-    if name == "docker":
-        from cellblock.engine.docker import DockerEngine
-
-        return DockerEngine(keep_failed=keep_failed)
-    raise UsageError(f"there is no engine '{name}'", hint=f"use one of: {', '.join(ENGINES)}")

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from cellblock.engine.containerfile import Instruction
 from cellblock.engine.recipe import StepReport
+from cellblock.engine.stages import Instruction
 from cellblock.process import TAIL_LINES
 
 _STEP = re.compile(r"Step (\d+)/\d+ : ")

@@ -26,13 +26,13 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.types import CancellableStream
 from docker.utils import kwargs_from_env
+from urllib3.exceptions import HTTPError
 
-from cellblock.engine import containerfile
 from cellblock.engine.advice import advice
 from cellblock.engine.archive_server import serve
 from cellblock.engine.build_log import BuildLog
-from cellblock.engine.containerfile import Stage
 from cellblock.engine.recipe import Bootstrap, BuiltImage, Recipe, StepFailed, StepReport
+from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, make_root, stages_of, write_context
 from cellblock.errors import CellblockError
 from cellblock.process import TAIL_LINES, Finished, Interrupted, ProgramFailed, Programs
 
@@ -68,14 +68,14 @@ class DockerEngine:
         Raises StepFailed naming the step, or Interrupted; then nothing is tagged.
         """
         with _client() as client, tempfile.TemporaryDirectory(prefix="cellblock-") as folder:
-            stages = containerfile.stages(
+            stages = stages_of(
                 recipe, lambda reference: reference, inherits_command=_has_command(client, recipe.parent)
             )
             self._write_context(stages, Path(folder), recipe, report)
             with serve(recipe.local_archives, recipe.sources) as sources:
                 arguments = {}
                 if recipe.local_archives:
-                    arguments = {containerfile.SOURCES_ARGUMENT: "\n".join(sources)}
+                    arguments = {SOURCES_ARGUMENT: "\n".join(sources)}
                 id_ = self._build(client, stages, folder, arguments, recipe, report)
             for reference in recipe.references:
                 _tag(client, id_, reference)
@@ -120,10 +120,8 @@ class DockerEngine:
     def _write_context(
         self, stages: Sequence[Stage], folder: Path, recipe: Recipe, report: StepReport
     ) -> None:
-        (folder / containerfile.NAME).write_text(
-            "\n".join(stage.text() for stage in stages), encoding="utf-8"
-        )
-        containerfile.write_context(stages, folder)
+        (folder / NAME).write_text("\n".join(stage.text() for stage in stages), encoding="utf-8")
+        write_context(stages, folder)
         for stage in stages:
             for name, command in stage.roots:
                 self._make_root(folder, name, command, recipe, report)
@@ -134,7 +132,7 @@ class DockerEngine:
         title = Bootstrap.title
         try:
             with report.step(title):
-                containerfile.make_root(folder, name, command, self._programs, report.line)
+                make_root(folder, name, command, self._programs, report.line)
         except ProgramFailed as error:
             hint = advice(error.finished.tail, recipe.package_cache)
             raise StepFailed(recipe, title, error.finished, hint=hint) from error
@@ -158,7 +156,7 @@ class DockerEngine:
                 client.hooks["response"] = [remember]
                 lines = client.build(
                     path=folder,
-                    dockerfile=containerfile.NAME,
+                    dockerfile=NAME,
                     buildargs=arguments,
                     # As with the other engine, whose steps run in this machine's network; and an
                     # archive that is served here is on its loopback.
@@ -171,7 +169,7 @@ class DockerEngine:
                 with log:
                     for line in lines:
                         log.entry(line)
-        except (DockerException, requests.RequestException, OSError, ValueError) as error:
+        except (DockerException, requests.RequestException, HTTPError, OSError, ValueError) as error:
             if self._stopped:
                 raise Interrupted(f"image {recipe.image}: stopped in step '{log.title}'") from error
             raise CellblockError(

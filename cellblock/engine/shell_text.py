@@ -52,7 +52,7 @@ def wrapped(text: str) -> str:
 
 
 def _evaluated(text: str) -> str:
-    lines = one_a_line([line or " " for line in text.splitlines()])
+    lines = one_a_line(text.splitlines())
     return f"""eval "$(printf '%s\\n'{lines})\""""
 
 

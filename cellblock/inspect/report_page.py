@@ -17,12 +17,13 @@ from cellblock.amount import amount_of_bytes
 from cellblock.inspect.graph_svg import svg
 from cellblock.inspect.report import NODE, Report
 from cellblock.inspect.sharing import bytes_in_common
+from cellblock.inspect.timings import Timing, step_names, timings
 
 _FOLDER = Path(__file__).parent / "page"
 _KINDS = {
     "base": "bootstrapped base",
     "shared": "packages of several images",
-    "packages": "packages of one image",
+    "packages": "packages of one image and those on it",
     "cuda": "CUDA",
     "files": "files and settings",
     "output": "compiled",
@@ -40,6 +41,8 @@ def page(report: Report) -> str:
     )
     environment.filters.update(amount=amount_of_bytes, duration=_duration)
     records = report.records
+    spent = timings(records.values())
+    steps = step_names(spent)
     present = {shared.layer.kind for shared in report.layers}
     return environment.get_template("report.html.j2").render(
         report=report,
@@ -55,8 +58,8 @@ def page(report: Report) -> str:
         seconds=sum(record.seconds for record in records.values()),
         image_rows=_image_rows(report),
         matrix=_matrix(report),
-        steps=_steps(report),
-        time_rows=_time_rows(report),
+        steps=steps,
+        time_rows=_time_rows(spent, steps),
         package_rows=_package_rows(report),
         locks=sorted({record.lock for record in records.values() if record.lock}),
     )
@@ -141,37 +144,21 @@ def _matrix(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _steps(report: Report) -> list[str]:
-    """Names of steps, those that took longest over all images first."""
-    total: dict[str, float] = {}
-    for record in report.records.values():
-        for name, seconds in record.steps.items():
-            total[name] = total.get(name, 0.0) + seconds
-    return sorted(total, key=lambda name: -total[name])
-
-
-def _time_rows(report: Report) -> list[dict[str, Any]]:
-    names = _steps(report)
-    rows = []
-    most = max((max(each.seconds, sum(each.steps.values())) for each in report.records.values()), default=0)
-    for record in report.records.values():
-        spent = max(record.seconds, sum(record.steps.values()))
-        steps = [
-            {"name": name, "index": names.index(name), "seconds": record.steps[name]}
-            for name in names
-            if record.steps.get(name)
-        ]
-        if spent:
-            rows.append(
-                {
-                    "name": record.image,
-                    "seconds": record.seconds,
-                    "steps": steps,
-                    "by_name": record.steps,
-                    "part": sum(record.steps.values()) / most,
-                }
-            )
-    return rows
+def _time_rows(found: Sequence[Timing], steps: Sequence[str]) -> list[dict[str, Any]]:
+    most = max((timing.seconds for timing in found), default=0.0)
+    return [
+        {
+            "timing": timing,
+            "part": timing.seconds / most,
+            "steps": [
+                {"name": name, "index": steps.index(name), "seconds": seconds}
+                for name, seconds in timing.steps.items()
+                if seconds
+            ],
+        }
+        for timing in found
+        if timing.seconds
+    ]
 
 
 def _package_rows(report: Report) -> Sequence[dict[str, Any]]:

@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from cellblock.errors import CellblockError
@@ -26,6 +27,8 @@ _KEYRINGS = {
 _TRUSTED_PARTS = Path("/etc/apt/trusted.gpg.d")
 
 
+# apt waits one second before the first further try, two before the second.
+_RETRIES = 3
 # apt keeps a list compressed when it comes from a local archive that has no other.
 _COMPRESSED = (".gz", ".xz", ".bz2", ".lz4", ".zst")
 
@@ -56,7 +59,8 @@ class Choice:
 class AptRoot:
     """The private apt of one list of archives, in `folder`.
 
-    `distribution` is debian or ubuntu, whose keys are trusted; `architecture` is Debian's name of it.
+    `distribution` is debian or ubuntu, whose keys are trusted; `architecture` is Debian's name of it;
+    `preferences` is a text of apt_preferences(5).
     """
 
     def __init__(
@@ -67,12 +71,14 @@ class AptRoot:
         archives: Sequence[PackageArchive],
         *,
         check_valid_until: bool = True,
+        preferences: str = "",
     ) -> None:
         self._folder = folder
         self._architecture = architecture
         self._archives = archives
         self._uris = [archive.uris[0] for archive in archives]
         self._check_valid_until = check_valid_until
+        self._preferences = preferences
         self._programs = Programs()
         self._prepare(distribution)
 
@@ -110,7 +116,6 @@ class AptRoot:
             "APT::Update::Error-Mode": "any",
             "Acquire::Languages": "none",
             "Acquire::GzipIndexes": "false",
-            "Acquire::Retries": "3",
             # Half a minute of silence, in seconds, is a mirror that is gone.
             "Acquire::http::Timeout": "30",
             "Acquire::https::Timeout": "30",
@@ -121,6 +126,7 @@ class AptRoot:
         lines += ["#clear APT::Architectures;", f'APT::Architectures {{ "{self._architecture}"; }};']
         (self._folder / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (self._folder / "status").write_text("", encoding="utf-8")
+        (self._folder / "etc/preferences.d/cellblock").write_text(self._preferences, encoding="utf-8")
         self._write_sources()
 
     def _write_sources(self) -> None:
@@ -134,7 +140,12 @@ class AptRoot:
         Raises CellblockError when an archive's mirrors all fail, saying why.
         """
         while True:
-            done = self._run("apt-get", "-q", "update")
+            # Tried again by itself only where nobody else can be asked.
+            others = any(
+                uri != archive.uris[-1] for uri, archive in zip(self._uris, self._archives, strict=True)
+            )
+            retries = 0 if others else _RETRIES
+            done = self._run("apt-get", "-q", "-o", f"Acquire::Retries={retries}", "update")
             if done.status == 0:
                 return
             if not self._next_mirrors(done.output + "\n".join(done.tail)):
@@ -156,30 +167,16 @@ class AptRoot:
 
     def _update_failed(self, done: Finished) -> CellblockError:
         text = "\n".join(line for line in done.tail if line.startswith(("E: ", "W: ", "Err:")))
-        expired = re.search(r"Release file for (\S+) is expired", text)
+        expired = re.search(r"Release file for (\S+) is expired \(invalid since ([^)]*)\)", text)
         if expired:
-            until = self._valid_until(expired[1])
+            until = datetime.now(timezone.utc) - _duration(expired[2])
             return CellblockError(
-                f"{expired[1]}: this index was valid until {until}: the mirror serves an old state of the "
-                "archive, without the security updates since",
+                f"{expired[1]}: this index was valid until {until:%Y-%m-%d %H:%M} UTC: the mirror serves an "
+                "old state of the archive, without the security updates since",
                 hint="name another with --mirror; if old is what you want, ask for a --snapshot, or set "
                 "`check_valid_until: false` for the distribution in images/variants.yaml",
             )
         return CellblockError(f"the package lists cannot be fetched\n{_indented(text)}", hint=_advice(text))
-
-    def _valid_until(self, uri: str) -> str:
-        """`Valid-Until` of the Release file that apt refused, which it left among the unfinished ones."""
-        name = re.sub(r"^[a-z+]+:/*", "", uri).replace("/", "_")
-        for path in (self._folder / "lists").rglob(f"*{name}"):
-            found = re.search(r"^Valid-Until: *(.*)$", path.read_text(errors="replace"), re.MULTILINE)
-            if found:
-                return found[1]
-        return "a date in the past"
-
-    def prefer(self, preferences: str) -> None:
-        """Weigh versions by a text of apt_preferences(5)."""
-        path = self._folder / "etc" / "preferences.d" / "cellblock"
-        path.write_text(preferences, encoding="utf-8")
 
     def indexes(self) -> list[Index]:
         """The package lists, in the order of the archives; empty components have none."""
@@ -208,9 +205,7 @@ class AptRoot:
         Raises ProgramFailed with apt's words when it cannot be done, or would remove something.
         """
         (self._folder / "status").write_bytes(b"".join(map(_installed, status)))
-        done = self._checked(
-            "apt-get", "--simulate", "--yes", "-qq", "-o", "APT::Get::Remove=false", *command
-        )
+        done = self._checked("apt-get", "--simulate", "--yes", "-q", "-o", "APT::Get::Remove=false", *command)
         found = re.findall(
             r"^Inst (?P<name>[^\s:]+)\S* (?:\[\S+\] )?\((?P<version>\S+) .*\[(?P<arch>\w+)\]\)",
             done.output,
@@ -244,6 +239,12 @@ def _release(name: Path) -> dict[str, str]:
             pairs = re.findall(r"^([A-Z][A-Za-z-]+): *(\S.*)$", text, re.MULTILINE)
             return {key.lower(): value.strip() for key, value in pairs}
     return {}
+
+
+def _duration(text: str) -> timedelta:
+    """What apt writes as `3d 4h 5min 6s`."""
+    units = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+    return timedelta(seconds=sum(int(n) * units[unit] for n, unit in re.findall(r"(\d+)(d|h|min|s)", text)))
 
 
 def _indented(text: str) -> str:

@@ -61,14 +61,9 @@ def diff(old: Lock, new: Lock) -> LockDiff:
         *_values("base image", old.base_images, new.base_images),
         *_values("tarball", old.tarballs, new.tarballs),
     ]
-    if [archive.line for archive in old.archives] != [archive.line for archive in new.archives]:
-        other.append(
-            "archives: "
-            + "; ".join(archive.line for archive in new.archives)
-            + " (were: "
-            + "; ".join(archive.line for archive in old.archives)
-            + ")"
-        )
+    # Where an archive is fetched from is the machine's to choose, and no difference.
+    if _suites(old) != _suites(new):
+        other.append(f"archives: {_suites(old)} -> {_suites(new)}")
     if old.snapshot != new.snapshot:
         other.append(f"snapshot: {old.snapshot or 'none'} -> {new.snapshot or 'none'}")
     return LockDiff(tuple(changes), tuple(other))
@@ -77,6 +72,10 @@ def diff(old: Lock, new: Lock) -> LockDiff:
 def outdated(lock: Lock, requests: Mapping[str, Request]) -> tuple[str, ...]:
     """Why `lock` does not fit what the images ask for now; empty when it does. Asks no archive."""
     return tuple(_requests_differ(lock, requests))
+
+
+def _suites(lock: Lock) -> str:
+    return ", ".join(" ".join((archive.suite, *archive.components)) for archive in lock.archives)
 
 
 def _requests(lock: Lock) -> dict[str, Request]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +67,7 @@ class PackageFields(_Strict):
     origin: str
     security: bool = False
     images: list[str]
+    depends: list[str] = []
     check: str
 
 
@@ -153,6 +153,7 @@ def _package_data(package: LockedPackage) -> dict[str, Any]:
     if package.security:
         data["security"] = True
     data["images"] = list(package.images)
+    data["depends"] = list(package.depends)
     data["check"] = _check(package.name, data)
     return data
 
@@ -184,8 +185,9 @@ def read_lock(path: Path) -> Lock:
         data = _load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DefinitionError(f"{path}: there is no such lock", hint=hint) from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        data = read_yaml(path).data  # raises, naming the line
+    except (OSError, ValueError, yaml.YAMLError):
+        # Slower: it names the line of what is no YAML, or stands twice.
+        data = read_yaml(path).data
     if not isinstance(data, dict):
         raise DefinitionError(f"{path}:1: this is no lock", hint=_REPAIR)
     if data.get("format") != FORMAT:
@@ -201,7 +203,7 @@ def read_lock(path: Path) -> Lock:
         fields = validate(source, LockFile, source.data)
     faults = list(_faults(data, fields))
     if faults:
-        source = read_yaml(path)  # of a key that stands twice it names both lines
+        source = read_yaml(path)
         lines = [f"{path}:{source.line(at)}: {'.'.join(at)}: {text}" for at, text in faults]
         raise DefinitionError("\n".join(lines), hint=_REPAIR)
     return _lock(fields)
@@ -211,17 +213,14 @@ _REPAIR = "take the edit back (version control has the lock as it was), or run `
 
 
 def _load(text: str) -> Any:
-    """The plain data of a lock's text."""
-    begin, end = text.find(_PACKAGES), text.find(_DIGESTS)
-    if 0 <= begin < end:
-        lines = text[begin + len(_PACKAGES) : end].split("\n")
-        with suppress(json.JSONDecodeError):
-            packages = json.loads("{" + ",".join(lines) + "}")
-            # Fewer when a package stands twice: for YAML to complain about.
-            if len(packages) == len(lines):
-                rest = yaml.load(text[:begin] + text[end:], Loader=_Loader)
-                return {**rest, "packages": packages} if isinstance(rest, dict) else rest
-    return yaml.load(text, Loader=_Loader)
+    """The plain data of a lock as it was written. Raises ValueError or YAMLError for any other."""
+    begin, end = text.index(_PACKAGES), text.index(_DIGESTS)
+    lines = text[begin + len(_PACKAGES) : end].split("\n")
+    packages = json.loads("{" + ",".join(lines) + "}")
+    if len(packages) != len(lines):
+        raise ValueError("a package stands twice")
+    rest = yaml.load(text[:begin] + text[end:], Loader=_Loader)
+    return {**rest, "packages": packages} if isinstance(rest, dict) else rest
 
 
 def _faults(data: Mapping[str, Any], fields: LockFile) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -250,7 +249,8 @@ def _lock(fields: LockFile) -> Lock:
         name: LockedPackage(
             name=name,
             images=tuple(package.images),
-            **package.model_dump(exclude={"check", "images"}),
+            depends=tuple(package.depends),
+            **package.model_dump(exclude={"check", "images", "depends"}),
         )
         for name, package in fields.packages.items()
     }

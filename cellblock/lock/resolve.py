@@ -16,7 +16,7 @@ from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
-from cellblock.lock.universe import Stanza, Universe, dependencies, providers_of
+from cellblock.lock.universe import Stanza, Universe, dependencies, naming, providers_of
 from cellblock.process import ProgramFailed
 from cellblock.variants import Variant
 
@@ -47,17 +47,17 @@ def resolve(
     events: Events,
     *,
     snapshot: str | None = None,
+    preferences: str = "",
     base_images: Mapping[str, str] | None = None,
     tarballs: Mapping[str, str] | None = None,
-    preferences: str = "",
 ) -> Lock:
     """The lock of `variant`: fetches what changed of the package lists below `cache`, then asks apt.
 
     An image without a parent gets what `mmdebstrap --variant=apt` installs: the essential packages, apt
     and what it asks for; another gets what `apt-get install` adds to its parent's packages. `snapshot`
-    says that `archives` are of a date in the past, so their indexes may be past theirs. `preferences` is a
-    text of apt_preferences(5). A second process waits. Raises CellblockError when lists cannot be fetched,
-    DefinitionError when a package does not exist or cannot be installed.
+    says that `archives` are of a date in the past, so their indexes may be past theirs; `preferences`
+    (apt_preferences(5)) weigh versions. A second process waits. Raises CellblockError when lists cannot
+    be fetched, DefinitionError when a package does not exist or cannot be installed.
     """
     distribution = variant.distribution
     lines = [archive.line for archive in archives]
@@ -83,8 +83,13 @@ def resolve(
             # apt would take a list of the same second as the last one for unchanged.
             shutil.rmtree(folder / "reachable", ignore_errors=True)
             small = _small_archives(folder / "reachable", indexes, universe.reachable(asked))
-            apt = AptRoot(folder / "reachable" / "apt", distribution.id, variant.arch.debian, small)
-            apt.prefer(preferences)
+            apt = AptRoot(
+                folder / "reachable" / "apt",
+                distribution.id,
+                variant.arch.debian,
+                small,
+                preferences=preferences,
+            )
             apt.update()
             closures = _closures(apt, universe, requests)
     packages = _packages(closures, universe, indexes, archives)
@@ -110,10 +115,12 @@ def resolve(
 
 
 def _small_archives(
-    folder: Path, indexes: Sequence[Index], stanzas: Iterable[Stanza]
+    folder: Path, indexes: Sequence[Index], stanzas: Sequence[Stanza]
 ) -> list[PackageArchive]:
     """A flat archive below `folder` for each index, holding only `stanzas`, that apt weighs as it."""
     texts: list[list[bytes]] = [[] for _ in indexes]
+    if texts:
+        texts[0].append(naming(stanzas))
     for stanza in stanzas:
         texts[stanza.index].append(stanza.text)
     archives = []

@@ -73,14 +73,19 @@ class Universe:
                 self._providers.setdefault(provided, set()).add(name_at(at))
 
     def _stanzas(self, name: bytes) -> Iterator[Stanza]:
-        for number, start, end in self._by_name.get(name, ()):
-            yield Stanza(self._lists[number][start:end].strip(b"\n"), number)
+        for place in self._by_name.get(name, ()):
+            yield self._at(*place)
+
+    def _at(self, number: int, start: int, end: int) -> Stanza:
+        return Stanza(self._lists[number][start:end].strip(b"\n"), number)
 
     def reachable(self, requests: Iterable[str]) -> list[Stanza]:
         """Every version of all that `requests`, the essential packages and apt could bring."""
-        pending = [*self._essential, *(re.split("[=/:+-]$|[=/:]", name)[0].encode() for name in requests)]
+        # NAME=VERSION, NAME/SUITE, NAME:ARCHITECTURE, NAME+ and NAME- (apt-get(8)); and names such as g++.
+        asked = [re.split("[=/:]", request)[0] for request in requests]
+        names = {*asked, *(re.sub("[+-]$", "", name) for name in asked)}
+        pending = [*self._essential, *(name.encode() for name in sorted(names))]
         seen: set[bytes] = set()
-        stanzas: list[Stanza] = []
         while pending:
             name = pending.pop()
             if name in seen:
@@ -88,10 +93,10 @@ class Universe:
             seen.add(name)
             pending += self._providers.get(name, ())
             for stanza in self._stanzas(name):
-                stanzas.append(stanza)
                 for field in _NEEDS:
                     pending += _names(stanza.field(field))
-        return stanzas
+        places = sorted(place for name in seen for place in self._by_name.get(name, ()))
+        return [self._at(*place) for place in places]
 
     def versions(self, name: str, version: str, architecture: str) -> list[Stanza]:
         """Where a version of a package stands, in the order of the lists."""
@@ -101,6 +106,18 @@ class Universe:
             if stanza.field(b"Version") == version.encode()
             and stanza.field(b"Architecture") == architecture.encode()
         ]
+
+
+def naming(stanzas: Iterable[Stanza]) -> bytes:
+    """A stanza that names all packages of `stanzas` in their order, to stand before them.
+
+    Of several providers of a name that it holds equal, apt takes one by the order in which packages were
+    first named, be it in somebody's dependencies. So that order is fixed: what one image asks for must not
+    decide what another gets.
+    """
+    names = dict.fromkeys(stanza.field(b"Package") for stanza in stanzas)
+    fields = b"Package: cellblock-naming\nVersion: 0\nArchitecture: all\nMaintainer: cellblock\nSuggests: "
+    return fields + b", ".join(names)
 
 
 def providers_of(stanzas: Iterable[Stanza]) -> dict[str, list[str]]:

@@ -28,7 +28,7 @@ from cellblock.oci.model import (
     Platform,
 )
 from cellblock.oci.registry.client import Registry, Repository, fallback_tag
-from cellblock.oci.registry.errors import NotInRegistry
+from cellblock.oci.registry.errors import CredentialsMissing, Denied, NotInRegistry
 from cellblock.oci.registry.transport import Stopped
 from cellblock.oci.registry.upload import Outcome, Upload
 from cellblock.process import Interrupted
@@ -239,13 +239,13 @@ class _Push:
             for path, state in repositories.items()
             if state.repository.blob_size(blob.digest) is not None
         ]
-        sources = [*having, *self._mount_from]
+        sources = having or self._elsewhere(blob)
         for path, state in repositories.items():
             if path in having:
                 outcome: Outcome = "present"
             else:
-                outcome = self._upload(blob, state, [each for each in sources if each != path], states[0])
-                sources.insert(0, path)
+                outcome = self._upload(blob, state, sources, states[0])
+                sources = [path]
             with self._lock:
                 state.bytes[outcome] += blob.size
         self._progress(states[0], blob, blob.size)
@@ -255,7 +255,17 @@ class _Push:
             self._progress(shown, blob, done)
 
         path = self._layout.blob(blob.digest)
-        return Upload(state.repository, blob, path, mount_from=sources[:2], progress=progress).run()
+        return Upload(state.repository, blob, path, mount_from=sources[:1], progress=progress).run()
+
+    def _elsewhere(self, blob: Descriptor) -> list[str]:
+        """The first repository to mount from that has the blob; one that may not be read has none."""
+        for path in self._mount_from:
+            try:
+                if self._registry.repository(path).blob_size(blob.digest) is not None:
+                    return [path]
+            except (CredentialsMissing, Denied):
+                continue
+        return []
 
     def _progress(self, state: _State, blob: Descriptor, done: int) -> None:
         with self._lock:

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
@@ -40,6 +41,8 @@ _THREADS = 8
 # Seconds before each further try at a mirror that failed; a mirror's own Retry-After counts up to a minute.
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 _PATIENCE_S = 60.0
+# Characters that stand for themselves in the path of a URL (RFC 3986, 3.3).
+_IN_PATHS = "/:@!$&'()*+,;=~"
 # Bytes gained by a try that broke off: with as many the next one counts as the first.
 _WORTH_IT = 1 << 16
 # Names of packages in one error message.
@@ -193,7 +196,8 @@ class _Fetch:
         tried: list[tuple[str, str]] = []
         missing = True
         for mirror in self._archives[package.archive].uris:
-            uri = f"{mirror}/{package.filename}"
+            # As apt does: a name may hold what means something else in a URL (%3a of an epoch).
+            uri = f"{mirror}/{quote(package.filename, safe=_IN_PATHS)}"
             dead = self._dead.get(mirror)
             if dead:
                 tried.append((uri, dead))

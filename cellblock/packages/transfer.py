@@ -88,7 +88,9 @@ class Transfers:
                 "GET", uri, headers=headers, preload_content=False, retries=urllib3.Retry(0, redirect=5)
             )
         except urllib3.exceptions.HTTPError as error:
-            raise Broken(_reason(error)) from error
+            proxy = urlsplit(_proxy(uri)).netloc.rpartition("@")[2]
+            through = f" (through the proxy {proxy})" if proxy else ""
+            raise Broken(_reason(error) + through) from error
         with self._lock:
             self._open.add(response)
         try:
@@ -109,9 +111,7 @@ class Transfers:
             raise Interrupted("stopped")
 
     def _pool(self, uri: str) -> urllib3.PoolManager:
-        parts = urlsplit(uri)
-        proxies = getproxies()
-        proxy = "" if proxy_bypass(parts.netloc) else proxies.get(parts.scheme, proxies.get("all", ""))
+        proxy = _proxy(uri)
         with self._lock:
             if proxy not in self._pools:
                 self._pools[proxy] = (
@@ -120,6 +120,12 @@ class Transfers:
                     else urllib3.PoolManager(maxsize=self._threads, timeout=_TIMEOUT)
                 )
             return self._pools[proxy]
+
+
+def _proxy(uri: str) -> str:
+    """The proxy for `uri` that the environment names; empty when it names none."""
+    parts, proxies = urlsplit(uri), getproxies()
+    return "" if proxy_bypass(parts.netloc) else proxies.get(parts.scheme, proxies.get("all", ""))
 
 
 def _begins_at(response: urllib3.BaseHTTPResponse, start: int) -> int:

@@ -42,8 +42,12 @@ def test_every_target_has_help() -> None:
         "status",
         "shell",
         "down",
+        "render containerfile",
         "jail assemble",
         "bench jail",
+        "diff",
+        "graph",
+        "report",
         "test",
     ):
         done = run(*target.split(), "--help")

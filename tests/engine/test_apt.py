@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cellblock.engine import apt
-from cellblock.engine.recipe import Bootstrap, Install
+from cellblock.engine.recipe import Bootstrap
 
 
 def test_the_bootstrap_names_suite_components_and_packages_and_no_mirror_by_default() -> None:
@@ -25,23 +25,3 @@ def test_the_expiry_date_of_an_index_is_ignored_only_when_asked() -> None:
     assert "Valid-Until" not in " ".join(apt.mmdebstrap(Bootstrap("s", "a", (), (), ()), Path("/r")))
     argv = apt.mmdebstrap(Bootstrap("s", "a", (), (), (), (expired,)), Path("/r"))
     assert '--aptopt=Acquire::Check-Valid-Until "false"' in argv
-    assert expired in apt.update(Install(("x",), (expired,)))[0]
-
-
-def test_packages_are_quoted_for_the_shell() -> None:
-    assert "'a;reboot'" in apt.install(Install(("a;reboot",)))[2]
-
-
-def test_recommended_packages_are_not_installed() -> None:
-    assert "APT::Install-Recommends=false" in apt.install(Install(("x",)))[2]
-
-
-def test_lists_are_fresh_for_an_hour(tmp_path: Path) -> None:
-    assert not apt.lists_are_fresh(tmp_path)
-    apt.lists_were_fetched(tmp_path)
-    assert apt.lists_are_fresh(tmp_path)
-    import os
-    import time
-
-    os.utime(tmp_path / "lists-fetched", (0, time.time() - 4000))
-    assert not apt.lists_are_fresh(tmp_path)

@@ -28,3 +28,17 @@ def submit(cluster: LocalCluster, user: str, script: str, *arguments: str) -> st
 def home(cluster: LocalCluster, user: str) -> Path:
     """The user's home on this machine."""
     return cluster.root / "home" / user
+
+
+def output(cluster: LocalCluster, user: str, name: str) -> str:
+    """What a job wrote to a file in the user's home; empty while there is none."""
+    path = home(cluster, user) / name
+    return path.read_text() if path.exists() else ""
+
+
+def script_file(cluster: LocalCluster, user: str, name: str, text: str) -> str:
+    """A program in the user's home; returns its path in the jail."""
+    path = home(cluster, user) / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return f"/home/{user}/{name}"

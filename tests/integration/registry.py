@@ -77,6 +77,12 @@ def running_registry(
         process.wait()
 
 
+def repository_of(request: pytest.FixtureRequest) -> str:
+    """The path of a repository that is the running test's own."""
+    words = "".join(c if c.isalnum() else " " for c in request.node.name.lower()).split()
+    return f"tests/{'-'.join(words)}"
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -217,8 +217,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
             sent += len(data)
             if fault and fault.drop_download is not None and sent >= fault.drop_download:
-                self.wfile.flush()
-                raise _Dropped
+                # An end, and no reset: that would take with it what is on its way.
+                self.close_connection = True
+                return
 
     # -- tokens --------------------------------------------------------------------------------
 

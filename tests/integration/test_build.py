@@ -1,4 +1,4 @@
-"""Builds with the real engine, on top of the project's own base image."""
+"""Builds for real, on top of the project's own base image."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ import pytest
 
 from cellblock import paths
 from cellblock.build import BuildRequest, BuildResult, build_images
-from cellblock.engine.buildah import BuildahEngine
+from cellblock.build.record import image_store, read_record
+from cellblock.build.unpack import unpack_layer
 from cellblock.engine.recipe import StepFailed
-from cellblock.errors import CellblockError
+from cellblock.engine.storage import ContainersStorage
+from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Event, Events, SubjectState
+from cellblock.process import Programs
 
 pytestmark = [
     pytest.mark.integration,
@@ -51,7 +54,8 @@ def image(definitions: Path, request: pytest.FixtureRequest) -> Callable[..., st
         return name
 
     def remove() -> None:
-        for reference in BuildahEngine().images():
+        image_store().untag([reference for name in names for reference in references(name)])
+        for reference in ContainersStorage(Programs()).images():
             if any(f"/{name}:" in reference for name in names):
                 subprocess.run(["buildah", "rmi", "--force", reference], capture_output=True, check=False)
 
@@ -60,15 +64,17 @@ def image(definitions: Path, request: pytest.FixtureRequest) -> Callable[..., st
 
 
 def build(definitions: Path, *images: str, events: Events | None = None) -> BuildResult:
-    return build_images(BuildRequest(images, VARIANT, definitions=definitions), events or Events())
+    request = BuildRequest(images, VARIANT, definitions=definitions, bring=True)
+    return build_images(request, events or Events())
 
 
 def references(name: str) -> list[str]:
-    return [reference for reference in BuildahEngine().images() if f"/{name}:" in reference]
+    return [reference for reference in image_store().references() if f"/{name}:" in reference]
 
 
-def working_containers() -> str:
-    return subprocess.run(["buildah", "containers"], capture_output=True, text=True, check=True).stdout
+def working_roots(pid: int) -> list[Path]:
+    """Folders that process `pid` left where it makes layers."""
+    return list((paths.cache() / "work").glob(f"{pid}-*"))
 
 
 def read(reference: str, *argv: str) -> str:
@@ -111,7 +117,6 @@ def test_only_the_newest_builds_of_an_image_are_kept(definitions: Path, image: C
     for number in range(5):
         name = image(f"run: [echo {number} > /v]\n")
         newest = build(definitions, name).images[name]
-        time.sleep(1)  # their age is known in seconds
     builds = [reference for reference in references(name) if ".key-" in reference]
     assert len(builds) == 3
     assert read(newest.reference, "cat", "/v") == "4\n"
@@ -171,15 +176,16 @@ def test_a_failed_step_says_image_step_last_lines_and_how_to_repeat_it(
     assert "| about to fail" in text
     assert f"python3 build.py build {name} --variant {VARIANT}" in text
     assert references(name) == []
-    assert name not in working_containers()
+    assert working_roots(os.getpid()) == []
 
 
 def test_an_unknown_package_is_named_with_the_place_to_correct(
     definitions: Path, image: Callable[..., str]
 ) -> None:
     name = image("packages: [no-such-package-anywhere]\n")
-    with pytest.raises(StepFailed, match="Unable to locate package no-such-package-anywhere") as raised:
+    with pytest.raises(DefinitionError, match="Unable to locate package no-such-package-anywhere") as raised:
         build(definitions, name)
+    assert f"{definitions}/{name}/image.yaml" in str(raised.value)
     assert "correct `packages`" in raised.value.hint
 
 
@@ -200,7 +206,7 @@ def test_a_failure_ends_the_builds_beside_it(definitions: Path, image: Callable[
     assert time.monotonic() - started < 60
     assert states[bad] == "failed"
     assert states[slow] == "stopped"
-    assert slow not in working_containers()
+    assert working_roots(os.getpid()) == []
 
 
 CLI = """
@@ -250,7 +256,7 @@ def test_an_ended_build_tags_nothing_leaves_nothing_running_and_the_next_one_wor
     if sign == signal.SIGINT:
         assert process.returncode == 130
         assert "interrupted" in output
-        assert name not in working_containers()
+        assert working_roots(process.pid) == []
     deadline = time.monotonic() + 10
     while process_runs(f"sleep\0{seconds}"):
         assert time.monotonic() < deadline, "the step still runs"
@@ -258,7 +264,7 @@ def test_an_ended_build_tags_nothing_leaves_nothing_running_and_the_next_one_wor
     assert references(name) == []
     image("run: [touch /done]\n", sign.name.lower())
     assert name in build(definitions, name).built
-    assert name not in working_containers()
+    assert working_roots(process.pid) == []
 
 
 def test_two_builds_of_one_image_build_it_once(definitions: Path, image: Callable[..., str]) -> None:
@@ -281,16 +287,22 @@ def test_a_mirror_that_does_not_answer_is_named(tmp_path: Path, definitions: Pat
     (definitions / name / "image.yaml").write_text("summary: x\n")
     # Port 9 (discard) of loopback: refused at once.
     request = BuildRequest((), VARIANT, ("http://127.0.0.1:9/debian",), definitions=definitions)
-    with pytest.raises(StepFailed, match=r"127\.0\.0\.1:9") as raised:
+    with pytest.raises(CellblockError, match=r"127\.0\.0\.1:9") as raised:
         build_images(request, Events())
     assert "--mirror" in raised.value.hint
     assert references(name) == []
 
 
-def test_without_buildah_the_message_says_so(definitions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(CellblockError, match="buildah is not installed"):
-        build(definitions)
+def test_without_skopeo_the_message_says_so(
+    definitions: Path, image: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = image("run: [touch /x]\n")
+    build_images(BuildRequest((name,), VARIANT, definitions=definitions), Events())
+    for program in ("dpkg-query", "buildah"):
+        (tmp_path / program).symlink_to(str(shutil.which(program)))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CellblockError, match="skopeo is not installed"):
+        build(definitions, name)
 
 
 @pytest.fixture
@@ -302,34 +314,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_full_disk_is_named_with_what_to_do_and_nothing_is_tagged(
-    definitions: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage = small_disk / "storage.conf"
-    storage.write_text(
-        f'[storage]\ndriver = "overlay"\ngraphroot = "{small_disk}/graph"\nrunroot = "{small_disk}/run"\n'
-    )
-    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
-    with pytest.raises(StepFailed, match="No space left on device") as raised:
-        build(definitions, "base")
-    assert "image base: step 'bootstrap'" in str(raised.value)
-    assert "free disk space" in raised.value.hint
-    assert BuildahEngine().images() == {}
-    assert "cellblock-" not in working_containers()
-
-
-def test_a_full_package_cache_is_named_and_the_next_build_goes_on(
+def test_a_full_disk_is_named_and_the_next_build_goes_on(
     definitions: Path, image: Callable[..., str], small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The disk has room for debs and what is resolved, and none for a root."""
     build(definitions, "base")
-    name = image("packages: [hello]\n", "full-cache")
-    (small_disk / "ballast").write_bytes(b"x" * (36 << 20))
+    cache = paths.cache()
+    shutil.copytree(cache / "resolved", small_disk / "resolved")
+    (small_disk / "debs").symlink_to(cache / "debs")
     monkeypatch.setenv("CELLBLOCK_CACHE", str(small_disk))
-    with pytest.raises(StepFailed) as raised:
-        build(definitions, name)
-    assert f"free disk space: {small_disk}" in raised.value.hint
-    monkeypatch.delenv("CELLBLOCK_CACHE")
-    assert name in build(definitions, name).built
+    with pytest.raises(CellblockError) as raised:
+        build_images(BuildRequest(("base",), VARIANT, definitions=definitions), Events())
+    assert "free disk space" in raised.value.hint
+    assert image_store().references() == {}
+    assert list((small_disk / "work").iterdir()) == []
+    subprocess.run(["mount", "-o", "remount,size=1g", str(small_disk)], check=True)
+    assert "base" in build_images(BuildRequest(("base",), VARIANT, definitions=definitions), Events()).built
 
 
 @pytest.mark.parametrize("name", ["worker", "login", "jail"])
@@ -353,12 +353,12 @@ def test_a_plugin_of_another_release_train_is_refused(
 def foreign_plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of Debian 12's plugins image, on this machine."""
     folder = tmp_path_factory.mktemp("foreign") / "out"
-    reference = build_images(BuildRequest(("plugins",), "debian12"), Events()).images["plugins"].reference
-    command = ["buildah", "from", "--pull-never", reference]
-    container = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    try:
-        mounted = subprocess.run(["buildah", "mount", container], capture_output=True, text=True, check=True)
-        shutil.copytree(Path(mounted.stdout.strip()) / "out", folder)
-    finally:
-        subprocess.run(["buildah", "rm", container], capture_output=True, check=True)
+    images = build_images(BuildRequest(("plugins",), "debian12"), Events()).images
+    stored = image_store().image(images["plugins"].reference)
+    unpacked = folder.parent / "root"
+    record = read_record("plugins", "debian12")
+    assert record
+    assert record.digest == stored.digest
+    unpack_layer(image_store(), record.layers[0], unpacked)
+    (unpacked / "out").rename(folder)
     return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,38 @@ def test_jail_enter_confines_by_level(
     ann = enter(build, *common, "--user", "ann", "--", "grep", "Seccomp:", "/proc/self/status")
     assert ann.stdout.split()[1] == filtered
     assert enter(build, *common, "--check").returncode == 0
+
+
+@pytest.mark.parametrize(("options", "answer"), [((), "EPERM"), (("--allow", "perf_event_open"), "EFAULT")])
+def test_jail_enter_leaves_a_call_alone_that_is_allowed(
+    build: Path, tmp_path: Path, options: tuple[str, ...], answer: str
+) -> None:
+    if os.geteuid():
+        pytest.skip("needs root: it enters a jail")
+    numbers = {"x86_64": 298, "aarch64": 241}
+    # With no address to read from, the kernel says so before anything else.
+    script = f"""
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall({numbers[os.uname().machine]}, None, 0, -1, -1, 0)
+print(errno.errorcode[ctypes.get_errno()])
+"""
+    assert make(build, "jail-enter").returncode == 0
+    (tmp_path / "plan").write_text("proc /proc proc defaults\n")
+    # The running system as the jail, under a layer that takes what is written.
+    overlay = (
+        "mount -t tmpfs tmpfs base; cd base; mkdir up work root;"
+        " mount -t overlay overlay -o lowerdir=/,upperdir=up,workdir=work root;"
+        ' exec "$0" --root "$PWD/root" --plan "$OLDPWD/plan" "$@"'
+    )
+    (tmp_path / "base").mkdir()
+    program = [*options, "--", os.path.realpath(sys.executable), "-I", "-c", script]
+    command = ["unshare", "--mount", "sh", "-euc", overlay, str(build / "jail-enter"), *program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == [answer], done
+
+
+def test_jail_enter_names_what_can_be_allowed(build: Path) -> None:
+    done = enter(build, "--allow", "bpf", "--", "true")
+    assert done.returncode == 2
+    assert '"bpf" is no system call that can be allowed; there is: perf_event_open' in done.stderr

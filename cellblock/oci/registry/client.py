@@ -26,6 +26,7 @@ from cellblock.oci.registry.connection import ConnectionOptions
 from cellblock.oci.registry.errors import (
     NotInRegistry,
     RegistryError,
+    RegistryUnreachable,
     SpeaksPlainHttp,
     TokenExpired,
     WrongDigest,
@@ -63,6 +64,7 @@ class Registry:
         self.transport = Transport(host, options, notice=notice, stopped=stopped)
         self._lock = threading.Lock()
         self._session: tuple[str, Authorization] | None = None
+        self._unreachable: RegistryUnreachable | None = None
 
     def repository(self, path: str) -> Repository:
         """The repository `path`, which need not exist."""
@@ -74,8 +76,14 @@ class Registry:
         Raises RegistryError when there is no registry, or none that may be spoken to without TLS.
         """
         with self._lock:
+            if self._unreachable is not None:
+                raise self._unreachable  # no second wait of other threads for the same
             if self._session is None:
-                self._session = self._begin()
+                try:
+                    self._session = self._begin()
+                except RegistryUnreachable as error:
+                    self._unreachable = error
+                    raise
             return self._session
 
     def _begin(self) -> tuple[str, Authorization]:

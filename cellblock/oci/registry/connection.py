@@ -47,6 +47,8 @@ class ConnectionOptions:
     ca: Path | None = None
     connections: int = 4
     attempts: int = 6
+    # A host that cannot be reached at all is more often a wrong name than a passing fault.
+    unreachable_attempts: int = 3
     patience_s: float = 300.0
     connect_timeout_s: float = _CONNECT_S
     read_timeout_s: float = _READ_S
@@ -83,7 +85,7 @@ def make_pool(scheme: Scheme, host: str, options: ConnectionOptions) -> urllib3.
         "timeout": urllib3.Timeout(connect=options.connect_timeout_s, read=options.read_timeout_s),
         "ssl_context": _tls(host, options),
     }
-    proxy = _proxy(scheme, host, options.environ)
+    proxy = proxy_of(scheme, host, options.environ)
     if proxy is None:
         return urllib3.PoolManager(**arguments)
     parts = urlsplit(proxy)
@@ -98,13 +100,14 @@ def make_pool(scheme: Scheme, host: str, options: ConnectionOptions) -> urllib3.
     return urllib3.ProxyManager(proxy, proxy_headers=headers, **arguments)
 
 
-def _proxy(scheme: Scheme, host: str, environ: Mapping[str, str]) -> str | None:
+def proxy_of(scheme: Scheme, host: str, environ: Mapping[str, str]) -> str | None:
+    """The URL of the proxy on the way to `host`; None without one."""
     if is_loopback(host):
         return None
     proxies = {
-        name.lower().removesuffix("_proxy"): value
+        name.lower().removesuffix("proxy_of"): value
         for name, value in sorted(environ.items())  # the lower-case name, which sorts last, decides
-        if name.lower().endswith("_proxy") and value
+        if name.lower().endswith("proxy_of") and value
     }
     name = urlsplit(f"//{host}").hostname or host
     if urllib.request.proxy_bypass_environment(name, proxies):  # type: ignore[attr-defined]

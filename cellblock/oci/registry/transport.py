@@ -40,8 +40,6 @@ _ERROR_LIMIT = 64 * 1024
 _REDIRECTS = 5
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 30.0
-# A host that cannot be reached at all is more often a wrong name than a passing fault.
-_UNREACHABLE_ATTEMPTS = 3
 _FOLLOWED = (301, 302, 303, 307, 308)
 
 
@@ -88,7 +86,7 @@ class Retries:
         self._failed += 1
         limit = options.attempts
         if isinstance(error, RegistryUnreachable):
-            limit = min(limit, _UNREACHABLE_ATTEMPTS)
+            limit = min(limit, options.unreachable_attempts)
         asked = error.retry_after_s
         if self._failed >= limit or (asked or 0) > options.patience_s:
             raise error

@@ -73,7 +73,7 @@ class Stage:
         return "\n".join(lines) + "\n"
 
 
-def stages(recipe: Recipe, name_of: Callable[[str], str], *, inherits_command: bool) -> list[Stage]:
+def stages_of(recipe: Recipe, name_of: Callable[[str], str], *, inherits_command: bool) -> list[Stage]:
     """The stages that make `recipe`'s image, the last of them being the image.
 
     `name_of` says what FROM and `COPY --from` call the image of a reference; `inherits_command` whether

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.spank_jail.conftest import Jail
+
 LIBRARIES = "usr/local/nvidia/lib64"
 PROGRAMS = "usr/local/nvidia/bin"
 WHERE = "/usr/lib/x86_64-linux-gnu"
@@ -143,3 +145,44 @@ def snapshot(root: Path) -> dict[str, tuple[Any, ...]]:
                 st.st_ctime_ns,
             )
     return found
+
+
+DEV = "proc /proc proc defaults\ndev /dev dev mode=755,size=1m\n"
+
+
+# The node's C library stands in for a distribution.
+SYSTEM = "/usr/lib /usr/lib none rbind,ro\n/usr/lib64 /lib64 none bind,ro\n/usr/bin /usr/bin none bind,ro\n"
+
+
+REFUSED = """
+    try:
+        enter()
+        tell(text="entered")
+    except core.JailError as error:
+        tell(text=error.message, file=error.file, line=error.line, target=error.target, number=error.number)
+"""
+
+
+def edited(driver: Driver, **changes: Any) -> dict[str, Any]:
+    spec = driver.spec()
+    spec["containerEdits"].update(changes)
+    return spec
+
+
+def run_program(jail: Jail, plan: str) -> str:
+    facts = jail.facts(
+        """
+        import subprocess
+        environment = {"PATH": "/usr/bin"}
+        enter()
+        out = subprocess.run(["/data/program"], capture_output=True, text=True, env=environment)
+        tell(out=out.stdout.strip() or out.stderr)
+        """,
+        SYSTEM + DEV + plan,
+    )
+    return str(facts["out"])
+
+
+def needs_root() -> None:
+    if os.geteuid():
+        pytest.skip("needs root: it makes device nodes")

@@ -1,0 +1,154 @@
+"""What building costs, beside what the builders of the field take for the same images on this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cellblock import paths
+from cellblock.bench import build_peers
+from cellblock.bench.build_peers import Peer
+from cellblock.bench.scratch import environment, scratch, storage
+from cellblock.build import BuildRequest, build_images
+from cellblock.definition import load_images
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+from cellblock.variants import choose_variant, load_variants
+
+CHANGED_FILE = "worker/files/usr/lib/cellblock/nsswitch-sshd.conf"
+"""The file that changes, below the folder of definitions: comments are ignored in it."""
+
+ADDED_PACKAGE = "hello"
+"""A package that no image has: small, without dependencies but libc6, in every distribution."""
+
+_NOOP_RUNS = 5
+
+
+@dataclass(frozen=True)
+class OurBuild:
+    """Cellblock's own figures; `bytes` is what a push of all images takes."""
+
+    cold_s: float
+    one_file_s: float
+    one_package_s: float
+    noop_ms: tuple[float, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class BuildFigures:
+    """One run: ours and the peers' on one machine, one after the other."""
+
+    variant: str
+    images: tuple[str, ...]
+    ours: OurBuild
+    buildah: Peer
+    docker: Peer | None
+    their_bytes: int
+    root_s: float
+    seconds: float = field(default=0.0)
+
+    def keys(self) -> dict[str, float | str | None]:
+        """The keys that `build.py bench build --json` prints."""
+        ours = self.ours
+        keys: dict[str, float | str | None] = {
+            "variant": self.variant,
+            "ratio_buildah": round(ours.cold_s / self.buildah.best, 3),
+            "ratio_docker": round(ours.cold_s / self.docker.best, 3) if self.docker else None,
+            "one_file_s": round(ours.one_file_s, 2),
+            "one_package_s": round(ours.one_package_s, 2),
+            "noop_ms": round(statistics.median(ours.noop_ms), 1),
+            "bytes_ratio": round(ours.bytes / self.their_bytes, 3),
+            "ours_s": round(ours.cold_s, 2),
+            "ours_bytes": ours.bytes,
+            "containerfile_bytes": self.their_bytes,
+            "containerfile_root_s": round(self.root_s, 2),
+        }
+        for name, peer in {"buildah": self.buildah, "docker": self.docker}.items():
+            for way, seconds in peer.seconds.items() if peer else ():
+                keys[f"{name}_s_{way.lower().replace(' ', '_')}"] = round(seconds, 2)
+        return keys
+
+
+def build_cost(variant_name: str | None, events: Events) -> BuildFigures:
+    """Measure the build of all images of a variant (none: the host's) by all builders.
+
+    Takes minutes and some gigabytes of /var/tmp. dockerd is left out, with a warning, where it is not
+    installed. Raises CellblockError when a build fails.
+    """
+    started = time.monotonic()
+    definitions = paths.PROJECT / "images"
+    variant = choose_variant(load_variants(definitions / "variants.yaml"), variant_name)
+    images = tuple(load_images(definitions))
+    with scratch() as folder:
+        materials = build_peers.prepare(variant, images, definitions, folder, events)
+        ours = our_build(variant.name, folder, events)
+        buildah, their_bytes = build_peers.buildah(materials, folder, events)
+        docker = None
+        if shutil.which("dockerd"):
+            docker = build_peers.docker(materials, folder, events)
+        else:
+            events.warning("docker build is not measured: apt-get install docker.io")
+    seconds = time.monotonic() - started
+    return BuildFigures(variant.name, images, ours, buildah, docker, their_bytes, materials.root_s, seconds)
+
+
+def our_build(variant: str, folder: Path, events: Events) -> OurBuild:
+    """Cellblock's own build: cold, with a changed file, with an added package, with nothing to do."""
+    definitions = folder / "images"
+    shutil.copytree(paths.PROJECT / "images", definitions)
+    with scratch(folder) as place, environment(storage(place)):
+        # Fetches what the cache lacks; its images are thrown away.
+        build_images(BuildRequest((), variant), Events())
+    with scratch(folder) as place, environment(storage(place)):
+        cold_s, references = _build(variant, paths.PROJECT / "images", "cold", events)
+        noop_ms = tuple(_noop_ms(variant) for _ in range(_NOOP_RUNS))
+        size = build_peers.pushed_bytes(references, {}, place / "push", events)
+        changed = definitions / CHANGED_FILE
+        changed.write_text(changed.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+        one_file_s, _ = _build(variant, definitions, "one file", events)
+        changed.write_bytes((paths.PROJECT / "images" / CHANGED_FILE).read_bytes())
+        _add_package(definitions / "worker" / "image.yaml")
+        one_package_s, _ = _build(variant, definitions, "one package", events)
+    return OurBuild(cold_s, one_file_s, one_package_s, noop_ms, size)
+
+
+def _build(variant: str, definitions: Path, step: str, events: Events) -> tuple[float, Sequence[str]]:
+    """Seconds of a build, and the references of its images."""
+    request = BuildRequest((), variant, definitions=definitions)
+    started = time.monotonic()
+    with events.step("cellblock", step):
+        result = build_images(request, Events())
+    return time.monotonic() - started, [image.reference for image in result.images.values()]
+
+
+def _noop_ms(variant: str) -> float:
+    """Milliseconds of the whole command when nothing changed."""
+    argv = [sys.executable, str(paths.PROJECT / "build.py"), "build", "--variant", variant, "--json"]
+    started = time.monotonic()
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    milliseconds = (time.monotonic() - started) * 1000
+    if done.returncode or json.loads(done.stdout)["built"]:
+        raise CellblockError(
+            f"a build with nothing to do did something: {done.stdout}{done.stderr}",
+            hint="do not change the tree while it is measured",
+        )
+    return milliseconds
+
+
+def _add_package(path: Path) -> None:
+    """Declare one more package, as a person would."""
+    text = path.read_text(encoding="utf-8")
+    added = text.replace("packages:\n", f"packages:\n  - {ADDED_PACKAGE}\n", 1)
+    if added == text:
+        raise CellblockError(
+            f"{path}: no list of packages to add one to", hint="correct cellblock/bench/build.py"
+        )
+    path.write_text(added, encoding="utf-8")

@@ -1,0 +1,42 @@
+"""The lock that a built image's packages came from, found again by its digest."""
+
+from __future__ import annotations
+
+from cellblock import paths
+from cellblock.attest.subject import Subject
+from cellblock.build.record import ImageRecord, read_record
+from cellblock.errors import DefinitionError
+from cellblock.key import digest_of
+from cellblock.lock.file import read_lock
+from cellblock.lock.model import Lock
+
+
+def lock_digest(lock: Lock) -> str:
+    """What an image's record says of its lock: a digest over the packages' SHA-256."""
+    return digest_of({name: package.sha256 for name, package in lock.packages.items()})
+
+
+def record_of(subject: Subject) -> ImageRecord | None:
+    """The record of exactly this image, by digest; None when this machine did not build it last."""
+    record = read_record(subject.name, subject.variant)
+    return record if record is not None and record.digest == subject.image.digest else None
+
+
+def lock_of(subject: Subject) -> Lock | None:
+    """The lock that an image was built from: the project's, or one of this machine's own.
+
+    None when it is not there any more, or when nothing is known of the image's build.
+    """
+    record = record_of(subject)
+    if record is None:
+        return None
+    pattern = f"{subject.variant}*.lock.yaml"
+    for folder in (paths.PROJECT / "locks", paths.cache() / "resolved"):
+        for path in sorted(folder.glob(pattern)):
+            try:
+                lock = read_lock(path)
+            except DefinitionError:
+                continue  # of another format, or edited: `build --locked` says so
+            if lock_digest(lock) == record.lock:
+                return lock
+    return None

@@ -1,0 +1,133 @@
+"""Built images by name, opened where they lie: what audits, SBOMs and attestations are made of."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cellblock import paths
+from cellblock.attest.subject import Subject
+from cellblock.build.plan import reference
+from cellblock.build.record import image_store
+from cellblock.definition import load_images
+from cellblock.errors import CellblockError, UsageError
+from cellblock.events import Events
+from cellblock.oci.layout import Layout
+from cellblock.variants import Variant, choose_variant, load_variants
+from cellblock.yaml_source import nearest
+
+
+@dataclass(frozen=True)
+class SubjectRequest:
+    """Images by name (none: all of the variant that are built) and where they are.
+
+    `source` is "store" (what `build.py build` made), "engine" (podman's and buildah's storage), or oci:DIR.
+    """
+
+    images: tuple[str, ...] = ()
+    variant: str | None = None
+    source: str = "store"
+    definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+
+
+@contextmanager
+def open_subjects(request: SubjectRequest, events: Events) -> Iterator[list[Subject]]:
+    """The images of `request`, in the order of their definitions.
+
+    Raises UsageError for what does not exist, CellblockError for what is not built.
+    """
+    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
+    declared = load_images(request.definitions)
+    for name in request.images:
+        if name not in declared:
+            raise UsageError(
+                f"there is no image '{name}'; {nearest(name, declared)}", hint="see `build.py targets`"
+            )
+    asked = tuple(dict.fromkeys(request.images))
+    if request.source == "engine":
+        with tempfile.TemporaryDirectory(prefix="cellblock-images-", dir="/var/tmp") as folder:
+            layout = Layout(Path(folder))
+            present = _engine_references()
+            for name in _chosen(asked, declared, variant, present, request.source, events):
+                _copy_from_engine(reference(name, variant), layout, events)
+            yield _subjects(layout, variant, list(declared))
+    elif request.source == "store" or request.source.startswith("oci:"):
+        store = request.source == "store"
+        layout = image_store() if store else Layout(Path(request.source.removeprefix("oci:")))
+        if not store and not (layout.folder / "index.json").is_file():
+            raise UsageError(
+                f"{layout.folder} is no OCI image layout: it has no index.json",
+                hint="give --from oci:DIR with a folder that `build.py build --output` or skopeo wrote",
+            )
+        chosen = _chosen(asked, declared, variant, set(layout.references()), request.source, events)
+        yield _subjects(layout, variant, chosen)
+    else:
+        raise UsageError(
+            f"--from {request.source}: there is no such source", hint="use store, engine, or oci:DIR"
+        )
+
+
+def _chosen(
+    asked: Sequence[str],
+    declared: Collection[str],
+    variant: Variant,
+    present: set[str],
+    source: str,
+    events: Events,
+) -> list[str]:
+    """Names to open: all that were asked for, or those that are there."""
+    absent = [name for name in asked or declared if _name_in(present, name, variant) is None]
+    built = [name for name in asked or declared if name not in absent]
+    if not built or (asked and absent):
+        raise CellblockError(
+            f"{source} has no image {', '.join(absent)} of variant {variant.name}",
+            hint=f"build it: `build.py build {' '.join(asked)} -v {variant.name}`, or use --from",
+        )
+    if absent:
+        events.info(f"{variant.name}: left out, not built: {', '.join(absent)}")
+    return built
+
+
+def _subjects(layout: Layout, variant: Variant, names: Sequence[str]) -> list[Subject]:
+    known = set(layout.references())
+    found = []
+    for name in names:
+        stored = _name_in(known, name, variant)
+        if stored is not None:
+            found.append(Subject(name, variant.name, reference(name, variant), layout, layout.image(stored)))
+    return found
+
+
+def _name_in(known: set[str], name: str, variant: Variant) -> str | None:
+    """As the builder names an image, and as people do who copy one with skopeo."""
+    candidates = (reference(name, variant), f"{name}:{variant.name}", name)
+    return next((each for each in candidates if each in known), None)
+
+
+def _engine_references() -> set[str]:
+    from cellblock.engine.storage import ContainersStorage
+    from cellblock.process import Programs
+
+    return set(ContainersStorage(Programs()).images())
+
+
+def _copy_from_engine(source: str, layout: Layout, events: Events) -> None:
+    if shutil.which("skopeo") is None:
+        raise CellblockError(
+            "skopeo is not installed, and it copies images out of the engine", hint="apt-get install skopeo"
+        )
+    # The engine keeps layers unpacked: to compress them only to read them here would take most of the time.
+    argv = ["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers"]
+    argv += [f"containers-storage:{source}", f"oci:{layout.folder}:{source}"]
+    with events.step(source, "copy it from the engine"):
+        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise CellblockError(
+            f"`{' '.join(argv)}` failed: {done.stderr.strip()[-1000:]}",
+            hint="see `podman images`, and build it again",
+        )

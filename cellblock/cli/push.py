@@ -1,0 +1,101 @@
+"""`build.py push`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cellblock.cli.options import JsonOption, LogOption, VariantOption, image_names
+
+
+def push(
+    repository: Annotated[str, typer.Argument(help="Where to: HOST[:PORT]/PATH.", metavar="REPO")],
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(help="Images to push (default: those a cluster runs).", autocompletion=image_names),
+    ] = None,
+    variant: VariantOption = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="Tag (default: the variant's name). May be repeated.")
+    ] = None,
+    digests: Annotated[
+        Path | None, typer.Option("--digests", help="Write tags and digests here as JSON, for deployments.")
+    ] = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", help="store (what `build` made), engine (podman's and buildah's), or oci:DIR."
+        ),
+    ] = "store",
+    per_arch: Annotated[
+        bool, typer.Option("--per-arch", help="Tag TAG-ARCHITECTURE, for --index to join.")
+    ] = False,
+    index: Annotated[
+        bool,
+        typer.Option("--index", help="Send nothing: join TAG-amd64 and TAG-arm64 in the registry to TAG."),
+    ] = False,
+    arch: Annotated[
+        str | None, typer.Option("--arch", help="With --index: which must be there, for example amd64,arm64.")
+    ] = None,
+    referrers: Annotated[
+        bool, typer.Option("--referrers/--no-referrers", help="With SBOM, provenance and signatures.")
+    ] = True,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=32, help="Requests at a time.")] = 4,
+    tls_verify: Annotated[
+        bool, typer.Option("--tls-verify/--no-tls-verify", help="Check the registry's certificate.")
+    ] = True,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Speak http; loopback needs no such permission.")
+    ] = False,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", help="File of certificate authorities to trust as well.")
+    ] = None,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Push images to a registry: what it lacks, resumed after a break, tags last."""
+    from cellblock.cli.views import make_view
+    from cellblock.errors import UsageError
+    from cellblock.events import Events
+    from cellblock.oci.registry.connection import ConnectionOptions
+    from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
+
+    if arch and not index:
+        raise UsageError("--arch says what --index joins", hint="add --index, or leave --arch out")
+    if index and per_arch:
+        raise UsageError("--index joins what --per-arch pushed before", hint="run push twice")
+    request = PublishRequest(
+        repository,
+        tuple(images or ()),
+        variant,
+        tuple(tag or ()),
+        source,
+        per_arch,
+        referrers,
+        jobs,
+        ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
+    )
+    events = Events()
+    with make_view(log, events):
+        if index:
+            wanted = [each.strip() for each in (arch or "").split(",") if each.strip()]
+            published = publish_indexes(request, wanted, events)
+        else:
+            published = publish(request, events)
+    if digests:
+        write_digests(published, digests)
+    if as_json:
+        print(json.dumps({"images": published.digests(), "seconds": round(published.seconds, 3)}))
+        return
+    for image in published.images:
+        print(f"{image.repository}:{image.tags[0]}@{image.digest}")
+    sent, mounted = (sum(getattr(image, name) for image in published.images) for name in ("sent", "mounted"))
+    changed = sum(image.changed for image in published.images)
+    rate = f" at {sent / 1e6 / max(published.push_s, 0.001):.1f} MB/s" if sent else ""
+    print(
+        f"{changed} of {len(published.images)} images new or changed; {sent / 1e6:.1f} MB sent{rate}, "
+        f"{mounted / 1e6:.1f} MB mounted, in {published.seconds:.1f} s"
+    )

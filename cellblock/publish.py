@@ -1,0 +1,332 @@
+"""Which of the built images `build.py push` sends, from where, and under which names.
+
+An image IMAGE of a variant goes to REPOSITORY/IMAGE:VARIANT. `cellblock.oci.push` does the sending.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cellblock import paths
+from cellblock.build.plan import reference
+from cellblock.build.record import image_store
+from cellblock.definition import Image, load_images
+from cellblock.errors import CellblockError, UsageError
+from cellblock.events import Events, SubjectState
+from cellblock.oci.join import join
+from cellblock.oci.layout import Layout, StoredImage
+from cellblock.oci.model import DOCKER_LIST, INDEX, Descriptor, Index, Platform
+from cellblock.oci.push import Item, push
+from cellblock.oci.registry.client import Registry
+from cellblock.oci.registry.connection import ConnectionOptions
+from cellblock.oci.registry.reference import Reference, check_tag
+from cellblock.variants import Variant, choose_variant, load_variants
+from cellblock.yaml_source import nearest
+
+BeforePush = Callable[[Sequence[StoredImage]], None]
+"""Sees every image before the first byte is sent, and raises CellblockError to have none sent (the audit)."""
+
+ARCHITECTURES = ("amd64", "arm64")
+
+
+@dataclass(frozen=True)
+class PublishRequest:
+    """What to push where.
+
+    `images` by name (none: those that a cluster runs) of `variant` (none: the newest stable one of the host).
+    `source` is "store" (what `build.py build` made), "engine" (the container engine's storage) or oci:DIR.
+    `tags` replace the variant's name. With `per_architecture` each tag gets the image's architecture at its
+    end, for `publish_indexes` to join.
+    """
+
+    repository: str
+    images: tuple[str, ...] = ()
+    variant: str | None = None
+    tags: tuple[str, ...] = ()
+    source: str = "store"
+    per_architecture: bool = False
+    referrers: bool = True
+    jobs: int = 4
+    connection: ConnectionOptions = field(default_factory=ConnectionOptions)
+    before_push: BeforePush | None = None
+    definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+
+
+@dataclass(frozen=True)
+class PublishedImage:
+    """An image in a registry. `size` is in bytes, of all its platforms."""
+
+    name: str
+    repository: str
+    """HOST/PATH."""
+    tags: tuple[str, ...]
+    digest: str
+    size: int
+    platforms: tuple[Platform, ...]
+    changed: bool
+    """Whether a tag was moved."""
+    sent: int = 0
+    """Bytes of blobs that were sent now, mounted from another repository, there before."""
+    mounted: int = 0
+    present: int = 0
+    referrers: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As the file of digests has it: what a deployment needs."""
+        return {
+            "image": self.repository,
+            "tag": self.tags[0],
+            "tags": list(self.tags),
+            "digest": self.digest,
+            "reference": f"{self.repository}@{self.digest}",
+            "size": self.size,
+            "platforms": ["/".join(filter(None, (p.os, p.architecture, p.variant))) for p in self.platforms],
+        }
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a push did; `seconds` in all, of which `push_s` with the registry."""
+
+    images: tuple[PublishedImage, ...]
+    seconds: float
+    push_s: float
+
+    def digests(self) -> dict[str, Any]:
+        """The file of digests: one entry an image, by its name."""
+        return {image.name: image.to_json() for image in self.images}
+
+
+def publish(request: PublishRequest, events: Events) -> Published:
+    """Push the images of `request`; no tag is moved before all of them are there.
+
+    Raises UsageError for names that do not exist, CellblockError for what is not built, RegistryError, and
+    whatever `before_push` raises.
+    """
+    started = time.monotonic()
+    target = _target(request)
+    variant, names = _chosen(request)
+    with _opened(request, variant, names, events) as (layout, roots):
+        images = [image for root in roots.values() for image in _images(layout, root)]
+        if request.before_push is not None:
+            request.before_push(images)
+        items = []
+        for name, root in roots.items():
+            tags = request.tags or (variant.name,)
+            if request.per_architecture:
+                tags = tuple(f"{tag}-{_architecture(name, layout, root)}" for tag in tags)
+            items.append(Item(name, root, target.below(name).path, tuple(map(check_tag, tags))))
+        registry = _registry(target.host, request, events)
+        begun = time.monotonic()
+        results = push(
+            layout,
+            registry,
+            items,
+            events,
+            jobs=request.jobs,
+            referrers=request.referrers,
+            # Where `build --cache` put layers when its repository is this one.
+            mount_from=[target.path],
+        )
+    ended = time.monotonic()
+    return Published(
+        tuple(
+            PublishedImage(
+                name=result.item.name,
+                repository=f"{target.host}/{result.item.repository}",
+                tags=result.item.tags,
+                digest=result.item.root.digest,
+                size=result.size,
+                platforms=result.platforms,
+                changed=bool(result.moved),
+                sent=result.sent,
+                mounted=result.mounted,
+                present=result.present,
+                referrers=result.referrers,
+            )
+            for result in results
+        ),
+        ended - started,
+        ended - begun,
+    )
+
+
+def publish_indexes(request: PublishRequest, architectures: Sequence[str], events: Events) -> Published:
+    """Join what `publish` with `per_architecture` pushed: TAG-amd64 and TAG-arm64 become TAG.
+
+    Without `architectures` those are joined that are there. Raises CellblockError naming what is not.
+    """
+    started = time.monotonic()
+    target = _target(request)
+    variant, names = _chosen(request)
+    registry = _registry(target.host, request, events)
+    published = []
+    for name in names:
+        begun = time.monotonic()
+        events.emit(SubjectState(name, "running"))
+        repository = registry.repository(target.below(name).path)
+        for tag in request.tags or (variant.name,):
+            members = {each: check_tag(f"{tag}-{each}") for each in architectures or ARCHITECTURES}
+            joined = join(repository, check_tag(tag), members, all_of_them=bool(architectures))
+            platforms = tuple(each.platform for each in joined.manifests if each.platform)
+            published.append(
+                PublishedImage(
+                    name,
+                    str(repository),
+                    (tag,),
+                    joined.descriptor.digest,
+                    joined.size,
+                    platforms,
+                    joined.changed,
+                )
+            )
+            text = f"{tag}: {', '.join(platform.architecture for platform in platforms)}"
+            events.emit(SubjectState(name, "done", text, time.monotonic() - begun))
+    seconds = time.monotonic() - started
+    return Published(tuple(published), seconds, seconds)
+
+
+def write_digests(published: Published, path: Path) -> None:
+    """Write `published.digests()` to `path`, by rename: a reader sees the old or the new file, whole.
+
+    Raises OSError.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_text(json.dumps(published.digests(), indent=2) + "\n", encoding="utf-8")
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+# -- what is asked for ---------------------------------------------------------------------------------
+
+
+def _target(request: PublishRequest) -> Reference:
+    target = Reference.parse(request.repository)
+    if target.tag or target.digest:
+        raise UsageError(
+            f"'{request.repository}' names an image; the images' names come below a repository",
+            hint="give HOST[:PORT]/PATH, and the tag with --tag",
+        )
+    return target
+
+
+def _chosen(request: PublishRequest) -> tuple[Variant, list[str]]:
+    """The variant and names of images."""
+    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
+    declared = load_images(request.definitions)
+    for name in request.images:
+        if name not in declared:
+            raise UsageError(
+                f"there is no image '{name}'; {nearest(name, declared)}", hint="see `build.py targets`"
+            )
+    return variant, list(dict.fromkeys(request.images)) or [
+        name for name in declared if _runs(declared[name])
+    ]
+
+
+def _runs(image: Image) -> bool:
+    """Whether something is started from the image: the others are parts that were copied or built upon."""
+    return bool(image.fields.entrypoint or image.fields.command)
+
+
+# -- where it comes from -------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(
+    request: PublishRequest, variant: Variant, names: Sequence[str], events: Events
+) -> Iterator[tuple[Layout, Mapping[str, Descriptor]]]:
+    """The layout to push from, and the images' roots by name; kept from being collected meanwhile."""
+    if request.source == "engine":
+        with tempfile.TemporaryDirectory(prefix="cellblock-push-", dir="/var/tmp") as folder:
+            layout = Layout(Path(folder))
+            for name in names:
+                _copy_from_engine(name, reference(name, variant), layout, events)
+            yield layout, _roots(layout, variant, names)
+    elif request.source == "store":
+        layout = image_store()
+        roots = _roots(layout, variant, names)
+        with layout.writing():
+            yield layout, roots
+    elif request.source.startswith("oci:"):
+        layout = Layout(Path(request.source.removeprefix("oci:")))
+        if not (layout.folder / "index.json").is_file():
+            raise UsageError(
+                f"{layout.folder} is no OCI image layout: it has no index.json",
+                hint="give --from oci:DIR with a folder that `build.py build --output` or skopeo wrote",
+            )
+        yield layout, _roots(layout, variant, names)
+    else:
+        raise UsageError(
+            f"--from {request.source}: there is no such source", hint="use store, engine, or oci:DIR"
+        )
+
+
+def _roots(layout: Layout, variant: Variant, names: Sequence[str]) -> dict[str, Descriptor]:
+    known = layout.references()
+    roots = {}
+    for name in names:
+        # As the builder names images, and as people do who copy one with skopeo.
+        for candidate in (reference(name, variant), f"{name}:{variant.name}", name):
+            if candidate in known:
+                roots[name] = known[candidate]
+                break
+        else:
+            listed = ", ".join(sorted(known)) or "none"
+            raise CellblockError(
+                f"{layout.folder}: there is no image {name} of variant {variant.name}; there are: {listed}",
+                hint=f"build it: `build.py build {name} -v {variant.name}`; or push it --from engine",
+            )
+    return roots
+
+
+def _images(layout: Layout, root: Descriptor) -> Iterator[StoredImage]:
+    if root.media_type in (INDEX, DOCKER_LIST):
+        for child in Index.of_bytes(layout.read(root.digest)).manifests:
+            yield from _images(layout, child)
+    else:
+        yield layout.stored(root)
+
+
+def _architecture(name: str, layout: Layout, root: Descriptor) -> str:
+    images = list(_images(layout, root))
+    if len(images) != 1:
+        raise UsageError(
+            f"{name} is an index of {len(images)} platforms already", hint="push it without --per-arch"
+        )
+    return images[0].configuration.platform.architecture
+
+
+def _copy_from_engine(name: str, source: str, layout: Layout, events: Events) -> None:
+    """Copy an image from the storage of podman and buildah, which keeps layers unpacked."""
+    if shutil.which("skopeo") is None:
+        raise CellblockError(
+            "skopeo is not installed, and it copies images out of the engine", hint="apt-get install skopeo"
+        )
+    argv = ["skopeo", "copy", "--quiet", "--dest-compress-format", "zstd", "--dest-compress-level", "3"]
+    argv += [f"containers-storage:{source}", f"oci:{layout.folder}:{name}"]
+    with events.step(name, f"copy {source} from the engine"):
+        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise CellblockError(
+            f"`{' '.join(argv)}` failed: {done.stderr.strip()[-1000:]}",
+            hint=f"see `podman images`; build it: `build.py build {name}`",
+        )
+
+
+def _registry(host: str, request: PublishRequest, events: Events) -> Registry:
+    return Registry(host, request.connection, notice=events.warning, stopped=threading.Event())

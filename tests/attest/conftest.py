@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cellblock.attest.policy import Policy, load_policy
+from cellblock.attest.subject import Subject, subject
+from cellblock.oci.layout import Layout
+from tests.oci.layers import make_image, member
+
+Layer = Sequence[tuple[tarfile.TarInfo, bytes]]
+MakeSubject = Callable[..., Subject]
+WritePolicy = Callable[[str], Policy]
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "layout")
+
+
+@pytest.fixture
+def make(layout: Layout) -> MakeSubject:
+    """An image of the variant v1 out of layers, the lowest first."""
+
+    def make(*layers: Layer, name: str = "worker", variant: str = "v1") -> Subject:
+        reference = f"localhost/cellblock/{name}:{variant}"
+        make_image(layout, reference, *layers)
+        return subject(layout, reference)
+
+    return make
+
+
+@pytest.fixture
+def write_policy(tmp_path: Path) -> WritePolicy:
+    def write(text: str) -> Policy:
+        path = tmp_path / "policy.yaml"
+        path.write_text("origins: [Debian]\n" + text)
+        return load_policy(path)
+
+    return write
+
+
+def database(*packages: tuple[str, str] | tuple[str, str, str]) -> tuple[tarfile.TarInfo, bytes]:
+    """dpkg's status file with packages (name, version[, source package])."""
+    stanzas = [
+        f"Package: {package[0]}\nStatus: install ok installed\nArchitecture: amd64\n"
+        f"Maintainer: Some One <some@one.example>\n"
+        + (f"Source: {package[2]}\n" if len(package) > 2 else "")
+        + f"Version: {package[1]}\nDescription: a thing\n with more\n"
+        for package in packages
+    ]
+    return member("var/lib/dpkg/status", "\n".join(stanzas))

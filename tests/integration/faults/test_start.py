@@ -1,0 +1,68 @@
+"""What is wrong with a node, its plan or its volume: no program runs outside the jail, one line names the
+cause where the user and the administrator look, and the node is drained for its own faults alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.integration.conftest import LocalCluster
+from tests.integration.faults.attempt import attempt, check
+from tests.integration.faults.node import (
+    JAIL_FAULTS,
+    NODE_FAULTS,
+)
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("name", NODE_FAULTS)
+def test_a_fault_of_the_node_drains_it_with_the_cause_as_reason(
+    cluster: LocalCluster, user: str, name: str
+) -> None:
+    fault, pattern = NODE_FAULTS[name]
+    with fault(cluster):
+        found = attempt(cluster, user)
+        check(cluster, found, pattern)
+    assert found.drained
+    assert found.reason in found.causes[0]
+
+
+@pytest.mark.parametrize("name", JAIL_FAULTS)
+def test_what_users_can_do_to_the_jail_drains_no_node(cluster: LocalCluster, user: str, name: str) -> None:
+    fault, pattern = JAIL_FAULTS[name]
+    with fault(cluster):
+        found = attempt(cluster, user)
+        check(cluster, found, pattern)
+    assert not found.drained
+
+
+def test_a_batch_job_finds_the_cause_in_its_error_file(cluster: LocalCluster, user: str) -> None:
+    fault, pattern = NODE_FAULTS["a source that is missing"]
+    with fault(cluster):
+        found = attempt(cluster, user, batch=True)
+        check(cluster, found, pattern)
+    assert found.drained
+    assert found.reason in found.causes[0]
+
+
+def test_a_batch_job_fails_without_draining_for_a_fault_in_the_jail(cluster: LocalCluster, user: str) -> None:
+    fault, pattern = JAIL_FAULTS["a target of another kind"]
+    with fault(cluster):
+        found = attempt(cluster, user, batch=True)
+        check(cluster, found, pattern)
+    assert not found.drained
+
+
+def test_a_batch_job_on_a_node_without_the_jail_drains_it_and_does_not_run(
+    cluster: LocalCluster, user: str
+) -> None:
+    """Its error file is on the volume that is missing: the log alone has the cause."""
+    fault, pattern = NODE_FAULTS["no jail"]
+    with fault(cluster):
+        found = attempt(cluster, user, batch=True)
+    assert not found.ran
+    assert found.status != 0
+    assert found.drained
+    assert re.search(pattern, found.reason)

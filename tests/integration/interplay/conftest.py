@@ -1,0 +1,34 @@
+"""Jobs that take a minute of Slurm's own time are submitted before the first test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.integration.conftest import LocalCluster
+from tests.integration.jobs import submit
+
+
+@dataclass(frozen=True)
+class SlowJobs:
+    """Jobs that take a minute of Slurm's own time, submitted before the first test."""
+
+    limited: str
+    het: str
+
+
+@pytest.fixture(scope="session", autouse=True)
+def slow_jobs(cluster: LocalCluster, user: str) -> SlowJobs:
+    # Slurm looks at time limits twice a minute, and starts heterogeneous jobs as often; in a partition of
+    # its own, for such a job holds up those that come after it.
+    # PriorityTier=0: it is not to hold up those of the other partition, either.
+    partition = ("PartitionName=slow", "Nodes=worker-1,worker-2", "PriorityTier=0", "PreemptMode=off")
+    cluster.on("controller", "scontrol", "create", *partition).ok()
+    script = "trap 'echo the signal came' USR1; while :; do sleep 1; done"
+    options = ("-w", "worker-1", "-t", "1", "--signal=B:USR1@60", "-o", "limited.out")
+    limited = submit(cluster, user, script, *options)
+    script = "\n#SBATCH -n1 -w worker-1\n#SBATCH hetjob\n#SBATCH -n1 -w worker-2 -p slow\n"
+    steps = "srun --het-group=0,1 -l hostname | sort; srun --het-group=1 cat /etc/cellblock/jail-release"
+    het = submit(cluster, user, f"#!/bin/bash{script}{steps}", "-p", "slow", "-o", "het.out")
+    return SlowJobs(limited, het)

@@ -1,0 +1,78 @@
+"""Files that Slurm brings, reads and writes for a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.conftest import LocalCluster
+from tests.integration.jobs import home, output, sbatch, script_file, srun
+
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
+
+
+def test_sbcast_brings_a_file_to_where_jobs_see_it(cluster: LocalCluster, user: str) -> None:
+    script = "cp /usr/bin/uname tool; sbcast -f tool tool; srun /run/bcast/tool -n; srun rm /run/bcast/tool"
+    done = cluster.jail("salloc", "-N2", "sh", "-c", script, user=user)
+    assert sorted(done.ok().split()) == ["worker-1", "worker-2"]
+
+
+def test_srun_brings_its_program(cluster: LocalCluster, user: str) -> None:
+    cluster.jail("cp", "/usr/bin/uname", "brought", user=user).ok()
+    out = srun(cluster, user, "-N2", "--bcast", "./brought", "-n").ok()
+    assert sorted(out.split()) == ["worker-1", "worker-2"]
+    srun(cluster, user, "-N2", "sh", "-c", "rm -rf /run/bcast/*").ok()
+
+
+def test_sbcast_to_elsewhere_lands_outside_the_jail(cluster: LocalCluster, user: str) -> None:
+    """slurmd serves it without asking a SPANK plugin."""
+    script = "echo text > note; sbcast -f note /tmp/note; srun ls /tmp/note"
+    done = cluster.jail("salloc", "-w", "worker-1", "sh", "-c", script, user=user)
+    assert "cannot access '/tmp/note'" in done.err
+    assert cluster.on("worker-1", "cat", "/tmp/note").ok() == "text\n"
+    cluster.on("worker-1", "rm", "/tmp/note").ok()
+
+
+@pytest.mark.parametrize("path", ["/usr/bin/evil", "/usr/lib/evil.so", "/etc/evil", "/root/evil", "/evil"])
+def test_sbcast_by_root_cannot_change_the_system_of_the_worker(cluster: LocalCluster, path: str) -> None:
+    script = f"echo text > /root/note; sbcast -f /root/note {path}"
+    done = cluster.jail("salloc", "-w", "worker-1", "sh", "-c", script)
+    assert "Read-only file system" in done.err
+    assert cluster.on("worker-1", "test", "-e", path).status == 1
+
+
+def test_a_copy_in_a_task_is_in_the_jobs_own_tmp(cluster: LocalCluster, user: str) -> None:
+    script = "echo text > data; srun --ntasks-per-node=1 cp data /tmp; srun --ntasks-per-node=1 cat /tmp/data"
+    done = cluster.jail("salloc", "-N2", "sh", "-c", script, user=user)
+    assert done.ok().split() == ["text", "text"]
+
+
+def test_array_outputs_are_named_by_array_and_element(cluster: LocalCluster, user: str) -> None:
+    job = sbatch(cluster, user, "echo $SLURM_ARRAY_JOB_ID", "--array=3,5", "--output=element.%A_%a")
+    names = {path.name for path in home(cluster, user).glob("element.*")}
+    assert names == {f"element.{job}_3", f"element.{job}_5"}
+    assert output(cluster, user, f"element.{job}_5") == f"{job}\n"
+
+
+def test_scontrol_shows_paths_as_the_user_wrote_them(cluster: LocalCluster, user: str) -> None:
+    (home(cluster, user) / "work").mkdir(exist_ok=True)
+    path = script_file(cluster, user, "job.sh", "#!/bin/sh\ntrue\n")
+    options = ("--parsable", "--hold", "-D", f"/home/{user}/work", "-o", "rel.out", "-e", "/tmp/err.txt")
+    job = cluster.jail("sbatch", *options, path, user=user).ok().strip()
+    shown = cluster.job(job)
+    cluster.jail("scancel", job, user=user).ok()
+    assert shown["Command"] == path
+    assert shown["WorkDir"] == f"/home/{user}/work"
+    assert shown["StdOut"] == f"/home/{user}/work/rel.out"
+    assert shown["StdErr"] == "/tmp/err.txt"
+
+
+def test_standard_input_is_a_file_of_the_jail(cluster: LocalCluster, user: str) -> None:
+    (home(cluster, user) / "in.txt").write_text("a line\n")
+    assert srun(cluster, user, "-i", f"/home/{user}/in.txt", "cat").ok() == "a line\n"
+    sbatch(cluster, user, "cat", "-i", "in.txt", "-o", "copied.out")
+    assert output(cluster, user, "copied.out") == "a line\n"
+
+
+def test_output_none_is_no_output(cluster: LocalCluster, user: str) -> None:
+    assert srun(cluster, user, "-o", "none", "echo", "unheard").ok() == ""
+    assert not (home(cluster, user) / "none").exists()

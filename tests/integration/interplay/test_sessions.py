@@ -1,0 +1,128 @@
+"""Terminals and ssh."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.integration.conftest import LocalCluster
+from tests.integration.jobs import submit
+
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
+
+
+def test_sattach_shows_a_running_step(cluster: LocalCluster, user: str) -> None:
+    wait = f"until [ -e /home/{user}/go ]; do sleep 0.1; done; echo from the step; sleep 1"
+    job = submit(cluster, user, f"srun sh -c '{wait}'", "-o", "/dev/null")
+    steps = ("squeue", "--steps", "-h", "-o%i")
+    cluster.wait_until("the step runs", lambda: f"{job}.0" in cluster.jail(*steps).out.split())
+    script = f"(sleep 2; touch go) & timeout 20 sattach {job}.0"
+    done = cluster.jail("sh", "-c", script, user=user)
+    if cluster.status.release == "22.05":
+        # This release's sattach asks slurm.conf for a node's address, and these register themselves.
+        assert "can't find address for host worker-" in done.err
+    else:
+        assert done.ok() == "from the step\n"
+
+
+@contextmanager
+def terminal(cluster: LocalCluster, rows: int, columns: int, command: str) -> Iterator[tuple[int, int]]:
+    """`command` over ssh in a terminal of that size: (descriptor of the terminal, process)."""
+    status = cluster.status
+    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes")
+    argv = ["ssh", "-tt", "-i", str(status.ssh_key), "-p", str(status.ssh_port)]
+    argv += [part for option in options for part in ("-o", option)]
+    process, master = pty.fork()
+    if process == 0:
+        resize(0, rows, columns)
+        os.execvp("ssh", [*argv, "root@127.0.0.1", command])
+    try:
+        yield master, process
+    finally:
+        os.kill(process, signal.SIGTERM)
+        os.waitpid(process, 0)
+        os.close(master)
+
+
+def resize(descriptor: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def say(master: int, text: str, answer: str) -> str:
+    """Type `text`, and read until `answer`, a regular expression, is found."""
+    os.write(master, text.encode())
+    seen, deadline = "", time.monotonic() + 20
+    while not re.search(answer, seen):
+        assert time.monotonic() < deadline, f"no {answer!r} in {seen!r}"
+        if select.select([master], [], [], 0.2)[0]:
+            seen += os.read(master, 4096).decode(errors="replace")
+    return seen
+
+
+def test_a_terminal_follows_its_window_and_ctrl_c(cluster: LocalCluster) -> None:
+    with terminal(cluster, 30, 100, "srun --pty bash --norc") as (master, process):
+        # The commands are echoed as they are typed: no answer is found in them.
+        say(master, "echo size $(stty size)\n", r"size 30 100")
+        resize(master, 41, 123)
+        os.kill(process, signal.SIGWINCH)
+        time.sleep(0.5)
+        say(master, "echo size $(stty size)\n", r"size 41 123")
+        say(master, "echo asleep$((1)); sleep 60\n", r"asleep1")
+        time.sleep(0.3)
+        say(master, "\x03", r"\^C")
+        say(master, "echo status $?\n", r"status 130")
+
+
+@pytest.fixture
+def visitor(cluster: LocalCluster) -> str:
+    """A user of whom no other test leaves a job running."""
+    cluster.jail("sh", "-c", "id vera || useradd --create-home --shell /bin/bash vera").ok()
+    return "vera"
+
+
+@pytest.fixture
+def own_key(cluster: LocalCluster, visitor: str) -> str:
+    """The visitor's own ssh key, made and accepted in the jail; returns how to call ssh with it."""
+    script = (
+        "mkdir -p -m 700 .ssh; test -e .ssh/id_own || ssh-keygen -q -t ed25519 -N '' -f .ssh/id_own;"
+        "cat .ssh/id_own.pub >> .ssh/authorized_keys"
+    )
+    cluster.jail("sh", "-c", script, user=visitor).ok()
+    options = "-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+    return f"ssh -i .ssh/id_own {options}"
+
+
+def test_ssh_to_a_worker_is_for_those_with_a_job_there_and_in_the_jail(
+    cluster: LocalCluster, visitor: str, own_key: str
+) -> None:
+    look = "hostname; id -un; pwd; ls -d /mnt/jail/root /usr/lib/cellblock; cat /etc/cellblock/jail-release"
+    # A session is refused until the job's extern step is up, a moment after salloc has its allocation.
+    wait = f"until {own_key} worker-1 true 2>/dev/null; do sleep 0.5; done"
+    script = f"{wait}; {own_key} worker-1 '{look}'; {own_key} worker-2 'echo it ran'; echo status $?"
+    done = cluster.jail("salloc", "-Q", "-w", "worker-1", "bash", "-c", script, user=visitor)
+    lines = done.out.splitlines()
+    assert lines[:3] == ["worker-1", visitor, f"/home/{visitor}"], done
+    assert "cannot access '/mnt/jail/root'" in done.err
+    assert "cannot access '/usr/lib/cellblock'" in done.err
+    assert f"VARIANT={cluster.result.build.variant.name}" in lines
+    assert lines[-1] == "status 255"
+    assert "it ran" not in done.out
+    assert "no active jobs on this node" in done.err
+
+
+def test_root_in_the_jail_does_not_log_in_to_a_worker(cluster: LocalCluster) -> None:
+    script = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no worker-1 echo it ran"
+    done = cluster.jail("sh", "-c", script)
+    assert done.status == 255
+    assert "Permission denied" in done.err

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from cellblock.errors import UsageError
+from cellblock.oci.registry.reference import Reference, check_tag
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("localhost/a", Reference("localhost", "a")),
+        ("registry.example:5000/slurm/worker", Reference("registry.example:5000", "slurm/worker")),
+        ("registry.example/a__b/c-d:v1", Reference("registry.example", "a__b/c-d", "v1")),
+        (f"[::1]:5000/a:t@{DIGEST}", Reference("[::1]:5000", "a", "t", DIGEST)),
+        ("docker://registry.example/a/", Reference("registry.example", "a")),
+    ],
+)
+def test_names_are_taken_apart(text: str, expected: Reference) -> None:
+    assert Reference.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("worker", "no registry's host"),
+        ("slurm/worker", "no registry's host"),
+        ("registry.example/", "no registry's host"),
+        ("registry.example/Slurm", "'Slurm' is no path"),
+        ("registry.example/a//b", "is no path"),
+        ("registry.example/../a", "is no path"),
+        ("registry.example/a@sha256:12", "no digest"),
+        ("regis try.example/a", "no host name"),
+        ("user@registry.example/a", "no digest"),
+    ],
+)
+def test_what_is_no_repository_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        Reference.parse(text)
+
+
+@pytest.mark.parametrize("tag", ["", "-a", ".a", "a/b", "a b", "a" * 129])
+def test_what_no_registry_takes_as_a_tag_is_refused(tag: str) -> None:
+    with pytest.raises(UsageError, match="cannot be a tag"):
+        check_tag(tag)

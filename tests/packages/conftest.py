@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock.packages import store as store_module
+from cellblock.packages.store import PackageStore
+from tests.packages.mirror import Mirror
+from tests.packages.small_archive import SmallArchive
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SmallArchive:
+    return SmallArchive(tmp_path / "archive")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PackageStore:
+    return PackageStore(tmp_path / "debs")
+
+
+@pytest.fixture
+def mirror(small: SmallArchive) -> Iterator[Mirror]:
+    mirror = Mirror(small.folder)
+    yield mirror
+    mirror.vanish()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries again at once."""
+    monkeypatch.setattr(store_module, "_BACKOFF_S", (0.01, 0.01))
