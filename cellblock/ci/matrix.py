@@ -109,6 +109,11 @@ def plan_jobs(
     return Matrix(tuple(jobs), settings)
 
 
+def digests_file(variant: str) -> str:
+    """Where the joining job writes the tags and digests of a variant, for deployments."""
+    return f"digests-{variant}.json"
+
+
 # The two places that know the command lines of `build.py build` and `build.py push`.
 
 
