@@ -130,5 +130,5 @@ def _build_commands(variant: str, images: Sequence[str], settings: Settings) -> 
 
 def _index_commands(variant: str, images: Sequence[str], architectures: Sequence[str]) -> tuple[str, ...]:
     push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant]
-    push += ["--index", "--arch", ",".join(architectures)]
+    push += ["--index", "--arch", ",".join(architectures), "--digests", digests_file(variant)]
     return (" ".join(["$root python3 build.py push", *push]),)

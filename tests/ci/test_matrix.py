@@ -211,7 +211,8 @@ def test_jobs_run_what_they_say_with_a_login_that_nobody_else_reads(tmp_path: Pa
     build = ["build", "--variant", "debian13", "--cache", repository]
     push = ["push", repository, "--variant", "debian13"]
     each = [build, [*push, "--per-arch"]] * (2 if service == "gitlab" else 1)
-    assert commands == [*each, [*push, "--index", "--arch", "amd64,arm64"]]
+    index = [*push, "--index", "--arch", "amd64,arm64", "--digests", "digests-debian13.json"]
+    assert commands == [*each, index]
     for _, auth in log:
         encoded = auth["auths"]["registry.example:5000"]["auth"]
         assert base64.b64decode(encoded).decode() == 'ada:pass"word $x'
