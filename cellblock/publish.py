@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cellblock import paths
+from cellblock.attest.subject import Subject
 from cellblock.build.plan import reference
-from cellblock.build.record import image_store
+from cellblock.build.subjects import chosen, name_in, open_source
 from cellblock.definition import Image, load_images
-from cellblock.errors import CellblockError, UsageError
+from cellblock.errors import UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.oci.join import join
 from cellblock.oci.layout import Layout, StoredImage
@@ -34,7 +31,7 @@ from cellblock.oci.registry.reference import Reference, check_tag
 from cellblock.variants import Variant, choose_variant, load_variants
 from cellblock.yaml_source import nearest
 
-BeforePush = Callable[[Sequence[StoredImage]], None]
+BeforePush = Callable[[Sequence[Subject]], None]
 """Sees every image before the first byte is sent, and raises CellblockError to have none sent (the audit)."""
 
 ARCHITECTURES = ("amd64", "arm64")
@@ -117,10 +114,20 @@ def publish(request: PublishRequest, events: Events) -> Published:
     started = time.monotonic()
     target = _target(request)
     variant, names = _chosen(request)
-    with _opened(request, variant, names, events) as (layout, roots):
-        images = [image for root in roots.values() for image in _images(layout, root)]
+
+    def choose(present: set[str]) -> list[str]:
+        return chosen(names, names, variant, present, request.source, events)
+
+    with open_source(request.source, variant, choose, events, compress=True) as (layout, _):
+        roots = _roots(layout, variant, names)
         if request.before_push is not None:
-            request.before_push(images)
+            request.before_push(
+                [
+                    Subject(name, variant.name, reference(name, variant), layout, image)
+                    for name, root in roots.items()
+                    for image in _images(layout, root)
+                ]
+            )
         items = []
         for name, root in roots.items():
             tags = request.tags or (variant.name,)
@@ -246,52 +253,11 @@ def _runs(image: Image) -> bool:
 # -- where it comes from -------------------------------------------------------------------------------
 
 
-@contextmanager
-def _opened(
-    request: PublishRequest, variant: Variant, names: Sequence[str], events: Events
-) -> Iterator[tuple[Layout, Mapping[str, Descriptor]]]:
-    """The layout to push from, and the images' roots by name; kept from being collected meanwhile."""
-    if request.source == "engine":
-        with tempfile.TemporaryDirectory(prefix="cellblock-push-", dir="/var/tmp") as folder:
-            layout = Layout(Path(folder))
-            for name in names:
-                _copy_from_engine(name, reference(name, variant), layout, events)
-            yield layout, _roots(layout, variant, names)
-    elif request.source == "store":
-        layout = image_store()
-        roots = _roots(layout, variant, names)
-        with layout.writing():
-            yield layout, roots
-    elif request.source.startswith("oci:"):
-        layout = Layout(Path(request.source.removeprefix("oci:")))
-        if not (layout.folder / "index.json").is_file():
-            raise UsageError(
-                f"{layout.folder} is no OCI image layout: it has no index.json",
-                hint="give --from oci:DIR with a folder that `build.py build --output` or skopeo wrote",
-            )
-        yield layout, _roots(layout, variant, names)
-    else:
-        raise UsageError(
-            f"--from {request.source}: there is no such source", hint="use store, engine, or oci:DIR"
-        )
-
-
 def _roots(layout: Layout, variant: Variant, names: Sequence[str]) -> dict[str, Descriptor]:
+    """What each image's name means in the layout: an image, or an index of several platforms."""
     known = layout.references()
-    roots = {}
-    for name in names:
-        # As the builder names images, and as people do who copy one with skopeo.
-        for candidate in (reference(name, variant), f"{name}:{variant.name}", name):
-            if candidate in known:
-                roots[name] = known[candidate]
-                break
-        else:
-            listed = ", ".join(sorted(known)) or "none"
-            raise CellblockError(
-                f"{layout.folder}: there is no image {name} of variant {variant.name}; there are: {listed}",
-                hint=f"build it: `build.py build {name} -v {variant.name}`; or push it --from engine",
-            )
-    return roots
+    stored = {name: name_in(set(known), name, variant) for name in names}
+    return {name: known[each] for name, each in stored.items() if each is not None}
 
 
 def _images(layout: Layout, root: Descriptor) -> Iterator[StoredImage]:
@@ -309,23 +275,6 @@ def _architecture(name: str, layout: Layout, root: Descriptor) -> str:
             f"{name} is an index of {len(images)} platforms already", hint="push it without --per-arch"
         )
     return images[0].configuration.platform.architecture
-
-
-def _copy_from_engine(name: str, source: str, layout: Layout, events: Events) -> None:
-    """Copy an image from the storage of podman and buildah, which keeps layers unpacked."""
-    if shutil.which("skopeo") is None:
-        raise CellblockError(
-            "skopeo is not installed, and it copies images out of the engine", hint="apt-get install skopeo"
-        )
-    argv = ["skopeo", "copy", "--quiet", "--dest-compress-format", "zstd", "--dest-compress-level", "3"]
-    argv += [f"containers-storage:{source}", f"oci:{layout.folder}:{name}"]
-    with events.step(name, f"copy {source} from the engine"):
-        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise CellblockError(
-            f"`{' '.join(argv)}` failed: {done.stderr.strip()[-1000:]}",
-            hint=f"see `podman images`; build it: `build.py build {name}`",
-        )
 
 
 def _registry(host: str, request: PublishRequest, events: Events) -> Registry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,30 +49,58 @@ def open_subjects(request: SubjectRequest, events: Events) -> Iterator[list[Subj
                 f"there is no image '{name}'; {nearest(name, declared)}", hint="see `build.py targets`"
             )
     asked = tuple(dict.fromkeys(request.images))
-    if request.source == "engine":
+
+    def choose(present: set[str]) -> list[str]:
+        return chosen(asked, declared, variant, present, request.source, events)
+
+    with open_source(request.source, variant, choose, events) as (layout, names):
+        known = set(layout.references())
+        yield [
+            Subject(name, variant.name, reference(name, variant), layout, layout.image(stored))
+            for name in names
+            if (stored := name_in(known, name, variant)) is not None
+        ]
+
+
+@contextmanager
+def open_source(
+    source: str,
+    variant: Variant,
+    choose: Callable[[set[str]], list[str]],
+    events: Events,
+    *,
+    compress: bool = False,
+) -> Iterator[tuple[Layout, list[str]]]:
+    """The layout of a source, and the names that `choose` took of the references that are there.
+
+    What is read is kept from being collected as garbage. Layers from the engine are compressed on request.
+    Raises UsageError for a source that does not exist, and what `choose` raises.
+    """
+    if source == "engine":
         with tempfile.TemporaryDirectory(prefix="cellblock-images-", dir="/var/tmp") as folder:
             layout = Layout(Path(folder))
-            present = _engine_references()
-            for name in _chosen(asked, declared, variant, present, request.source, events):
-                _copy_from_engine(reference(name, variant), layout, events)
-            yield _subjects(layout, variant, list(declared))
-    elif request.source == "store" or request.source.startswith("oci:"):
-        store = request.source == "store"
-        layout = image_store() if store else Layout(Path(request.source.removeprefix("oci:")))
-        if not store and not (layout.folder / "index.json").is_file():
+            names = choose(_engine_references())
+            for name in names:
+                _copy_from_engine(reference(name, variant), layout, events, compress)
+            yield layout, names
+    elif source == "store":
+        layout = image_store()
+        names = choose(set(layout.references()))
+        with layout.writing():
+            yield layout, names
+    elif source.startswith("oci:"):
+        layout = Layout(Path(source.removeprefix("oci:")))
+        if not (layout.folder / "index.json").is_file():
             raise UsageError(
                 f"{layout.folder} is no OCI image layout: it has no index.json",
                 hint="give --from oci:DIR with a folder that `build.py build --output` or skopeo wrote",
             )
-        chosen = _chosen(asked, declared, variant, set(layout.references()), request.source, events)
-        yield _subjects(layout, variant, chosen)
+        yield layout, choose(set(layout.references()))
     else:
-        raise UsageError(
-            f"--from {request.source}: there is no such source", hint="use store, engine, or oci:DIR"
-        )
+        raise UsageError(f"--from {source}: there is no such source", hint="use store, engine, or oci:DIR")
 
 
-def _chosen(
+def chosen(
     asked: Sequence[str],
     declared: Collection[str],
     variant: Variant,
@@ -81,7 +109,7 @@ def _chosen(
     events: Events,
 ) -> list[str]:
     """Names to open: all that were asked for, or those that are there."""
-    absent = [name for name in asked or declared if _name_in(present, name, variant) is None]
+    absent = [name for name in asked or declared if name_in(present, name, variant) is None]
     built = [name for name in asked or declared if name not in absent]
     if not built or (asked and absent):
         raise CellblockError(
@@ -93,17 +121,7 @@ def _chosen(
     return built
 
 
-def _subjects(layout: Layout, variant: Variant, names: Sequence[str]) -> list[Subject]:
-    known = set(layout.references())
-    found = []
-    for name in names:
-        stored = _name_in(known, name, variant)
-        if stored is not None:
-            found.append(Subject(name, variant.name, reference(name, variant), layout, layout.image(stored)))
-    return found
-
-
-def _name_in(known: set[str], name: str, variant: Variant) -> str | None:
+def name_in(known: set[str], name: str, variant: Variant) -> str | None:
     """As the builder names an image, and as people do who copy one with skopeo."""
     candidates = (reference(name, variant), f"{name}:{variant.name}", name)
     return next((each for each in candidates if each in known), None)
@@ -116,13 +134,14 @@ def _engine_references() -> set[str]:
     return set(ContainersStorage(Programs()).images())
 
 
-def _copy_from_engine(source: str, layout: Layout, events: Events) -> None:
+def _copy_from_engine(source: str, layout: Layout, events: Events, compress: bool) -> None:
     if shutil.which("skopeo") is None:
         raise CellblockError(
             "skopeo is not installed, and it copies images out of the engine", hint="apt-get install skopeo"
         )
+    argv = ["skopeo", "copy", "--quiet"]
     # The engine keeps layers unpacked: to compress them only to read them here would take most of the time.
-    argv = ["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers"]
+    argv += ["--dest-compress-format", "zstd"] if compress else ["--dest-oci-accept-uncompressed-layers"]
     argv += [f"containers-storage:{source}", f"oci:{layout.folder}:{source}"]
     with events.step(source, "copy it from the engine"):
         done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cellblock import paths
+from cellblock.amount import amount_of_bytes
 from cellblock.cli.options import JsonOption, LogOption
 
 app = typer.Typer(help="Show, trim and check the packages that builds keep.", invoke_without_command=True)
@@ -47,9 +48,9 @@ def show(as_json: JsonOption = False) -> None:
             )
         )
         return
-    print(f"{store.folder}: {used.debs} packages, {_amount(used.debs_size)}")
+    print(f"{store.folder}: {used.debs} packages, {amount_of_bytes(used.debs_size)}")
     if used.parts:
-        print(f"  {used.parts} more are not whole yet: {_amount(used.parts_size)}")
+        print(f"  {used.parts} more are not whole yet: {amount_of_bytes(used.parts_size)}")
     if used.oldest is not None:
         day = time.strftime("%Y-%m-%d", time.localtime(used.oldest))
         print(f"  least recently used: {day}")
@@ -79,7 +80,10 @@ def trim(
     if as_json:
         print(json.dumps({"files": trimmed.files, "freed_bytes": trimmed.freed, "left_bytes": trimmed.left}))
     else:
-        print(f"removed {trimmed.files} packages, {_amount(trimmed.freed)}; {_amount(trimmed.left)} are left")
+        print(
+            f"removed {trimmed.files} packages, {amount_of_bytes(trimmed.freed)}; "
+            f"{amount_of_bytes(trimmed.left)} are left"
+        )
 
 
 @app.command()
@@ -113,12 +117,3 @@ def _bytes(text: str) -> int:
     if not found:
         raise UsageError(f"--max-size {text}: this is no size", hint="write 500M or 20G")
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
-
-
-def _amount(size: int) -> str:
-    amount, unit = float(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024 or unit == "GiB":
-            break
-        amount /= 1024
-    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"

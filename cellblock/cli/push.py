@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cellblock.cli.options import JsonOption, LogOption, VariantOption, image_names
+
+if TYPE_CHECKING:
+    from cellblock.attest.subject import Subject
+    from cellblock.events import Events
 
 
 def push(
@@ -43,6 +48,9 @@ def push(
     referrers: Annotated[
         bool, typer.Option("--referrers/--no-referrers", help="With SBOM, provenance and signatures.")
     ] = True,
+    audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Push nothing in which `build.py audit` finds a fault.")
+    ] = True,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=32, help="Requests at a time.")] = 4,
     tls_verify: Annotated[
         bool, typer.Option("--tls-verify/--no-tls-verify", help="Check the registry's certificate.")
@@ -67,6 +75,9 @@ def push(
         raise UsageError("--arch says what --index joins", hint="add --index, or leave --arch out")
     if index and per_arch:
         raise UsageError("--index joins what --per-arch pushed before", hint="run push twice")
+    if digests and not digests.absolute().parent.is_dir():
+        raise UsageError(f"--digests {digests}: its folder does not exist", hint="make it, then push")
+    events = Events()
     request = PublishRequest(
         repository,
         tuple(images or ()),
@@ -76,9 +87,9 @@ def push(
         per_arch,
         referrers,
         jobs,
-        ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
+        connection=ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
+        before_push=(lambda subjects: _audit(subjects, events)) if audit else None,
     )
-    events = Events()
     with make_view(log, events):
         if index:
             wanted = [each.strip() for each in (arch or "").split(",") if each.strip()]
@@ -99,3 +110,13 @@ def push(
         f"{changed} of {len(published.images)} images new or changed; {sent / 1e6:.1f} MB sent{rate}, "
         f"{mounted / 1e6:.1f} MB mounted, in {published.seconds:.1f} s"
     )
+
+
+def _audit(subjects: Sequence[Subject], events: Events) -> None:
+    from cellblock import paths
+    from cellblock.attest.audit import audit_or_raise
+    from cellblock.attest.policy import load_policy
+    from cellblock.build.locks import lock_of
+
+    locks = {each.reference: lock for each in subjects if (lock := lock_of(each)) is not None}
+    audit_or_raise(subjects, load_policy(paths.PROJECT / "images" / "policy.yaml"), locks, events)

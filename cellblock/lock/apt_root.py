@@ -115,6 +115,8 @@ class AptRoot:
             "APT::Sandbox::User": "root",
             "APT::Update::Error-Mode": "any",
             "Acquire::Languages": "none",
+            # A suite becomes stable one day. On a machine that never saw it before nobody would ask.
+            "Acquire::AllowReleaseInfoChange": "true",
             "Acquire::GzipIndexes": "false",
             # Half a minute of silence, in seconds, is a mirror that is gone.
             "Acquire::http::Timeout": "30",

@@ -38,6 +38,9 @@ def test_every_target_has_help() -> None:
     for target in (
         "targets",
         "build",
+        "lock",
+        "cache",
+        "cache trim",
         "up",
         "status",
         "shell",

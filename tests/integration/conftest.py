@@ -22,6 +22,8 @@ from cellblock.cluster.up import UpRequest, UpResult, bring_up, volume_path
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from cellblock.variants import choose_variant, load_variants
+from tests.integration.registry import RunningRegistry, running_registry
+from tests.integration.registry_proxy import Proxy, running_proxy
 
 # The Slurm releases of Debian: 22.05, 24.11, 26.05.
 EVERY_SLURM = ("debian12", "debian13", "debian14")
@@ -206,3 +208,17 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
+    """A registry for all tests that push or pull; each uses repositories of its own (`repository_of`)."""
+    with running_registry(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(registry: RunningRegistry) -> Iterator[Proxy]:
+    """A proxy in front of that registry, with faults to order."""
+    with running_proxy(registry.host) as running:
+        yield running

@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,11 +38,16 @@ class RunningRegistry:
 
 @contextmanager
 def running_registry(
-    folder: Path, *, password: bool = False, read_only: bool = False, storage: Path | None = None
+    folder: Path,
+    *,
+    password: bool = False,
+    read_only: bool = False,
+    storage: Path | None = None,
+    certificate: tuple[Path, Path] | None = None,
 ) -> Iterator[RunningRegistry]:
     """A registry that ends with the block; `folder` takes its configuration, log and (by default) storage.
 
-    With `password` it wants basic authentication as USER.
+    With `password` it wants basic authentication as USER; with `certificate` (and key) it speaks TLS.
     """
     program = shutil.which("docker-registry")
     if program is None:
@@ -64,13 +68,15 @@ def running_registry(
     if password:
         (folder / "htpasswd").write_text(_HTPASSWD)
         configuration["auth"] = {"htpasswd": {"realm": "tests", "path": str(folder / "htpasswd")}}
+    if certificate:
+        configuration["http"]["tls"] = dict(zip(("certificate", "key"), map(str, certificate), strict=True))
     (folder / "config.yml").write_text(yaml.safe_dump(configuration))
     log = folder / "log"
     with log.open("wb") as out:
         argv = [program, "serve", str(folder / "config.yml")]
         process = subprocess.Popen(argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
     try:
-        _wait(f"http://{host}/v2/", process, log)
+        _wait(host, process, log)
         yield RunningRegistry(host, storage, log)
     finally:
         process.terminate()
@@ -96,14 +102,13 @@ def get(url: str, headers: Mapping[str, str] | None = None) -> bytes:
         return bytes(answer.read())
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _START_S
+    address, _, port = host.partition(":")
     while True:
         try:
-            get(url)
+            socket.create_connection((address, int(port))).close()
             return
-        except urllib.error.HTTPError:
-            return  # 401: it is there
         except OSError:
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"the registry does not start:\n{log.read_text()}")

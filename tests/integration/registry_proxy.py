@@ -58,13 +58,14 @@ class Seen:
 
 
 class Proxy:
-    """The proxy's state: `faults` to commit, and what it has `seen`."""
+    """The proxy's state: `faults` to commit, and the requests that it has `seen`."""
 
     def __init__(self, registry: str) -> None:
         self.registry = registry
         self.host = ""
         self.faults: list[Fault] = []
-        self.seen: list[Seen] = []
+        self.log: list[Seen] = []
+        self.busy = 0
         self.uses_of_a_token: int | None = None
         """None: nobody needs one. Else after so many requests a token counts as expired."""
         self.tokens: dict[str, int] = {}
@@ -72,7 +73,14 @@ class Proxy:
         """What the token server wants as Authorization, when it is not for anybody."""
         self.kept: dict[str, str] = {}
         """Uploads that were kept after a break: their path, and the place to go on at."""
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
+
+    @property
+    def seen(self) -> list[Seen]:
+        """All requests, once none is being served: a client can have its answer before we are done."""
+        with self.lock:
+            assert self.lock.wait_for(lambda: not self.busy, timeout=30), "requests never end"
+            return self.log
 
     def count(self, pattern: str) -> int:
         """How many requests came whose "METHOD PATH" matches."""
@@ -129,6 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         self._received, self._status = 0, 0
+        # Asked as a forward proxy: whatever the host is called, the registry is meant.
+        self.path = re.sub(r"^http://[^/]*", "", self.path)
+        with self.state.lock:
+            self.state.busy += 1
         try:
             self._handle()
         except (_Dropped, OSError, http.client.HTTPException):
@@ -136,9 +148,11 @@ class _Handler(BaseHTTPRequestHandler):
             with_reset(self.connection)
         finally:
             with self.state.lock:
-                self.state.seen.append(
+                self.state.log.append(
                     Seen(self.command, self.path, self._status, self._received, dict(self.headers.items()))
                 )
+                self.state.busy -= 1
+                self.state.lock.notify_all()
 
     def _handle(self) -> None:
         if self.path.startswith("/token"):

@@ -5,29 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cellblock.attest.subject import Subject
 from cellblock.build.record import image_store
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
-from cellblock.oci.layout import Layout, StoredImage
+from cellblock.oci.layout import Layout
 from cellblock.oci.model import CONFIG, LAYER_TAR, Configuration, Descriptor, Manifest, Platform
 from cellblock.oci.model import digest_of_bytes as digest_of
 from cellblock.oci.registry import Registry
 from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
-from tests.integration.registry import RunningRegistry, repository_of, running_registry
+from tests.integration.registry import RunningRegistry, repository_of
+from tests.oci.layers import make_image, member
 
 VARIANT = "debian13"
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
-    with running_registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -110,13 +106,13 @@ def test_an_audit_that_fails_stops_the_push_before_anything_is_sent(
     digest = build(store, "worker")
     seen: list[str] = []
 
-    def audit(images: Sequence[StoredImage]) -> None:
-        seen.extend(image.digest for image in images)
+    def audit(images: Sequence[Subject]) -> None:
+        seen.extend(f"{each.name} {each.variant} {each.image.digest}" for each in images)
         raise CellblockError("worker: /etc/key is a secret")
 
     with pytest.raises(CellblockError, match="is a secret"):
         publish(replace(request_, before_push=audit), Events())
-    assert seen == [digest]
+    assert seen == [f"worker {VARIANT} {digest}"]
     path = f"{request_.repository.partition('/')[2]}/worker"
     assert Registry(registry.host).repository(path).tags() == []
 
@@ -192,7 +188,7 @@ def test_wrong_usage_is_said_before_anything_is_done(
 def test_an_image_that_is_not_built_is_named_with_the_command(
     store: Layout, request_: PublishRequest
 ) -> None:
-    with pytest.raises(CellblockError, match="there is no image worker of variant debian13") as caught:
+    with pytest.raises(CellblockError, match="store has no image worker of variant debian13") as caught:
         publish(request_, Events())
     assert "build.py build worker -v debian13" in caught.value.hint
 
@@ -202,11 +198,24 @@ def test_the_command_line_pushes_and_writes_digests(
 ) -> None:
     digest = build(store, "worker")
     argv = [sys.executable, "-m", "cellblock.cli", "push", request_.repository, "worker", "-v", VARIANT]
-    argv += ["--digests", str(tmp_path / "digests.json"), "--json"]
+    argv += ["--digests", str(tmp_path / "digests.json"), "--json", "--no-audit"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     printed = json.loads(done.stdout)["images"]
     assert printed["worker"]["digest"] == digest
     assert json.loads((tmp_path / "digests.json").read_text()) == printed
+
+
+def test_the_command_line_pushes_nothing_in_which_the_audit_finds_a_fault(
+    store: Layout, request_: PublishRequest, registry: RunningRegistry
+) -> None:
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB\n"
+    make_image(store, f"localhost/cellblock/worker:{VARIANT}", [member("root/.ssh/id_ed25519", key)])
+    argv = [sys.executable, "-m", "cellblock.cli", "push", request_.repository, "worker", "-v", VARIANT]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "/root/.ssh/id_ed25519" in done.stderr
+    path = f"{request_.repository.partition('/')[2]}/worker"
+    assert Registry(registry.host).repository(path).tags() == []
 
 
 def test_the_engine_gives_its_image(request_: PublishRequest, tmp_path: Path) -> None:

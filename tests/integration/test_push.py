@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,22 +40,10 @@ from cellblock.oci.registry import (
 from cellblock.oci.registry.client import fallback_tag
 from cellblock.oci.registry.download import blob_chunks
 from tests.integration.registry import PASSWORD, USER, RunningRegistry, get, repository_of, running_registry
-from tests.integration.registry_proxy import Fault, Proxy, running_proxy
+from tests.integration.registry_proxy import Fault, Proxy
 
 # More than the client sends in one piece with the end of an upload, and than sockets hold.
 LARGE = 6_000_000
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
-    with running_registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(registry: RunningRegistry) -> Iterator[Proxy]:
-    with running_proxy(registry.host) as running:
-        yield running
 
 
 @pytest.fixture
@@ -403,6 +390,46 @@ def test_a_read_only_registry_says_so(layout: Layout, tmp_path: Path, path: str)
     ):
         send(layout, registry.host, image("a", root, path))
     assert caught.value.hint
+
+
+def test_a_push_goes_through_the_proxy_of_the_environment(
+    layout: Layout, proxy: Proxy, path: str, tmp_path: Path
+) -> None:
+    options = replace(environment(tmp_path, HTTP_PROXY=f"http://ada:se%3Asame@{proxy.host}"), plain_http=True)
+    root = add(layout, "a", content(path, LARGE))
+    send(layout, "registry.example:5000", image("a", root, path), options=options)
+    assert skopeo_sees(proxy.host, path, "t") == root.digest
+    assert {seen.headers["Host"] for seen in proxy.seen if seen.method == "PATCH"} == {
+        "registry.example:5000"
+    }
+    assert {seen.headers["proxy-authorization"] for seen in proxy.seen if seen.method == "PATCH"} == {
+        "Basic YWRhOnNlOnNhbWU="  # ada:se:same
+    }
+
+
+def test_a_registry_with_tls_is_believed_when_its_authority_is_known(
+    layout: Layout, tmp_path: Path, path: str
+) -> None:
+    item = image("a", add(layout, "a", content(path)), path)
+    certificate, key = self_signed(tmp_path)
+    with running_registry(tmp_path / "r", certificate=(certificate, key)) as registry:
+        with pytest.raises(RegistryError, match=r"its certificate is not trusted: self.signed") as caught:
+            send(layout, registry.host, item)
+        assert f"/etc/containers/certs.d/{registry.host}/ca.crt" in caught.value.hint
+        with pytest.raises(RegistryError, match="HTTP request to an HTTPS server"):
+            send(layout, registry.host, item, options=ConnectionOptions(plain_http=True))
+        send(layout, registry.host, item, options=ConnectionOptions(ca=certificate))
+        send(layout, registry.host, item, options=ConnectionOptions(verify_tls=False))
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1, and its key."""
+    certificate, key = folder / "registry.crt", folder / "registry.key"
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    argv += ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=tests", "-days", "2"]
+    argv += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(argv, check=True, capture_output=True)
+    return certificate, key
 
 
 # -- who asks ------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,24 +12,12 @@ from cellblock.oci.cache import RegistryCache
 from cellblock.oci.layout import Layout
 from cellblock.oci.model import LAYER_TAR, Descriptor
 from cellblock.oci.registry import ConnectionOptions
-from tests.integration.registry import PASSWORD, USER, RunningRegistry, repository_of, running_registry
-from tests.integration.registry_proxy import Fault, Proxy, running_proxy
+from tests.integration.registry import PASSWORD, USER, repository_of, running_registry
+from tests.integration.registry_proxy import Fault, Proxy
 from tests.oci.layers import make_image, member
 
 KEY = "ab12" * 16
 LAYER = b"layer" * 100_000
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
-    with running_registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(registry: RunningRegistry) -> Iterator[Proxy]:
-    with running_proxy(registry.host) as running:
-        yield running
 
 
 class Machine:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from cellblock.oci.registry.connection import is_loopback
-from cellblock.oci.registry.credentials import Credential, Search, find_credential
+from cellblock.oci.registry.credentials import Credential, FindCredential, Search, find_credential
 from cellblock.oci.registry.errors import CredentialsMissing, Denied, RegistryError, answer_error
 from cellblock.oci.registry.transport import Answer, Transport
 
@@ -62,9 +62,10 @@ class _Token:
 
 
 class Authorization:
-    """Headers for requests to one registry, whose base URL is `base`."""
+    """Headers for requests to one registry, whose base URL is `base`; `find` looks for credentials."""
 
-    def __init__(self, transport: Transport, base: str) -> None:
+    def __init__(self, transport: Transport, base: str, find: FindCredential = find_credential) -> None:
+        self._find = find
         self._transport = transport
         self._base = base
         self._challenge: Challenge | None = None
@@ -143,7 +144,7 @@ class Authorization:
         with self._lock:
             if path not in self._searches:
                 environ = self._transport.options.environ
-                self._searches[path] = find_credential(self._transport.host, path, environ)
+                self._searches[path] = self._find(self._transport.host, path, environ)
             return self._searches[path]
 
     def _basic_credential(self, path: str) -> Credential:

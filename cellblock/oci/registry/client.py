@@ -23,6 +23,7 @@ from cellblock.oci.model import (
 )
 from cellblock.oci.registry.authorization import Authorization
 from cellblock.oci.registry.connection import ConnectionOptions
+from cellblock.oci.registry.credentials import FindCredential, find_credential
 from cellblock.oci.registry.errors import (
     NotInRegistry,
     RegistryError,
@@ -49,7 +50,8 @@ class RemoteManifest:
 class Registry:
     """The registry at `host` (with its port). Nothing is sent before the first request needs it.
 
-    `notice` is told of waits; `stopped` ends them. May be used by several threads.
+    `notice` is told of waits; `stopped` ends them; `credentials` are looked for when the registry asks. May
+    be used by several threads.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class Registry:
         *,
         notice: Notice = lambda _: None,
         stopped: threading.Event | None = None,
+        credentials: FindCredential = find_credential,
     ) -> None:
         self.host = host
+        self._credentials = credentials
         self.transport = Transport(host, options, notice=notice, stopped=stopped)
         self._lock = threading.Lock()
         self._session: tuple[str, Authorization] | None = None
@@ -96,7 +100,7 @@ class Registry:
                 if scheme == schemes[-1]:
                     raise
                 continue
-            authorization = Authorization(self.transport, base)
+            authorization = Authorization(self.transport, base, self._credentials)
             if answer.status == 401:
                 authorization.challenged(answer)
             return base, authorization
@@ -110,7 +114,7 @@ class Registry:
                 f"{self.host}: this is no registry: {base} is not there", hint="check the address", status=404
             )
         # What refuses here (403, 405) may still serve a repository.
-        if answer.status >= 500 or answer.status == 429:
+        if answer.status >= 500 or answer.status in (400, 429):
             raise answer_error(self.host, doing, answer.status, answer.headers, answer.body)
         return answer
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import urllib3
 
@@ -91,7 +91,8 @@ def make_pool(scheme: Scheme, host: str, options: ConnectionOptions) -> urllib3.
     parts = urlsplit(proxy)
     headers = None
     if parts.username:
-        headers = urllib3.make_headers(proxy_basic_auth=f"{parts.username}:{parts.password or ''}")
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers = urllib3.make_headers(proxy_basic_auth=login)
     if parts.scheme not in ("http", "https"):
         raise UsageError(
             f"proxy {_without_password(proxy)}: only http and https proxies can be used",
@@ -105,9 +106,9 @@ def proxy_of(scheme: Scheme, host: str, environ: Mapping[str, str]) -> str | Non
     if is_loopback(host):
         return None
     proxies = {
-        name.lower().removesuffix("proxy_of"): value
+        name.lower().removesuffix("_proxy"): value
         for name, value in sorted(environ.items())  # the lower-case name, which sorts last, decides
-        if name.lower().endswith("proxy_of") and value
+        if name.lower().endswith("_proxy") and value
     }
     name = urlsplit(f"//{host}").hostname or host
     if urllib.request.proxy_bypass_environment(name, proxies):  # type: ignore[attr-defined]
@@ -123,6 +124,8 @@ def _without_password(proxy: str) -> str:
 def _tls(host: str, options: ConnectionOptions) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if not options.verify_tls:
+        # It was asked for: no warning with each request.
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     asked = options.ca or options.environ.get("CELLBLOCK_REGISTRY_CA")

@@ -11,7 +11,7 @@ import binascii
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ class Search:
 
     credential: Credential | None
     places: tuple[str, ...]
+
+
+FindCredential = Callable[[str, str, Mapping[str, str]], Search]
+"""Finds the credential for a registry's host, a path in it, and an environment."""
 
 
 def find_credential(host: str, path: str, environ: Mapping[str, str] = os.environ) -> Search:
