@@ -16,7 +16,7 @@ from cellblock import paths
 from cellblock.build.archives import all_archives
 from cellblock.build.mirrors import Archive
 from cellblock.build.plan import Planner, plan_all
-from cellblock.definition import load_images
+from cellblock.definition import default_images, load_images
 from cellblock.engine.recipe import Recipe
 from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, make_root, stages_of, write_context
 from cellblock.errors import UsageError
@@ -89,7 +89,7 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     """
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    order = build_order(declared, request.images or declared)
+    order = build_order(declared, request.images or default_images(declared))
     if request.archive:
         source, slurm_key = request.archive, None
     else:

@@ -138,6 +138,8 @@ class _Provider:
         """Make `folder`, which must not exist, the archive of `packages`."""
         started = time.monotonic()
         absent = any(not self._store.has(package) for package in packages)
+        if absent:
+            self._prepared.extras.ensure(self._events)
         self._store.fetch(packages, self._prepared.archives, self._events, self.stopped)
         if absent:
             self.seconds += time.monotonic() - started
@@ -197,7 +199,8 @@ def copy_images(result: BuildResult, folder: Path) -> None:
 
 
 def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
-    from cellblock.build.archives import all_archives
+    from cellblock.build.extra_archives import extra_archives
+    from cellblock.build.mirrors import archive
     from cellblock.build.recipes import build_recipes
     from cellblock.definition import default_images, load_images
     from cellblock.graph import build_order
@@ -205,6 +208,9 @@ def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
 
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    planner = Planner(variant, *all_archives(request.mirrors, variant, events))
+    source = archive(variant, request.mirrors)
+    extras = extra_archives(variant, source)
+    extras.ensure(events)
+    planner = Planner(variant, extras.added_to(source), extras.key)
     planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))
     return build_recipes(request, variant, planner, planned, events)
