@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.build.archives import all_archives
-from cellblock.build.mirrors import Archive
+from cellblock.build.extra_archives import extra_archives
+from cellblock.build.mirrors import Archive, archive
 from cellblock.build.plan import Planner, plan_all
 from cellblock.definition import default_images, load_images
 from cellblock.engine.recipe import Recipe
@@ -90,11 +90,13 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     order = build_order(declared, request.images or default_images(declared))
-    if request.archive:
-        source, slurm_key = request.archive, None
-    else:
-        source, slurm_key = all_archives(request.mirrors, variant, events or Events())
-    planner = Planner(variant, source, slurm_key)
+    source, extra_key = request.archive, None
+    if source is None:
+        source = archive(variant, request.mirrors)
+        extras = extra_archives(variant, source)
+        extras.ensure(events or Events())
+        source, extra_key = extras.added_to(source), extras.key
+    planner = Planner(variant, source, extra_key)
     planned = plan_all(planner, order)
     with tempfile.TemporaryDirectory(prefix="cellblock-") as staging:
         stages: list[Stage] = []
