@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.build.archives import all_archives
-from cellblock.build.mirrors import package_archives
+from cellblock.build.extra_archives import extra_archives, of_images, resolve_with
+from cellblock.build.mirrors import Archive, package_archives
 from cellblock.definition import load_images
 from cellblock.errors import DefinitionError
 from cellblock.events import Events
-from cellblock.lock.archives import parse_line
 from cellblock.lock.diff import LockDiff, diff
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock
 from cellblock.lock.requests import requests_of
-from cellblock.lock.resolve import resolve
 from cellblock.variants import Variant, choose_variant, load_variants
 
 
@@ -65,17 +63,9 @@ def compare_lock(request: LockRequest, events: Events, *, as_dated: bool = False
         archives, snapshot = there.archives, there.snapshot
     else:
         archives = package_archives(variant, request.mirrors, snapshot)
-        sources, _ = all_archives(request.mirrors, variant, events)
-        archives = (*archives, *(parse_line(line) for line in sources.build_only))
-    lock = resolve(
-        variant,
-        archives,
-        requests,
-        paths.cache(),
-        events,
-        snapshot=snapshot,
-        preferences=variant.cuda.preferences if variant.cuda else "",
-    )
+    archives = of_images(archives)
+    extras = extra_archives(variant, Archive(tuple(each.line for each in archives)))
+    lock = resolve_with(extras, variant, archives, requests, events, snapshot=snapshot)
     return LockResult(variant, path, lock, diff(there, lock) if there else None, damage)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from cellblock.build.extra_archives import of_images
 from cellblock.build.layers import Closure, PackageLayer, plan_package_layers
 from cellblock.build.plan import PlannedImage
 from cellblock.build.record import LayerKind
@@ -150,7 +151,7 @@ def _package_node(
     if own:
         inputs["users"] = digest_of([user.model_dump() for user in image.image.fields.users])
     if parent is None:
-        inputs["archives"] = digest_of([archive.line for archive in lock.archives])
+        inputs["archives"] = digest_of([archive.line for archive in of_images(lock.archives)])
     else:
         inputs["the layer below"] = parent.key.digest
     return Node(

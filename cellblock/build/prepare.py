@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cellblock import paths
-from cellblock.build.archives import all_archives
 from cellblock.build.direct import ImagePlan, plan_images
-from cellblock.build.mirrors import Archive, archive, mirrors_of_lock, package_archives
+from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_images, resolve_with
+from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
 from cellblock.build.plan import PlannedImage, Planner, plan_all
 from cellblock.build.request import BuildRequest
@@ -26,11 +26,11 @@ from cellblock.errors import UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
 from cellblock.key import digest_of
-from cellblock.lock.archives import PackageArchive, parse_line
+from cellblock.lock.archives import PackageArchive
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock, LockedImage
 from cellblock.lock.requests import requests_of
-from cellblock.lock.resolve import Request, resolve
+from cellblock.lock.resolve import Request
 from cellblock.variants import Variant, choose_variant, load_variants
 
 
@@ -48,6 +48,8 @@ class Prepared:
     lock: Lock
     lock_digest: str
     archives: tuple[PackageArchive, ...]
+    extras: ExtraArchives
+    """What is to be made before anything is."""
     sources: tuple[str, ...]
     """The sources.list(5) lines that people find in an image: not those that only builds have."""
     epoch: int
@@ -67,10 +69,11 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
-    sources, slurm_key = all_archives(request.mirrors, variant, events)
-    planner = Planner(variant, sources, slurm_key)
+    source = archive(variant, request.mirrors)
+    extras = extra_archives(variant, source)
+    planner = Planner(variant, source, extras.key)
     planned = plan_all(planner, build_order(declared, declared))
-    lock, archives = _lock(request, variant, declared, sources, events)
+    lock, archives = _lock(request, variant, declared, extras, events)
     epoch = _epoch(lock)
     nodes = plan_nodes(
         planned,
@@ -89,7 +92,8 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
         lock=lock,
         lock_digest=digest_of({name: package.sha256 for name, package in lock.packages.items()}),
         archives=archives,
-        sources=tuple(each.line for each in lock.archives if each.line not in sources.build_only),
+        extras=extras,
+        sources=tuple(each.line for each in of_images(lock.archives)),
         epoch=epoch,
         plans=plan_images(planner, planned, nodes),
     )
@@ -99,7 +103,7 @@ def _lock(
     request: BuildRequest,
     variant: Variant,
     declared: Mapping[str, Image],
-    sources: Archive,
+    extras: ExtraArchives,
     events: Events,
 ) -> tuple[Lock, tuple[PackageArchive, ...]]:
     """The lock to build from, and the archives to fetch its packages from."""
@@ -111,7 +115,7 @@ def _lock(
                 hint=f"make it with: python3 build.py lock {variant.name}",
             )
         lock = read_lock(path)
-        return lock, mirrors_of_lock(lock, _archives_here(request, variant))
+        return lock, extras.here(mirrors_of_lock(lock, _archives_here(request, variant)))
     all_requests = requests_of(variant, declared)
     # Images that add no package are no question to apt: declaring one must not change what others hold.
     requests = {
@@ -120,20 +124,16 @@ def _lock(
         if each.packages or each.parent is None
     }
     asked = {name: (each.parent, each.packages) for name, each in requests.items()}
-    places = [*sources.lines, *sources.build_only, sources.preferences]
+    places = [*archive(variant, request.mirrors).lines, *(each.line for each in extras.archives)]
     known = digest_of([asked, places, variant.distribution.model_dump(), variant.arch.debian])
     path = paths.cache() / "resolved" / f"{variant.name}-{known[:16]}.lock.yaml"
     if path.is_file() and not request.update:
         lock = read_lock(path)
     else:
-        named = package_archives(variant, request.mirrors)
-        made = tuple(parse_line(line) for line in sources.build_only)
-        lock = resolve(
-            variant, (*named, *made), requests, paths.cache(), events, preferences=sources.preferences
-        )
+        lock = resolve_with(extras, variant, package_archives(variant, request.mirrors), requests, events)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lock(lock, path)
-    return _with_all_images(lock, all_requests), lock.archives
+    return _with_all_images(lock, all_requests), extras.here(lock.archives)
 
 
 def _with_packages(name: str | None, requests: Mapping[str, Request]) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from cellblock.build import root
 from cellblock.build.mirrors import Archive
+from cellblock.cuda import CudaRepository
 from cellblock.engine import apt
 from cellblock.engine.recipe import Bootstrap
 from cellblock.key import digest_of
@@ -20,15 +21,22 @@ from cellblock.variants import Variant
 class MmdebstrapToolchain:
     """Toolchain roots of `variant` from `archive`, below `folder`; see `cellblock.slurm.toolchain`."""
 
-    def __init__(self, variant: Variant, archive: Archive, folder: Path) -> None:
+    def __init__(
+        self, variant: Variant, archive: Archive, folder: Path, cuda: CudaRepository | None = None
+    ) -> None:
+        """`cuda` is one more archive, which has been looked at before."""
         self._variant = variant
         self._archive = archive
+        self._cuda = cuda
         self._folders = root.WorkFolders(folder)
 
     def key(self, packages: Sequence[str]) -> str:
-        """Changes with distribution, archive and packages; not with what the archive holds today."""
-        distribution = self._variant.distribution.model_dump()
-        return digest_of([distribution, list(self._archive.lines), sorted(packages)])
+        """Changes with distribution and packages.
+
+        Not with the mirror, which is another on each machine, nor with the versions it holds today: a
+        distribution's updates keep what programs were compiled for.
+        """
+        return digest_of([self._variant.distribution.model_dump(), sorted(packages)])
 
     @contextmanager
     def workshop(self, packages: Sequence[str], on_line: Callable[[str], None]) -> Iterator[_Root]:
@@ -52,7 +60,7 @@ class MmdebstrapToolchain:
             distribution.codename,
             self._variant.arch.debian,
             distribution.components(self._variant.cuda),
-            self._archive.lines,
+            (*self._archive.lines, *((self._cuda.line,) if self._cuda else ())),
             tuple(packages),
             () if distribution.check_valid_until else ("Acquire::Check-Valid-Until=false",),
         )
@@ -69,9 +77,8 @@ class _Root:
         lines: Sequence[str],
         *,
         binds: Sequence[Bind] = (),
-        env: Mapping[str, str],
         on_line: Callable[[str], None],
     ) -> Finished:
         """Run shell lines inside."""
         mounts = [root.Bind(bind.source, bind.target, bind.writable) for bind in binds]
-        return self._working.run(lines, binds=mounts, env=env, on_line=on_line)
+        return self._working.run(lines, binds=mounts, on_line=on_line)

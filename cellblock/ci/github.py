@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cellblock.ci.matrix import Matrix
+from cellblock.ci.matrix import Matrix, digests_file
 from cellblock.ci.settings import AS_ROOT, LOGIN, REPOSITORY_VARIABLE
 from cellblock.ci.yaml_text import yaml_text
 from cellblock.errors import UsageError
@@ -44,7 +44,8 @@ def github_workflow(matrix: Matrix, heading: str) -> str:
             "name": f"{variant} index",
             "needs": [name],
             "runs-on": _labels(index.runner),
-            **_job(matrix, index.commands),
+            # Shown with the run: what to deploy, by digest.
+            **_job(matrix, (*index.commands, f'cat {digests_file(variant)} >> "$GITHUB_STEP_SUMMARY"')),
         }
     repository = settings.repository or f"${{{{ vars.{REPOSITORY_VARIABLE} }}}}"
     workflow = {

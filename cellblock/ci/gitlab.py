@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cellblock.ci.matrix import Job, Matrix
+from cellblock.ci.matrix import Job, Matrix, digests_file
 from cellblock.ci.settings import AS_ROOT, LOGIN, REPOSITORY_VARIABLE
 from cellblock.ci.yaml_text import yaml_text
 
@@ -58,6 +58,8 @@ def gitlab_pipeline(matrix: Matrix, heading: str) -> str:
             "resource_group": f"$CI_COMMIT_REF_SLUG-{job.id}",
             "script": list(job.commands),
         }
+        if job.kind == "index":
+            pipeline[_name(job)]["artifacts"] = {"paths": [digests_file(job.variant)]}
     return yaml_text(pipeline, heading)
 
 

@@ -109,6 +109,11 @@ def plan_jobs(
     return Matrix(tuple(jobs), settings)
 
 
+def digests_file(variant: str) -> str:
+    """Where the joining job writes the tags and digests of a variant, for deployments."""
+    return f"digests-{variant}.json"
+
+
 # The two places that know the command lines of `build.py build` and `build.py push`.
 
 
@@ -125,5 +130,5 @@ def _build_commands(variant: str, images: Sequence[str], settings: Settings) -> 
 
 def _index_commands(variant: str, images: Sequence[str], architectures: Sequence[str]) -> tuple[str, ...]:
     push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant]
-    push += ["--index", "--arch", ",".join(architectures)]
+    push += ["--index", "--arch", ",".join(architectures), "--digests", digests_file(variant)]
     return (" ".join(["$root python3 build.py push", *push]),)

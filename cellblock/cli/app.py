@@ -19,6 +19,7 @@ from cellblock.cli import (
     render,
     targets,
     testing,
+    verify,
 )
 
 app = typer.Typer(
@@ -32,6 +33,9 @@ app.command()(targets.targets)
 app.command()(build.build)
 app.command()(lock.lock)
 app.add_typer(cache.app, name="cache")
+app.command()(inspect.plan)
+app.command()(inspect.why)
+app.command()(verify.verify)
 app.command()(inspect.diff)
 app.command()(inspect.graph)
 app.command()(inspect.report)

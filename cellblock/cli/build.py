@@ -42,11 +42,17 @@ def build(
     compression: Annotated[
         str, typer.Option("--compression", help="Of layers: zstd, gzip (older engines), or none.")
     ] = "zstd",
+<<<<<<< HEAD
     attest: Annotated[
         bool, typer.Option("--attest", help="Attach SBOM and provenance to the images (see docs/attest.md).")
     ] = False,
     key: Annotated[
         str | None, typer.Option("--key", help="Sign the images with this key, too; implies --attest.")
+=======
+    cache: Annotated[
+        str | None,
+        typer.Option("--cache", help="Registry repository, HOST/PATH, where layers are shared with others."),
+>>>>>>> dd6180ab0095c74e61966d061536334a5d082ebc
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the root of a failed step.")] = False,
     log: LogOption = "auto",
@@ -79,6 +85,7 @@ def build(
             update=update,
             bring=load,
             compression=cast("Compression", compression),
+            cache=cache,
         )
         signer = load_signer(key) if key else None  # before the build: a wrong password is told at once
         result = build_images(request, events)

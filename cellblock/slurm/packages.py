@@ -49,7 +49,9 @@ PACKAGES = (
     ),
     Package("sackd", "Slurm authentication and configuration daemon", ("usr/sbin/sackd",)),
     Package(
-        "slurm-wlm-mysql-plugin", "Slurm accounting in MySQL", ("{plugins}/accounting_storage_mysql.so",)
+        "slurm-wlm-mysql-plugin",
+        "Slurm accounting in MySQL",
+        ("{plugins}/accounting_storage_mysql.so", "{plugins}/jobcomp_mysql.so"),
     ),
     Package("slurm-wlm-jwt-plugin", "Slurm authentication by JSON web token", ("{plugins}/auth_jwt.so",)),
     Package(

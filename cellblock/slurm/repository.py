@@ -112,7 +112,7 @@ class SlurmRepository:
 
     def _make(self, new: Path, path: Path, release: tarball.Release, where: str, events: Events) -> None:
         with (
-            self.log.open("w", encoding="utf-8") as log,
+            self.log.open("w", encoding="utf-8", buffering=1) as log,
             tempfile.TemporaryDirectory(prefix="cellblock-") as inputs,
             as_file(files("cellblock.slurm").joinpath("scripts")) as scripts,
         ):
@@ -128,12 +128,15 @@ class SlurmRepository:
                     Bind(Path(inputs), "/in"),
                     Bind(new, "/out", writable=True),
                 )
-                env = {"SOURCE_DATE_EPOCH": str(release.epoch), "SLURM_CFLAGS": self.cflags}
+                exports = [
+                    f"export SOURCE_DATE_EPOCH={release.epoch}",
+                    f"export SLURM_CFLAGS={shlex.quote(self.cflags)}",
+                ]
 
                 def script(title: str, *argv: str) -> None:
                     with run.step(title):
                         line = shlex.join(["sh", *argv])
-                        workshop.run([line], binds=binds, env=env, on_line=run.line)
+                        workshop.run([*exports, line], binds=binds, on_line=run.line)
 
                 script("configure", "/scripts/configure.sh", *self._chosen.arguments)
                 self._check(new, where)

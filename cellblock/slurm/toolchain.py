@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,6 @@ class Workshop(Protocol):
         lines: Sequence[str],
         *,
         binds: Sequence[Bind] = (),
-        env: Mapping[str, str],
         on_line: Callable[[str], None],
     ) -> object:
         """Run shell lines with `sh -euc`. Raises ProgramFailed."""

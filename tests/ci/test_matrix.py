@@ -179,6 +179,8 @@ def scripts(service: str) -> list[str]:
 
 
 STAND_IN = """import json, os, sys
+if "--digests" in sys.argv:
+    open(sys.argv[sys.argv.index("--digests") + 1], "w").close()
 with open("log", "a") as log:
     log.write(json.dumps([sys.argv[1:], json.load(open(os.environ["REGISTRY_AUTH_FILE"]))]) + "\\n")
 """
@@ -193,6 +195,7 @@ def test_jobs_run_what_they_say_with_a_login_that_nobody_else_reads(tmp_path: Pa
         "PATH": os.environ["PATH"],
         "CELLBLOCK_REPOSITORY": "registry.example:5000/cluster/images",
         "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
         "REGISTRY_AUTH_FILE": str(login),
         "REGISTRY_USER": "ada",
         "REGISTRY_PASSWORD": 'pass"word $x',
@@ -208,7 +211,8 @@ def test_jobs_run_what_they_say_with_a_login_that_nobody_else_reads(tmp_path: Pa
     build = ["build", "--variant", "debian13", "--cache", repository]
     push = ["push", repository, "--variant", "debian13"]
     each = [build, [*push, "--per-arch"]] * (2 if service == "gitlab" else 1)
-    assert commands == [*each, [*push, "--index", "--arch", "amd64,arm64"]]
+    index = [*push, "--index", "--arch", "amd64,arm64", "--digests", "digests-debian13.json"]
+    assert commands == [*each, index]
     for _, auth in log:
         encoded = auth["auths"]["registry.example:5000"]["auth"]
         assert base64.b64decode(encoded).decode() == 'ada:pass"word $x'
@@ -233,8 +237,8 @@ def test_the_commands_are_ones_that_build_py_has() -> None:
 
     known = get_command(app).commands  # type: ignore[attr-defined]
     options = {name: {flag for p in command.params for flag in p.opts} for name, command in known.items()}
-    if "push" not in known or "--cache" not in options["build"]:
-        pytest.skip("`build.py push` or `build.py build --cache` is not there yet: nothing to compare with")
+    if "--cache" not in options["build"]:
+        pytest.skip("`build.py build --cache` is not there yet: nothing to compare with")
     for job in json.loads(written("--locked", "--variant", "debian13"))["jobs"]:
         for line in job["commands"]:
             target, *words = line.split("build.py ")[1].split()

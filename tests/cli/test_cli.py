@@ -48,9 +48,14 @@ def test_every_target_has_help() -> None:
         "render containerfile",
         "jail assemble",
         "bench jail",
+<<<<<<< HEAD
         "audit",
         "sbom",
         "attest",
+=======
+        "plan",
+        "why",
+>>>>>>> dd6180ab0095c74e61966d061536334a5d082ebc
         "diff",
         "graph",
         "report",
@@ -64,6 +69,7 @@ def test_every_target_has_help() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("why", "wroker"), "there is no image 'wroker'; did you mean 'worker'?"),
         (("build", "wroker"), "there is no image 'wroker'; did you mean 'worker'?"),
         (("build", "--variant", "debian13x"), "there is no variant 'debian13x'; did you mean 'debian13'?"),
         (("build", "--mirror", "nonsense"), "'nonsense' is neither a URL"),

@@ -87,8 +87,8 @@ def test_apt_takes_the_told_version_and_the_nccl_for_it(
     made = repository()
     made.ensure()
     assert made.variant.cuda
-    apt = AptRoot(tmp_path / "apt", "debian", "amd64", archives_of([made.line]))
-    (tmp_path / "apt/etc/preferences.d/cuda").write_text(made.variant.cuda.preferences)
+    preferences = made.variant.cuda.preferences
+    apt = AptRoot(tmp_path / "apt", "debian", "amd64", archives_of([made.line]), preferences=preferences)
     apt.update()
     chosen = {
         choice.name: choice.version for choice in apt.would_install([], "install", *made.variant.cuda.runtime)

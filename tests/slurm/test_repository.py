@@ -61,11 +61,10 @@ class HostWorkshop:
         lines: Sequence[str],
         *,
         binds: Sequence[Bind] = (),
-        env: dict[str, str],
         on_line: Callable[[str], None],
     ) -> None:
         mounts = [RootBind(bind.source, bind.target, bind.writable) for bind in binds]
-        self._root.run(lines, binds=mounts, env=env, on_line=on_line)
+        self._root.run(lines, binds=mounts, on_line=on_line)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,147 @@
+"""Slurm compiled from the tarball that Debian's own source package carries, as a variant would have it.
+
+Takes three minutes on two cores: without optimisation, and otherwise with all there is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock.build.mirrors import archive
+from cellblock.build.root import Bind, WorkingRoot
+from cellblock.build.toolchain import MmdebstrapToolchain
+from cellblock.engine import apt
+from cellblock.engine.recipe import Install
+from cellblock.events import Events
+from cellblock.paths import PROJECT
+from cellblock.process import Programs
+from cellblock.slurm import SlurmRepository
+from cellblock.variants import SlurmSource, Variant, host_release, load_variants
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(os.geteuid() != 0, reason="making roots needs root"),
+    pytest.mark.skipif(
+        host_release().get("ID") != "debian", reason="the tarball is fetched from this machine's own mirror"
+    ),
+]
+DEBIAN = load_variants(PROJECT / "images" / "variants.yaml")["debian13"]
+
+
+@pytest.fixture(scope="module")
+def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The upstream tarball of slurm-wlm in Debian 13."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in ("lists/partial", "archives/partial"):
+        (folder / "apt" / name).mkdir(parents=True)
+    (folder / "apt" / "status").touch()
+    lines = [line.replace("deb ", "deb-src ", 1) for line in archive(DEBIAN).lines]
+    (folder / "apt" / "sources.list").write_text("".join(f"{line}\n" for line in lines))
+    options = [
+        f"Dir::State={folder}/apt",
+        f"Dir::State::status={folder}/apt/status",
+        f"Dir::Cache={folder}/apt",
+        f"Dir::Etc::sourcelist={folder}/apt/sources.list",
+        "Dir::Etc::sourceparts=/dev/null",
+        "APT::Sandbox::User=root",
+        "Acquire::Languages=none",
+    ]
+    get = ["apt-get", "-qq", *(f"-o{option}" for option in options)]
+    subprocess.run([*get, "update"], check=True, capture_output=True)
+    # Its other files may be gone from a mirror that was updated meanwhile; the tarball is all that is needed.
+    command = [*get, "source", "--download-only", "--tar-only", "slurm-wlm"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found = list(folder.glob("slurm-wlm_*.orig.tar.*"))
+    if not found:
+        pytest.skip(f"this machine's mirror does not have the tarball of slurm-wlm: {done.stderr.strip()}")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def variant(tarball: Path) -> Variant:
+    sha256 = hashlib.sha256(tarball.read_bytes()).hexdigest()
+    source = SlurmSource(source=str(tarball), sha256=sha256, release=DEBIAN.slurm.release)
+    return Variant("test-source", DEBIAN.distribution, None, None, DEBIAN.arch, slurm_source=source)
+
+
+@pytest.fixture(scope="module")
+def repository(variant: Variant, tmp_path_factory: pytest.TempPathFactory) -> SlurmRepository:
+    folder = tmp_path_factory.mktemp("slurm")
+    toolchain = MmdebstrapToolchain(variant, archive(variant), folder / "work")
+    assert variant.slurm_source
+    made = SlurmRepository(
+        variant, variant.slurm_source, toolchain, folder / "cache", cflags="-O0 -U_FORTIFY_SOURCE"
+    )
+    made.ensure(Events())
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(repository: SlurmRepository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkingRoot]:
+    """A root in which apt installed what images ask for."""
+    folder = tmp_path_factory.mktemp("root")
+    tree = folder / "tree"
+    lines = archive(DEBIAN).lines
+    base = ["mmdebstrap", "--mode=root", "--variant=apt", "--dpkgopt=force-unsafe-io"]
+    subprocess.run([*base, DEBIAN.distribution.codename, str(tree), *lines], check=True, capture_output=True)
+    root = WorkingRoot(folder / "work", [tree], Programs())
+    names = (
+        "slurmctld",
+        "slurmd",
+        "slurmdbd",
+        "slurmrestd",
+        "slurm-client",
+        "libpam-slurm-adopt",
+        "libslurm-dev",
+    )
+    step = Install((*names, "slurm-wlm-jwt-plugin"), (), (repository.line,))
+    binds = [Bind(repository.archive, str(repository.archive))]
+    root.run([*apt.update(step), *apt.install(step)], binds=binds)
+    yield root
+    root.remove()
+
+
+def test_every_feature_is_compiled_and_packaged(repository: SlurmRepository) -> None:
+    contents = {
+        deb.name.split("_")[0]: subprocess.run(
+            ["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True
+        ).stdout
+        for deb in repository.archive.glob("*.deb")
+    }
+    plugins = contents["slurm-wlm-basic-plugins"]
+    for name in (
+        "mpi_pmix",
+        "auth_munge",
+        "serializer_json",
+        "serializer_yaml",
+        "job_submit_lua",
+        "cgroup_v2",
+    ):
+        assert f"/slurm/{name}.so" in plugins, name
+    assert "/slurm/auth_jwt.so" in contents["slurm-wlm-jwt-plugin"]
+    assert "/slurm/accounting_storage_mysql.so" in contents["slurm-wlm-mysql-plugin"]
+    assert "/usr/sbin/slurmrestd" in contents["slurmrestd"]
+    assert "/security/pam_slurm_adopt.so" in contents["libpam-slurm-adopt"]
+
+
+def test_apt_installs_them_and_the_programs_start(installed: WorkingRoot, variant: Variant) -> None:
+    for program in ("slurmctld -V", "slurmd -V", "slurmdbd -V", "slurmrestd -V", "srun -V", "sinfo -V"):
+        assert f"slurm {variant.slurm.release}." in installed.run([program]).output, program
+    versions = installed.run(["dpkg-query -W -f '${Package} ${Version}\\n' | grep -i slurm"]).output
+    assert all(" 1:" in line for line in versions.splitlines()), versions
+
+
+def test_the_libraries_that_plugins_load_are_installed_with_them(
+    installed: WorkingRoot, variant: Variant
+) -> None:
+    folder = variant.slurm.plugin_dir
+    missing = installed.run([f"LD_LIBRARY_PATH={folder} ldd {folder}/*.so | grep 'not found' || :"]).output
+    assert missing == ""
+    # Opened by name, so that ldd does not tell.
+    installed.run([f"test -e /usr/lib/{variant.arch.gnu}/pmix2/lib/libpmix.so.2"])
