@@ -42,17 +42,15 @@ def build(
     compression: Annotated[
         str, typer.Option("--compression", help="Of layers: zstd, gzip (older engines), or none.")
     ] = "zstd",
-<<<<<<< HEAD
     attest: Annotated[
         bool, typer.Option("--attest", help="Attach SBOM and provenance to the images (see docs/attest.md).")
     ] = False,
     key: Annotated[
         str | None, typer.Option("--key", help="Sign the images with this key, too; implies --attest.")
-=======
+    ] = None,
     cache: Annotated[
         str | None,
         typer.Option("--cache", help="Registry repository, HOST/PATH, where layers are shared with others."),
->>>>>>> dd6180ab0095c74e61966d061536334a5d082ebc
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the root of a failed step.")] = False,
     log: LogOption = "auto",

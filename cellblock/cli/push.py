@@ -47,11 +47,7 @@ def push(
         bool, typer.Option("--referrers/--no-referrers", help="With SBOM, provenance and signatures.")
     ] = True,
     audit: Annotated[
-<<<<<<< HEAD
         bool, typer.Option("--audit/--no-audit", help="Push nothing in which `build.py audit` finds a fault.")
-=======
-        bool, typer.Option("--audit/--no-audit", help="Refuse images that `build.py audit` finds fault with.")
->>>>>>> dd6180ab0095c74e61966d061536334a5d082ebc
     ] = True,
     policy: Annotated[
         Path | None, typer.Option("--policy", help="What the audit accepts (default: images/policy.yaml).")

@@ -48,14 +48,11 @@ def test_every_target_has_help() -> None:
         "render containerfile",
         "jail assemble",
         "bench jail",
-<<<<<<< HEAD
         "audit",
         "sbom",
         "attest",
-=======
         "plan",
         "why",
->>>>>>> dd6180ab0095c74e61966d061536334a5d082ebc
         "diff",
         "graph",
         "report",
