@@ -230,6 +230,10 @@ def _package(
     index = indexes[(secure or stanzas)[0].index]
     archive = archives[index.archive]
     origin = index.release.get("origin") or index.release.get("label") or archive.uris[0]
+    # A flat archive has no components, and its suite is a folder.
+    flat = not archive.components
+    suite = index.release.get("suite", "") if flat else archive.suite
+    component = "" if flat else index.component
     return LockedPackage(
         name=choice.name,
         version=choice.version,
@@ -239,7 +243,7 @@ def _package(
         installed_size=int(first.field(b"Installed-Size") or 0) * 1024,
         filename=first.field(b"Filename").decode().removeprefix("./"),
         archive=indexes[first.index].archive,
-        origin=f"{origin} {archive.suite.rstrip('/')}/{index.component}".rstrip("/"),
+        origin=f"{origin} {suite}/{component}".strip(" /"),
         security=bool(secure),
         images=images,
         depends=dependencies(first, providers),

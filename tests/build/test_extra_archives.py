@@ -1,0 +1,78 @@
+"""What locks, keys and images say of a compiled Slurm and of NVIDIA's CUDA: nothing of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_images
+from cellblock.build.mirrors import Archive
+from cellblock.lock.archives import parse_line
+from cellblock.lock.model import Lock
+from cellblock.paths import PROJECT
+from cellblock.variants import Cuda, NvidiaRepository, SlurmSource, Variant, load_variants
+
+DEBIAN = load_variants(PROJECT / "images" / "variants.yaml")["debian13"]
+SHA256, FINGERPRINT = "ab" * 32, "0123456789ABCDEF" * 2 + "01234567"
+MIRROR = "deb http://mirror.example/debian trixie main"
+
+
+def extras(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, place: str = "http://a.example/cuda"
+) -> ExtraArchives:
+    """Those of a variant with both, on a machine with this cache that reaches NVIDIA's at `place`."""
+    monkeypatch.setenv("CELLBLOCK_CACHE", str(cache))
+    nvidia = NvidiaRepository(repository=place, key="/key.asc", fingerprint=FINGERPRINT, version="12.8")
+    variant = Variant(
+        "mine",
+        DEBIAN.distribution,
+        Cuda(("cuda-libraries-12-8",), ("cuda-toolkit-12-8",), nvidia),
+        None,
+        DEBIAN.arch,
+        slurm_source=SlurmSource(source="/slurm.tar", sha256=SHA256, release="25.05"),
+    )
+    return extra_archives(variant, Archive((MIRROR,)))
+
+
+def lock_of(made: ExtraArchives) -> Lock:
+    archives = (parse_line(MIRROR), *made.archives)
+    lock = Lock(variant="mine", architecture="amd64", date="", archives=archives, images={}, packages={})
+    return made.named(lock)
+
+
+def test_a_lock_says_what_they_are_and_not_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [archive.line for archive in lock_of(extras(tmp_path, monkeypatch)).archives]
+    assert lines == [
+        MIRROR,
+        "deb cellblock:slurm-25.05-abababababababab ./",
+        "deb cellblock:cuda-12.8-89ABCDEF01234567 ./",
+    ]
+
+
+def test_a_lock_made_elsewhere_is_built_from_what_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = lock_of(extras(tmp_path / "there", monkeypatch))
+    here = extras(tmp_path / "here", monkeypatch, "http://b.example/cuda")
+    lines = [archive.line for archive in here.here(lock.archives)]
+    assert lines[0] == MIRROR
+    assert f"file://{tmp_path}/here/slurm/" in lines[1]
+    assert lines[2].startswith(f"deb [signed-by={tmp_path}/here/cuda/")
+    assert lines[2].endswith(" http://b.example/cuda ./")
+
+
+def test_keys_are_the_same_on_every_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = extras(tmp_path / "there", monkeypatch)
+    assert there.key == extras(tmp_path / "here", monkeypatch, "http://b.example/cuda").key
+    assert there.key is not None
+
+
+def test_images_name_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = of_images(lock_of(extras(tmp_path, monkeypatch)).archives)
+    assert [archive.line for archive in named] == [MIRROR]
+
+
+def test_a_variant_without_either_has_none() -> None:
+    none = extra_archives(DEBIAN, Archive((MIRROR,)))
+    assert (none.archives, none.key, none.preferences, none.tarballs) == ((), None, "", {})
