@@ -1,0 +1,158 @@
+"""What a build of layers promises: the same bytes again, others' layers from a registry, exactly the lock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cellblock import paths
+from cellblock.build import BuildRequest, build_images, copy_images
+from cellblock.build.locking import LockRequest, make_lock
+from cellblock.build.record import image_store, read_record
+from cellblock.build.verifying import verify_images
+from cellblock.errors import CellblockError, UsageError
+from cellblock.events import Events, Message
+from cellblock.oci.layout import Layout
+from tests.integration.registry import RunningRegistry
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(os.geteuid() != 0, reason="building images needs root"),
+]
+VARIANT = "debian13"
+
+
+@pytest.fixture
+def definitions(tmp_path: Path) -> Path:
+    """The project's base, and nothing else."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    shutil.copy(paths.PROJECT / "images" / "variants.yaml", folder)
+    shutil.copytree(paths.PROJECT / "images" / "base", folder / "base")
+    return folder
+
+
+@pytest.fixture
+def declare(definitions: Path) -> Callable[[str], str]:
+    """Declares an image on base; its names are taken away afterwards."""
+    name = f"direct{os.getpid()}"
+
+    def declared(text: str) -> str:
+        (definitions / name).mkdir(exist_ok=True)
+        (definitions / name / "image.yaml").write_text(f"summary: test\nfrom: base\n{text}")
+        return name
+
+    return declared
+
+
+@pytest.fixture
+def request_(definitions: Path, tmp_path: Path) -> BuildRequest:
+    return BuildRequest((), VARIANT, definitions=definitions, locks=tmp_path / "locks")
+
+
+def test_a_second_build_from_nothing_is_the_same_and_what_differs_is_named(
+    request_: BuildRequest, declare: Callable[[str], str]
+) -> None:
+    name = declare("run: ['date +%N > /etc/made-at', echo same > /etc/stays]\n")
+    build_images(request_, Events())
+    found = verify_images(request_, Events())
+    assert found["base"].digest == found["base"].again
+    assert found[name].digest != found[name].again
+    assert {each.path for each in found[name].differences if each.path} == {"etc/made-at"}
+
+
+def test_an_image_that_is_not_built_cannot_be_verified(
+    request_: BuildRequest, declare: Callable[[str], str]
+) -> None:
+    name = declare("run: [echo never built]\n")
+    with pytest.raises(
+        CellblockError, match=f"image {name} of {VARIANT} is not built from the inputs of now"
+    ):
+        verify_images(replace(request_, images=(name,)), Events())
+
+
+def test_layers_that_somebody_else_made_come_from_the_registry(
+    request_: BuildRequest,
+    declare: Callable[[str], str],
+    registry: RunningRegistry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = declare("run: ['date +%N > /etc/made-at']\n")
+    shared = replace(request_, cache=f"{registry.host}/cache")
+    # Layers of this machine's cache are found there and not given away: others would have to be made.
+    monkeypatch.setenv("CELLBLOCK_CACHE", str(tmp_path / "here"))
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/debs").symlink_to("/var/cache/cellblock/debs")
+    first = build_images(shared, Events())
+    monkeypatch.setenv("CELLBLOCK_CACHE", str(tmp_path / "elsewhere"))
+    said: list[str] = []
+    events = Events()
+    events.subscribe(lambda event: said.append(event.text) if isinstance(event, Message) else None)
+    second = build_images(shared, events)
+    assert {each: image.id for each, image in second.images.items()} == {
+        each: image.id for each, image in first.images.items()
+    }
+    assert any(name in text and "from the shared cache" in text for text in said)
+    assert not (tmp_path / "elsewhere/debs").exists()
+
+
+def test_a_registry_that_is_not_there_does_not_fail_a_build(
+    request_: BuildRequest, declare: Callable[[str], str]
+) -> None:
+    name = declare("run: [touch /etc/unshared]\n")
+    warnings: list[str] = []
+    events = Events()
+    events.subscribe(
+        lambda event: (
+            warnings.append(event.text) if isinstance(event, Message) and event.level == "warning" else None
+        )
+    )
+    assert name in build_images(replace(request_, cache="127.0.0.1:9/cache"), events).images
+    assert len(warnings) == 1
+    assert "127.0.0.1:9" in warnings[0]
+
+
+def test_a_locked_build_holds_what_the_lock_says(
+    request_: BuildRequest, declare: Callable[[str], str]
+) -> None:
+    name = declare("packages: [hello]\n")
+    locked = replace(request_, locked=True)
+    with pytest.raises(UsageError, match="there is no lock of debian13"):
+        build_images(locked, Events())
+    lock = make_lock(
+        LockRequest(VARIANT, definitions=request_.definitions, locks=request_.locks), Events()
+    ).lock
+    build_images(locked, Events())
+    record = read_record(name, VARIANT)
+    assert record
+    held = {package: version for layer in record.layers for package, version in layer.packages}
+    assert held == {package.name: package.version for package in lock.of_image(name)}
+    declare("packages: [hello, sl]\n")
+    with pytest.raises(UsageError, match=f"image {name} asks for other packages than the lock .*: sl"):
+        build_images(locked, Events())
+
+
+def test_images_are_copied_to_a_layout_under_short_names(
+    request_: BuildRequest, declare: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = declare("run: [touch /etc/copied]\n")
+    copy_images(build_images(request_, Events()), tmp_path / "out")
+    image = Layout(tmp_path / "out").image(f"{name}:{VARIANT}")
+    assert image.digest == image_store().image(f"localhost/cellblock/{name}:{VARIANT}").digest
+
+
+def test_a_layer_whose_tree_is_gone_is_unpacked_from_its_blob(
+    request_: BuildRequest, declare: Callable[[str], str]
+) -> None:
+    build_images(request_, Events())
+    record = read_record("base", VARIANT)
+    assert record
+    shutil.rmtree(paths.cache() / "trees" / record.layers[0].key[:32])
+    name = declare("run: [test -x /bin/sh, touch /etc/on-unpacked]\n")
+    assert name in build_images(request_, Events()).built
