@@ -24,7 +24,8 @@ def mmdebstrap(
     argv.append(f"--architectures={variant.arch.debian}")
     argv.append(f"--include={','.join(packages)}")
     # A crash throws the whole root away: syncing each file protects nothing.
-    argv += [f"--dpkgopt={option}" for option in (*apt.DPKG_EXCLUDES, "force-unsafe-io")]
+    argv.append("--dpkgopt=force-unsafe-io")
+    argv += [f"--extract-hook={hook}" for hook in apt.EXTRACT_HOOKS]
     argv += [f"--customize-hook={hook}" for hook in apt.CUSTOMIZE_HOOKS]
     argv.append(f"--customize-hook=upload {shlex.quote(str(sources))} /etc/apt/sources.list")
     # The builder removes what differs from build to build, and layers hold no device nodes.
