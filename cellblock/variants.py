@@ -303,9 +303,14 @@ def _beside(path: Path, source: SlurmSource | None) -> SlurmSource | None:
 def host_release(os_release: Path = Path("/etc/os-release")) -> dict[str, str]:
     """os-release(5) of this machine as a mapping; empty when there is none."""
     try:
-        lines = os_release.read_text(encoding="utf-8").splitlines()
+        return parse_os_release(os_release.read_text(encoding="utf-8"))
     except OSError:
         return {}
+
+
+def parse_os_release(text: str) -> dict[str, str]:
+    """os-release(5) as a mapping."""
+    lines = text.splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return {key.strip(): value.strip().strip("\"'") for key, value in pairs}
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock import paths
 from cellblock.bench import build_peers
 from cellblock.bench.build_peers import Peer
-from cellblock.bench.scratch import environment, scratch, storage
-from cellblock.build import BuildRequest, build_images
-from cellblock.definition import load_images
+from cellblock.bench.scratch import environment, scratch
+from cellblock.build import BuildRequest, BuildResult, build_images, copy_images
+from cellblock.build.prepare import prepare
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.variants import choose_variant, load_variants
+from cellblock.packages.store import PackageStore
 
 CHANGED_FILE = "worker/files/usr/lib/cellblock/nsswitch-sshd.conf"
 """The file that changes, below the folder of definitions: comments are ignored in it."""
@@ -29,6 +27,9 @@ ADDED_PACKAGE = "hello"
 """A package that no image has: small, without dependencies but libc6, in every distribution."""
 
 _NOOP_RUNS = 5
+
+_AT_HAND = ("debs", "lists", "resolved")
+"""What a cold build finds in the cache: packages, the archives' lists, and what was resolved from them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class BuildFigures:
     docker: Peer | None
     their_bytes: int
     root_s: float
-    seconds: float = field(default=0.0)
+    seconds: float
 
     def keys(self) -> dict[str, float | str | None]:
         """The keys that `build.py bench build --json` prints."""
@@ -77,65 +78,74 @@ class BuildFigures:
         return keys
 
 
-def build_cost(variant_name: str | None, events: Events) -> BuildFigures:
+def build_cost(variant: str | None, events: Events) -> BuildFigures:
     """Measure the build of all images of a variant (none: the host's) by all builders.
 
     Takes minutes and some gigabytes of /var/tmp. dockerd is left out, with a warning, where it is not
     installed. Raises CellblockError when a build fails.
     """
     started = time.monotonic()
-    definitions = paths.PROJECT / "images"
-    variant = choose_variant(load_variants(definitions / "variants.yaml"), variant_name)
-    images = tuple(load_images(definitions))
+    prepared = prepare(BuildRequest((), variant), events)
+    name, images = prepared.variant.name, prepared.wanted
+    store = PackageStore(paths.cache() / "debs")
+    store.fetch(prepared.lock.packages.values(), prepared.archives, events)
+    docker = None
     with scratch() as folder:
-        materials = build_peers.prepare(variant, images, definitions, folder, events)
-        ours = our_build(variant.name, folder, events)
-        buildah, their_bytes = build_peers.buildah(materials, folder, events)
-        docker = None
+        given = build_peers.materials(prepared.lock, name, images, store, folder, events)
+        ours = our_build(name, folder, events)
+        buildah, their_bytes = build_peers.buildah(given, folder, events)
         if shutil.which("dockerd"):
-            docker = build_peers.docker(materials, folder, events)
+            docker = build_peers.docker(given, folder, events)
         else:
             events.warning("docker build is not measured: apt-get install docker.io")
     seconds = time.monotonic() - started
-    return BuildFigures(variant.name, images, ours, buildah, docker, their_bytes, materials.root_s, seconds)
+    return BuildFigures(name, images, ours, buildah, docker, their_bytes, given.root_s, seconds)
 
 
 def our_build(variant: str, folder: Path, events: Events) -> OurBuild:
-    """Cellblock's own build: cold, with a changed file, with an added package, with nothing to do."""
+    """Cellblock's own build: cold, with a changed file, with an added package, with nothing to do.
+
+    The cache has all packages of the project's images and knows which they are; nothing else.
+    """
     definitions = folder / "images"
     shutil.copytree(paths.PROJECT / "images", definitions)
-    with scratch(folder) as place, environment(storage(place)):
-        # Fetches what the cache lacks; its images are thrown away.
-        build_images(BuildRequest((), variant), Events())
-    with scratch(folder) as place, environment(storage(place)):
-        cold_s, references = _build(variant, paths.PROJECT / "images", "cold", events)
-        noop_ms = tuple(_noop_ms(variant) for _ in range(_NOOP_RUNS))
-        size = build_peers.pushed_bytes(references, {}, place / "push", events)
-        changed = definitions / CHANGED_FILE
-        changed.write_text(changed.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
-        one_file_s, _ = _build(variant, definitions, "one file", events)
-        changed.write_bytes((paths.PROJECT / "images" / CHANGED_FILE).read_bytes())
-        _add_package(definitions / "worker" / "image.yaml")
-        one_package_s, _ = _build(variant, definitions, "one package", events)
-    return OurBuild(cold_s, one_file_s, one_package_s, noop_ms, size)
+    with scratch(folder) as cache:
+        for name in _AT_HAND:
+            (paths.cache() / name).mkdir(parents=True, exist_ok=True)
+            (cache / name).symlink_to(paths.cache() / name)
+        with environment({"CELLBLOCK_CACHE": str(cache)}):
+            cold = _build(variant, paths.PROJECT / "images", "cold", events)
+            copy_images(cold, cache / "push")
+            size = build_peers.bytes_of_blobs(cache / "push")
+            # Whoever runs the command a second time has run it before.
+            _noop_ms(variant)
+            noop_ms = tuple(_noop_ms(variant) for _ in range(_NOOP_RUNS))
+            changed = definitions / CHANGED_FILE
+            changed.write_text(changed.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+            one_file = _build(variant, definitions, "one file", events)
+            changed.write_bytes((paths.PROJECT / "images" / CHANGED_FILE).read_bytes())
+            _add_package(definitions / "worker" / "image.yaml")
+            one_package = _build(variant, definitions, "one package", events)
+    return OurBuild(cold.seconds, one_file.seconds, one_package.seconds, noop_ms, size)
 
 
-def _build(variant: str, definitions: Path, step: str, events: Events) -> tuple[float, Sequence[str]]:
-    """Seconds of a build, and the references of its images."""
-    request = BuildRequest((), variant, definitions=definitions)
-    started = time.monotonic()
+def _build(variant: str, definitions: Path, step: str, events: Events) -> BuildResult:
     with events.step("cellblock", step):
-        result = build_images(request, Events())
-    return time.monotonic() - started, [image.reference for image in result.images.values()]
+        result = build_images(BuildRequest((), variant, definitions=definitions), events)
+    if not result.built:
+        raise CellblockError(
+            f"the build '{step}' found everything built", hint="do not change the tree while it is measured"
+        )
+    return result
 
 
 def _noop_ms(variant: str) -> float:
     """Milliseconds of the whole command when nothing changed."""
-    argv = [sys.executable, str(paths.PROJECT / "build.py"), "build", "--variant", variant, "--json"]
+    argv = [sys.executable, str(paths.PROJECT / "build.py"), "build", "--variant", variant]
     started = time.monotonic()
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     milliseconds = (time.monotonic() - started) * 1000
-    if done.returncode or json.loads(done.stdout)["built"]:
+    if done.returncode or "up to date" not in done.stdout:
         raise CellblockError(
             f"a build with nothing to do did something: {done.stdout}{done.stderr}",
             hint="do not change the tree while it is measured",

@@ -15,22 +15,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock import paths
 from cellblock.bench.dockerd import private_dockerd
 from cellblock.bench.scratch import scratch, storage
 from cellblock.build.containerfile import Containerfile, RenderRequest, rendered
-from cellblock.build.mirrors import Archive, archive
-from cellblock.definition import load_images
+from cellblock.build.mirrors import Archive
 from cellblock.engine.archive_server import serve
 from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, stages_of
 from cellblock.events import Events, Output, Progress
-from cellblock.lock.archives import archives_of, default_archives
-from cellblock.lock.requests import requests_of
-from cellblock.lock.resolve import resolve
+from cellblock.lock.model import Lock
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackageStore
 from cellblock.process import Programs
-from cellblock.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -62,24 +57,17 @@ class Peer:
         return min(self.seconds.values())
 
 
-def prepare(
-    variant: Variant, images: Sequence[str], definitions: Path, folder: Path, events: Events
+def materials(
+    lock: Lock, variant: str, images: Sequence[str], store: PackageStore, folder: Path, events: Events
 ) -> Materials:
-    """Fetch the debs of `images` and what they need, and render their Containerfiles below `folder`."""
+    """Render the Containerfiles of `images` below `folder`, with the debs of `lock`, which `store` has."""
     repository = folder / "archive"
-    lines = archive(variant).lines
-    archives = archives_of(lines) if lines else default_archives(variant)
-    lock = resolve(variant, archives, requests_of(variant, load_images(definitions)), paths.cache(), events)
-    store = PackageStore(paths.cache() / "packages")
-    store.fetch(lock.packages.values(), archives, events)
     write_repository(lock.packages.values(), store, repository)
     # Read by apt's sandbox user where a builder runs it unconfined.
     repository.chmod(0o755)
     line = f"deb [trusted=yes] file:{repository} ./"
     context = folder / "context"
-    asked = RenderRequest(
-        tuple(images), variant.name, definitions=definitions, archive=Archive((line,), (repository,))
-    )
+    asked = RenderRequest(tuple(images), variant, archive=Archive((line,), (repository,)))
     with rendered(asked) as file:
         started = time.monotonic()
         file.write(context, events)
@@ -89,33 +77,33 @@ def prepare(
     return Materials(context, repository, line, references, root_s)
 
 
-def buildah(materials: Materials, folder: Path, events: Events) -> tuple[Peer, int]:
+def buildah(given: Materials, folder: Path, events: Events) -> tuple[Peer, int]:
     """Time `buildah build`; also the bytes that pushing the images takes, by the way that takes fewest.
 
     Raises ProgramFailed when a build fails.
     """
-    volume = ["--volume", f"{materials.archive}:{materials.archive}:ro"]
-    sources = ["--build-arg", f"{SOURCES_ARGUMENT}={materials.line}"]
+    volume = ["--volume", f"{given.archive}:/mnt:ro"]
+    sources = ["--build-arg", f"{SOURCES_ARGUMENT}={given.line.replace(str(given.archive), '/mnt')}"]
 
     def one_file(image: str) -> list[str]:
-        target = ["--target", image, "--tag", materials.references[image]]
+        target = ["--target", image, "--tag", given.references[image]]
         return ["buildah", "build", "--layers", "--jobs", "2", *volume, *sources, *target, str(context)]
 
     def file_each(image: str) -> list[str]:
-        name = ["--file", str(context / f"{NAME}.{image}"), "--tag", materials.references[image]]
+        name = ["--file", str(context / f"{NAME}.{image}"), "--tag", given.references[image]]
         return ["buildah", "build", "--pull-never", *volume, *sources, *name, str(context)]
 
-    context = materials.context
+    context = given.context
     seconds, pushed = {}, []
     for way, command in {"one file": one_file, "a file an image": file_each}.items():
         with scratch(folder) as place:
             variables = storage(place)
-            seconds[way] = _timed(f"buildah, {way}", command, materials, variables, events)
-            pushed.append(pushed_bytes(materials.references.values(), variables, place / "push", events))
+            seconds[way] = _timed(f"buildah, {way}", command, given, variables, events)
+            pushed.append(pushed_bytes(given.references.values(), variables, place / "push", events))
     return Peer(seconds), min(pushed)
 
 
-def docker(materials: Materials, folder: Path, events: Events) -> Peer:
+def docker(given: Materials, folder: Path, events: Events) -> Peer:
     """Time `docker build` with a dockerd of its own, with BuildKit where there is one, and without.
 
     Raises CellblockError when dockerd is not installed, ProgramFailed when a build fails.
@@ -125,19 +113,19 @@ def docker(materials: Materials, folder: Path, events: Events) -> Peer:
         with (
             scratch(folder) as place,
             private_dockerd(place) as address,
-            serve([materials.archive], [materials.line]) as sources,
+            serve([given.archive], [given.line]) as sources,
         ):
             arguments = ["--network", "host", "--build-arg", f"{SOURCES_ARGUMENT}={sources[0]}"]
-            arguments += ["--file", str(materials.context / NAME)]
+            arguments += ["--file", str(given.context / NAME)]
 
             def command(
                 image: str, program: str = program, arguments: Sequence[str] = tuple(arguments)
             ) -> list[str]:
-                target = ["--target", image, "--tag", materials.references[image]]
-                return [program, "build", *arguments, *target, str(materials.context)]
+                target = ["--target", image, "--tag", given.references[image]]
+                return [program, "build", *arguments, *target, str(given.context)]
 
             variables = {"DOCKER_HOST": address, "DOCKER_BUILDKIT": "1" if way == "BuildKit" else "0"}
-            seconds[way] = _timed(f"docker, {way}", command, materials, variables, events)
+            seconds[way] = _timed(f"docker, {way}", command, given, variables, events)
     return Peer(seconds)
 
 
@@ -153,9 +141,12 @@ def pushed_bytes(
         events.emit(Progress("push", number, len(names), "images"))
         argv = ["buildah", "push", "--quiet", reference, f"oci:{folder}:image{number}"]
         Programs().run(argv, env=dict(variables))
-    total = sum(path.stat().st_size for path in (folder / "blobs").rglob("*") if path.is_file())
-    shutil.rmtree(folder)
-    return total
+    return bytes_of_blobs(folder)
+
+
+def bytes_of_blobs(layout: Path) -> int:
+    """Bytes of all blobs of an OCI layout."""
+    return sum(path.stat().st_size for path in (layout / "blobs").rglob("*") if path.is_file())
 
 
 def _write_alone(file: Containerfile, context: Path) -> None:
@@ -172,14 +163,14 @@ def _write_alone(file: Containerfile, context: Path) -> None:
 def _timed(
     subject: str,
     command: Callable[[str], list[str]],
-    materials: Materials,
+    given: Materials,
     variables: Mapping[str, str],
     events: Events,
 ) -> float:
     """Seconds that the commands for all images take, one after the other."""
     started = time.monotonic()
-    for number, image in enumerate(materials.references):
-        events.emit(Progress(subject, number, len(materials.references), "images"))
+    for number, image in enumerate(given.references):
+        events.emit(Progress(subject, number, len(given.references), "images"))
 
         def line(text: str, image: str = image) -> None:
             events.emit(Output(subject, image, text))

@@ -40,7 +40,8 @@ def private_dockerd(data: Path) -> Iterator[str]:
     argv += ["--exec-root", str(run / "exec"), "--pidfile", str(run / "pid")]
     argv += ["--storage-driver", "overlay2", "--bridge", "none", "--iptables=false", "--ip-masq=false"]
     programs, log = Programs(), deque[str](maxlen=_LOG_LINES)
-    thread = threading.Thread(target=_run, args=(programs, argv, log), name="dockerd")
+    # A daemon thread: when nobody leaves the context (an interrupted pytest), the process can still end.
+    thread = threading.Thread(target=_run, args=(programs, argv, log), name="dockerd", daemon=True)
     thread.start()
     try:
         _wait(address, thread, log)

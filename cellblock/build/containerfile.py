@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
+from cellblock.build.extra_archives import extra_archives
 from cellblock.build.mirrors import Archive, archive
 from cellblock.build.plan import Planner, plan_all
 from cellblock.definition import default_images, load_images
@@ -80,7 +81,7 @@ class Containerfile:
 
 
 @contextmanager
-def rendered(request: RenderRequest) -> Iterator[Containerfile]:
+def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[Containerfile]:
     """Plan `request` and render it.
 
     Raises DefinitionError and UsageError for what is wrong with it, CellblockError for what no
@@ -89,8 +90,13 @@ def rendered(request: RenderRequest) -> Iterator[Containerfile]:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     order = build_order(declared, request.images or default_images(declared))
-    source = request.archive or archive(variant, request.mirrors)
-    planner = Planner(variant, source)
+    source, extra_key = request.archive, None
+    if source is None:
+        source = archive(variant, request.mirrors)
+        extras = extra_archives(variant, source)
+        extras.ensure(events or Events())
+        source, extra_key = extras.added_to(source), extras.key
+    planner = Planner(variant, source, extra_key)
     planned = plan_all(planner, order)
     with tempfile.TemporaryDirectory(prefix="cellblock-") as staging:
         stages: list[Stage] = []
@@ -130,7 +136,7 @@ def _head(file: Containerfile) -> str:
         "#",
         f"# Packages come from the sources that the base holds, or from those of {SOURCES_ARGUMENT}. With",
         "# packages at hand, in an archive that is mounted (buildah) or served on loopback (any builder):",
-        f"#   --volume /srv/archive:/srv/archive:ro {archive_line} file:/srv/archive ./'",
+        f"#   --volume /srv/archive:/mnt:ro {archive_line} file:/mnt ./'",
         f"#   --network host {archive_line} http://127.0.0.1:8000 ./'",
         "#",
         "# A RUN ends with the removal of what only the build needed or what is a machine's own: lists of",

@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from cellblock import paths
 from cellblock.build.make import LayerMaker
 from cellblock.build.nodes import Node
 from cellblock.build.plan import LABEL, PlannedImage, Planner, key_prefix
-from cellblock.build.record import ImageRecord, LayerRecord, write_record
+from cellblock.build.record import ImageRecord, LayerRecord, record_of, write_record
 from cellblock.engine import apt
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events, Output, State, SubjectState
@@ -31,6 +31,9 @@ from cellblock.oci.layer import MEDIA_TYPES, Compression
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.oci.model import CONFIG, Configuration, Descriptor, Manifest, Platform, digest_of_bytes
 from cellblock.process import Interrupted, ProgramFailed, Programs
+
+if TYPE_CHECKING:
+    from cellblock.oci.cache import RegistryCache
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,9 @@ class DirectBuild:
     reproduce: Callable[[str], str]
     stopped: threading.Event
     """Set when a build is ended: what waits and fetches beside it ends too."""
+    cache: RegistryCache | None = None
+    remember: bool = True
+    """Whether the images' records become the newest."""
 
 
 def build_layers(build: DirectBuild, plans: Sequence[ImagePlan]) -> dict[str, StoredImage]:
@@ -118,7 +124,7 @@ class _Run:
     def __init__(self, build: DirectBuild, plans: Sequence[ImagePlan]) -> None:
         self._build = build
         self._plans = plans
-        self._nodes = {node.id: node for plan in plans for node in _needed(plan.top)}
+        self._nodes: dict[str, Node] = {}
         self._records: dict[str, LayerRecord] = {}
         self._done: set[str] = set()
         self._ended: set[str] = set()
@@ -129,14 +135,13 @@ class _Run:
         self._images: dict[str, StoredImage] = {}
 
     def run(self) -> dict[str, StoredImage]:
-        for node in self._nodes.values():
-            record = self._build.maker.find(node)
-            if record:
-                self._records[node.id] = record
-        self._done = set(self._records)
-        waiting = {node.id: node for node in self._nodes.values() if node.id not in self._done}
         for plan in self._plans:
             self._build.events.emit(SubjectState(plan.name, "waiting"))
+        for plan in self._plans:
+            for node in plan.top.chain():
+                self._want(node)
+        self._done = set(self._records)
+        waiting = {node.id: node for node in self._nodes.values() if node.id not in self._done}
         self._finish_images()
         running: dict[Future[LayerRecord], Node] = {}
         work = self._work_after()
@@ -173,6 +178,38 @@ class _Run:
                 raise
         return self._images
 
+    def _want(self, node: Node) -> None:
+        """Find a layer; one that must be made wants all that it waits for."""
+        if node.id in self._nodes:
+            return
+        self._nodes[node.id] = node
+        record = self._build.maker.find(node) or self._pull(node)
+        if record:
+            self._records[node.id] = record
+            return
+        for needed in node.waits_for():
+            for each in needed.chain():
+                self._want(each)
+
+    def _pull(self, node: Node) -> LayerRecord | None:
+        """The layer from the shared cache, if somebody made it."""
+        entry = self._build.cache.pull_layer(node.id) if self._build.cache else None
+        if entry is None:
+            return None
+        record = record_of(entry.record)
+        if record is None or not self._build.layout.has(record.digest):
+            return None
+        self._build.events.info(f"{node.subject}: '{node.title}' comes from the shared cache")
+        self._build.maker.keep(node, record)
+        return record
+
+    def _push(self, node: Node, record: LayerRecord) -> None:
+        """Give a layer to others."""
+        if self._build.cache:
+            media_type = MEDIA_TYPES[self._build.compression]
+            layer = Descriptor(media_type, record.digest, record.size)
+            self._build.cache.push_layer(node.id, layer, asdict(record))
+
     def _work_after(self) -> dict[str, int]:
         """Layer -> bytes to install on the longest way from it to an image: what to begin with."""
         after: dict[str, int] = {}
@@ -205,6 +242,7 @@ class _Run:
                 if record is None:
                     events.emit(SubjectState(node.subject, "running", node.title))
                     record = self._build.maker.make(node, report)
+                    self._push(node, record)
         except ProgramFailed as error:
             self._say_failed(node, started)
             raise StepFailed.of(
@@ -244,7 +282,7 @@ class _Run:
             seconds = 0.0
             if plan.name in self._started:
                 seconds = time.monotonic() - self._started[plan.name]
-            write_record(
+            self._remember(
                 ImageRecord(
                     image=plan.name,
                     variant=self._build.variant,
@@ -265,6 +303,10 @@ class _Run:
             )
             state: State = "done" if plan.name in self._started else "cached"
             self._build.events.emit(SubjectState(plan.name, state, plan.reference, seconds))
+
+    def _remember(self, record: ImageRecord) -> None:
+        if self._build.remember:
+            write_record(record)
 
     def _store(self, plan: ImagePlan, layers: Sequence[LayerRecord]) -> StoredImage:
         """Write manifest and configuration: the same layers and settings give the same bytes."""

@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cellblock.build import bootstrap
@@ -24,6 +24,7 @@ from cellblock.build.nodes import Node
 from cellblock.build.plan import Planner, add_users
 from cellblock.build.record import LayerRecord
 from cellblock.build.root import Bind, WorkFolders, WorkingRoot
+from cellblock.build.stored import find_layer
 from cellblock.build.tidy import mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
 from cellblock.engine.advice import advice
@@ -72,13 +73,7 @@ class LayerMaker:
 
     def find(self, node: Node) -> LayerRecord | None:
         """The record of a layer that is there already."""
-        try:
-            data = json.loads((self._records / f"{node.id}.json").read_text(encoding="utf-8"))
-            record = LayerRecord(**{**data, "packages": tuple(tuple(each) for each in data["packages"])})
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
-        # Titles name images: another set of images may have made the same bytes.
-        return replace(record, title=node.title, kind=node.kind) if self._layout.has(record.digest) else None
+        return find_layer(self._records, self._layout, node)
 
     def keep(self, node: Node, record: LayerRecord) -> None:
         """Remember a layer whose blob is stored."""

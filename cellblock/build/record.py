@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cellblock import paths
 from cellblock.oci.layout import Layout
@@ -54,6 +54,16 @@ class ImageRecord:
     """SOURCE_DATE_EPOCH of the build."""
     seconds: float = 0.0
     steps: Mapping[str, float] = field(default_factory=dict)
+    commit: str | None = None
+    """The git commit of the definitions, when nothing but it was built."""
+
+
+def record_of(data: Mapping[str, Any]) -> LayerRecord | None:
+    """A layer's record from its JSON; None when that is another version's."""
+    try:
+        return LayerRecord(**{**data, "packages": tuple(tuple(each) for each in data["packages"])})
+    except (TypeError, KeyError, ValueError):
+        return None
 
 
 def image_store() -> Layout:
@@ -75,11 +85,9 @@ def read_record(image: str, variant: str) -> ImageRecord | None:
     """The newest record of an image of a variant; None when there is none that can be read."""
     try:
         data = json.loads(_path(image, variant).read_text(encoding="utf-8"))
-        layers = tuple(
-            LayerRecord(**{**layer, "packages": tuple(tuple(each) for each in layer["packages"])})
-            for layer in data.pop("layers")
-        )
-        return ImageRecord(layers=layers, **data)
+        layers = tuple(record_of(layer) for layer in data.pop("layers"))
+        known = tuple(layer for layer in layers if layer)
+        return ImageRecord(layers=known, **data) if len(known) == len(layers) else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -17,7 +17,8 @@ class BuildRequest:
     """What to build: images by name (none: all) of a variant (none: the newest stable of the host).
 
     `locked`: exactly the packages of the project's lock, or fail; `update`: ask the archives anew which
-    packages there are; `bring`: have the images in the storage of buildah and podman afterwards.
+    packages there are; `bring`: have the images in the storage of buildah and podman afterwards;
+    `cache`: a repository of a registry (HOST/PATH) where layers of others are found and own ones are left.
     """
 
     images: tuple[str, ...] = ()
@@ -31,12 +32,15 @@ class BuildRequest:
     update: bool = False
     bring: bool = False
     compression: Compression = "zstd"
+    cache: str | None = None
 
     def command(self, variant: str, *images: str) -> str:
         """The command line by which a person repeats this for `images`."""
         options: Sequence[str] = [f"--mirror '{mirror}'" for mirror in self.mirrors]
         if self.engine != "buildah":
             options = [*options, f"--engine {self.engine}"]
+        if self.cache:
+            options = [*options, f"--cache {self.cache}"]
         if self.locked:
             options = [*options, "--locked"]
         return " ".join(["python3 build.py build", *images, f"--variant {variant}", *options])

@@ -59,12 +59,17 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
     plans = [prepared.plans[name] for name in prepared.wanted]
     known = layout.references()
     made: list[str] = [plan.name for plan in plans if plan.key_reference not in known]
-    fetched = _Provider(prepared, events)
+    fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made:
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
-        images = build_layers(direct_build(prepared, maker, layout, events, programs, fetched.stopped), plans)
+        build = direct_build(prepared, maker, layout, events, programs, fetched.stopped)
+        if prepared.request.cache:
+            from cellblock.oci.cache import RegistryCache
+
+            build = replace(build, cache=RegistryCache(prepared.request.cache, layout, events))
+        images = build_layers(build, plans)
     else:
         for plan in plans:
             images[plan.name] = layout.stored(known[plan.key_reference])
@@ -87,7 +92,7 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
 
 
 def layer_maker(
-    prepared: Prepared, layout: Layout, programs: Programs, provide: _Provider, folder: Path | None = None
+    prepared: Prepared, layout: Layout, programs: Programs, provide: Provider, folder: Path | None = None
 ) -> LayerMaker:
     """What makes the layers of `prepared`; `folder` (default: the cache) holds trees and records."""
     request = prepared.request
@@ -124,13 +129,13 @@ def direct_build(
     )
 
 
-class _Provider:
+class Provider:
     """Makes flat archives of locked packages, which it fetches first; knows how long fetching took."""
 
     def __init__(self, prepared: Prepared, events: Events) -> None:
         self._prepared = prepared
         self._events = events
-        self._store = PackageStore(paths.cache() / "debs")
+        self._store = PackageStore(paths.packages())
         self.stopped = threading.Event()
         self.seconds = 0.0
 
@@ -140,10 +145,11 @@ class _Provider:
         absent = any(not self._store.has(package) for package in packages)
         if absent:
             self._prepared.extras.ensure(self._events)
-        self._store.fetch(packages, self._prepared.archives, self._events, self.stopped)
-        if absent:
-            self.seconds += time.monotonic() - started
-        write_repository(packages, self._store, folder)
+        with self._store.hold():
+            self._store.fetch(packages, self._prepared.archives, self._events, self.stopped)
+            if absent:
+                self.seconds += time.monotonic() - started
+            write_repository(packages, self._store, folder)
 
 
 def _bring(

@@ -19,6 +19,7 @@ from cellblock.cli import (
     render,
     targets,
     testing,
+    verify,
 )
 
 app = typer.Typer(
@@ -32,10 +33,15 @@ app.command()(targets.targets)
 app.command()(build.build)
 app.command()(lock.lock)
 app.add_typer(cache.app, name="cache")
+app.command()(inspect.plan)
+app.command()(inspect.why)
+app.command()(verify.verify)
 app.command()(inspect.diff)
 app.command()(inspect.graph)
 app.command()(inspect.report)
 app.command()(attest.audit)
+app.command()(attest.sbom)
+app.command()(attest.attest)
 app.command()(matrix.matrix)
 app.command()(push.push)
 app.command()(cluster.up)

@@ -30,20 +30,17 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Look for what must not be in an image: secrets, rights, packages, versions that do not fit together."""
-    from cellblock import paths
-    from cellblock.attest.audit import audit as audit_images
     from cellblock.attest.policy import load_policy
-    from cellblock.build.locks import lock_of
+    from cellblock.build.auditing import audit_built, default_policy
     from cellblock.build.subjects import SubjectRequest, open_subjects
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
     events = Events()
-    loaded = load_policy(policy or paths.PROJECT / "images" / "policy.yaml")
+    loaded = load_policy(policy or default_policy())
     request = SubjectRequest(tuple(images or ()), variant, source)
     with make_view(log, events), open_subjects(request, events) as subjects:
-        locks = {each.reference: lock for each in subjects if (lock := lock_of(each)) is not None}
-        result = audit_images(subjects, loaded, locks, events)
+        result = audit_built(subjects, loaded, events)
     if as_json:
         print(
             json.dumps(
@@ -69,3 +66,85 @@ def audit(
         print(f"{len(result.images)} images in {result.seconds:.1f} s: {count}")
     if result.findings:
         raise typer.Exit(1)
+
+
+def sbom(
+    image: Annotated[str, typer.Argument(help="The image.", autocompletion=image_names)],
+    variant: VariantOption = None,
+    form: Annotated[str, typer.Option("--format", help="spdx or cyclonedx.")] = "spdx",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File (default: stdout).")] = None,
+    source: FromOption = "store",
+) -> None:
+    """Print the software bill of materials of an image."""
+    from cellblock.attest.bill import bill_of
+    from cellblock.attest.cyclonedx import write_cyclonedx
+    from cellblock.attest.spdx import write_spdx
+    from cellblock.build.attesting import created_of
+    from cellblock.build.locks import lock_of
+    from cellblock.build.subjects import SubjectRequest, open_subjects
+    from cellblock.errors import UsageError
+    from cellblock.events import Events
+
+    writers = {"spdx": write_spdx, "cyclonedx": write_cyclonedx}
+    if form not in writers:
+        raise UsageError(f"--format {form}: there is no such format", hint="use spdx or cyclonedx")
+    with open_subjects(SubjectRequest((image,), variant, source), Events()) as (subject,):
+        data = writers[form](bill_of(subject, lock_of(subject), created_of(subject)))
+    if output is None:
+        print(data.decode())
+    else:
+        output.write_bytes(data)
+
+
+def attest(
+    images: ImagesArgument = None,
+    variant: VariantOption = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="Sign with this private key: PEM (ECDSA P-256), or one of cosign's."),
+    ] = None,
+    sbom_only: Annotated[bool, typer.Option("--sbom-only", help="No provenance.")] = False,
+    builder: Annotated[
+        str | None, typer.Option("--builder-id", help="URI by which provenance names who built.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the documents into this folder, too.")
+    ] = None,
+    source: FromOption = "store",
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Attach SBOM, provenance and, with a key, signatures to images; `push` takes them along."""
+    from cellblock.attest.bill import bill_reader
+    from cellblock.attest.provenance import BUILDER
+    from cellblock.attest.signing import load_signer
+    from cellblock.build.attesting import AttestRequest, attest_image
+    from cellblock.build.subjects import SubjectRequest, open_subjects
+    from cellblock.cli.views import make_view
+    from cellblock.errors import UsageError
+    from cellblock.events import Events
+
+    if source == "engine":
+        raise UsageError(
+            "the engine's storage cannot hold attestations", hint="attest the store's images, or oci:DIR"
+        )
+    events = Events()
+    request = AttestRequest(load_signer(key) if key else None, sbom_only, builder or BUILDER)
+    done: dict[str, list[dict[str, object]]] = {}
+    chosen = SubjectRequest(tuple(images or ()), variant, source)
+    with make_view(log, events), open_subjects(chosen, events) as subjects:
+        reader = bill_reader(subjects[0].layout)
+        for subject in subjects:
+            attested = attest_image(subject, request, events, reader=reader)
+            done[subject.reference] = [each.to_json() for each in attested.artifacts]
+            if output is not None:
+                output.mkdir(parents=True, exist_ok=True)
+                for document in attested.documents:
+                    (output / f"{subject.name}.{document.title}").write_bytes(document.data)
+    if as_json:
+        print(json.dumps(done))
+        return
+    for reference, artifacts in done.items():
+        print(reference)
+        for artifact in artifacts:
+            print(f"  {artifact['digest']} {artifact['artifactType']}")

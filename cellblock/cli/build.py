@@ -42,6 +42,10 @@ def build(
     compression: Annotated[
         str, typer.Option("--compression", help="Of layers: zstd, gzip (older engines), or none.")
     ] = "zstd",
+    cache: Annotated[
+        str | None,
+        typer.Option("--cache", help="Registry repository, HOST/PATH, where layers are shared with others."),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the root of a failed step.")] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
@@ -67,6 +71,7 @@ def build(
             update=update,
             bring=load,
             compression=cast("Compression", compression),
+            cache=cache,
         )
         result = build_images(request, events)
         if folder:

@@ -1,4 +1,4 @@
-"""`build.py diff | graph | report`: looking at what is declared and built."""
+"""`build.py diff | graph | report | plan | why`: looking at what is declared and built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from cellblock import paths
-from cellblock.cli.options import JsonOption, VariantOption, image_names, variant_names
+from cellblock.cli.options import (
+    JsonOption,
+    LogOption,
+    MirrorOption,
+    VariantOption,
+    image_names,
+    variant_names,
+)
 
 GRAPH_FORMATS = ("mermaid", "dot", "svg")
 
@@ -30,10 +37,11 @@ def graph(
     as_json: JsonOption = False,
 ) -> None:
     """Draw the images, what each needs, and the sizes of those that were built."""
-    from cellblock.build.record import read_record
+    from cellblock.build.record import image_store
     from cellblock.definition import load_images
     from cellblock.errors import UsageError
     from cellblock.inspect import graph_svg, graph_text
+    from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.variants import choose_variant, load_variants
 
@@ -45,7 +53,7 @@ def graph(
     folder = paths.PROJECT / "images"
     images = load_images(folder)
     name = choose_variant(load_variants(folder / "variants.yaml"), variant).name
-    records = {image: record for image in images if (record := read_record(image, name))}
+    records = built_records(images, name, image_store())
     found = image_graph(name, images, records)
     if as_json:
         print(json.dumps(asdict(found)))
@@ -63,22 +71,19 @@ def report(
     """Write one HTML page: where the bytes and the time of the images go, and what they share."""
     from datetime import datetime, timezone
 
-    from cellblock.build.record import image_store, read_record
+    from cellblock.build.record import image_store
     from cellblock.definition import load_images
+    from cellblock.graph import build_order
     from cellblock.inspect import report as reports
+    from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.inspect.report_page import page
-    from cellblock.lock.file import lock_path, read_lock
     from cellblock.variants import choose_variant, load_variants
 
     folder = paths.PROJECT / "images"
     images = load_images(folder)
     chosen = choose_variant(load_variants(folder / "variants.yaml"), variant)
-    graph = image_graph(chosen.name, images, {})
-    names = [node.name for node in graph.nodes]
-    records = {name: record for name in names if (record := read_record(name, chosen.name))}
-    locked = lock_path(paths.PROJECT / "locks", chosen)
-    lock = read_lock(locked) if locked.exists() else None
+    records = built_records([image.name for image in build_order(images, images)], chosen.name, image_store())
     made = reports.report(
         chosen.name,
         chosen.summary,
@@ -86,7 +91,6 @@ def report(
         image_store(),
         image_graph(chosen.name, images, records),
         datetime.now(timezone.utc),
-        datetime.fromisoformat(lock.date.replace("Z", "+00:00")) if lock else None,
     )
     output.write_text(page(made), encoding="utf-8")
     if as_json:
@@ -148,3 +152,65 @@ def diff(
             if images:
                 view.line(f"only in {name}: {', '.join(images)}", "bold")
     raise typer.Exit(0 if equal else 1)
+
+
+def plan(
+    variant: VariantOption = None,
+    mirror: MirrorOption = None,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Plan from the lock, as `build --locked` would.")
+    ] = False,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the layers that a build would make, their sizes, who shares them, and what a node pulls."""
+    from cellblock.build.prepare import prepare
+    from cellblock.build.record import image_store
+    from cellblock.build.request import BuildRequest
+    from cellblock.build.stored import find_layer
+    from cellblock.cli.inspect_text import InspectView
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+    from cellblock.inspect.from_build import variant_plan
+
+    events, store = Events(), image_store()
+    with make_view(log, events):
+        prepared = prepare(BuildRequest((), variant, tuple(mirror or ()), locked=locked), events)
+    found = variant_plan(
+        prepared.variant.name, prepared.plans, lambda node: find_layer(paths.cache() / "layers", store, node)
+    )
+    if as_json:
+        print(json.dumps({**asdict(found), "node_bytes": found.pull(*found.node)[0]}))
+    else:
+        InspectView().plan(found)
+
+
+def why(
+    image: Annotated[str, typer.Argument(help="The image.", autocompletion=image_names)],
+    variant: VariantOption = None,
+    mirror: MirrorOption = None,
+    locked: Annotated[bool, typer.Option("--locked", help="As `build --locked` would build it.")] = False,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Name the inputs that changed since an image was built, and so why it would be built again."""
+    from cellblock.build.prepare import prepare
+    from cellblock.build.record import read_record
+    from cellblock.build.request import BuildRequest
+    from cellblock.cli.inspect_text import InspectView
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+    from cellblock.inspect.from_build import why_built
+
+    events = Events()
+    with make_view(log, events):
+        prepared = prepare(BuildRequest((image,), variant, tuple(mirror or ()), locked=locked), events)
+    planned = prepared.plans[image]
+    changes = why_built(planned, read_record(image, prepared.variant.name))
+    if as_json:
+        causes = None if changes is None else [asdict(change) for change in changes]
+        print(json.dumps({"image": image, "variant": prepared.variant.name, "changes": causes}))
+    elif changes is None:
+        print(f"{image} of {prepared.variant.name} was never built on this machine")
+    else:
+        InspectView().why(image, changes)

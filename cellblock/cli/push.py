@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,7 @@ import typer
 from cellblock.cli.options import JsonOption, LogOption, VariantOption, image_names
 
 if TYPE_CHECKING:
-    from cellblock.attest.subject import Subject
-    from cellblock.events import Events
+    pass
 
 
 def push(
@@ -49,8 +47,11 @@ def push(
         bool, typer.Option("--referrers/--no-referrers", help="With SBOM, provenance and signatures.")
     ] = True,
     audit: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Push nothing in which `build.py audit` finds a fault.")
+        bool, typer.Option("--audit/--no-audit", help="Refuse images that `build.py audit` finds fault with.")
     ] = True,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="What the audit accepts (default: images/policy.yaml).")
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=32, help="Requests at a time.")] = 4,
     tls_verify: Annotated[
         bool, typer.Option("--tls-verify/--no-tls-verify", help="Check the registry's certificate.")
@@ -65,6 +66,7 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Push images to a registry: what it lacks, resumed after a break, tags last."""
+    from cellblock.build.auditing import audit_gate
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
@@ -88,7 +90,7 @@ def push(
         referrers,
         jobs,
         connection=ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
-        before_push=(lambda subjects: _audit(subjects, events)) if audit else None,
+        before_push=audit_gate(policy, events) if audit else None,
     )
     with make_view(log, events):
         if index:
@@ -110,13 +112,3 @@ def push(
         f"{changed} of {len(published.images)} images new or changed; {sent / 1e6:.1f} MB sent{rate}, "
         f"{mounted / 1e6:.1f} MB mounted, in {published.seconds:.1f} s"
     )
-
-
-def _audit(subjects: Sequence[Subject], events: Events) -> None:
-    from cellblock import paths
-    from cellblock.attest.audit import audit_or_raise
-    from cellblock.attest.policy import load_policy
-    from cellblock.build.locks import lock_of
-
-    locks = {each.reference: lock for each in subjects if (lock := lock_of(each)) is not None}
-    audit_or_raise(subjects, load_policy(paths.PROJECT / "images" / "policy.yaml"), locks, events)

@@ -46,10 +46,6 @@ LEFTOVERS = (
 # container engines fill an empty one in (machine-id(5)).
 IDENTITIES = ("etc/machine-id", "var/lib/dbus/machine-id")
 
-# Keys that packages' scripts make. Definitions remove them; where each step is a layer of its own, that is
-# too late, for the layer before would still hold them.
-SECRETS = ("etc/munge/munge.key", "etc/ssh/ssh_host_*")
-
 APT_OPTIONS = (
     # The package cache belongs to root and is mounted from outside: no sandbox user owns it.
     "APT::Sandbox::User=root",

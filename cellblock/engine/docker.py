@@ -31,7 +31,7 @@ from urllib3.exceptions import HTTPError
 from cellblock.engine.advice import advice
 from cellblock.engine.archive_server import serve
 from cellblock.engine.build_log import BuildLog
-from cellblock.engine.recipe import Bootstrap, BuiltImage, Recipe, StepFailed, StepReport
+from cellblock.engine.recipe import Bootstrap, BuiltImage, Install, Recipe, StepFailed, StepReport
 from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, make_root, stages_of, write_context
 from cellblock.errors import CellblockError
 from cellblock.process import TAIL_LINES, Finished, Interrupted, ProgramFailed, Programs
@@ -72,7 +72,7 @@ class DockerEngine:
                 recipe, lambda reference: reference, inherits_command=_has_command(client, recipe.parent)
             )
             self._write_context(stages, Path(folder), recipe, report)
-            with serve(recipe.local_archives, recipe.sources) as sources:
+            with serve(recipe.local_archives, _all_sources(recipe)) as sources:
                 arguments = {}
                 if recipe.local_archives:
                     arguments = {SOURCES_ARGUMENT: "\n".join(sources)}
@@ -205,6 +205,12 @@ class DockerEngine:
             client.hooks["response"] = []
             with self._lock:
                 self._streams.difference_update(mine)
+
+
+def _all_sources(recipe: Recipe) -> list[str]:
+    """The archive's lines, and those that are for building only."""
+    build_only = [line for step in recipe.steps if isinstance(step, Install) for line in step.sources]
+    return [*recipe.sources, *dict.fromkeys(build_only)]
 
 
 def _address() -> str:

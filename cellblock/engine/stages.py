@@ -6,6 +6,7 @@ removed in the same RUN, so that no layer carries it.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -126,8 +127,18 @@ def root_tar(step: Bootstrap, target: Path, per_machine: Sequence[str] = ()) -> 
     """The command that makes the tar of a base: what the other engine bootstraps, cleaned."""
     command = apt.mmdebstrap(step, target, form="tar")
     script = shell_text.quoted("; ".join(line.replace(" \\\n     ", "") for line in cleaning(per_machine)))
-    command.insert(command.index(step.suite), f'--customize-hook=chroot "$1" sh -euc {script}')
-    return command
+    hooks = [f'--customize-hook=chroot "$1" sh -euc {script}']
+    archives = [match[1] for source in step.sources if (match := re.search(r"\sfile:/+(\S+)", source))]
+    if archives:
+        # Mounted there meanwhile by a hook of mmdebstrap's, which leaves the folders behind.
+        words = " ".join(map(shell_text.quoted, archives))
+        hooks.append(
+            f'--customize-hook=cd "$1"; for d in {words}; do '
+            'while [ "$d" != . ] && ! grep -qx "/$d" var/lib/dpkg/info/*.list && rmdir "$d"; do '
+            'd=$(dirname "$d"); done; done'
+        )
+    at = command.index(step.suite)
+    return [*command[:at], *hooks, *command[at:]]
 
 
 def make_root(
@@ -315,9 +326,19 @@ def _install(step: Install) -> list[str]:
     # Lock files would stay behind; a builder runs one step at a time in a root.
     options = [f"-o{option}" for option in (*apt.APT_OPTIONS, *step.apt_options, "Debug::NoLocking=true")]
     options += [f"-oDPkg::Options::=--{flag}" for flag in apt.DPKG_OPTIONS]
+    lines, items = _with_keys(step.sources)
+    files = []
+    for name, text in {
+        "/etc/apt/sources.list.d/build-only.list": "\n".join(lines),
+        "/etc/apt/preferences.d/build-only": step.preferences.strip("\n"),
+    }.items():
+        if text:
+            items.append(f"printf '%s\\n'{shell_text.one_a_line(text.splitlines())} \\\n      > {name}")
+            files.append(name)
     replaced = "-oDir::Etc::SourceList=/tmp/sources.list -oDir::Etc::SourceParts=/dev/null"
     argument = SOURCES_ARGUMENT
     return [
+        *items,
         "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
         "chmod 755 /usr/sbin/policy-rc.d",
         "export DEBIAN_FRONTEND=noninteractive",
@@ -327,8 +348,21 @@ def _install(step: Install) -> list[str]:
         f'      set -- "$@" {replaced}; \\\n    fi',
         'apt-get "$@" -oAPT::Update::Error-Mode=any update </dev/null',
         'apt-get "$@" install </dev/null' + shell_text.one_a_line(step.packages),
-        f"rm -f /usr/sbin/policy-rc.d {' '.join('/' + name for name in apt.SECRETS)}",
+        "rm -f " + " ".join(["/usr/sbin/policy-rc.d", *files]),
     ]
+
+
+def _with_keys(sources: Sequence[str]) -> tuple[list[str], list[str]]:
+    """`sources` with keys at places of the image, and the statements that put them there, for one RUN."""
+    lines, items = list(sources), []
+    for number, line in enumerate(sources):
+        key = re.search(r"signed-by=(/[^\s\],]+)", line)
+        if key and Path(key[1]).is_file():
+            text = base64.encodebytes(Path(key[1]).read_bytes()).decode().split()
+            here = f"/tmp/key-{number}{Path(key[1]).suffix}"
+            items.append(f"printf '%s\\n'{shell_text.one_a_line(text)} \\\n      | base64 -d > {here}")
+            lines[number] = line.replace(key[1], here)
+    return lines, items
 
 
 def _tree(folder: Path) -> tuple[dict[str, list[str]], list[str], dict[str, str]]:

@@ -22,13 +22,18 @@ def mermaid(graph: ImageGraph) -> str:
     ids = {node.name: f"i{number}" for number, node in enumerate(graph.nodes)}
     lines = [
         "flowchart TB",
-        *(f'  {ids[node.name]}["<b>{node.name}</b><br/>{node.text}"]' for node in graph.nodes),
+        *(f'  {ids[node.name]}["<b>{node.name}</b><br/>{_lines(node)}"]' for node in graph.nodes),
         *(f"  {ids[edge.start]} {_MERMAID_ARROWS[edge.kind]} {ids[edge.end]}" for edge in graph.edges),
     ]
     missing = [ids[node.name] for node in graph.nodes if node.built is None]
     if missing:
         lines += ["  classDef missing stroke-dasharray: 4 3", f"  class {','.join(missing)} missing"]
     return "\n".join(lines) + "\n"
+
+
+def _lines(node: GraphNode) -> str:
+    """Cut where it reads well: Mermaid wraps after 200 px wherever that is."""
+    return node.text.replace(" (", "<br/>(")
 
 
 def dot(graph: ImageGraph) -> str:

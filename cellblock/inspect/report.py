@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from cellblock.build.record import ImageRecord
@@ -24,7 +24,8 @@ NODE = ("worker", "jail")
 class Report:
     """All that the page shows. `parts` has an entry for each layer, by digest.
 
-    `lock_date` is when the lock's archives were made, None when that is not known; `made` is now.
+    `lock_date` is of the archives that the oldest of the images was built from, None when that is not
+    known; `made` is now.
     """
 
     variant: str
@@ -50,7 +51,6 @@ def report(
     layout: Layout,
     graph: ImageGraph,
     made: datetime,
-    lock_date: datetime | None = None,
 ) -> Report:
     """Read the layers that `records` name from `layout`.
 
@@ -72,8 +72,14 @@ def report(
         pull(records, NODE),
         graph,
         made,
-        lock_date,
+        _lock_date(records),
     )
+
+
+def _lock_date(records: Mapping[str, ImageRecord]) -> datetime | None:
+    """The date of the oldest lock that an image was built from: builds take it for SOURCE_DATE_EPOCH."""
+    known = [record.epoch for record in records.values() if record.epoch]
+    return datetime.fromtimestamp(min(known), timezone.utc) if known else None
 
 
 def _parts(

@@ -169,6 +169,11 @@ class Layout:
         self._change(lambda manifests: [*(m for m in manifests if m.digest != written.digest), descriptor])
         return descriptor
 
+    def detach(self, digests: Sequence[str]) -> None:
+        """Forget artifacts; `collect_garbage` removes their blobs."""
+        if digests:
+            self._change(lambda all_: [each for each in all_ if each.digest not in digests])
+
     def referrers(self, digest: str, artifact_type: str | None = None) -> list[Descriptor]:
         """Artifacts that say something about the image `digest`."""
         found = []

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress, SubjectState
+from cellblock.oci.cosign import cosign_tag
 from cellblock.oci.layout import Layout
 from cellblock.oci.model import (
     CONFIG,
@@ -295,6 +296,12 @@ class _Push:
 
     def _put_tags(self, state: _State) -> None:
         root, repository = state.item.root, state.repository
+        # Before the image's own: whoever takes a signed image by its tag can check it.
+        for wanted in state.manifests:
+            tag = cosign_tag(wanted.descriptor, wanted.subject.digest) if wanted.subject else None
+            found = repository.descriptor(tag) if tag else None
+            if tag and (found is None or found.digest != wanted.descriptor.digest):
+                repository.put_manifest(wanted.data, wanted.descriptor.media_type, tag)
         moved = []
         for tag in state.item.tags:
             found = repository.descriptor(tag)

@@ -53,3 +53,39 @@ def database(*packages: tuple[str, str] | tuple[str, str, str]) -> tuple[tarfile
         for package in packages
     ]
     return member("var/lib/dpkg/status", "\n".join(stanzas))
+
+
+COPYRIGHT = """Format: http://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: thing
+
+Files: *
+Copyright: 2020 Some One
+License: GPL-2+ or Artistic
+
+Files: debian/*
+Copyright: 2021 Some One
+License: public-domain
+ Do what you want.
+
+License: GPL-2+
+ See /usr/share/common-licenses/GPL-2.
+"""
+
+
+@pytest.fixture
+def billed(make: MakeSubject) -> Subject:
+    """Two packages, one of which owns a program through a linked folder, and files of nobody."""
+    owned = "/.\n/bin\n/bin/tool\n/usr/share/doc/libstdc++6/copyright\n"
+    return make(
+        [
+            database(("libstdc++6", "1:14.2-1", "gcc-14 (14.2-1)"), ("munge", "0.5.16-1")),
+            member("var/lib/dpkg/info/libstdc++6:amd64.list", owned),
+            member("usr/share/doc/libstdc++6/copyright", COPYRIGHT),
+            member("usr/lib/os-release", 'ID=debian\nVERSION_ID="13"\n'),
+            member("etc/os-release", link="../usr/lib/os-release"),
+            member("usr/bin"),
+            member("usr/bin/tool", "x"),
+            member("bin", link="usr/bin"),
+        ],
+        [member("usr/lib/spank_jail.so", "compiled"), member("var/lib/state", "made while installing")],
+    )

@@ -287,6 +287,18 @@ def test_versions_that_differ_between_images_of_a_variant_are_found(
     assert found(policy, *images) == ["version worker has pmix 4.2.0-1, and controller, login 5.0.7-1"]
 
 
+def test_versions_are_those_of_a_source_package_or_of_one_package(
+    make: MakeSubject, write_policy: WritePolicy
+) -> None:
+    policy = write_policy("same_version: [munge, slurm-client]\n")
+    images = (
+        make([database(("munge", "1-1+b1", "munge (1-1)"), ("slurm-client", "24-1", "slurm-wlm"))], name="a"),
+        make([database(("libmunge2", "1-1", "munge"), ("slurm-client", "24-1", "slurm-wlm"))], name="b"),
+        make([database(("slurm-client", "25-1"))], name="c"),
+    )
+    assert found(policy, *images) == ["version c has slurm-client 25-1, and a, b 24-1"]
+
+
 def test_ids_that_differ_between_images_of_a_variant_are_found(
     make: MakeSubject, write_policy: WritePolicy
 ) -> None:

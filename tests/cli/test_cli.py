@@ -48,6 +48,8 @@ def test_every_target_has_help() -> None:
         "render containerfile",
         "jail assemble",
         "bench jail",
+        "plan",
+        "why",
         "diff",
         "graph",
         "report",
@@ -61,6 +63,7 @@ def test_every_target_has_help() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("why", "wroker"), "there is no image 'wroker'; did you mean 'worker'?"),
         (("build", "wroker"), "there is no image 'wroker'; did you mean 'worker'?"),
         (("build", "--variant", "debian13x"), "there is no variant 'debian13x'; did you mean 'debian13'?"),
         (("build", "--mirror", "nonsense"), "'nonsense' is neither a URL"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,13 @@ def test_graph_shows_the_sizes_of_what_was_built(image_format: str, start: str) 
     assert done.stdout.startswith(start)
     assert "2 layers, " in done.stdout
     assert "not built here" in done.stdout
+
+
+@pytest.mark.usefixtures("cache")
+def test_an_image_that_is_gone_is_not_built_whatever_the_record_says(cache: Path) -> None:
+    shutil.rmtree(cache / "images")
+    assert "MB" not in run("graph", "-v", "debian13").stdout
+    assert run("report", "-v", "debian13", "-o", str(cache / "page.html")).returncode == 1
 
 
 def test_a_graph_in_an_unknown_format_is_wrong_usage() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,19 @@ def test_values_are_safe_from_what_builders_replace() -> None:
 def test_a_value_of_several_lines_is_refused() -> None:
     with pytest.raises(CellblockError, match="the value of A has several lines"):
         stage(recipe(env={"A": "x\ny"}))
+
+
+def test_archives_for_building_only_are_there_for_one_run_with_their_keys(tmp_path: Path) -> None:
+    (tmp_path / "key.gpg").write_bytes(b"a key")
+    source = f"deb [signed-by={tmp_path}/key.gpg] http://mirror.test/cuda ./"
+    step = Install(("a",), (), (source,), "Package: *\nPin: release o=x\nPin-Priority: 600\n")
+    run = next(each.text for each in stage(recipe(step)).instructions if each.text.startswith("RUN"))
+    assert base64.b64encode(b"a key").decode() in run
+    assert str(tmp_path) not in run
+    assert "'deb [signed-by=/tmp/key-0.gpg] http://mirror.test/cuda ./'" in run
+    removal = next(line for line in run.splitlines() if "rm -f /usr/sbin/policy-rc.d" in line)
+    assert "/etc/apt/sources.list.d/build-only.list" in removal
+    assert "/etc/apt/preferences.d/build-only" in removal
 
 
 def test_only_what_every_builder_knows_is_used() -> None:

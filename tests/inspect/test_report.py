@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -95,3 +96,12 @@ def test_a_step_of_no_layer_is_the_images(records: dict[str, ImageRecord]) -> No
     found = timings([records["worker"]])
     assert [(timing.title, timing.kind, timing.seconds) for timing in found] == [("worker", None, 12.5)]
     assert step_names(found) == ("install", "write layers")
+
+
+def test_the_age_of_the_lock_is_that_of_the_oldest_image(tmp_path: Path) -> None:
+    layout, records = build_variant(tmp_path)
+    records["jail"] = replace(records["jail"], epoch=records["jail"].epoch + 5 * 86400)
+    graph = ImageGraph("debian13", (), ())
+    assert report("debian13", "", records, layout, graph, NOW).lock_days == 12
+    unknown = {name: replace(record, epoch=0) for name, record in records.items()}
+    assert report("debian13", "", unknown, layout, graph, NOW).lock_days is None

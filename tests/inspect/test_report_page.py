@@ -40,9 +40,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ima
     layout, records = build_variant(folder / "images")
     graph = image_graph("debian13", load_images(paths.PROJECT / "images"), records)
     made = datetime(2026, 5, 13, tzinfo=timezone.utc)
-    data = report(
-        "debian13", "Debian 13", records, layout, graph, made, datetime(2026, 5, 1, tzinfo=timezone.utc)
-    )
+    data = report("debian13", "Debian 13", records, layout, graph, made)
     path = folder / "report.html"
     path.write_text(render(data), encoding="utf-8")
     return path, records

@@ -12,6 +12,8 @@ from cellblock.oci.model import LAYER_ZSTD
 from tests.oci.layers import layer_bytes, make_image, member
 
 Layer = Sequence[tuple[tarfile.TarInfo, bytes]]
+LOCK_DATE = 1_777_593_600
+"""2026-05-01, in seconds since the epoch."""
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 BASE: Layer = [
@@ -77,7 +79,7 @@ def build_variant(folder: Path, variant: str = "debian13") -> tuple[Layout, dict
             {},
             layers,
             "sha256:lock",
-            0,
+            LOCK_DATE,
             61.0 * number,
             {f"{title}: install packages": 50.0 for title in titles}
             | {f"{titles[-1]}: write the layer": 71.0},

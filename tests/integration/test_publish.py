@@ -21,7 +21,7 @@ from cellblock.oci.model import digest_of_bytes as digest_of
 from cellblock.oci.registry import Registry
 from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
 from tests.integration.registry import RunningRegistry, repository_of
-from tests.oci.layers import make_image, member
+from tests.oci.layers import layer_bytes, member
 
 VARIANT = "debian13"
 
@@ -38,9 +38,11 @@ def request_(registry: RunningRegistry, request: pytest.FixtureRequest) -> Publi
     return PublishRequest(f"{registry.host}/{repository_of(request)}", ("worker",), VARIANT)
 
 
-def build(layout: Layout, image: str, name: str | None = None, arch: str = "amd64") -> str:
-    """An image as the builder leaves one; returns its digest."""
-    layer = layout.write(f"{image} {arch}".encode(), LAYER_TAR)
+def build(
+    layout: Layout, image: str, name: str | None = None, arch: str = "amd64", path: str = "etc/motd"
+) -> str:
+    """An image as the builder leaves one, with a file at `path`; returns its digest."""
+    layer = layout.write(layer_bytes([member(path, f"{image} {arch}")]), LAYER_TAR)
     configuration = Configuration(Platform("linux", arch), (layer.digest,))
     data = configuration.to_bytes()
     config = Descriptor(CONFIG, digest_of(data), len(data))
@@ -205,17 +207,33 @@ def test_the_command_line_pushes_and_writes_digests(
     assert json.loads((tmp_path / "digests.json").read_text()) == printed
 
 
-def test_the_command_line_pushes_nothing_in_which_the_audit_finds_a_fault(
+def test_the_command_line_refuses_an_image_that_the_audit_finds_fault_with(
     store: Layout, request_: PublishRequest, registry: RunningRegistry
 ) -> None:
-    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB\n"
-    make_image(store, f"localhost/cellblock/worker:{VARIANT}", [member("root/.ssh/id_ed25519", key)])
+    build(store, "worker", path="etc/munge/munge.key")
     argv = [sys.executable, "-m", "cellblock.cli", "push", request_.repository, "worker", "-v", VARIANT]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "/root/.ssh/id_ed25519" in done.stderr
+    assert "/etc/munge/munge.key is or holds the munge key" in done.stderr
     path = f"{request_.repository.partition('/')[2]}/worker"
     assert Registry(registry.host).repository(path).tags() == []
+    assert subprocess.run([*argv, "--no-audit"], capture_output=True, check=False).returncode == 0
+
+
+def test_a_signature_is_pushed_to_where_cosign_looks_for_it(
+    store: Layout, request_: PublishRequest, tmp_path: Path
+) -> None:
+    digest = build(store, "worker")
+    key = tmp_path / "key.pem"
+    argv = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key)]
+    subprocess.run(argv, check=True, capture_output=True)
+    argv = [sys.executable, "-m", "cellblock.cli", "attest", "worker", "-v", VARIANT, "--key", str(key)]
+    subprocess.run(argv, check=True, capture_output=True)
+    publish(request_, Events())
+    for suffix in ("sig", "att"):
+        manifest = inspected(f"{request_.repository}/worker:{digest.replace(':', '-')}.{suffix}")
+        assert isinstance(manifest["subject"], dict)
+        assert manifest["subject"]["digest"] == digest
 
 
 def test_the_engine_gives_its_image(request_: PublishRequest, tmp_path: Path) -> None:

@@ -11,25 +11,23 @@ from cellblock.attest.policy import Policy
 
 
 def check_versions(images: Sequence[InspectedImage], policy: Policy) -> Iterator[Finding]:
-    """Packages built from one of the policy's source packages, in one version in all images of a variant."""
+    """The policy's packages, or all that is built from them, in one version in all images of a variant."""
     for same in _variants(images):
-        for source in policy.fields.same_version:
+        for package in policy.fields.same_version:
             versions = {
-                image.subject.name: ", ".join(
-                    sorted({each.source_version for each in image.packages if each.source == source})
-                )
+                image.subject.name: ", ".join(sorted(found))
                 for image in same
-                if any(each.source == source for each in image.packages)
+                if (found := _versions(image, package))
             }
             for name, version, others in _outliers(versions):
                 yield Finding(
                     "version",
                     name,
                     same[0].subject.variant,
-                    f"has {source} {version}, and {others}",
+                    f"has {package} {version}, and {others}",
                     "its daemons and clients speak one protocol and open each other's libraries",
                     "build all images of the variant from one lock: `build.py lock`, then `build`",
-                    package=source,
+                    package=package,
                 )
 
 
@@ -53,6 +51,12 @@ def check_accounts(images: Sequence[InspectedImage], policy: Policy) -> Iterator
                     path="/etc/passwd",
                     package=user,
                 )
+
+
+def _versions(image: InspectedImage, name: str) -> set[str]:
+    """Of what is built from the source package `name`, or else of the package of that name."""
+    built = {each.source_version for each in image.packages if each.source == name}
+    return built or {each.version for each in image.packages if each.name == name}
 
 
 def _variants(images: Sequence[InspectedImage]) -> list[list[InspectedImage]]:

@@ -15,6 +15,8 @@ from cellblock.attest.finding import Finding
 from cellblock.attest.package_database import InstalledPackage
 
 _SYMBOL = "plugin_version"
+# By the names that Debian gives them, and Cellblock those it compiles.
+_SLURM = ("slurmd", "slurmctld", "slurm-client", "slurm-wlm-basic-plugins")
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -48,7 +50,7 @@ def check(image: InspectedImage) -> Iterator[Finding]:
 def slurm_release(packages: tuple[InstalledPackage, ...]) -> tuple[int, int] | None:
     """(major, minor) of the Slurm that an image's packages bring; None when it has none."""
     for package in packages:
-        found = _RELEASE.match(package.upstream) if package.source in ("slurm-wlm", "slurm") else None
+        found = _RELEASE.match(package.upstream) if package.name in _SLURM else None
         if found:
             return int(found[1]), int(found[2])
     return None

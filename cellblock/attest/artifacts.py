@@ -1,0 +1,100 @@
+"""Attestations as OCI artifacts that refer to an image (image-spec 1.1, manifest.md, artifact usage).
+
+Documents are an artifact each, its type the document's media type. Signatures are laid out as cosign reads
+them: an artifact of the type that it looks for among the referrers, whose manifest is also what it expects
+under the tag `sha256-HEX.sig` (`.att` for attestations), which a push gives it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cellblock.attest.signing import Signer, envelope, simple_signing
+from cellblock.attest.subject import Subject
+from cellblock.oci.cosign import ATTESTATION_TYPE, SIGNATURE_TYPE
+from cellblock.oci.model import (
+    CONFIG,
+    EMPTY,
+    Configuration,
+    Descriptor,
+    Manifest,
+    digest_of_bytes,
+)
+
+_SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
+_ENVELOPE = "application/vnd.dsse.envelope.v1+json"
+_SIGNATURE = "dev.cosignproject.cosign/signature"
+_PREDICATE = "predicateType"
+_TITLE = "org.opencontainers.image.title"
+
+
+@dataclass(frozen=True)
+class Document:
+    """Something said of an image: its bytes, and the statement about it that is signed."""
+
+    title: str
+    """Name of the file that it is written to: `spdx.json`."""
+    media_type: str
+    predicate_type: str
+    data: bytes
+    statement: bytes
+    """An in-toto statement v1; `data` itself where that is one."""
+
+
+def attach_documents(subject: Subject, documents: Sequence[Document]) -> list[Descriptor]:
+    """Attach each document to its image, in place of an earlier one of its type."""
+    layout = subject.layout
+    attached = []
+    with layout.writing():
+        for document in documents:
+            empty = layout.write(b"{}", EMPTY)
+            blob = replace(
+                layout.write(document.data, document.media_type),
+                annotations={_TITLE: f"{subject.name}.{document.title}"},
+            )
+            annotations = {_PREDICATE: document.predicate_type}
+            attached.append(_attach(subject, Manifest(empty, (blob,), annotations), document.media_type))
+    return attached
+
+
+def attach_signatures(subject: Subject, documents: Sequence[Document], signer: Signer) -> list[Descriptor]:
+    """Sign an image and what `documents` say of it, and attach both, in place of earlier ones.
+
+    Raises CellblockError when the key cannot sign.
+    """
+    layout = subject.layout
+    payload = simple_signing(subject.reference.rpartition(":")[0], subject.image.digest)
+    signature = base64.b64encode(signer.sign(payload)).decode()
+    envelopes = [envelope("application/vnd.in-toto+json", each.statement, signer) for each in documents]
+    with layout.writing():
+        blob = replace(layout.write(payload, _SIMPLE_SIGNING), annotations={_SIGNATURE: signature})
+        attached = [_attach(subject, _as_image(subject, [blob]), SIGNATURE_TYPE)]
+        blobs = [
+            replace(
+                layout.write(data, _ENVELOPE),
+                annotations={_SIGNATURE: "", _PREDICATE: document.predicate_type},
+            )
+            for document, data in zip(documents, envelopes, strict=True)
+        ]
+        attached.append(_attach(subject, _as_image(subject, blobs), ATTESTATION_TYPE))
+    return attached
+
+
+def _as_image(subject: Subject, blobs: Sequence[Descriptor]) -> Manifest:
+    """cosign reads its artifacts as images: with a configuration that has a diff id for each layer."""
+    platform = subject.image.configuration.platform
+    configuration = Configuration(platform, tuple(blob.digest for blob in blobs)).to_bytes()
+    subject.layout.write(configuration, CONFIG)
+    config = Descriptor(CONFIG, digest_of_bytes(configuration), len(configuration))
+    return Manifest(config, tuple(blobs))
+
+
+def _attach(subject: Subject, manifest: Manifest, artifact_type: str) -> Descriptor:
+    layout, image = subject.layout, subject.image.descriptor
+    plain = Descriptor(image.media_type, image.digest, image.size)
+    earlier = layout.referrers(image.digest, artifact_type)
+    attached = layout.attach(replace(manifest, subject=plain, artifact_type=artifact_type))
+    layout.detach([each.digest for each in earlier if each.digest != attached.digest])
+    return attached

@@ -1,0 +1,129 @@
+"""Attests built images: gathers what is known of their builds, writes, attaches and signs the documents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from cellblock import paths
+from cellblock.attest import cyclonedx, provenance, spdx
+from cellblock.attest.artifacts import Document, attach_documents, attach_signatures
+from cellblock.attest.bill import bill_of
+from cellblock.attest.signing import Signer
+from cellblock.attest.subject import Subject
+from cellblock.build.locks import lock_of, record_of
+from cellblock.definition import load_images
+from cellblock.errors import UsageError
+from cellblock.events import Events
+from cellblock.graph import build_order
+from cellblock.lock.model import Lock
+from cellblock.oci.contents import ContentsReader
+from cellblock.oci.model import Descriptor
+
+
+@dataclass(frozen=True)
+class AttestRequest:
+    """What to say: SBOMs, provenance unless `sbom_only`, and signatures when there is a `signer`."""
+
+    signer: Signer | None = None
+    sbom_only: bool = False
+    builder: str = provenance.BUILDER
+    definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+
+
+@dataclass(frozen=True)
+class Attested:
+    """What was said of an image, and the artifacts that now refer to it."""
+
+    documents: tuple[Document, ...]
+    artifacts: tuple[Descriptor, ...]
+
+
+def attest_image(
+    subject: Subject,
+    request: AttestRequest,
+    events: Events,
+    lock: Lock | None = None,
+    reader: ContentsReader | None = None,
+) -> Attested:
+    """Attach what `request` asks for to an image, in its layout.
+
+    `lock` (default: looked for by the digest in the image's record) gives the packages' SHA-256; `reader` is
+    one of `bill_reader`, to share among images. Raises MalformedImage when the image cannot be read,
+    CellblockError when the key does not sign.
+    """
+    written = documents(subject, request, events, lock, reader)
+    with events.step(subject.name, "attach its documents"):
+        attached = attach_documents(subject, written)
+        if request.signer is not None:
+            attached += attach_signatures(subject, written, request.signer)
+    return Attested(tuple(written), tuple(attached))
+
+
+def documents(
+    subject: Subject,
+    request: AttestRequest,
+    events: Events,
+    lock: Lock | None = None,
+    reader: ContentsReader | None = None,
+) -> list[Document]:
+    """SBOM and provenance of an image; provenance only where its build is known."""
+    record = record_of(subject)
+    lock = lock or lock_of(subject)
+    with events.step(subject.name, "write its SBOM"):
+        bill = bill_of(subject, lock, record.epoch if record else created_of(subject), reader)
+        written = [
+            _bom(subject, "spdx.json", spdx.MEDIA_TYPE, spdx.PREDICATE_TYPE, spdx.write_spdx(bill)),
+            _bom(
+                subject,
+                "cdx.json",
+                cyclonedx.MEDIA_TYPE,
+                cyclonedx.PREDICATE_TYPE,
+                cyclonedx.write_cyclonedx(bill),
+            ),
+        ]
+    if request.sbom_only:
+        return written
+    if record is None:
+        events.warning(
+            f"{subject.reference}: this machine has no record of its build, so there is no provenance; "
+            "build it here: `build.py build`"
+        )
+        return written
+    declared = load_images(request.definitions)
+    if subject.name not in declared:
+        raise UsageError(f"there is no image '{subject.name}'", hint="see `build.py targets`")
+    said = provenance.provenance(
+        subject,
+        record,
+        lock,
+        needs=[image.name for image in build_order(declared, [subject.name])],
+        commit=record.commit,
+        builder=request.builder,
+    )
+    return [
+        *written,
+        Document(
+            "provenance.json",
+            provenance.MEDIA_TYPE,
+            provenance.PREDICATE_TYPE,
+            said,
+            said,
+        ),
+    ]
+
+
+def _bom(subject: Subject, title: str, media_type: str, predicate_type: str, data: bytes) -> Document:
+    said = provenance.statement(subject, predicate_type, json.loads(data))
+    return Document(title, media_type, predicate_type, data, said)
+
+
+def created_of(subject: Subject) -> int:
+    """When the image says it was made, in seconds since the epoch; 0 when it does not say."""
+    try:
+        said = (subject.image.configuration.created or "")[:19]
+        return int(datetime.fromisoformat(f"{said}+00:00").timestamp())
+    except ValueError:
+        return 0

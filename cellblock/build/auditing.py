@@ -1,0 +1,43 @@
+"""Audits built images with the locks that they were built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cellblock import paths
+from cellblock.attest.audit import Audit, audit, audit_or_raise
+from cellblock.attest.policy import Policy, load_policy
+from cellblock.attest.subject import Subject
+from cellblock.build.locks import lock_of
+from cellblock.events import Events
+from cellblock.lock.model import Lock
+
+
+def default_policy() -> Path:
+    """The project's policy."""
+    return paths.PROJECT / "images" / "policy.yaml"
+
+
+def audit_built(images: Sequence[Subject], policy: Policy, events: Events) -> Audit:
+    """As `cellblock.attest.audit.audit`, with every lock that is still here."""
+    return audit(images, policy, _locks(images), events)
+
+
+def audit_gate(policy: Path | None, events: Events) -> Callable[[Sequence[Subject]], None]:
+    """What a push calls before it sends anything: raises AuditFailed for images that must not be sent.
+
+    `policy` is a file (none: the project's). Raises DefinitionError at once when it is wrong.
+    """
+    loaded = load_policy(policy or default_policy())
+
+    def gate(images: Sequence[Subject]) -> None:
+        result = audit_or_raise(images, loaded, _locks(images), events)
+        for sentence in result.unchecked:
+            events.info(f"audit: not checked: {sentence}")
+
+    return gate
+
+
+def _locks(images: Sequence[Subject]) -> dict[str, Lock]:
+    return {image.reference: lock for image in images if (lock := lock_of(image)) is not None}

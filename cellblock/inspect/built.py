@@ -1,0 +1,17 @@
+"""Which images of a variant are there, with what is remembered of their builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cellblock.build.record import ImageRecord, read_record
+from cellblock.oci.layout import Layout
+
+
+def built_records(images: Iterable[str], variant: str, store: Layout) -> dict[str, ImageRecord]:
+    """Records of those of `images` that are in `store`, in that order.
+
+    A record outlives its image, and what is told here is of images that can be had.
+    """
+    records = {name: read_record(name, variant) for name in images}
+    return {name: record for name, record in records.items() if record and store.has(record.digest)}

@@ -1,0 +1,18 @@
+"""Where cosign looks for what it made or what was made for it (its specs/SIGNATURE_SPEC.md).
+
+Newer releases ask for referrers of these types; all know the tags, which are made of the image's digest.
+"""
+
+from __future__ import annotations
+
+from cellblock.oci.model import Descriptor
+
+SIGNATURE_TYPE = "application/vnd.dev.cosign.artifact.sig.v1+json"
+ATTESTATION_TYPE = "application/vnd.dev.cosign.artifact.att.v1+json"
+_SUFFIXES = {SIGNATURE_TYPE: "sig", ATTESTATION_TYPE: "att"}
+
+
+def cosign_tag(artifact: Descriptor, subject: str) -> str | None:
+    """The tag for an artifact about the image of digest `subject`; None when cosign does not look for it."""
+    suffix = _SUFFIXES.get(artifact.artifact_type or "")
+    return f"{subject.replace(':', '-')}.{suffix}" if suffix else None
