@@ -17,7 +17,6 @@ from typing import Any
 from cellblock import paths
 from cellblock.attest.subject import Subject
 from cellblock.build.plan import reference
-from cellblock.build.subjects import chosen, name_in, open_source
 from cellblock.definition import Image, load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events, SubjectState
@@ -28,6 +27,7 @@ from cellblock.oci.push import Item, push
 from cellblock.oci.registry.client import Registry
 from cellblock.oci.registry.connection import ConnectionOptions
 from cellblock.oci.registry.reference import Reference, check_tag
+from cellblock.release.subjects import chosen, name_in, open_source
 from cellblock.variants import Variant, choose_variant, load_variants
 from cellblock.yaml_source import nearest
 

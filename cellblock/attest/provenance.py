@@ -57,7 +57,9 @@ def provenance(
 
     `commit` is the definitions' git commit, when nothing but it was built.
     """
-    definitions: dict[str, Any] = {"inputs": dict(facts.inputs)}
+    # Packages are among the resolved dependencies, where others look for them.
+    inputs = {name: each for name, each in facts.inputs.items() if not name.startswith("package ")}
+    definitions: dict[str, Any] = {"inputs": inputs}
     if commit:
         definitions["gitCommit"] = commit
     predicate = {

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cellblock import paths
+from cellblock.attest.provenance import clean_commit
 from cellblock.build.make import LayerMaker
 from cellblock.build.nodes import Node
 from cellblock.build.plan import LABEL, PlannedImage, Planner, key_prefix
@@ -133,6 +134,8 @@ class _Run:
         self._started: dict[str, float] = {}
         self._steps: dict[str, dict[str, float]] = {}
         self._images: dict[str, StoredImage] = {}
+        definitions = {plan.planned.image.folder.parent for plan in plans}
+        self._commit = clean_commit(definitions.pop()) if len(definitions) == 1 else None
 
     def run(self) -> dict[str, StoredImage]:
         for plan in self._plans:
@@ -299,6 +302,7 @@ class _Run:
                         for node in made
                         for step, each in self._steps.get(node.subject, {}).items()
                     },
+                    commit=self._commit,
                 )
             )
             state: State = "done" if plan.name in self._started else "cached"

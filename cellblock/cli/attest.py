@@ -31,10 +31,10 @@ def audit(
 ) -> None:
     """Look for what must not be in an image: secrets, rights, packages, versions that do not fit together."""
     from cellblock.attest.policy import load_policy
-    from cellblock.build.auditing import audit_built, default_policy
-    from cellblock.build.subjects import SubjectRequest, open_subjects
     from cellblock.cli.views import make_view
     from cellblock.events import Events
+    from cellblock.release.auditing import audit_built, default_policy
+    from cellblock.release.subjects import SubjectRequest, open_subjects
 
     events = Events()
     loaded = load_policy(policy or default_policy())
@@ -62,7 +62,7 @@ def audit(
         for sentence in result.unchecked:
             print(f"not checked: {sentence}")
         accepted = f", {len(result.accepted)} accepted by exceptions" if result.accepted else ""
-        count = f"{len(result.findings)} findings{accepted}"
+        count = f"{len(result.findings)} finding{'' if len(result.findings) == 1 else 's'}{accepted}"
         print(f"{len(result.images)} images in {result.seconds:.1f} s: {count}")
     if result.findings:
         raise typer.Exit(1)
@@ -79,11 +79,11 @@ def sbom(
     from cellblock.attest.bill import bill_of
     from cellblock.attest.cyclonedx import write_cyclonedx
     from cellblock.attest.spdx import write_spdx
-    from cellblock.build.attesting import created_of
-    from cellblock.build.locks import lock_of
-    from cellblock.build.subjects import SubjectRequest, open_subjects
     from cellblock.errors import UsageError
     from cellblock.events import Events
+    from cellblock.release.attesting import created_of
+    from cellblock.release.locks import lock_of
+    from cellblock.release.subjects import SubjectRequest, open_subjects
 
     writers = {"spdx": write_spdx, "cyclonedx": write_cyclonedx}
     if form not in writers:
@@ -118,11 +118,11 @@ def attest(
     from cellblock.attest.bill import bill_reader
     from cellblock.attest.provenance import BUILDER
     from cellblock.attest.signing import load_signer
-    from cellblock.build.attesting import AttestRequest, attest_image
-    from cellblock.build.subjects import SubjectRequest, open_subjects
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
+    from cellblock.release.attesting import AttestRequest, attest_image
+    from cellblock.release.subjects import SubjectRequest, open_subjects
 
     if source == "engine":
         raise UsageError(

@@ -42,6 +42,12 @@ def build(
     compression: Annotated[
         str, typer.Option("--compression", help="Of layers: zstd, gzip (older engines), or none.")
     ] = "zstd",
+    attest: Annotated[
+        bool, typer.Option("--attest", help="Attach SBOM and provenance to the images (see docs/attest.md).")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Sign the images with this key, too; implies --attest.")
+    ] = None,
     cache: Annotated[
         str | None,
         typer.Option("--cache", help="Registry repository, HOST/PATH, where layers are shared with others."),
@@ -51,12 +57,18 @@ def build(
     as_json: JsonOption = False,
 ) -> None:
     """Build images, and what they need; those that nothing changed for are left alone."""
+    from cellblock.attest.signing import load_signer
     from cellblock.build import BuildRequest, build_images, copy_images
     from cellblock.cli.views import make_view
     from cellblock.events import Events
+    from cellblock.release.attesting import AttestRequest, attest_images
 
     if compression not in ("zstd", "gzip", "none"):
         raise UsageError(f"there is no compression '{compression}'", hint="use one of: zstd, gzip, none")
+    if engine == "docker" and (attest or key):
+        raise UsageError(
+            "images of --engine docker are docker's own", hint="attest those of --engine buildah"
+        )
     folder = layout_folder(output) if output else None
     before = unchanged.states_of(input_paths())
     events = Events()
@@ -73,7 +85,10 @@ def build(
             compression=cast("Compression", compression),
             cache=cache,
         )
+        signer = load_signer(key) if key else None  # before the build: a wrong password is told at once
         result = build_images(request, events)
+        if attest or signer:
+            attest_images(tuple(result.images), result.variant.name, AttestRequest(signer), events)
         if folder:
             copy_images(result, folder)
     if as_json:

@@ -47,7 +47,7 @@ def push(
         bool, typer.Option("--referrers/--no-referrers", help="With SBOM, provenance and signatures.")
     ] = True,
     audit: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Refuse images that `build.py audit` finds fault with.")
+        bool, typer.Option("--audit/--no-audit", help="Push nothing in which `build.py audit` finds a fault.")
     ] = True,
     policy: Annotated[
         Path | None, typer.Option("--policy", help="What the audit accepts (default: images/policy.yaml).")
@@ -66,12 +66,12 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Push images to a registry: what it lacks, resumed after a break, tags last."""
-    from cellblock.build.auditing import audit_gate
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.oci.registry.connection import ConnectionOptions
     from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
+    from cellblock.release.auditing import audit_gate
 
     if arch and not index:
         raise UsageError("--arch says what --index joins", hint="add --index, or leave --arch out")

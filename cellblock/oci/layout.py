@@ -238,7 +238,10 @@ class Layout:
             yield
 
     def copy_to(self, names: Mapping[str, str], target: Layout) -> None:
-        """Copy images here to another layout: `names` maps names there to names or digests here."""
+        """Copy images here to another layout, with what refers to them.
+
+        `names` maps names there to names or digests here.
+        """
         with target.writing():
             for there, here in names.items():
                 image = self.image(here)
@@ -246,8 +249,21 @@ class Layout:
                     if not target.has(digest):
                         target._adopt(self.blob(digest), digest)
                 target.tag(image.descriptor, [there])
+                self._copy_referrers(image.digest, target)
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _copy_referrers(self, digest: str, target: Layout) -> None:
+        artifacts = self.referrers(digest)
+        known = {each.digest for each in target.referrers(digest)}
+        new = [each for each in artifacts if each.digest not in known]
+        for blob in self._reached(new):
+            if not target.has(blob):
+                target._adopt(self.blob(blob), blob)
+        if new:
+            target._change(lambda manifests: [*manifests, *new])
+        for artifact in artifacts:
+            self._copy_referrers(artifact.digest, target)  # a signature of an SBOM, say
 
     def _adopt(self, path: Path, digest: str) -> None:
         try:

@@ -94,6 +94,9 @@ class Transfers:
         with self._lock:
             self._open.add(response)
         try:
+            # `stop` may have come between the request and now, and then it did not see this response.
+            if self._stopped.is_set():
+                raise Interrupted("stopped")
             yield _begins_at(response, start), self._until_stopped(_chunks(response))
         finally:
             with self._lock:

@@ -370,8 +370,17 @@ def test_a_wrong_policy_is_refused_with_file_line_and_key(
         write_policy(text)
 
 
-def test_the_projects_own_policy_is_valid() -> None:
-    assert load_policy(PROJECT / "images" / "policy.yaml").fields.exceptions == []
+def test_the_projects_own_policy_is_valid_and_excuses_no_key_but_published_ones(
+    make: MakeSubject, private_key: bytes
+) -> None:
+    policy = load_policy(PROJECT / "images" / "policy.yaml")
+    image = make(
+        [
+            member("usr/lib/x86_64-linux-gnu/libgnutls.so.30", b"\0" + private_key),
+            member("usr/lib/x86_64-linux-gnu/libssl.so.3", b"\0" + private_key),
+        ]
+    )
+    assert [line.split()[2] for line in found(policy, image)] == ["/usr/lib/x86_64-linux-gnu/libssl.so.3"]
 
 
 def test_a_failed_audit_stops_what_asked_for_it(make: MakeSubject, policy: Policy) -> None:

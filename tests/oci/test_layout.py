@@ -108,3 +108,23 @@ def test_an_image_is_copied_with_all_its_blobs(layout: Layout, tmp_path: Path) -
     image = target.image("new")
     assert image.digest == digest
     assert all(target.has(layer.digest) for layer in image.manifest.layers)
+
+
+def test_what_refers_to_an_image_is_copied_along_once(layout: Layout, tmp_path: Path) -> None:
+    digest = add(layout, b"one", "a")
+    artifact = attach(layout, "a")
+    target = Layout(tmp_path / "target")
+    for _ in range(2):
+        layout.copy_to({"new": "a"}, target)
+        assert [each.digest for each in target.referrers(digest)] == [artifact.digest]
+    assert target.read(artifact.digest) == layout.read(artifact.digest)
+
+
+def test_a_detached_artifact_is_garbage(layout: Layout) -> None:
+    digest = add(layout, b"one", "a")
+    artifact = attach(layout, "a")
+    layout.detach([artifact.digest])
+    assert layout.referrers(digest) == []
+    layout.collect_garbage()
+    assert not layout.has(artifact.digest)
+    assert layout.image("a").digest == digest

@@ -10,10 +10,9 @@ from pathlib import Path
 from cellblock import paths
 from cellblock.attest import cyclonedx, provenance, spdx
 from cellblock.attest.artifacts import Document, attach_documents, attach_signatures
-from cellblock.attest.bill import bill_of
+from cellblock.attest.bill import bill_of, bill_reader
 from cellblock.attest.signing import Signer
 from cellblock.attest.subject import Subject
-from cellblock.build.locks import lock_of, record_of
 from cellblock.definition import load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events
@@ -21,6 +20,8 @@ from cellblock.graph import build_order
 from cellblock.lock.model import Lock
 from cellblock.oci.contents import ContentsReader
 from cellblock.oci.model import Descriptor
+from cellblock.release.locks import lock_of, record_of
+from cellblock.release.subjects import SubjectRequest, open_subjects
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,14 @@ class Attested:
 
     documents: tuple[Document, ...]
     artifacts: tuple[Descriptor, ...]
+
+
+def attest_images(images: tuple[str, ...], variant: str, request: AttestRequest, events: Events) -> None:
+    """Attest images of the store. Raises as `open_subjects` and `attest_image` do."""
+    with open_subjects(SubjectRequest(images, variant, definitions=request.definitions), events) as subjects:
+        reader = bill_reader(subjects[0].layout)
+        for subject in subjects:
+            attest_image(subject, request, events, reader=reader)
 
 
 def attest_image(

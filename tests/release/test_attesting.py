@@ -20,14 +20,14 @@ from cellblock.attest.signing import (
     simple_signing,
 )
 from cellblock.attest.subject import Subject
-from cellblock.build.attesting import AttestRequest, attest_image
-from cellblock.build.locks import lock_digest
 from cellblock.build.record import ImageRecord, write_record
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Event, Events, Message
 from cellblock.lock.model import LockedImage
 from cellblock.oci.cosign import ATTESTATION_TYPE, SIGNATURE_TYPE, cosign_tag
 from cellblock.oci.model import Manifest
+from cellblock.release.attesting import AttestRequest, attest_image
+from cellblock.release.locks import lock_digest
 from tests.attest.test_audit import lock
 
 
@@ -93,7 +93,7 @@ def blobs(subject: Subject, artifact_type: str) -> list[tuple[dict[str, str], by
 @dataclass(frozen=True)
 class Facts:
     key: str = "k"
-    inputs: dict[str, str] = field(default_factory=lambda: {"images/worker": "a"})
+    inputs: dict[str, str] = field(default_factory=lambda: {"images/worker": "a", "package munge": "0.5 0"})
     lock: str = "l"
     epoch: int = 7
 
@@ -198,8 +198,8 @@ def test_without_a_record_of_the_build_there_is_no_provenance(
 
 
 def test_the_lock_of_a_build_is_found_by_its_digest(recorded: Subject, tmp_path: Path) -> None:
-    from cellblock.build.locks import lock_of
     from cellblock.lock.file import write_lock
+    from cellblock.release.locks import lock_of
 
     known = lock(("munge", "0.5.16-1", "Debian trixie/main"))
     for name, each in (("v1-a", known), ("v1-b", lock(("munge", "1", "Debian trixie/main")))):

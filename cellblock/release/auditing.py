@@ -9,9 +9,9 @@ from cellblock import paths
 from cellblock.attest.audit import Audit, audit, audit_or_raise
 from cellblock.attest.policy import Policy, load_policy
 from cellblock.attest.subject import Subject
-from cellblock.build.locks import lock_of
 from cellblock.events import Events
 from cellblock.lock.model import Lock
+from cellblock.release.locks import lock_of
 
 
 def default_policy() -> Path:

@@ -1,0 +1,1 @@
+"""Built images before others have them: found where they lie, audited, attested, signed."""

@@ -1,0 +1,3 @@
+from tests.attest.conftest import billed, layout, make, write_policy
+
+__all__ = ["billed", "layout", "make", "write_policy"]
