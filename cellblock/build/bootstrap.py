@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cellblock.engine import apt
+from cellblock.lock.model import LockedPackage
 from cellblock.variants import Variant
 
 
@@ -33,11 +34,50 @@ def mmdebstrap(
     return [*argv, variant.distribution.codename, str(root), f"deb [trusted=yes] copy:{repository} ./"]
 
 
-def install(packages: Sequence[str], repository: str) -> list[str]:
-    """Shell lines that install `packages` (NAME=VERSION) from the folder `repository` of the root.
+def install(packages: Sequence[LockedPackage], repository: str) -> list[str]:
+    """Shell lines that install `packages` from the folder `repository` of the root.
 
-    No service is started, no question asked.
+    By dpkg itself: which packages and versions is settled, and asking apt again takes a second a layer. apt
+    decides only where the order of dependencies does not do. No service is started, no question asked.
     """
+    flags = [f"--{flag}" for flag in apt.DPKG_OPTIONS]
+    debs = [f"{repository}/{package.deb}" for package in in_order(packages)]
+    dpkg = shlex.join(["dpkg", *flags, "--install", *debs])
+    return [
+        "export DEBIAN_FRONTEND=noninteractive",
+        # invoke-rc.d asks this program; 101 forbids (invoke-rc.d(8)).
+        "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
+        "chmod 755 /usr/sbin/policy-rc.d",
+        f"{dpkg} </dev/null || {{",
+        "echo 'dpkg alone did not do; apt goes on'",
+        *_by_apt([f"{package.name}={package.version}" for package in packages], repository),
+        "}",
+        "rm /usr/sbin/policy-rc.d",
+    ]
+
+
+def in_order(packages: Sequence[LockedPackage]) -> list[LockedPackage]:
+    """`packages`, each after what it needs of them, as far as they do not need each other in a circle."""
+    by_name = {package.name: package for package in packages}
+    ordered: dict[str, LockedPackage] = {}
+    entered: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in entered or name not in by_name:
+            return
+        entered.add(name)
+        for need in by_name[name].depends:
+            for each in need.split(" | "):
+                visit(each)
+        ordered[name] = by_name[name]
+
+    for name in sorted(by_name):
+        visit(name)
+    return list(ordered.values())
+
+
+def _by_apt(packages: Sequence[str], repository: str) -> list[str]:
+    """Shell lines that have apt install `packages` (NAME=VERSION) and nothing else."""
     options = [
         *apt.APT_OPTIONS,
         "Dir::Etc::SourceList=/tmp/sources.list",
@@ -47,16 +87,10 @@ def install(packages: Sequence[str], repository: str) -> list[str]:
         "Dir::Log=/tmp",
     ]
     quiet = shlex.join(["apt-get", "-qq", "--yes", *(f"-o{option}" for option in options)])
-    # A question nobody can answer must fail, and a changed conffile is the image's own: keep it.
-    flags = ("force-unsafe-io", "force-confold", *apt.DPKG_EXCLUDES)
-    dpkg = shlex.join([f"-oDPkg::Options::=--{flag}" for flag in flags])
+    dpkg = shlex.join([f"-oDPkg::Options::=--{flag}" for flag in apt.DPKG_OPTIONS])
     return [
-        # invoke-rc.d asks this program; 101 forbids (invoke-rc.d(8)).
-        "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
-        "chmod 755 /usr/sbin/policy-rc.d",
         f"echo 'deb [trusted=yes] file:{repository} ./' > /tmp/sources.list",
         "mkdir -p /tmp/lists/partial /tmp/cache/archives/partial",
         f"{quiet} update",
-        f"DEBIAN_FRONTEND=noninteractive {quiet} {dpkg} install {shlex.join(packages)} </dev/null",
-        "rm /usr/sbin/policy-rc.d",
+        f"{quiet} {dpkg} --fix-broken install {shlex.join(packages)} </dev/null",
     ]

@@ -147,24 +147,32 @@ class _Run:
         waiting = {node.id: node for node in self._nodes.values() if node.id not in self._done}
         self._finish_images()
         running: dict[Future[LayerRecord], Node] = {}
+        # Done when a layer's tree is there: others are made on it while its blob is written.
+        trees: dict[Future[None], Node] = {}
+        standing = set(self._done)
+        cores = os.cpu_count() or 1
         work = self._work_after()
         # One layer a core: unpacking and configuring packages keeps a core busy.
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(max_workers=2 * cores) as pool:
             try:
                 while waiting or running:
                     ready = [
                         node
                         for node in waiting.values()
-                        if all(each.id in self._done for each in node.waits_for())
+                        if all(each.id in standing for each in node.waits_for())
                     ]
-                    free = (os.cpu_count() or 1) - len(running)
-                    for node in sorted(ready, key=lambda each: -work[each.id])[:free]:
+                    for node in sorted(ready, key=lambda each: -work[each.id])[: cores - len(trees)]:
                         del waiting[node.id]
-                        running[pool.submit(self._make, node)] = node
-                    finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        node = running.pop(future)
-                        self._records[node.id] = future.result()
+                        tree: Future[None] = Future()
+                        trees[tree] = node
+                        running[pool.submit(self._make, node, tree)] = node
+                    pending: list[Future[Any]] = [*running, *trees]
+                    finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+                    for each in [future for future in trees if future in finished]:
+                        standing.add(trees.pop(each).id)
+                    for done in [future for future in running if future in finished]:
+                        node = running.pop(done)
+                        self._records[node.id] = done.result()
                         self._done.add(node.id)
                     self._finish_images()
             except BaseException as error:
@@ -228,7 +236,7 @@ class _Run:
             measure(node)
         return after
 
-    def _make(self, node: Node) -> LayerRecord:
+    def _make(self, node: Node, tree: Future[None]) -> LayerRecord:
         report = _Report(self._build.events, node.subject)
         started = time.monotonic()
         events = self._build.events
@@ -244,8 +252,10 @@ class _Run:
                 record = self._build.maker.find(node)
                 if record is None:
                     events.emit(SubjectState(node.subject, "running", node.title))
-                    record = self._build.maker.make(node, report)
+                    record = self._build.maker.make(node, report, lambda: tree.set_result(None))
                     self._push(node, record)
+                else:
+                    tree.set_result(None)
         except ProgramFailed as error:
             self._say_failed(node, started)
             raise StepFailed.of(

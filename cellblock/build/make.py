@@ -94,10 +94,13 @@ class LayerMaker:
                 self._place(folder / "tree", path)
         return path
 
-    def make(self, node: Node, report: StepReport) -> LayerRecord:
-        """Make the layer; those that it waits for must be there.
+    def make(
+        self, node: Node, report: StepReport, tree_is_there: Callable[[], None] = lambda: None
+    ) -> LayerRecord:
+        """Make the layer; the trees of those that it waits for must be there.
 
-        Raises ProgramFailed when a program fails, Interrupted after a stop; nothing is stored then.
+        `tree_is_there` is called when others can be made on this one: before its blob is written. Raises
+        ProgramFailed when a program fails, Interrupted after a stop; nothing is stored then.
         """
         started = time.monotonic()
         with self._folder() as folder:
@@ -114,12 +117,11 @@ class LayerMaker:
                 # While what it wrote is still there: afterwards a full disk has room again.
                 error.hint = advice(error.finished.tail, folder)
                 raise
-            with report.step("write the layer"):
-                tidy(root.upper, node.per_machine)
-                layer = store_layer(
-                    root.upper, below, self._layout, self._settings.epoch, self._settings.compression
-                )
-            self._place(root.upper, self._trees / node.id)
+            tidy(root.upper, node.per_machine)
+            tree = self._place(root.upper, self._trees / node.id)
+        tree_is_there()
+        with report.step("write the layer"):
+            layer = store_layer(tree, below, self._layout, self._settings.epoch, self._settings.compression)
         record = LayerRecord(
             kind=node.kind,
             title=node.title,
@@ -147,12 +149,8 @@ class LayerMaker:
         if node.parent is None:
             return
         with report.step("install packages"):
-            names = [f"{package.name}={package.version}" for package in node.packages]
-            root.run(
-                bootstrap.install(names, _HANDED_IN),
-                binds=[Bind(repository, _HANDED_IN)],
-                on_line=report.line,
-            )
+            lines = bootstrap.install(node.packages, _HANDED_IN)
+            root.run(lines, binds=[Bind(repository, _HANDED_IN)], on_line=report.line)
             above = (package for each in node.chain()[1:] for package in each.packages)
             automatic = [package.name for package in above if package.name not in node.manual]
             mark_automatic(root.upper, self._planner.variant.arch.debian, automatic)
@@ -230,7 +228,7 @@ class LayerMaker:
             if not keep:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _place(self, tree: Path, place: Path) -> None:
+    def _place(self, tree: Path, place: Path) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             tree.rename(place)
@@ -238,3 +236,4 @@ class LayerMaker:
             # The record was lost and the tree was not: its bytes follow from its name.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
+        return place
