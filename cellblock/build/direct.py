@@ -286,7 +286,8 @@ class _Run:
     def _finish_images(self) -> None:
         """Give their names to the images whose layers are all there."""
         for plan in self._plans:
-            if plan.name in self._images or plan.top.id not in self._done:
+            # A layer may be stored before one below it: only its tree had to be there.
+            if plan.name in self._images or any(node.id not in self._done for node in plan.top.chain()):
                 continue
             layers = [self._records[node.id] for node in plan.top.chain()]
             image = self._store(plan, layers)

@@ -9,10 +9,10 @@ def package(name: str, version: str = "1", *depends: str) -> LockedPackage:
 
 
 def test_exactly_the_given_debs_are_installed_each_after_what_it_needs() -> None:
-    packages = [package("a", "1", "b | c"), package("b", "2:3~x"), package("z")]
+    packages = [package("a", "1", "b | c"), package("b", "2:3"), package("z")]
     command = next(line for line in bootstrap.install(packages, "/run/debs") if " --install " in line)
     debs = command.partition("--install ")[2].partition(" <")[0]
-    assert debs == "/run/debs/b_2%3a3~x_amd64.deb /run/debs/a_1_amd64.deb /run/debs/z_1_amd64.deb"
+    assert debs == "/run/debs/b_2%3a3_amd64.deb /run/debs/a_1_amd64.deb /run/debs/z_1_amd64.deb"
 
 
 def test_packages_that_need_each_other_come_in_some_order_each_once() -> None:
