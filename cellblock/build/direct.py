@@ -28,7 +28,7 @@ from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events, Output, State, SubjectState
 from cellblock.flock import locked
 from cellblock.key import Key, digest_of
-from cellblock.oci.layer import MEDIA_TYPES, Compression
+from cellblock.oci.layer import Compression
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.oci.model import CONFIG, Configuration, Descriptor, Manifest, Platform, digest_of_bytes
 from cellblock.process import Interrupted, ProgramFailed, Programs
@@ -217,7 +217,7 @@ class _Run:
     def _push(self, node: Node, record: LayerRecord) -> None:
         """Give a layer to others."""
         if self._build.cache:
-            media_type = MEDIA_TYPES[self._build.compression]
+            media_type = self._build.compression.media_type
             layer = Descriptor(media_type, record.digest, record.size)
             self._build.cache.push_layer(node.id, layer, asdict(record))
 
@@ -338,7 +338,7 @@ class _Run:
             tuple({"created": stamp, "created_by": f"cellblock: {layer.title}"} for layer in layers),
         )
         data = configuration.to_bytes()
-        media_type = MEDIA_TYPES[self._build.compression]
+        media_type = self._build.compression.media_type
         manifest = Manifest(
             Descriptor(CONFIG, digest_of_bytes(data), len(data)),
             tuple(Descriptor(media_type, layer.digest, layer.size) for layer in layers),

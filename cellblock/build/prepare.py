@@ -80,7 +80,7 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
         lock,
         ToolVersions(_tool_versions()),
         epoch,
-        request.compression,
+        str(request.compression),
         cuda_packages=_cuda_packages(variant, declared),
     )
     return Prepared(

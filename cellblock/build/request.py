@@ -31,7 +31,7 @@ class BuildRequest:
     locked: bool = False
     update: bool = False
     bring: bool = False
-    compression: Compression = "zstd"
+    compression: Compression = field(default_factory=Compression)
     cache: str | None = None
 
     def command(self, variant: str, *images: str) -> str:

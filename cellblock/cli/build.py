@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOp
 from cellblock.errors import UsageError
 
 if TYPE_CHECKING:
-    from cellblock.oci.layer import Compression
+    pass
 
 
 def build(
@@ -40,7 +40,7 @@ def build(
         str | None, typer.Option("--output", help="Copy the images to an OCI layout: oci:DIR.")
     ] = None,
     compression: Annotated[
-        str, typer.Option("--compression", help="Of layers: zstd, gzip (older engines), or none.")
+        str, typer.Option("--compression", help="Of layers: zstd[:LEVEL], gzip[:LEVEL] or none.")
     ] = "zstd",
     attest: Annotated[
         bool, typer.Option("--attest", help="Attach SBOM and provenance to the images (see docs/attest.md).")
@@ -61,14 +61,9 @@ def build(
     from cellblock.build import BuildRequest, build_images, copy_images
     from cellblock.cli.views import make_view
     from cellblock.events import Events
+    from cellblock.oci.layer import Compression
     from cellblock.release.attesting import AttestRequest, attest_images
 
-    if compression not in ("zstd", "gzip", "none"):
-        raise UsageError(f"there is no compression '{compression}'", hint="use one of: zstd, gzip, none")
-    if engine == "docker" and (attest or key):
-        raise UsageError(
-            "images of --engine docker are docker's own", hint="attest those of --engine buildah"
-        )
     folder = layout_folder(output) if output else None
     before = unchanged.states_of(input_paths())
     events = Events()
@@ -82,7 +77,7 @@ def build(
             locked=locked,
             update=update,
             bring=load,
-            compression=cast("Compression", compression),
+            compression=Compression.parse(compression),
             cache=cache,
         )
         signer = load_signer(key) if key else None  # before the build: a wrong password is told at once

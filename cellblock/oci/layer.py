@@ -21,16 +21,9 @@ from pathlib import Path
 from queue import Queue
 from typing import IO, Literal, Protocol, cast
 
-from cellblock.errors import CellblockError
+from cellblock.errors import CellblockError, UsageError
 from cellblock.oci.layout import BlobWriter, Layout
 from cellblock.oci.model import LAYER_GZIP, LAYER_TAR, LAYER_ZSTD, Descriptor
-
-Compression = Literal["zstd", "gzip", "none"]
-
-MEDIA_TYPES: dict[Compression, str] = {"zstd": LAYER_ZSTD, "gzip": LAYER_GZIP, "none": LAYER_TAR}
-
-ZSTD_LEVEL = 3
-"""docs/benchmarks.md compares levels."""
 
 # zstd's bytes are the same for any number of threads, but not for none.
 _ZSTD_THREADS = 2
@@ -39,6 +32,38 @@ _CHUNK = 1 << 20
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
+
+
+@dataclass(frozen=True)
+class Compression:
+    """How layers are compressed: zstd and gzip by level (1 to 19, 1 to 9), or none."""
+
+    kind: Literal["zstd", "gzip", "none"] = "zstd"
+    level: int = 3
+
+    @staticmethod
+    def parse(text: str) -> Compression:
+        """From `zstd`, `zstd:19`, `gzip`, `gzip:9` or `none`. Raises UsageError.
+
+        zstd's default is 3: level 9 saves a tenth of the bytes and takes three times as long, 19 a sixth and
+        twenty times (docs/benchmarks.md).
+        """
+        kind, _, number = text.partition(":")
+        default, most = {"zstd": (3, 19), "gzip": (6, 9), "none": (0, 0)}.get(kind, (0, -1))
+        if most < 0 or (number and not (number.isdigit() and 1 <= int(number) <= most)):
+            raise UsageError(
+                f"there is no compression '{text}'",
+                hint="use zstd, zstd:1 to zstd:19, gzip, gzip:1 to :9, or none",
+            )
+        return Compression(kind, int(number or default))  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.level}" if self.level else self.kind
+
+    @property
+    def media_type(self) -> str:
+        """Of a layer's descriptor."""
+        return {"zstd": LAYER_ZSTD, "gzip": LAYER_GZIP, "none": LAYER_TAR}[self.kind]
 
 
 @dataclass(frozen=True)
@@ -51,7 +76,7 @@ class Layer:
 
 
 def store_layer(
-    tree: Path, below: Sequence[Path], layout: Layout, epoch: int, compression: Compression = "zstd"
+    tree: Path, below: Sequence[Path], layout: Layout, epoch: int, compression: Compression = Compression()
 ) -> Layer:
     """Write the layer that `tree` is into `layout`; times after `epoch` (seconds) become `epoch`.
 
@@ -65,7 +90,7 @@ def store_layer(
             hashed.update(chunk)
             compressor.write(chunk)
         diff_id = hashed.digest()
-    descriptor = Descriptor(MEDIA_TYPES[compression], blob.digest, blob.size)
+    descriptor = Descriptor(compression.media_type, blob.digest, blob.size)
     return Layer(descriptor, diff_id, hashed.size)
 
 
@@ -120,14 +145,14 @@ class _Writer(Protocol):
 
 @contextmanager
 def _compressor(blob: BlobWriter, compression: Compression) -> Iterator[_Writer]:
-    if compression == "zstd":
+    if compression.kind == "zstd":
         import zstandard
 
-        compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=_ZSTD_THREADS)
+        compressor = zstandard.ZstdCompressor(level=compression.level, threads=_ZSTD_THREADS)
         with compressor.stream_writer(blob, closefd=False) as writer:  # type: ignore[arg-type]
             yield writer
-    elif compression == "gzip":
-        with gzip.GzipFile(fileobj=blob, mode="wb", compresslevel=6, mtime=0) as file:  # type: ignore[call-overload]
+    elif compression.kind == "gzip":
+        with gzip.GzipFile(fileobj=blob, mode="wb", compresslevel=compression.level, mtime=0) as file:  # type: ignore[call-overload]
             yield file
     else:
         yield blob

@@ -9,10 +9,12 @@ import pytest
 
 from cellblock.build.record import LayerRecord
 from cellblock.build.unpack import unpack_layer
+from cellblock.errors import CellblockError, UsageError
 from cellblock.oci.layer import Compression, Layer, open_layer, store_layer
 from cellblock.oci.layout import Layout
 
 EPOCH = 1_700_000_000
+NONE = Compression.parse("none")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="overlayfs' marks can only be made by root")
 
 
@@ -56,12 +58,10 @@ def test_no_time_is_after_the_epoch_and_earlier_ones_stay(layout: Layout, tree: 
     assert found["etc"].mtime == EPOCH
 
 
-@pytest.mark.parametrize("compression", ["zstd", "gzip", "none"])
-def test_the_diff_id_does_not_depend_on_the_compression(
-    layout: Layout, tree: Path, compression: Compression
-) -> None:
-    plain = store_layer(tree, (), layout, EPOCH, "none")
-    layer = store_layer(tree, (), layout, EPOCH, compression)
+@pytest.mark.parametrize("compression", ["zstd", "zstd:9", "gzip", "gzip:1", "none"])
+def test_the_diff_id_does_not_depend_on_the_compression(layout: Layout, tree: Path, compression: str) -> None:
+    plain = store_layer(tree, (), layout, EPOCH, NONE)
+    layer = store_layer(tree, (), layout, EPOCH, Compression.parse(compression))
     assert layer.diff_id == plain.diff_id == plain.descriptor.digest
     assert layer.uncompressed == plain.uncompressed
     assert members(layout, layer).keys() == {"etc", "etc/hello"}
@@ -127,9 +127,7 @@ def test_a_layer_unpacked_again_is_the_same_layer(layout: Layout, tree: Path, tm
 
 @needs_root
 def test_a_damaged_blob_is_named_when_it_is_unpacked(layout: Layout, tree: Path, tmp_path: Path) -> None:
-    from cellblock.errors import CellblockError
-
-    layer = store_layer(tree, (), layout, EPOCH, "none")
+    layer = store_layer(tree, (), layout, EPOCH, NONE)
     blob = layout.blob(layer.descriptor.digest)
     blob.write_bytes(b"nonsense" * 200)
     record = LayerRecord(
@@ -137,3 +135,9 @@ def test_a_damaged_blob_is_named_when_it_is_unpacked(layout: Layout, tree: Path,
     )
     with pytest.raises(CellblockError, match=blob.name):
         unpack_layer(layout, record, tmp_path / "again")
+
+
+@pytest.mark.parametrize("text", ["xz", "zstd:0", "zstd:20", "gzip:x", "none:1", ""])
+def test_a_compression_that_does_not_exist_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"no compression '{text}'"):
+        Compression.parse(text)
