@@ -57,23 +57,35 @@ def digest_of_tree(folder: Path, suffixes: Iterable[str] | None = None) -> str:
     return digest_of(digests_of_files(folder, "", suffixes))
 
 
-def digests_of_files(folder: Path, name: str, suffixes: Iterable[str] | None = None) -> dict[str, str]:
+def digests_of_files(
+    folder: Path,
+    name: str,
+    suffixes: Iterable[str] | None = None,
+    ignored: Iterable[str] = NOT_SOURCES,
+) -> dict[str, str]:
     """What each file below `folder` is: `name`/PATH -> kind, executable bit and SHA-256.
 
-    Only the executable bit of a mode counts: git keeps no other. Without `folder`, nothing.
+    Only the executable bit of a mode counts: git keeps no other. Links and empty folders count, `ignored`
+    names do not. Without `folder`, nothing.
     """
     found: dict[str, str] = {}
+    without = frozenset(ignored)
     for directory, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if each not in NOT_SOURCES)
-        for each in sorted(files):
+        folders[:] = sorted(each for each in folders if each not in without)
+        links = [each for each in folders if Path(directory, each).is_symlink()]
+        if not folders and not files and suffixes is None and Path(directory) != folder:
+            found[f"{name}/{Path(directory).relative_to(folder)}"] = "folder"
+        for each in sorted((*files, *links)):
             if suffixes is not None and not each.endswith(tuple(suffixes)):
                 continue
             path = Path(directory, each)
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode):
                 said = f"link {path.readlink()}"
-            else:
+            elif stat.S_ISREG(mode):
                 kind = "executable" if mode & 0o111 else "file"
                 said = f"{kind} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+            else:
+                said = f"kind {stat.S_IFMT(mode):o}"
             found[f"{name}/{path.relative_to(folder)}"] = said
     return found

@@ -69,7 +69,12 @@ def states_of(paths: Iterable[str]) -> dict[str, str]:
         if "\n" in path:
             continue
         states[path] = _state(path)
-        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112,PTH114
+        if os.path.islink(path):  # noqa: PTH114
+            target = os.path.realpath(path)
+            # A folder that a link leads back into is being looked at already.
+            if not path.startswith(f"{target}/") and target not in states:
+                states.update(states_of([target]))
+        elif os.path.isdir(path):  # noqa: PTH112
             names = sorted(os.listdir(path))  # noqa: PTH208
             states.update(states_of(f"{path}/{name}" for name in names if name != "__pycache__"))
     return states

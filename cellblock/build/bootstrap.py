@@ -49,6 +49,8 @@ def install(packages: Sequence[LockedPackage], repository: str) -> list[str]:
         "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
         "chmod 755 /usr/sbin/policy-rc.d",
         f"{dpkg} </dev/null || {{",
+        # Ended from outside: the build is being stopped.
+        "status=$?; [ $status -lt 128 ] || exit $status",
         "echo 'dpkg alone did not do; apt goes on'",
         *_by_apt([f"{package.name}={package.version}" for package in packages], repository),
         "}",

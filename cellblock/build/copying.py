@@ -1,44 +1,58 @@
-"""Copies files out of layers' trees, and sources into a root, without running anything of theirs."""
+"""Copies files out of images, and sources into a root, without running anything of theirs."""
 
 from __future__ import annotations
 
 import shutil
-import stat
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from cellblock.build.root import WorkingRoot
 from cellblock.errors import DefinitionError
 from cellblock.key import NOT_SOURCES
+from cellblock.process import ProgramFailed, Programs
+
+# Runs on this machine while ROOT shows the image: no folder on the way may be a link that leads out of it.
+_COPY = r"""
+set -euo pipefail
+root=$(realpath -- "$1") target=$2
+shift 2
+while [ $# -gt 0 ]; do
+  there=$1 here=$2
+  shift 2
+  folder=$(realpath -e -- "$root/$(dirname -- "$there")" 2>/dev/null) || folder=
+  found=$folder/$(basename -- "$there")
+  case $folder/ in "$root"/*) ;; *) found= ;; esac
+  if [ -z "$found" ] || { [ ! -e "$found" ] && [ ! -L "$found" ]; }; then
+    echo "there is no $there in the image that it is to be copied from" >&2
+    exit 3
+  fi
+  if [ -d "$found" ] && [ ! -L "$found" ]; then
+    mkdir -p -- "$target/$here"
+    cp -a -- "$found/." "$target/$here"
+  else
+    case $here in */) place=$target/$here$(basename -- "$there") ;; *) place=$target/$here ;; esac
+    mkdir -p -- "$(dirname -- "$place")"
+    cp -a -- "$found" "$place"
+  fi
+done
+"""
 
 
-def copy_out(trees: Sequence[Path], files: Sequence[tuple[str, str]], target: Path) -> None:
-    """Copy (path in the image of `trees`, path here) into the new folder `target`, with modes and links.
+def copy_out(root: WorkingRoot, files: Sequence[tuple[str, str]], target: Path, programs: Programs) -> None:
+    """Copy (path in `root`, path here) into the new folder `target`, with modes and links.
 
     A folder's content goes into the path here; a file goes to it, or into it when it ends in `/`. Raises
     DefinitionError when the image has no such path.
     """
     target.mkdir()
-    for there, here in files:
-        relative = there.strip("/")
-        found = [tree / relative for tree in trees if _leads(tree, relative)]
-        # The topmost that says anything about the path decides; folders are merged from below.
-        if not found or _removed(found[-1]):
-            raise DefinitionError(
-                f"there is no {there} in the image that it is to be copied from",
-                hint="correct `artifacts` in image.yaml",
-            )
-        if found[-1].is_dir() and not found[-1].is_symlink():
-            place = target / here.strip("/")
-            place.mkdir(parents=True, exist_ok=True)
-            for folder in found:
-                if folder.is_dir():
-                    _copy(f"{folder}/.", place)
-        else:
-            name = Path(relative).name if here.endswith("/") else ""
-            place = target / here.strip("/") / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _copy(str(found[-1]), place)
+    pairs = [argument for pair in files for argument in pair]
+    argv = ["bash", "-c", _COPY, "bash", str(root.folder / "root"), str(target), *pairs]
+    try:
+        programs.run(root.reading(argv))
+    except ProgramFailed as error:
+        if error.finished.status != 3:
+            raise
+        raise DefinitionError(error.finished.tail[-1], hint="correct `artifacts` in image.yaml") from error
 
 
 def copy_sources(folder: Path, place: Path) -> None:
@@ -49,26 +63,3 @@ def copy_sources(folder: Path, place: Path) -> None:
     for path in (place, *place.rglob("*")):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o111 else 0o644)
-
-
-def _copy(source: str, target: Path) -> None:
-    subprocess.run(["cp", "--archive", "--", source, str(target)], check=True)
-
-
-def _leads(tree: Path, relative: str) -> bool:
-    """Whether a tree holds `relative` by real folders: a symbolic link could lead out of it."""
-    path = tree
-    for part in Path(relative).parts[:-1]:
-        path = path / part
-        if path.is_symlink() or not path.is_dir():
-            return False
-    try:
-        (tree / relative).lstat()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _removed(path: Path) -> bool:
-    status = path.lstat()
-    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0

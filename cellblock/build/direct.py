@@ -346,14 +346,22 @@ class _Run:
         return self._build.layout.add(manifest, configuration, (plan.reference, plan.key_reference))
 
 
+# Inputs that all layers of a build have in common.
+_COMMON = ("SOURCE_DATE_EPOCH", "compression", "the code that builds", "distribution", "archives")
+
+
 def all_inputs(plan: ImagePlan) -> dict[str, str]:
     """Every input that shaped an image, by name, through all its layers: what `why` compares."""
     inputs: dict[str, str] = {}
     for node in _needed(plan.top):
         for name, digest in node.key.inputs.items():
             # Keys of layers below say nothing that their own inputs do not say better.
-            if name != "the layer below" and not name.startswith("image "):
-                inputs[name] = digest
+            if name == "the layer below" or name.startswith("image "):
+                continue
+            own = name.startswith(("package ", "tool ", "images/")) or "/" in name or name in _COMMON
+            inputs[name if own else f"{node.title}: {name}"] = digest
+        if node.packages:
+            inputs[f"{node.title}: which packages"] = digest_of([each.name for each in node.packages])
     settings = f"images/{plan.name}/image.yaml: settings"
     return {**inputs, settings: plan.key.inputs[settings]}
 

@@ -25,10 +25,11 @@ from cellblock.build.plan import Planner, add_users
 from cellblock.build.record import LayerRecord
 from cellblock.build.root import Bind, WorkFolders, WorkingRoot
 from cellblock.build.stored import find_layer
-from cellblock.build.tidy import mark_automatic, tidy
+from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
+from cellblock.errors import CellblockError, DefinitionError
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layer import Compression, store_layer
 from cellblock.oci.layout import Layout
@@ -88,7 +89,10 @@ class LayerMaker:
         path = self._trees / node.id
         if not path.is_dir():
             record = self.find(node)
-            assert record, f"layer {node.title} is not there"
+            if record is None:
+                raise CellblockError(
+                    f"the layer '{node.title}' was removed while this build ran", hint="build again"
+                )
             with self._folder() as folder:
                 unpack_layer(self._layout, record, folder / "tree")
                 self._place(folder / "tree", path)
@@ -105,6 +109,7 @@ class LayerMaker:
         started = time.monotonic()
         with self._folder() as folder:
             below = [self.tree(each) for each in node.parent.chain()] if node.parent else []
+            _refuse_baked(node, below)
             root = WorkingRoot(
                 folder, below, self._programs, {"SOURCE_DATE_EPOCH": str(self._settings.epoch)}
             )
@@ -182,15 +187,18 @@ class LayerMaker:
                 if isinstance(step, Overlay):
                     self._lay_over(root, step.folder, report)
                 elif isinstance(step, CopyFrom):
-                    copied = root.folder / f"copied-{next(numbers)}"
+                    number = next(numbers)
+                    copied = root.folder / f"copied-{number}"
                     trees = [self.tree(each) for each in needs[step.reference].chain()]
-                    copy_out(trees, step.files, copied)
+                    source = WorkingRoot(root.folder / f"source-{number}", trees, self._programs)
+                    copy_out(source, step.files, copied, self._programs)
                     self._lay_over(root, copied, report)
                 elif isinstance(step, CompileIn):
                     self._compile(step, needs[step.reference], root, report)
                 elif isinstance(step, Shell):
-                    resolver = Bind(Path("/etc/resolv.conf"), "/etc/resolv.conf")
-                    root.run(step.lines, binds=[resolver], on_line=report.line)
+                    resolver = Path("/etc/resolv.conf")
+                    binds = [Bind(resolver, str(resolver))] if resolver.is_file() else []
+                    root.run(step.lines, binds=binds, on_line=report.line)
 
     def _lay_over(self, root: WorkingRoot, folder: Path, report: StepReport) -> None:
         # Unpacked by the image's own tar inside the image: an absolute symlink in the image
@@ -207,9 +215,15 @@ class LayerMaker:
         for source, there in step.sources:
             copy_sources(source, workshop.upper / there.lstrip("/"))
         workshop.run(step.lines, on_line=report.line)
+        made = workshop.upper / step.output.lstrip("/")
+        if not made.is_dir() or made.is_symlink():
+            raise DefinitionError(
+                f"compiling made no folder {step.output}",
+                hint="correct `run` or `output` of `build` in image.yaml",
+            )
         output = root.upper / step.output.lstrip("/")
         output.parent.mkdir(parents=True, exist_ok=True)
-        (workshop.upper / step.output.lstrip("/")).rename(output)
+        made.rename(output)
 
     # -- folders -------------------------------------------------------------------------------
 
@@ -237,3 +251,16 @@ class LayerMaker:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         return place
+
+
+def _refuse_baked(node: Node, below: Sequence[Path]) -> None:
+    """Raise DefinitionError when a layer below holds what each machine must make for itself."""
+    for pattern in node.per_machine:
+        for tree in below:
+            for path in tree.glob(pattern.lstrip("/")):
+                if inside(path, tree) and not path.is_dir() and not is_whiteout(path):
+                    raise DefinitionError(
+                        f"{node.title}: {pattern} is to be in no layer, and one below holds "
+                        f"/{path.relative_to(tree)}",
+                        hint="declare it in `per_machine` of the image whose package makes it",
+                    )

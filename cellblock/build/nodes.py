@@ -100,7 +100,10 @@ def plan_nodes(
             top = shared.setdefault(top.key.digest, top)
         has_files = bool(image.inputs_of_files)
         if fields.build or has_files:
-            needs = {need: tops[need] for need in image.image.needs() if need != fields.parent}
+            copied = {artifacts.image for artifacts in fields.artifacts}
+            needs = {
+                need: tops[need] for need in image.image.needs() if need != fields.parent or need in copied
+            }
             per_machine = _per_machine((name,), planned)
             inputs = {
                 **common,

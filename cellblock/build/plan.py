@@ -123,12 +123,17 @@ class Planner:
         return planned
 
     def _inputs_of_files(self, image: Image, rendered: Mapping[str, object]) -> dict[str, str]:
-        inputs = digests_of_files(image.files, f"images/{image.name}/files")
+        folder = f"images/{image.name}/files"
+        inputs = digests_of_files(image.files, folder, ignored=())
+        for name in [name for name in inputs if name.endswith(".j2")]:
+            # What it renders to, and not what it could: the same text in two variants is one layer.
+            path = image.files / name.removeprefix(f"{folder}/")
+            if path.is_file() and not path.is_symlink():
+                kind = inputs[name].split(" ")[0]
+                inputs[name] = f"{kind} rendered {digest_of(self._renderer.file(path))}"
         for folder in image.fields.build.sources if image.fields.build else ():
             inputs.update(digests_of_files(paths.PROJECT / folder, folder))
-        if inputs and any(name.endswith(".j2") for name in inputs):
-            inputs["variant"] = self._variant_digest()
-        for key in ("run", "artifacts", "build"):
+        for key in ("run", "artifacts", "build", "users"):
             if rendered[key]:
                 inputs[f"images/{image.name}/image.yaml: {key}"] = digest_of(rendered[key])
         return inputs

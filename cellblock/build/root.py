@@ -10,6 +10,7 @@ What a crash leaves is a folder `work/PID-STARTTIME-N`, which `sweep` removes wh
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,11 @@ class WorkingRoot:
         self.env = dict(env or {})
         self.upper = folder / "upper"
         self.trees = tuple(trees)
+        if re.search(r"""[\s:,"'\\]""", str(folder)):
+            raise CellblockError(
+                f"{folder}: blanks, quotes, colons and commas in a path cannot be given to mount(8) and apt",
+                hint="set CELLBLOCK_CACHE to a folder without them",
+            )
         self._programs = programs
         self._mounts = 0
         self.upper.mkdir(parents=True)
@@ -54,6 +60,10 @@ class WorkingRoot:
         (folder / "root").mkdir()
         (folder / "tmp").mkdir()
         (folder / "tmp").chmod(0o1777)
+        # Short names for mount(8), the topmost first.
+        (folder / "layers").mkdir()
+        for number, tree in enumerate(reversed(self.trees)):
+            (folder / "layers" / str(number)).symlink_to(tree.absolute())
 
     def run(
         self,
@@ -75,12 +85,7 @@ class WorkingRoot:
         self._mounts += 1
         work = self.folder / f"work-{self._mounts}"
         work.mkdir()
-        lower = ":".join(str(tree) for tree in reversed(self.trees))
-        if "," in lower or lower.count(":") >= max(len(self.trees), 1):
-            raise CellblockError(
-                f"{self.folder.parent.parent}: a path with a colon or comma cannot hold layers",
-                hint="set CELLBLOCK_CACHE to a folder without them",
-            )
+        lower = ":".join(str(number) for number in range(len(self.trees)))
         script = str(files("cellblock.build").joinpath("in_root.sh"))
         mounted = [f"{bind.source}:{bind.target}:{'rw' if bind.writable else 'ro'}" for bind in binds]
         environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env, **(env or {})}
@@ -90,6 +95,16 @@ class WorkingRoot:
             *(*mounted, "--"),
             *("env", "-i", *(f"{name}={value}" for name, value in environment.items()), *argv),
         ]
+
+    def reading(self, argv: Sequence[str]) -> list[str]:
+        """The arguments that run `argv`, of this machine, while `root` shows the layers, read-only."""
+        lower = ":".join(str(number) for number in range(len(self.trees)))
+        options = f"ro,lowerdir={lower},{_PLAIN}"
+        if len(self.trees) == 1:
+            line = 'mount --bind "$1/layers/0" "$1/root"; shift 2; exec "$@"'
+        else:
+            line = 'cd "$1/layers"; mount -t overlay overlay -o "$2" "$1/root"; cd /; shift 2; exec "$@"'
+        return ["unshare", "--mount", "sh", "-euc", line, "sh", str(self.folder), options, *argv]
 
     def around(self, argv: Sequence[str]) -> list[str]:
         """The arguments that run `argv`, a program of this machine that fills the empty folder `root`.

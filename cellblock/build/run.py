@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,16 +14,17 @@ from cellblock.build.direct import DirectBuild, ImagePlan, build_layers
 from cellblock.build.make import LayerMaker, Settings
 from cellblock.build.plan import Planner, key_prefix, plan_all
 from cellblock.build.prepare import Prepared, prepare
-from cellblock.build.record import image_store
+from cellblock.build.record import image_store, read_record
 from cellblock.build.request import BuildRequest, BuildResult
+from cellblock.build.stored import collect_layers
 from cellblock.engine.recipe import BuiltImage
 from cellblock.engine.storage import ContainersStorage, image_id
-from cellblock.errors import UsageError
+from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.packages.repository import write_repository
-from cellblock.packages.store import FetchFailed, PackageStore
+from cellblock.packages.store import PackagesGone, PackageStore
 from cellblock.process import Programs
 
 # Earlier builds of an image that are kept beside the newest: going back and forth between two states
@@ -44,7 +46,7 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
     prepared = prepare(request, events)
     try:
         return _build(prepared, events, started)
-    except FetchFailed:
+    except PackagesGone:
         if request.locked or request.update:
             raise
         # The archive has moved on since this machine looked: what is there now is what to build from.
@@ -53,15 +55,33 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
 
 
 def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
+    # Files that are made beside what programs unpack have the modes meant here, not the person's.
+    os.umask(0o022)
+    layout = image_store()
+    with layout.writing():
+        result = _build_into(layout, prepared, events, started)
+    if result.built:
+        _forget_old(layout, [prepared.plans[name] for name in prepared.wanted], prepared, events)
+    return result
+
+
+def _build_into(layout: Layout, prepared: Prepared, events: Events, started: float) -> BuildResult:
     programs = Programs()
     storage = ContainersStorage(programs)
-    layout = image_store()
     plans = [prepared.plans[name] for name in prepared.wanted]
     known = layout.references()
     made: list[str] = [plan.name for plan in plans if plan.key_reference not in known]
+    # Going back to an earlier definition makes nothing; what is remembered of the image must go back, too.
+    forgotten = any(
+        (record := read_record(plan.name, prepared.variant.name)) is None
+        or record.key != plan.key.digest
+        or record.digest != known[plan.key_reference].digest
+        for plan in plans
+        if plan.key_reference in known
+    )
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
-    if made:
+    if made or forgotten:
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
         build = direct_build(prepared, maker, layout, events, programs, fetched.stopped)
@@ -80,8 +100,6 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
             events.emit(SubjectState(plan.name, "cached", plan.reference))
     if prepared.request.bring:
         _bring(storage, layout, plans, images, events)
-    if made:
-        _forget_old(layout, plans, prepared)
     return BuildResult(
         prepared.variant,
         {plan.name: _built(plan, images[plan.name], prepared) for plan in plans},
@@ -166,15 +184,16 @@ def _bring(
         there = present.get(plan.reference)
         if there is None or there.id != image_id(image):
             with events.step(plan.name, "bring to the storage of buildah and podman"):
-                storage.bring(layout, image, plan.reference)
+                # By its key: somebody may have given the plain name to another build meanwhile.
+                storage.bring(layout, plan.key_reference, plan.reference)
 
 
 def _built(plan: ImagePlan, image: StoredImage, prepared: Prepared) -> BuiltImage:
     return BuiltImage(plan.reference, image_id(image), image.size, prepared.epoch)
 
 
-def _forget_old(layout: Layout, plans: Sequence[ImagePlan], prepared: Prepared) -> None:
-    """Forget all but the newest builds of each image, and then the blobs that nothing leads to."""
+def _forget_old(layout: Layout, plans: Sequence[ImagePlan], prepared: Prepared, events: Events) -> None:
+    """Forget all but the newest builds of each image, and then what nothing leads to any more."""
     known = layout.references()
     gone: list[str] = []
     for plan in plans:
@@ -182,9 +201,13 @@ def _forget_old(layout: Layout, plans: Sequence[ImagePlan], prepared: Prepared) 
         # A name given again stands last in the index: the order is that of the builds.
         builds = [name for name in known if name.startswith(prefix)]
         gone += builds[: -_KEEP or None]
-    if gone:
-        layout.untag(gone)
-        layout.collect_garbage()
+    try:
+        if gone:
+            layout.untag(gone)
+        layout.collect_garbage(lambda: collect_layers(paths.cache(), layout))
+    except CellblockError as error:
+        # The images are built; room is made another time.
+        events.warning(f"old builds cannot be removed: {error}")
 
 
 def copy_images(result: BuildResult, folder: Path) -> None:

@@ -14,16 +14,28 @@ def tidy(upper: Path, per_machine: Iterable[str] = ()) -> None:
     """Remove leftovers from a layer's tree, and files that fit `per_machine`, patterns below `/`."""
     patterns = (*apt.LEFTOVERS, *(pattern.lstrip("/") for pattern in per_machine))
     for pattern in patterns:
-        # The patterns' folders are real folders in every Debian root, never symlinks.
         for path in upper.glob(pattern):
+            if not inside(path, upper):
+                continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
-            elif not stat.S_ISCHR(path.lstat().st_mode):  # overlayfs' mark for what is removed stays
+            elif not is_whiteout(path):
                 path.unlink()
     for name in apt.IDENTITIES:
         identity = upper / name
-        if identity.is_file() and not identity.is_symlink():
+        if identity.is_file() and not identity.is_symlink() and inside(identity, upper):
             identity.write_bytes(b"")
+
+
+def inside(path: Path, upper: Path) -> bool:
+    """Whether real folders lead to `path`: a symbolic link (/var/run) leads to this machine's files."""
+    return path.parent.resolve() == upper.resolve() / path.parent.relative_to(upper)
+
+
+def is_whiteout(path: Path) -> bool:
+    """Whether `path` is overlayfs' mark for what is removed."""
+    status = path.lstat()
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def mark_automatic(upper: Path, architecture: str, packages: Iterable[str]) -> None:

@@ -12,9 +12,14 @@ import typer
 from cellblock import paths, unchanged
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
 from cellblock.errors import UsageError
+from cellblock.launcher import STAMP, VENV
 
 if TYPE_CHECKING:
     pass
+
+
+# Where buildah and podman note their images, in the storage that they use by default.
+_ENGINE_IMAGES = Path("/var/lib/containers/storage/overlay-images/images.json")
 
 
 def build(
@@ -112,7 +117,9 @@ def build(
         print(done)
     args = sys.argv[2:]
     # Files that moved meanwhile went into the build or did not: the next one must look.
-    if unchanged.is_simple(args) and before == unchanged.states_of(input_paths()):
+    # Images in a storage of which nothing is known may go unnoticed.
+    seen = not load or _ENGINE_IMAGES.is_file()
+    if seen and unchanged.is_simple(args) and before == unchanged.states_of(input_paths()):
         after = unchanged.states_of(result_paths(load))
         unchanged.remember(str(paths.PROJECT), args, done, {**before, **after})
 
@@ -127,8 +134,13 @@ def layout_folder(output: str) -> Path:
 
 def input_paths() -> list[str]:
     """Files and folders whose change may change what a build makes."""
-    project = [str(paths.PROJECT / name) for name in ("images", "locks", "spank_jail", "enroot", "pyxis")]
-    code = [str(Path(unchanged.__file__).parent)]
+    from cellblock.definition import load_images
+
+    images = load_images(paths.PROJECT / "images").values()
+    compiled = {folder for image in images if image.fields.build for folder in image.fields.build.sources}
+    project = [str(paths.PROJECT / name) for name in ("images", "locks", *sorted(compiled))]
+    # With what was installed for it: a library can shape bytes.
+    code = [str(Path(unchanged.__file__).parent), str(paths.PROJECT / VENV / STAMP)]
     # The host's mirrors, its release, and the versions of its tools.
     host = ["/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/os-release", "/var/lib/dpkg/status"]
     return [*project, *code, *host]
@@ -137,4 +149,4 @@ def input_paths() -> list[str]:
 def result_paths(load: bool) -> list[str]:
     """Files that must still be there, as they are, for a build to have nothing to do."""
     found = [str(paths.cache() / "resolved"), str(paths.cache() / "images")]
-    return [*found, "/var/lib/containers/storage/overlay-images/images.json"] if load else found
+    return [*found, str(_ENGINE_IMAGES)] if load else found

@@ -61,11 +61,12 @@ APT_OPTIONS = (
 
 # mmdebstrap filters paths in Perl as it unpacks, which takes two thirds of a bootstrap (22 of 33 s): dpkg,
 # which unpacks all once more, is told by a file, and what came before that is removed.
-_EXCLUDES_FILE = "$1/etc/dpkg/dpkg.cfg.d/98cellblock"
+_ROOT = '"$1"'  # quoted: hooks run on this machine, and a blank in a path must not make two of it
+_EXCLUDES_FILE = f"{_ROOT}/etc/dpkg/dpkg.cfg.d/98cellblock"
 EXTRACT_HOOKS = (
     f"printf '%s\\n' {' '.join(repr(option) for option in DPKG_EXCLUDES)} > {_EXCLUDES_FILE}",
-    "rm -rf $1/usr/share/man/* $1/usr/share/doc/* $1/usr/share/info/* $1/usr/share/lintian/*",
-    "rm -rf $1/usr/share/locale/*/LC_MESSAGES/*",
+    *(f"rm -rf {_ROOT}/usr/share/{folder}/*" for folder in ("man", "doc", "info", "lintian")),
+    f"rm -rf {_ROOT}/usr/share/locale/*/LC_MESSAGES/*",
 )
 
 # What mmdebstrap was told for this run would stay in the image, and so in the jail, where people expect apt
@@ -73,11 +74,11 @@ EXTRACT_HOOKS = (
 # own over the last three, and would make them, executable, if absent.
 CUSTOMIZE_HOOKS = (
     f"rm -f {_EXCLUDES_FILE}",
-    "rm -f $1/etc/dpkg/dpkg.cfg.d/99mmdebstrap $1/etc/apt/apt.conf.d/99mmdebstrap",
-    "rm -f $1/etc/resolv.conf $1/etc/hostname $1/etc/hosts",
-    "install -m 644 /dev/null $1/etc/resolv.conf",
-    "install -m 644 /dev/null $1/etc/hostname",
-    "printf '127.0.0.1 localhost\\n::1 localhost\\n' > $1/etc/hosts",
+    f"rm -f {_ROOT}/etc/dpkg/dpkg.cfg.d/99mmdebstrap {_ROOT}/etc/apt/apt.conf.d/99mmdebstrap",
+    f"rm -f {_ROOT}/etc/resolv.conf {_ROOT}/etc/hostname {_ROOT}/etc/hosts",
+    f"install -m 644 /dev/null {_ROOT}/etc/resolv.conf",
+    f"install -m 644 /dev/null {_ROOT}/etc/hostname",
+    f"printf '127.0.0.1 localhost\\n::1 localhost\\n' > {_ROOT}/etc/hosts",
 )
 
 

@@ -46,11 +46,11 @@ class ContainersStorage:
             time.sleep(0.2)
         return self._programs.run(["buildah", "images", "--json"]).output
 
-    def bring(self, layout: Layout, image: StoredImage, reference: str) -> None:
-        """Have `image` of `layout` under `reference`; layers that are there are not copied again."""
+    def bring(self, layout: Layout, name: str, reference: str) -> None:
+        """Have the image `name` of `layout` under `reference`; layers that are there are not copied again."""
         if shutil.which("skopeo") is None:
             raise CellblockError("skopeo is not installed", hint="run `python3 build.py doctor`")
-        source, target = f"oci:{layout.folder}:{reference}", f"containers-storage:{reference}"
+        source, target = f"oci:{layout.folder}:{name}", f"containers-storage:{reference}"
         self._programs.run(["skopeo", "copy", "--quiet", source, target])
 
     def remove(self, reference: str) -> bool:

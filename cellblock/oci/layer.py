@@ -98,7 +98,7 @@ def store_layer(
 def open_layer(blob: Path) -> Iterator[IO[bytes]]:
     """The tar in a stored blob, decompressed as its first bytes say (zstd, gzip or plain).
 
-    Reading raises what the decompressor raises (ZstdError, OSError) when the blob is damaged.
+    Reading raises what the decompressor raises (ZstdError, OSError, EOFError) when the blob is damaged.
     """
     with blob.open("rb") as file:
         magic = file.read(4)
@@ -184,26 +184,38 @@ def _tar(tree: Path, below: Sequence[Path], epoch: int) -> Iterator[bytes]:
         # One form of numbers and messages whatever the person's language is.
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
         environment.pop("TAR_OPTIONS", None)
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-        )
-        assert process.stdout
-        assert process.stderr
-        try:
-            while chunk := process.stdout.read(_CHUNK):
-                yield chunk
-            message = process.stderr.read().decode(errors="replace").strip()
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            process.stdout.close()
-            process.stderr.close()
-            status = process.wait()
-        if status != 0:
-            raise CellblockError(
-                f"{tree}: cannot be written as a layer: {message}", hint="free disk space, or build again"
+        # A line a file that cannot be read: a pipe would fill up, and nobody reads it meanwhile.
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,  # Ctrl-C at the terminal is for Cellblock, which ends it
             )
+            assert process.stdout
+            try:
+                while chunk := process.stdout.read(_CHUNK):
+                    yield chunk
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                process.stdout.close()
+                status = process.wait()
+            if status != 0:
+                raise CellblockError(
+                    f"{tree}: cannot be written as a layer: {last_words(errors)}",
+                    hint="free disk space, or build again",
+                )
+
+
+def last_words(errors: IO[bytes]) -> str:
+    """The end of what a program wrote to the file `errors`."""
+    size = errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, size - 1000))
+    return errors.read().decode(errors="replace").strip()
 
 
 def _entries(tree: bytes, below: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:

@@ -198,9 +198,10 @@ class Layout:
         """Take `names` away; `collect_garbage` removes what then has none."""
         self._change(lambda all_: [each for each in all_ if each.annotations.get(REF_NAME) not in names])
 
-    def collect_garbage(self) -> int:
+    def collect_garbage(self, afterwards: Callable[[], None] = lambda: None) -> int:
         """Remove blobs that no name leads to, and what crashes left; returns bytes freed.
 
+        `afterwards` is called when that is done, while still nobody writes.
         Does nothing while another process is between writing blobs and naming them (`writing`).
         """
         if not self.folder.is_dir():
@@ -228,6 +229,7 @@ class Layout:
             for path in (self.folder / _PRIVATE).glob("blob-*"):
                 freed += path.stat().st_size
                 path.unlink()
+            afterwards()
             return freed
 
     @contextmanager

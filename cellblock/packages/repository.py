@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -81,7 +82,7 @@ def _read(store: PackageStore, package: LockedPackage) -> str:
         )
     text = done.stdout.rstrip("\n") + "\n"
     cached = _cached(store, package)
-    new = cached.with_suffix(f".control-{os.getpid()}")
+    new = cached.with_suffix(f".control-{os.getpid()}-{secrets.token_hex(4)}")
     new.write_text(text, encoding="utf-8")
     new.rename(cached)
     return text

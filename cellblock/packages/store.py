@@ -53,6 +53,10 @@ class FetchFailed(CellblockError):
     """Packages could not be fetched; the message names each, its mirrors, and why."""
 
 
+class PackagesGone(FetchFailed):
+    """No mirror has these versions any more: the archive has moved on."""
+
+
 @dataclass(frozen=True)
 class _Failure:
     package: LockedPackage
@@ -327,4 +331,5 @@ def _failed(failures: Sequence[_Failure]) -> FetchFailed:
         )
     else:
         hint = "check the mirror, or name another with --mirror; what was fetched is kept"
-    return FetchFailed("\n".join(lines), hint=hint)
+    gone = all(failure.missing for failure in failures)
+    return (PackagesGone if gone else FetchFailed)("\n".join(lines), hint=hint)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cellblock.build.direct import ImagePlan
+from cellblock.build.direct import ImagePlan, all_inputs
 from cellblock.build.nodes import Node
 from cellblock.build.record import ImageRecord, LayerKind
 from cellblock.inspect.from_build import variant_plan, why_built
@@ -78,8 +78,8 @@ def test_without_a_record_there_is_no_why(tops: dict[str, Node]) -> None:
 
 
 def test_causes_are_what_differs_from_the_record(tops: dict[str, Node]) -> None:
-    before = {"title": "another", "images/worker/image.yaml: settings": "1"}
+    before = {**all_inputs(plans(tops)["worker"]), "base: title": "another"}
     record = ImageRecord("worker", "debian13", "", "", "", before, (), "", 0)
     changes = why_built(plans(tops)["worker"], record)
     assert changes is not None
-    assert [change.name for change in changes] == ["title"]
+    assert [change.name for change in changes] == ["base: title"]
