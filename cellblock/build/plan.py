@@ -133,7 +133,8 @@ class Planner:
                 inputs[name] = f"{kind} rendered {digest_of(self._renderer.file(path))}"
         for folder in image.fields.build.sources if image.fields.build else ():
             inputs.update(digests_of_files(paths.PROJECT / folder, folder))
-        for key in ("run", "artifacts", "build", "users"):
+        # A root's users are made where it is bootstrapped.
+        for key in ("run", "artifacts", "build", *(("users",) if image.fields.parent else ())):
             if rendered[key]:
                 inputs[f"images/{image.name}/image.yaml: {key}"] = digest_of(rendered[key])
         return inputs
