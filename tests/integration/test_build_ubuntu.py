@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cellblock import paths
 from cellblock.build import BuildRequest, build_images
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events
@@ -43,8 +45,20 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
 
 
-def test_an_ubuntu_base_is_bootstrapped_from_a_local_archive(archive: str) -> None:
-    result = build_images(BuildRequest(("base",), "ubuntu24.04", (archive,)), Events())
+@pytest.fixture
+def definitions(tmp_path: Path) -> Path:
+    """The images whose packages the archive has: a build resolves all that are declared."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    shutil.copy(paths.PROJECT / "images" / "variants.yaml", folder)
+    for image in ("base", "slurm"):
+        shutil.copytree(paths.PROJECT / "images" / image, folder / image)
+    return folder
+
+
+def test_an_ubuntu_base_is_bootstrapped_from_a_local_archive(archive: str, definitions: Path) -> None:
+    request = BuildRequest(("base",), "ubuntu24.04", (archive,), definitions=definitions, bring=True)
+    result = build_images(request, Events())
     reference = result.images["base"].reference
     container = subprocess.run(
         ["buildah", "from", "--pull-never", reference], check=True, capture_output=True, text=True
@@ -60,8 +74,8 @@ def test_an_ubuntu_base_is_bootstrapped_from_a_local_archive(archive: str) -> No
         subprocess.run(["buildah", "rm", container], check=True, capture_output=True)
 
 
-def test_an_archive_with_another_slurm_than_declared_is_refused(archive: str) -> None:
+def test_an_archive_with_another_slurm_than_declared_is_refused(archive: str, definitions: Path) -> None:
     # The archive holds Debian 13's Slurm 24.11, the variant declares 23.11: plugins would not load.
     with pytest.raises(StepFailed, match=r"23\.11.*24\.11|24\.11.*23\.11") as raised:
-        build_images(BuildRequest(("slurm",), "ubuntu24.04", (archive,)), Events())
+        build_images(BuildRequest(("slurm",), "ubuntu24.04", (archive,), definitions=definitions), Events())
     assert "image slurm" in str(raised.value)
