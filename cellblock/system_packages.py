@@ -64,6 +64,8 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("mount", "mounts the small filesystems that tests fill up"),
         # Ubuntu's is a snap, which no container can install: there the tests of the report's page skip.
         Need("opens the report's page", (("chromium-headless-shell",), ("chromium",)), optional=True),
+        _one("openssl", "checks signatures and makes certificates that nothing of Cellblock has a part in"),
+        _one("libcap2-bin", "gives files capabilities"),
         _one("dpkg-dev", "packs the small packages that tests compile and install"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),
         # The command is a package of its own since Debian 13 and Ubuntu 24.10, and so is its BuildKit plugin.
