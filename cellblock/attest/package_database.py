@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cellblock.control_fields import one_line_fields
 from cellblock.oci.contents import Contents
 from cellblock.oci.layer_tar import Entry
 
@@ -53,7 +54,7 @@ def installed_packages(contents: Contents) -> tuple[InstalledPackage, ...]:
         return ()
     found = []
     for stanza in status.decode("utf-8", "replace").split("\n\n"):
-        fields = _fields(stanza)
+        fields = one_line_fields(stanza)
         # "want error state": deinstalled packages keep a stanza while their configuration is there.
         if fields.get("Status", "").split()[-1:] != ["installed"]:
             continue
@@ -100,9 +101,3 @@ def _owned_paths(contents: Contents) -> set[str]:
                 folders[folder] = contents.resolve(folder) or folder
             owned.add(f"{folders[folder]}/{name}".lstrip("/"))
     return owned
-
-
-def _fields(stanza: str) -> dict[str, str]:
-    """The one-line fields of a stanza."""
-    pairs = (line.partition(":") for line in stanza.splitlines() if line[:1] not in (" ", "\t"))
-    return {name: value.strip() for name, _, value in pairs}

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +22,10 @@ from cellblock.build.make import LayerMaker
 from cellblock.build.nodes import Node
 from cellblock.build.plan import LABEL, PlannedImage, Planner, key_prefix
 from cellblock.build.record import ImageRecord, LayerRecord, record_of, write_record
+from cellblock.build.step_events import StepEvents
 from cellblock.engine import apt
 from cellblock.engine.recipe import StepFailed
-from cellblock.events import Events, Output, State, SubjectState
+from cellblock.events import Events, State, SubjectState
 from cellblock.flock import locked
 from cellblock.key import Key, digest_of
 from cellblock.oci.layer import Compression
@@ -237,7 +237,7 @@ class _Run:
         return after
 
     def _make(self, node: Node, tree: Future[None]) -> LayerRecord:
-        report = _Report(self._build.events, node.subject)
+        report = StepEvents(self._build.events, node.subject)
         started = time.monotonic()
         events = self._build.events
         with self._lock:
@@ -371,27 +371,3 @@ def _needed(node: Node) -> Iterator[Node]:
     for each in node.waits_for():
         yield from _needed(each)
     yield node
-
-
-class _Report:
-    """Passes a layer's steps and lines on as events, and keeps the times of its steps in seconds."""
-
-    def __init__(self, events: Events, subject: str) -> None:
-        self._events = events
-        self._subject = subject
-        self.title = ""
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def step(self, title: str) -> Iterator[None]:
-        self.title = title
-        started = time.monotonic()
-        with self._events.step(self._subject, title):
-            yield
-        self.seconds[title] = self.seconds.get(title, 0.0) + time.monotonic() - started
-
-    def line(self, text: str) -> None:
-        self._events.emit(Output(self._subject, self.title, text))
-
-    def downloaded(self, seconds: float) -> None:
-        """Nothing is downloaded while layers are made."""

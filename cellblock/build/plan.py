@@ -34,6 +34,11 @@ LABEL = "org.cellblock"
 _CODE = ("engine", "build", "oci")
 
 
+# Earlier builds of an image that are kept beside the newest: going back and forth between two states
+# of a tree (branches, say) builds nothing, and a disk does not fill up with the others.
+KEPT_BUILDS = 3
+
+
 def reference(image: str, variant: Variant) -> str:
     """The name under which an image of a variant is tagged."""
     return f"localhost/cellblock/{image}:{variant.name}"

@@ -90,7 +90,7 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
         planned=planned,
         wanted=wanted,
         lock=lock,
-        lock_digest=digest_of({name: package.sha256 for name, package in lock.packages.items()}),
+        lock_digest=lock.packages_digest,
         archives=archives,
         extras=extras,
         sources=tuple(each.line for each in of_images(lock.archives)),

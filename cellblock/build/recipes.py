@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from cellblock import paths
-from cellblock.build.plan import PlannedImage, Planner, key_prefix
+from cellblock.build.plan import KEPT_BUILDS, PlannedImage, Planner, key_prefix
 from cellblock.build.request import BuildRequest, BuildResult
+from cellblock.build.step_events import StepEvents
 from cellblock.engine import BuiltImage, Engine
 from cellblock.engine.docker import DockerEngine
 from cellblock.errors import CellblockError
-from cellblock.events import Events, Output, State, SubjectState
+from cellblock.events import Events, State, SubjectState
+from cellblock.flock import locked
 from cellblock.process import Interrupted
 from cellblock.variants import Variant
 
@@ -40,12 +39,9 @@ def build_recipes(
     engine = DockerEngine(keep_failed=request.keep_failed)
     present = engine.images()
     missing = [image for image in planned.values() if image.key_reference not in present]
-    download_s = 0.0
     if missing:
         engine.sweep()
-        run = _Run(planner, planned, engine, events, request)
-        run.build()
-        download_s = run.download_s
+        _Run(planner, planned, engine, events, request).build()
         present = engine.images()
     images: dict[str, BuiltImage] = {}
     for name, image in planned.items():
@@ -64,12 +60,7 @@ def build_recipes(
     if missing:
         _remove_old(engine, [image.image.name for image in planned.values()], variant)
     names = tuple(image.image.name for image in missing)
-    return BuildResult(variant, images, names, time.monotonic() - started, download_s)
-
-
-# Earlier builds of an image that are kept beside the newest: going back and forth between two states
-# of a tree (branches, say) builds nothing, and a disk does not fill up with the others.
-_KEEP = 3
+    return BuildResult(variant, images, names, time.monotonic() - started, download_s=0.0)
 
 
 def _remove_old(engine: Engine, names: Sequence[str], variant: Variant) -> None:
@@ -78,7 +69,7 @@ def _remove_old(engine: Engine, names: Sequence[str], variant: Variant) -> None:
     for name in reversed(names):
         prefix = key_prefix(name, variant)
         builds = [image for reference, image in present.items() if reference.startswith(prefix)]
-        for old in sorted(builds, key=lambda image: image.created, reverse=True)[_KEEP:]:
+        for old in sorted(builds, key=lambda image: image.created, reverse=True)[KEPT_BUILDS:]:
             engine.remove(old.reference)
 
 
@@ -98,9 +89,7 @@ class _Run:
         self._engine = engine
         self._events = events
         self._request = request
-        self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self.download_s = 0.0
 
     def build(self) -> None:
         waiting = dict(self._planned)
@@ -134,9 +123,14 @@ class _Run:
     def _build_one(self, planned: PlannedImage) -> None:
         name = planned.image.name
         started = time.monotonic()
-        report = _Report(self._events, name)
+        report = StepEvents(self._events, name)
+        path = paths.cache() / "locks" / f"{planned.variant.name}.{name}.lock"
+
+        def waiting() -> None:
+            self._events.info(f"{name}: another build works on it; waiting for it")
+
         try:
-            with _one_builder(planned, self._events, self._stopped):
+            with locked(path, waiting=waiting, stopped=self._stopped):
                 if planned.key_reference in self._engine.images():
                     self._events.emit(SubjectState(name, "cached", planned.reference))
                     return
@@ -148,66 +142,8 @@ class _Run:
             state: State = "stopped" if isinstance(error, Interrupted) else "failed"
             self._events.emit(SubjectState(name, state, seconds=time.monotonic() - started))
             raise
-        with self._lock:
-            self.download_s += report.download_s
         seconds = time.monotonic() - started
-        self._events.emit(SubjectState(name, "done", planned.reference, seconds, report.download_s))
+        self._events.emit(SubjectState(name, "done", planned.reference, seconds))
 
     def _reproduce(self, *images: str) -> str:
         return self._request.command(self._planner.variant.name, *images)
-
-
-class _Report:
-    """Passes an engine's steps and lines on as events of one image."""
-
-    def __init__(self, events: Events, image: str) -> None:
-        self._events = events
-        self._image = image
-        self._step = ""
-        self.download_s = 0.0
-
-    @contextmanager
-    def step(self, title: str) -> Iterator[None]:
-        self._step = title
-        with self._events.step(self._image, title):
-            yield
-
-    def line(self, text: str) -> None:
-        self._events.emit(Output(self._image, self._step, text))
-
-    def downloaded(self, seconds: float) -> None:
-        self.download_s += seconds
-
-
-_POLL_S = 0.2
-
-
-def _locked(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextmanager
-def _one_builder(planned: PlannedImage, events: Events, stopped: threading.Event) -> Iterator[None]:
-    """Hold the lock of an image of a variant: a second build waits and then finds the result."""
-    folder = paths.cache() / "locks"
-    path = folder / f"{planned.variant.name}.{planned.image.name}.lock"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
-    except OSError as error:
-        raise CellblockError(
-            f"{path}: cannot be opened: {error.strerror}",
-            hint="make room or set CELLBLOCK_CACHE to a folder that can be written",
-        ) from error
-    with lock:
-        if not _locked(lock):
-            events.info(f"{planned.image.name}: another build works on it; waiting for it")
-            # Not blocking in flock(2): Ctrl-C would have to wait for the other build.
-            while not _locked(lock):
-                if stopped.wait(_POLL_S):
-                    raise Interrupted(f"image {planned.image.name}: stopped while waiting") from None
-        yield

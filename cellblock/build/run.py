@@ -12,7 +12,7 @@ from pathlib import Path
 from cellblock import paths
 from cellblock.build.direct import DirectBuild, ImagePlan, build_layers
 from cellblock.build.make import LayerMaker, Settings
-from cellblock.build.plan import Planner, key_prefix, plan_all
+from cellblock.build.plan import KEPT_BUILDS, Planner, key_prefix, plan_all
 from cellblock.build.prepare import Prepared, prepare
 from cellblock.build.record import image_store, read_record
 from cellblock.build.request import BuildRequest, BuildResult
@@ -26,10 +26,6 @@ from cellblock.oci.layout import Layout, StoredImage
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackagesGone, PackageStore
 from cellblock.process import Programs
-
-# Earlier builds of an image that are kept beside the newest: going back and forth between two states
-# of a tree (branches, say) builds nothing, and a disk does not fill up with the others.
-_KEEP = 3
 
 
 def build_images(request: BuildRequest, events: Events) -> BuildResult:
@@ -200,7 +196,7 @@ def _forget_old(layout: Layout, plans: Sequence[ImagePlan], prepared: Prepared, 
         prefix = key_prefix(plan.name, prepared.variant)
         # A name given again stands last in the index: the order is that of the builds.
         builds = [name for name in known if name.startswith(prefix)]
-        gone += builds[: -_KEEP or None]
+        gone += builds[: -KEPT_BUILDS or None]
     try:
         if gone:
             layout.untag(gone)

@@ -149,10 +149,6 @@ class StepReport(Protocol):
         """One line of output of the current step."""
         ...
 
-    def downloaded(self, seconds: float) -> None:
-        """That many seconds of the current step were spent downloading."""
-        ...
-
 
 class StepFailed(CellblockError):
     """A step of an image's recipe failed; names image, step and command, and shows the last lines."""

@@ -6,8 +6,9 @@ Formats: dpkg-query(1), deb822(5); the lists in /var/lib/dpkg/info are PACKAGE.l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from cellblock.control_fields import one_line_fields
 from cellblock.oci.contents import LayerContents
 from cellblock.oci.layer_tar import Entry
 
@@ -52,14 +53,8 @@ def installed(status: bytes) -> dict[str, str]:
     """Versions of the packages that a dpkg status file calls installed; `name:arch` for a second one."""
     found: dict[str, str] = {}
     for stanza in status.decode("utf-8", "surrogateescape").split("\n\n"):
-        fields = _fields(stanza)
+        fields = one_line_fields(stanza)
         if fields.get("Status", "").endswith(" installed"):
             name = fields["Package"]
             found[f"{name}:{fields.get('Architecture', '')}" if name in found else name] = fields["Version"]
     return found
-
-
-def _fields(stanza: str) -> Mapping[str, str]:
-    """The one-line fields of a stanza."""
-    pairs = (line.partition(":") for line in stanza.splitlines() if line[:1] not in (" ", "\t"))
-    return {name: value.strip() for name, _, value in pairs}

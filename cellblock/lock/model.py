@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from cellblock.key import digest_of
 from cellblock.lock.archives import PackageArchive
 
 FORMAT = 1
@@ -79,6 +80,11 @@ class Lock:
         parent = self.images[name].parent
         inherited = frozenset(self.images[parent].packages) if parent else frozenset[str]()
         return tuple(package for package in self.of_image(name) if package.name not in inherited)
+
+    @cached_property
+    def packages_digest(self) -> str:
+        """SHA-256 over the packages: what an image's record says of its lock."""
+        return digest_of({name: package.sha256 for name, package in self.packages.items()})
 
     @cached_property
     def download_size(self) -> int:

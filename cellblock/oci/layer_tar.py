@@ -12,10 +12,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, cast
+from typing import IO, Literal, NamedTuple
 
 import zstandard
 
+from cellblock.oci.layer import open_layer
 from cellblock.oci.model import MalformedImage
 
 Kind = Literal["directory", "file", "hardlink", "symlink", "fifo", "character", "block"]
@@ -114,26 +115,15 @@ def members(path: Path, layer: int = 0) -> Iterator[Member]:
 @contextmanager
 def _uncompressed(path: Path) -> Iterator[IO[bytes]]:
     """By its first bytes: media types are wrong in the wild, and docker has others."""
+    import zstandard
+
     try:
-        file = path.open("rb")
+        with open_layer(path) as stream:
+            yield stream
     except FileNotFoundError as error:
         raise MalformedImage(f"layer {path} is not there", hint="build or copy the image again") from error
-    with file:
-        start = file.read(4)
-        file.seek(0)
-        if start.startswith(_GZIP):
-            with gzip.open(file) as stream:
-                yield cast("IO[bytes]", stream)
-        elif start == _ZSTD:
-            import zstandard
-
-            try:
-                with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as reader:
-                    yield cast("IO[bytes]", reader)
-            except zstandard.ZstdError as error:
-                raise _damaged(path, error) from error
-        else:
-            yield file
+    except zstandard.ZstdError as error:
+        raise _damaged(path, error) from error
 
 
 def _damaged(path: Path, error: Exception) -> MalformedImage:

@@ -6,14 +6,8 @@ from cellblock import paths
 from cellblock.attest.subject import Subject
 from cellblock.build.record import ImageRecord, read_record
 from cellblock.errors import DefinitionError
-from cellblock.key import digest_of
 from cellblock.lock.file import read_lock
 from cellblock.lock.model import Lock
-
-
-def lock_digest(lock: Lock) -> str:
-    """What an image's record says of its lock: a digest over the packages' SHA-256."""
-    return digest_of({name: package.sha256 for name, package in lock.packages.items()})
 
 
 def record_of(subject: Subject) -> ImageRecord | None:
@@ -37,6 +31,6 @@ def lock_of(subject: Subject) -> Lock | None:
                 lock = read_lock(path)
             except DefinitionError:
                 continue  # of another format, or edited: `build --locked` says so
-            if lock_digest(lock) == record.lock:
+            if lock.packages_digest == record.lock:
                 return lock
     return None

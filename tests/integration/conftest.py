@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cellblock import paths
 from cellblock.cluster import ClusterStatus, stop
 from cellblock.cluster.api import podman_environment
 from cellblock.cluster.containers import container_name
@@ -222,3 +223,13 @@ def proxy(registry: RunningRegistry) -> Iterator[Proxy]:
     """A proxy in front of that registry, with faults to order."""
     with running_proxy(registry.host) as running:
         yield running
+
+
+@pytest.fixture
+def definitions(tmp_path: Path) -> Path:
+    """The project's base (so that its image is found by its key) and nothing else."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    shutil.copy(paths.PROJECT / "images" / "variants.yaml", folder)
+    shutil.copytree(paths.PROJECT / "images" / "base", folder / "base")
+    return folder

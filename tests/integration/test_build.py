@@ -32,16 +32,6 @@ VARIANT = "debian13"
 
 
 @pytest.fixture
-def definitions(tmp_path: Path) -> Path:
-    """The project's base (so that its image is found by its key) and nothing else."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    shutil.copy(paths.PROJECT / "images" / "variants.yaml", folder)
-    shutil.copytree(paths.PROJECT / "images" / "base", folder / "base")
-    return folder
-
-
-@pytest.fixture
 def image(definitions: Path, request: pytest.FixtureRequest) -> Callable[..., str]:
     """Declares an image on base under a name no other test uses; removes it afterwards."""
     names: list[str] = []

@@ -28,16 +28,6 @@ VARIANT = "debian13"
 
 
 @pytest.fixture
-def definitions(tmp_path: Path) -> Path:
-    """The project's base, and nothing else."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    shutil.copy(paths.PROJECT / "images" / "variants.yaml", folder)
-    shutil.copytree(paths.PROJECT / "images" / "base", folder / "base")
-    return folder
-
-
-@pytest.fixture
 def declare(definitions: Path) -> Callable[[str], str]:
     """Declares an image on base; its names are taken away afterwards."""
     name = f"direct{os.getpid()}"

@@ -27,7 +27,6 @@ from cellblock.lock.model import LockedImage
 from cellblock.oci.cosign import ATTESTATION_TYPE, SIGNATURE_TYPE, cosign_tag
 from cellblock.oci.model import Manifest
 from cellblock.release.attesting import AttestRequest, attest_image
-from cellblock.release.locks import lock_digest
 from tests.attest.test_audit import lock
 
 
@@ -206,9 +205,9 @@ def test_the_lock_of_a_build_is_found_by_its_digest(recorded: Subject, tmp_path:
         write_lock(each, tmp_path / "cache" / "resolved" / f"{name}.lock.yaml")
     assert lock_of(recorded) is None
     record = ImageRecord(
-        "worker", "v1", recorded.reference, recorded.image.digest, "k", {}, (), lock_digest(known), 7
+        "worker", "v1", recorded.reference, recorded.image.digest, "k", {}, (), known.packages_digest, 7
     )
-    write_record(replace(record, lock=lock_digest(known)))
+    write_record(replace(record, lock=known.packages_digest))
     found = lock_of(recorded)
     assert found is not None
     assert found.packages["munge"].version == "0.5.16-1"
