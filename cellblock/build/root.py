@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import IO
 
 from cellblock.build.processes import same_process, start_time
 from cellblock.errors import CellblockError
@@ -64,6 +65,9 @@ class WorkingRoot:
         (folder / "layers").mkdir()
         for number, tree in enumerate(reversed(self.trees)):
             (folder / "layers" / str(number)).symlink_to(tree.absolute())
+        if not self.trees:
+            # An overlay over nothing: volatile, it spares the syncs of what runs in it.
+            (folder / "layers" / "0").mkdir()
 
     def run(
         self,
@@ -72,10 +76,11 @@ class WorkingRoot:
         binds: Sequence[Bind] = (),
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
+        feed: Callable[[IO[bytes]], None] | None = None,
     ) -> Finished:
-        """Run shell lines with `sh -euc` inside. Raises ProgramFailed and Interrupted."""
+        """Run shell lines with `sh -euc` inside; `feed` writes their stdin. Raises ProgramFailed and Interrupted."""
         argv = self.command(["sh", "-euc", "\n".join(lines)], binds, env)
-        return self._programs.run(argv, on_line=on_line)
+        return self._programs.run(argv, on_line=on_line, feed=feed)
 
     def command(
         self, argv: Sequence[str], binds: Sequence[Bind] = (), env: Mapping[str, str] | None = None
@@ -85,7 +90,7 @@ class WorkingRoot:
         self._mounts += 1
         work = self.folder / f"work-{self._mounts}"
         work.mkdir()
-        lower = ":".join(str(number) for number in range(len(self.trees)))
+        lower = ":".join(str(number) for number in range(len(self.trees) or 1))
         script = str(files("cellblock.build").joinpath("in_root.sh"))
         mounted = [f"{bind.source}:{bind.target}:{'rw' if bind.writable else 'ro'}" for bind in binds]
         environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env, **(env or {})}

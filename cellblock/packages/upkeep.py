@@ -13,6 +13,9 @@ from cellblock.events import Events, Progress
 from cellblock.flock import locked
 from cellblock.packages.store import SUBJECT, PackageStore
 
+MADE = (".control", ".opened", ".files")
+"""Suffixes of what is made of a deb and kept beside it."""
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -56,7 +59,7 @@ def usage(store: PackageStore) -> Usage:
 def trim(store: PackageStore, max_size: int, waiting: Callable[[], None] | None = None) -> Trimmed:
     """Remove what was least recently used until at most `max_size` bytes are left.
 
-    Waits for builds that use the store, calling `waiting` first. A deb's cached control goes with it.
+    Waits for builds that use the store, calling `waiting` first. What was made of a deb goes with it.
     """
     with locked(store.folder / "lock", waiting=waiting):
         files = sorted(_files(store), key=lambda file: file[2])
@@ -65,7 +68,7 @@ def trim(store: PackageStore, max_size: int, waiting: Callable[[], None] | None 
         for path, size, _ in files:
             if left <= max_size:
                 break
-            path.with_suffix(".control").unlink(missing_ok=True)
+            _remove_made(path)
             path.unlink()
             left -= size
             freed += size
@@ -83,7 +86,7 @@ def check(store: PackageStore, events: Events, waiting: Callable[[], None] | Non
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             for (path, size), found in zip(debs, pool.map(_sha256, [path for path, _ in debs]), strict=True):
                 if found != path.stem:
-                    path.with_suffix(".control").unlink(missing_ok=True)
+                    _remove_made(path)
                     path.unlink()
                     damaged.append(Damaged(path.name, found))
                 done += size
@@ -92,20 +95,35 @@ def check(store: PackageStore, events: Events, waiting: Callable[[], None] | Non
 
 
 def _files(store: PackageStore) -> Iterator[tuple[Path, int, float]]:
-    """Debs, finished or not: path, bytes, and when it was last used."""
+    """Debs, finished or not: path, bytes with what was made of it, and when it was last used."""
     for path in store.folder.glob("sha256/*/*"):
         if path.suffix in (".deb", ".part"):
             try:
                 stat = path.stat()
             except FileNotFoundError:
                 continue  # a fetch finished it meanwhile
-            yield path, stat.st_size, stat.st_mtime
+            yield path, stat.st_size + sum(map(_size, map(path.with_suffix, MADE))), stat.st_mtime
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _remove_made(deb: Path) -> None:
+    """Remove what was made of a deb, which can be made again."""
+    for suffix in MADE:
+        deb.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def _remove_strays(store: PackageStore) -> None:
-    """Remove cached controls without a deb, and those that a crash left half written."""
-    for path in store.folder.glob("sha256/*/*.control*"):
-        if path.suffix != ".control" or not path.with_suffix(".deb").exists():
+    """Remove what was made of debs that are gone, and what a crash left half written."""
+    for path in store.folder.glob("sha256/*/*"):
+        suffix = path.suffix
+        whole = suffix in MADE and path.with_suffix(".deb").exists()
+        if suffix.startswith(MADE) and not whole:
             path.unlink(missing_ok=True)
 
 
