@@ -117,7 +117,7 @@ class Programs:
 
         `env` is added to the environment. `feed` writes the program's stdin, in a thread of its own; that a
         program does not read all of it is its own affair. Raises ProgramFailed when `check` and the status is
-        not 0, Interrupted after `stop`, CellblockError when the program does not exist, and what `feed` raises.
+        not 0, Interrupted after `stop`, CellblockError when there is no such program, and what `feed` raises.
         """
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         output: list[str] = []

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from cellblock.build.root import MARK
 from cellblock.build.unpacking import MERGED, TAR, Opened, Unpacking, finish
 from cellblock.engine import apt
 from cellblock.lock.model import LockedPackage
@@ -23,6 +24,10 @@ _FORBID_SERVICES = (
 
 # What essential packages' scripts need and do not declare: users, folders, and awk.
 _FIRST = ("base-passwd", "base-files", "mawk")
+
+
+PAUSE_S = 0.02
+"""Before and after what is marked: longer than a tick of the clock that files' times are of."""
 
 
 def mmdebstrap(
@@ -48,14 +53,16 @@ def mmdebstrap(
 def install(unpacking: Unpacking, repository: str) -> list[str]:
     """Shell lines that install what `unpacking` says from the folder `repository` of the root.
 
-    They read the tar that `unpacking.feed` writes. By dpkg itself: which packages and versions is settled, and
-    asking apt again takes a second a layer. apt decides only where the order of dependencies does not do. No
-    service is started, no question asked.
+    They read the tar that `unpacking.feed` writes. By dpkg itself: which packages and versions is settled,
+    and asking apt again takes a second a layer. apt decides only where the order of dependencies does not do.
+    No service is started, no question asked.
     """
     packages = [each.package for each in (*unpacking.laid, *unpacking.by_dpkg)]
     return [
         *_FORBID_SERVICES,
         shlex.join([*TAR, "--directory=/"]),
+        # What is changed after this is not as it was laid down.
+        f"sleep {PAUSE_S}; : > {MARK}; sleep {PAUSE_S}",
         f"{{ {finish(unpacking, repository)}; }} </dev/null || {{",
         # Ended from outside: the build is being stopped.
         "status=$?; [ $status -lt 128 ] || exit $status",
@@ -95,8 +102,8 @@ def settle(root: Path, sources: str) -> None:
 def merged_folders(opened: Sequence[Opened]) -> tuple[str, ...] | None:
     """The folders of / to be made links into /usr before files are laid down; None: mmdebstrap must do it.
 
-    Since Debian 13 base-files has the links itself; before, whoever made the root did. None where a file's way leads through another link: which
-    one is there first would decide where it ends.
+    Since Debian 13 base-files has the links itself; before, whoever made the root did. None where a file's
+    way leads through another link: which one is there first would decide where it ends.
     """
     links = {path for each in opened for path in each.deb.links}
     places = {folder.path for each in opened for folder in each.deb.folders}

@@ -27,7 +27,7 @@ from cellblock.build.root import Bind, WorkFolders, WorkingRoot
 from cellblock.build.stored import find_layer
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
-from cellblock.build.unpacking import TAR, Opened, feed, plan_unpacking
+from cellblock.build.unpacking import TAR, Opened, feed, frames, plan_unpacking
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
 from cellblock.errors import CellblockError, DefinitionError
@@ -109,6 +109,7 @@ class LayerMaker:
         ProgramFailed when a program fails, Interrupted after a stop; nothing is stored then.
         """
         started = time.monotonic()
+        laid: Sequence[Opened] = ()
         with self._folder() as folder:
             below = [self.tree(each) for each in node.parent.chain()] if node.parent else []
             _refuse_baked(node, below)
@@ -117,7 +118,7 @@ class LayerMaker:
             )
             try:
                 if node.packages:
-                    self._packages(node, root, report)
+                    laid = self._packages(node, root, report)
                 else:
                     self._definition(node, root, report)
             except ProgramFailed as error:
@@ -126,9 +127,11 @@ class LayerMaker:
                 raise
             tidy(root.upper, node.per_machine)
             tree = self._place(root.upper, self._trees / node.id)
-        tree_is_there()
-        with report.step("write the layer"):
-            layer = store_layer(tree, below, self._layout, self._settings.epoch, self._settings.compression)
+            tree_is_there()
+            with report.step("write the layer"):
+                epoch, compression = self._settings.epoch, self._settings.compression
+                whole = frames(laid, tree, root.marked(), epoch) if laid and compression.framed else []
+                layer = store_layer(tree, below, self._layout, epoch, compression, whole)
         record = LayerRecord(
             kind=node.kind,
             title=node.title,
@@ -143,19 +146,20 @@ class LayerMaker:
         self.keep(node, record)
         return record
 
-    def _packages(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
+    def _packages(self, node: Node, root: WorkingRoot, report: StepReport) -> Sequence[Opened]:
+        """Install the packages; returns those whose files were laid down as their debs have them."""
         repository = root.folder / "repository"
         with report.step("packages at hand"):
             provided = {each.package.name: each for each in self._settings.provide(node.packages, repository)}
             opened = [provided[package.name] for package in bootstrap.in_order(node.packages)]
         if node.parent is None:
             with report.step("bootstrap"):
-                self._bootstrap(node, root, opened, report)
+                laid = self._bootstrap(node, root, opened, report)
         if node.image and node.image.image.fields.users:
             with report.step("make users"):
                 root.run(add_users(node.image.image.fields.users), on_line=report.line)
         if node.parent is None:
-            return
+            return laid
         with report.step("install packages"):
             unpacking = plan_unpacking(opened, root.trees)
             root.run(
@@ -167,15 +171,19 @@ class LayerMaker:
             above = (package for each in node.chain()[1:] for package in each.packages)
             automatic = [package.name for package in above if package.name not in node.manual]
             mark_automatic(root.upper, self._planner.variant.arch.debian, automatic)
+            return unpacking.laid
 
-    def _bootstrap(self, node: Node, root: WorkingRoot, opened: Sequence[Opened], report: StepReport) -> None:
+    def _bootstrap(
+        self, node: Node, root: WorkingRoot, opened: Sequence[Opened], report: StepReport
+    ) -> Sequence[Opened]:
         sources = "".join(f"{line}\n" for line in self._settings.sources)
         merged = bootstrap.merged_folders(opened)
+        laid: Sequence[Opened] = ()
         if merged is None:
             self._mmdebstrap(node, root, sources, report)
         else:
             try:
-                self._lay_base(root, opened, merged, report)
+                laid = self._lay_base(root, opened, merged, report)
             except ProgramFailed as error:
                 # A distribution whose essential packages need more care than those that are known here.
                 report.line(f"laying down the first layer did not do: {error}; mmdebstrap goes on")
@@ -185,10 +193,11 @@ class LayerMaker:
             else:
                 bootstrap.settle(root.upper, sources)
         root.upper.chmod(0o755)
+        return laid
 
     def _lay_base(
         self, root: WorkingRoot, opened: Sequence[Opened], merged: Sequence[str], report: StepReport
-    ) -> None:
+    ) -> Sequence[Opened]:
         """Lay down all packages, scripts or not: nothing can run before that."""
         for name in merged:
             (root.upper / "usr" / name).mkdir(parents=True, exist_ok=True)
@@ -201,11 +210,15 @@ class LayerMaker:
             on_line=report.line,
             feed=lambda to: feed(first, unpacking, to),
         )
+        time.sleep(bootstrap.PAUSE_S)
+        root.mark()
+        time.sleep(bootstrap.PAUSE_S)
         root.run(
             bootstrap.configure_base(unpacking, _HANDED_IN),
             binds=[Bind(root.folder / "repository", _HANDED_IN)],
             on_line=report.line,
         )
+        return unpacking.laid
 
     def _mmdebstrap(self, node: Node, root: WorkingRoot, sources: str, report: StepReport) -> None:
         listed = root.folder / "sources.list"

@@ -27,6 +27,9 @@ from cellblock.process import Finished, Programs
 # UPPER holds whole files under their own names, and so is a layer.
 _PLAIN = "metacopy=off,redirect_dir=off,index=off"
 
+MARK = "/tmp/marked"
+"""A file in a root's /tmp, which is no part of a layer."""
+
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -48,6 +51,7 @@ class WorkingRoot:
         self.folder = folder
         self.env = dict(env or {})
         self.upper = folder / "upper"
+        self._mark = folder / MARK.lstrip("/")
         self.trees = tuple(trees)
         if re.search(r"""[\s:,"'\\]""", str(folder)):
             raise CellblockError(
@@ -69,6 +73,14 @@ class WorkingRoot:
             # An overlay over nothing: volatile, it spares the syncs of what runs in it.
             (folder / "layers" / "0").mkdir()
 
+    def mark(self) -> None:
+        """Touch a file that programs in the root know as MARK."""
+        self._mark.touch()
+
+    def marked(self) -> int:
+        """When MARK was touched last, in nanoseconds since the epoch."""
+        return self._mark.stat().st_mtime_ns
+
     def run(
         self,
         lines: Sequence[str],
@@ -78,7 +90,10 @@ class WorkingRoot:
         on_line: Callable[[str], None] | None = None,
         feed: Callable[[IO[bytes]], None] | None = None,
     ) -> Finished:
-        """Run shell lines with `sh -euc` inside; `feed` writes their stdin. Raises ProgramFailed and Interrupted."""
+        """Run shell lines with `sh -euc` inside; `feed` writes their stdin.
+
+        Raises ProgramFailed, Interrupted, and what `feed` raises.
+        """
         argv = self.command(["sh", "-euc", "\n".join(lines)], binds, env)
         return self._programs.run(argv, on_line=on_line, feed=feed)
 

@@ -162,7 +162,7 @@ class Provider:
         self.seconds = 0.0
 
     def __call__(self, packages: Sequence[LockedPackage], folder: Path) -> list[Opened]:
-        """Make `folder`, which must not exist, the archive of `packages`; returns them taken apart, in order."""
+        """Make `folder`, which must not exist, the archive of `packages`; returns them taken apart."""
         started = time.monotonic()
         absent = any(not self._store.has(package) for package in packages)
         if absent:

@@ -1,14 +1,15 @@
 """Unpacks a layer's packages as dpkg would, in one stream: their files, then their records as "unpacked".
 
 dpkg unpacks one package after the other, each decompressed anew; most packages are files and a script that
-runs afterwards, and need none of its care. Those are laid down by one tar from debs that were taken apart when
-they were fetched (`cellblock.packages.opened`), and dpkg then configures them. What is more than that stays with
-dpkg: a script that runs before unpacking, conffiles, triggers waited for, a file that another
-package has, a diversion.
+runs afterwards, and need none of its care. Those are laid down by one tar from debs that were taken apart
+when they were fetched (`cellblock.packages.opened`), and dpkg then configures them. What is more than that
+stays with dpkg: a script that runs before unpacking, triggers waited for, a file that another package has, a
+diversion.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 import stat
 import tarfile
@@ -21,6 +22,7 @@ from typing import IO
 from cellblock.engine import apt
 from cellblock.errors import CellblockError
 from cellblock.lock.model import LockedPackage
+from cellblock.oci.layer import Frame
 from cellblock.packages.opened import Folder, OpenedDeb
 
 _ADMIN = "var/lib/dpkg"
@@ -74,13 +76,20 @@ class _Root:
         """The name under which a path is known once: /lib may be a link to /usr/lib."""
         return f"/usr{path}" if path.split("/", 2)[1] in self._merged and path.count("/") > 1 else path
 
+    def has(self, path: str) -> bool:
+        """Whether something is there."""
+        return self._mode(path) is not None
+
     def has_folder(self, path: str) -> bool:
         """Whether a path is there as a folder, or as a link, which dpkg takes for one."""
+        mode = self._mode(path)
+        return mode is not None and (stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+    def _mode(self, path: str) -> int | None:
         for tree in reversed(self._trees):
             with suppress(OSError):
-                mode = (tree / self.true(path).lstrip("/")).lstat().st_mode
-                return stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
-        return False
+                return (tree / self.true(path).lstrip("/")).lstat().st_mode
+        return None
 
     def database(self, name: str) -> str:
         """A file below /var/lib/dpkg; empty when there is none."""
@@ -111,7 +120,12 @@ def plan_unpacking(packages: Sequence[Opened], trees: Sequence[Path]) -> Unpacki
     laid: list[Opened] = []
     by_dpkg: list[Opened] = []
     for each in packages:
-        plain = not each.deb.by_dpkg and taken.isdisjoint(paths[each.package.name])
+        plain = (
+            not each.deb.by_dpkg
+            and taken.isdisjoint(paths[each.package.name])
+            # dpkg compares a conffile with one that is there, whoever made it.
+            and not any(root.has(path) for path in each.deb.conffiles)
+        )
         (laid if plain else by_dpkg).append(each)
     # A new root gets the files of all: nothing can run before.
     folders = {
@@ -145,7 +159,7 @@ def feed(opened: Iterable[Opened], unpacking: Unpacking, to: IO[bytes]) -> None:
                     to.write(chunk)
         except zstandard.ZstdError as error:
             raise CellblockError(
-                f"{each.package.name} {each.package.version}: what the package store keeps of it is damaged: {error}",
+                f"{each.files}: damaged, what the package store keeps of {each.package.name}: {error}",
                 hint="`build.py cache check` removes it; then build again",
             ) from error
     status = unpacking.status
@@ -161,10 +175,35 @@ def _header(name: str, kind: bytes, folder: Folder | None = None, size: int = 0)
     return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
+def frames(laid: Iterable[Opened], tree: Path, mark: int, epoch: int) -> list[Frame]:
+    """The packages of `laid` whose files in `tree` are as they were laid down, before `mark` (nanoseconds).
+
+    No entry may be newer than `epoch`, in seconds: layers have nothing that is.
+    """
+    links = {name for name in MERGED if (tree / name).is_symlink()}
+    found = []
+    for each in laid:
+        names = [path.lstrip("/") for path in (*each.deb.paths, *each.deb.info)]
+        same = each.deb.newest <= epoch and not any(
+            name.split("/", 1)[0] in links for name in names if "/" in name
+        )
+        if same and all(_unchanged(tree / name, mark) for name in names):
+            found.append(Frame(each.files, frozenset(map(os.fsencode, names))))
+    return found
+
+
+def _unchanged(path: Path, mark: int) -> bool:
+    try:
+        # The time that nobody can set: of the last change to what is in a file, its mode or its owner.
+        return path.lstat().st_ctime_ns <= mark
+    except OSError:
+        return False
+
+
 def finish(unpacking: Unpacking, repository: str, first: Sequence[str] = ()) -> str:
     """A shell command that does what is left to dpkg, whose debs are in `repository`.
 
-    `first` names what is configured before everything else, whatever it waits for: a new root needs its users.
+    `first` names what is configured first, whatever it waits for: a new root needs its users.
     """
     flags = [f"--{flag}" for flag in apt.DPKG_OPTIONS]
     commands: list[list[str]] = []

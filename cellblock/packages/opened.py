@@ -1,16 +1,18 @@
 """Debs taken apart: the files a package puts into a root, ready for tar, and what dpkg's database says of it.
 
     abcd....deb            as fetched (`cellblock.packages.store`)
-    abcd....files          its files as tar, without those that images leave out, compressed for speed
+    abcd....files          its files as entries of a tar, without those that images leave out: one zstd frame
     abcd....opened         JSON: an OpenedDeb; there only when `.files` is
 
 A deb is decompressed when it is fetched, while the network is waited for, and never again: decompressing
-took a third of a build's processor time. Both files follow from the deb and are made again when they are gone.
+took a third of a build's processor time. A layer's blob is put together from the frames of what no
+script changed (`cellblock.oci.layer`). Both files follow from the deb and are made again when they are gone.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import io
 import json
 import os
@@ -27,14 +29,15 @@ from cellblock.key import digest_of
 from cellblock.packages import deb_file
 
 # Changes when the same deb is taken apart otherwise than before.
-_FORM = 2
-# As fast as it is read: it is written once and read from the page cache many times.
-_LEVEL = 1
+_FORM = 3
+# Layers are made of these frames: a node pulls them, and they are compressed once (docs/benchmarks.md).
+_LEVEL = 9
 _BUFFER = 1 << 20
 _BLOCK = 512
-_INFO = "./var/lib/dpkg/info"
+_INFO = "/var/lib/dpkg/info"
 # Of control.tar, what is no file of dpkg's database.
 _NOT_INFO = ("control",)
+_Info = Mapping[str, tuple[tarfile.TarInfo, bytes]]
 _SCRIPTS = ("preinst", "postinst", "prerm", "postrm", "config")
 
 
@@ -52,10 +55,11 @@ class Folder(NamedTuple):
 class OpenedDeb:
     """A deb, taken apart.
 
-    `control` is its stanza, ending in a newline. `paths` are the absolute paths of all that it puts into a root
-    but folders, of which `links` are the symbolic links. `activates` are the triggers that unpacking it activates
-    (deb-triggers(5)). `by_dpkg` says why only dpkg itself can unpack it; empty when its files can be laid
-    down and its database entries written. `form` changes with how debs are taken apart.
+    `control` is its stanza, ending in a newline. `paths` are the absolute paths of all that it puts into a
+    root but folders; `links` (symbolic ones) and `conffiles` are among them. `newest` is the latest time of an
+    entry, in seconds. `activates` are the triggers that unpacking it activates (deb-triggers(5)). `by_dpkg`
+    says why only dpkg itself can unpack it; empty when its files can be laid down and its database
+    entries written, of which `info` are the paths. `form` changes with how debs are taken apart.
     """
 
     form: str
@@ -63,13 +67,16 @@ class OpenedDeb:
     paths: tuple[str, ...]
     folders: tuple[Folder, ...]
     links: tuple[str, ...]
+    conffiles: tuple[str, ...]
+    info: tuple[str, ...]
+    newest: int
     activates: tuple[str, ...]
     pre_depends: tuple[str, ...]
     by_dpkg: str
 
 
 class Opener:
-    """Takes debs apart. `excludes` are dpkg's options (`path-exclude=GLOB`, `path-include=GLOB`), in order."""
+    """Takes debs apart. `excludes` are dpkg's options path-exclude and path-include with a pattern, in order."""
 
     def __init__(self, excludes: Sequence[str]) -> None:
         self._filter = _Filter(excludes)
@@ -116,14 +123,11 @@ class Opener:
                 path.unlink(missing_ok=True)
         return opened
 
-    def _write(
-        self, deb: Path, info: Mapping[str, tuple[tarfile.TarInfo, bytes]], to: IO[bytes]
-    ) -> OpenedDeb:
-        paths: list[str] = []
-        folders: list[Folder] = []
-        links: list[str] = []
+    def _write(self, deb: Path, info: _Info, to: IO[bytes]) -> OpenedDeb:
+        written = _Written(to)
         listed: list[str] = []
-        odd = ""
+        conffiles = _conffiles(info)
+        sums: dict[str, str] = {}
         with deb_file.member(deb, "data") as data:
             for entry in _entries(data):
                 path = _path(entry.name, deb)
@@ -131,53 +135,89 @@ class Opener:
                 # The root itself is there, with the mode that it has.
                 if not path or self._filter.skips(path, entry):
                     continue
-                if entry.isdir():
-                    mtime = int(entry.mtime)
-                    folders.append(Folder(path, entry.mode & 0o7777, entry.uid, entry.gid, mtime))
-                    continue
-                paths.append(path)
-                if entry.issym():
-                    links.append(path)
-                if not (entry.isreg() or entry.issym() or entry.islnk()):
-                    odd = "it has device nodes"
-                _add(to, entry, data.extractfile(entry) if entry.isreg() else None)
+                content = data.extractfile(entry) if entry.isreg() else None
+                if content and path in conffiles:
+                    text = content.read()
+                    sums[path] = hashlib.md5(text, usedforsecurity=False).hexdigest()
+                    content = io.BytesIO(text)
+                written.add(path, entry, content)
         control = info["control"][1].decode("utf-8", "surrogateescape").strip("\n") + "\n"
-        by_dpkg = odd or _why_dpkg(info)
+        by_dpkg = written.odd or _why_dpkg(info, sums)
         if not by_dpkg:
-            self._write_info(control, info, listed, to)
+            if sums:
+                lines = "".join(f" {path} {sums[path]}\n" for path in conffiles)
+                control += f"Conffiles:\n{lines}"
+            _write_info(control, info, listed, written)
         return OpenedDeb(
             form=self._form,
             control=control,
-            paths=tuple(paths),
-            folders=tuple(folders),
-            links=tuple(links),
+            paths=tuple(written.paths),
+            folders=tuple(written.folders),
+            links=tuple(written.links),
+            conffiles=tuple(sums),
+            info=tuple(written.info),
+            newest=written.newest,
             activates=tuple(_triggers(info, "activate")),
             pre_depends=tuple(_pre_depends(control)),
             by_dpkg=by_dpkg,
         )
 
-    def _write_info(
-        self,
-        control: str,
-        info: Mapping[str, tuple[tarfile.TarInfo, bytes]],
-        listed: Sequence[str],
-        to: IO[bytes],
-    ) -> None:
-        """The files of dpkg's database, under the names that dpkg gives them (format 1, dpkg 1.16.2)."""
-        name = _field(control, "Package")
-        if _field(control, "Multi-Arch") == "same":
-            name += f":{_field(control, 'Architecture')}"
-        text = "".join(f"{path}\n" for path in listed).encode("utf-8", "surrogateescape")
-        lists = tarfile.TarInfo()
-        lists.mtime = info["control"][0].mtime
-        contents = {"list": (lists, text), **info}
-        for kind, (entry, data) in sorted(contents.items()):
-            if kind in _NOT_INFO:
-                continue
-            ours = tarfile.TarInfo(f"{_INFO}/{name}.{kind}")
-            ours.mode = 0o755 if kind in _SCRIPTS else 0o644
-            ours.mtime, ours.size = entry.mtime, len(data)
-            _add(to, ours, io.BytesIO(data))
+
+class _Written:
+    """What was written to the tar `to`, and the folders that were not: they may be there already."""
+
+    def __init__(self, to: IO[bytes]) -> None:
+        self._to = to
+        self.paths: list[str] = []
+        self.links: list[str] = []
+        self.info: list[str] = []
+        self.folders: list[Folder] = []
+        self.newest = 0
+        self.odd = ""
+
+    def add(self, path: str, entry: tarfile.TarInfo, content: IO[bytes] | None) -> None:
+        """An entry of the deb."""
+        self.newest = max(self.newest, int(entry.mtime))
+        if entry.isdir():
+            mode = entry.mode & 0o7777
+            self.folders.append(Folder(path, mode, entry.uid, entry.gid, int(entry.mtime)))
+            return
+        self.paths.append(path)
+        if entry.issym():
+            self.links.append(path)
+        if not (entry.isreg() or entry.issym() or entry.islnk()):
+            self.odd = "it has device nodes"
+        self._write(entry, content)
+
+    def add_info(self, path: str, mode: int, mtime: int, data: bytes) -> None:
+        """A file of dpkg's database."""
+        self.info.append(path)
+        self.newest = max(self.newest, mtime)
+        entry = tarfile.TarInfo(f".{path}")
+        entry.mode, entry.mtime, entry.size = mode, mtime, len(data)
+        self._write(entry, io.BytesIO(data))
+
+    def _write(self, entry: tarfile.TarInfo, content: IO[bytes] | None) -> None:
+        # By number: names of users mean something else on this machine.
+        entry.uname = entry.gname = ""
+        self._to.write(entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape"))
+        if content is not None:
+            while chunk := content.read(_BUFFER):
+                self._to.write(chunk)
+            self._to.write(b"\0" * (-entry.size % _BLOCK))
+
+
+def _write_info(control: str, info: _Info, listed: Sequence[str], to: _Written) -> None:
+    """The files of dpkg's database, under the names that dpkg gives them (format 1, dpkg 1.16.2)."""
+    name = _field(control, "Package")
+    if _field(control, "Multi-Arch") == "same":
+        name += f":{_field(control, 'Architecture')}"
+    text = "".join(f"{path}\n" for path in listed).encode("utf-8", "surrogateescape")
+    contents = {"list": (info["control"][0], text), **info}
+    for kind, (entry, data) in sorted(contents.items()):
+        if kind not in _NOT_INFO:
+            mode = 0o755 if kind in _SCRIPTS else 0o644
+            to.add_info(f"{_INFO}/{name}.{kind}", mode, int(entry.mtime), data)
 
 
 class _Filter:
@@ -216,18 +256,8 @@ def _path(name: str, deb: Path) -> str:
     return "/" + "/".join(parts) if parts else ""
 
 
-def _add(to: IO[bytes], entry: tarfile.TarInfo, content: IO[bytes] | None) -> None:
-    # By number: names of users mean something else on this machine.
-    entry.uname = entry.gname = ""
-    to.write(entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape"))
-    if content is not None:
-        while chunk := content.read(_BUFFER):
-            to.write(chunk)
-        to.write(b"\0" * (-entry.size % _BLOCK))
-
-
-def _read_control(deb: Path) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
-    info = {}
+def _read_control(deb: Path) -> _Info:
+    info: dict[str, tuple[tarfile.TarInfo, bytes]] = {}
     with deb_file.member(deb, "control") as control:
         for entry in _entries(control):
             if entry.isreg():
@@ -239,12 +269,12 @@ def _read_control(deb: Path) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
     return info
 
 
-def _why_dpkg(info: Mapping[str, tuple[tarfile.TarInfo, bytes]]) -> str:
+def _why_dpkg(info: _Info, sums: Mapping[str, str]) -> str:
     """Why its files and its database entries do not do."""
     if "preinst" in info:
         return "it has a script that runs before it is unpacked"
-    if "conffiles" in info:
-        return "it has conffiles"
+    if set(_conffiles(info)) != set(sums):
+        return "it has conffiles that it does not bring"
     if any(_triggers(info, "interest")):
         return "it waits for triggers"
     if "md5sums" not in info:
@@ -252,7 +282,15 @@ def _why_dpkg(info: Mapping[str, tuple[tarfile.TarInfo, bytes]]) -> str:
     return ""
 
 
-def _triggers(info: Mapping[str, tuple[tarfile.TarInfo, bytes]], kind: str) -> Iterator[str]:
+def _conffiles(info: _Info) -> list[str]:
+    """Its conffiles (deb-conffiles(5)), in its order; one with a flag is no path that a package brings."""
+    if "conffiles" not in info:
+        return []
+    lines = info["conffiles"][1].decode("utf-8", "surrogateescape").splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _triggers(info: _Info, kind: str) -> Iterator[str]:
     if "triggers" in info:
         for line in info["triggers"][1].decode("utf-8", "replace").splitlines():
             words = line.split("#")[0].split()

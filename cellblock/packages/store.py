@@ -116,7 +116,7 @@ class PackageStore:
             return list(pool.map(one, packages))
 
     def take_apart(self, package: LockedPackage) -> None:
-        """Have the deb of `package` taken apart, as far as it can be: whoever uses it says what is wrong with it."""
+        """Have the deb of `package` taken apart, if it can be: whoever uses it says what is wrong with it."""
         if self._opener:
             with suppress(*DAMAGE):
                 self._opener.open(self.path(package))
