@@ -56,8 +56,8 @@ class OpenedDeb:
     """A deb, taken apart.
 
     `control` is its stanza, ending in a newline. `paths` are the absolute paths of all that it puts into a
-    root but folders; `links` (symbolic ones) and `conffiles` are among them. `newest` is the latest time of an
-    entry, in seconds. `activates` are the triggers that unpacking it activates (deb-triggers(5)). `by_dpkg`
+    root but folders; `links` (symbolic ones) and `conffiles` are among them. `newest` is the latest time of
+    an entry, in seconds. `activates` are the triggers that unpacking activates (deb-triggers(5)). `by_dpkg`
     says why only dpkg itself can unpack it; empty when its files can be laid down and its database
     entries written, of which `info` are the paths. `form` changes with how debs are taken apart.
     """
@@ -76,7 +76,7 @@ class OpenedDeb:
 
 
 class Opener:
-    """Takes debs apart. `excludes` are dpkg's options path-exclude and path-include with a pattern, in order."""
+    """Takes debs apart. `excludes` are options of dpkg, path-exclude and path-include with a pattern."""
 
     def __init__(self, excludes: Sequence[str]) -> None:
         self._filter = _Filter(excludes)
