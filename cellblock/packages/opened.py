@@ -30,8 +30,8 @@ from cellblock.packages import deb_file
 
 # Changes when the same deb is taken apart otherwise than before.
 _FORM = 3
-# Layers are made of these frames, which are made once: more than the 3 of what a build compresses itself. 9 takes
-# as long again for 4 % less, and a machine that builds once waits for it (docs/benchmarks.md).
+# Layers are made of these frames, which are made once: more than the 3 of what a build compresses itself. 9
+# takes as long again for 4 % less, and a machine that builds once waits for it (docs/benchmarks.md).
 _LEVEL = 6
 _BUFFER = 1 << 20
 _BLOCK = 512

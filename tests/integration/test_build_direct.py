@@ -57,10 +57,8 @@ def test_a_second_build_from_nothing_is_the_same_and_what_differs_is_named(
     assert {each.path for each in found[name].differences if each.path} == {"etc/made-at"}
 
 
-def test_what_is_laid_down_is_what_dpkg_unpacks(
-    request_: BuildRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm = replace(request_, images=("slurm",))
+def test_what_is_laid_down_is_what_dpkg_unpacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = BuildRequest(("slurm",), VARIANT)
     build_images(slurm, Events())
 
     def all_by_dpkg(packages: Sequence[Opened], trees: Sequence[Path]) -> Unpacking:
