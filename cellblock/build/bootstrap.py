@@ -12,7 +12,6 @@ from pathlib import Path
 from cellblock.build.root import MARK
 from cellblock.build.unpacking import MERGED, TAR, Opened, Unpacking, finish
 from cellblock.engine import apt
-from cellblock.lock.model import LockedPackage
 from cellblock.variants import Variant
 
 _FORBID_SERVICES = (
@@ -119,26 +118,6 @@ def merged_folders(opened: Sequence[Opened]) -> tuple[str, ...] | None:
         return ()
     # All of them or none: a release in between is not known here.
     return MERGED if len(missing) == len(MERGED) else None
-
-
-def in_order(packages: Sequence[LockedPackage]) -> list[LockedPackage]:
-    """`packages`, each after what it needs of them, as far as they do not need each other in a circle."""
-    by_name = {package.name: package for package in packages}
-    ordered: dict[str, LockedPackage] = {}
-    entered: set[str] = set()
-
-    def visit(name: str) -> None:
-        if name in entered or name not in by_name:
-            return
-        entered.add(name)
-        for need in by_name[name].depends:
-            for each in need.split(" | "):
-                visit(each)
-        ordered[name] = by_name[name]
-
-    for name in sorted(by_name):
-        visit(name)
-    return list(ordered.values())
 
 
 def _by_apt(packages: Sequence[str], repository: str) -> list[str]:

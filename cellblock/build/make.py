@@ -27,7 +27,7 @@ from cellblock.build.root import Bind, WorkFolders, WorkingRoot
 from cellblock.build.stored import find_layer
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
-from cellblock.build.unpacking import TAR, Opened, feed, frames, plan_unpacking
+from cellblock.build.unpacking import TAR, Opened, feed, frames, in_order, plan_unpacking
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
 from cellblock.errors import CellblockError, DefinitionError
@@ -151,7 +151,8 @@ class LayerMaker:
         repository = root.folder / "repository"
         with report.step("packages at hand"):
             provided = {each.package.name: each for each in self._settings.provide(node.packages, repository)}
-            opened = [provided[package.name] for package in bootstrap.in_order(node.packages)]
+            packages = {package.name: package for package in node.packages}
+            opened = [provided[name] for name in in_order(sorted(packages), packages)]
         if node.parent is None:
             with report.step("bootstrap"):
                 laid = self._bootstrap(node, root, opened, report)

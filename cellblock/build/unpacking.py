@@ -208,10 +208,10 @@ def finish(unpacking: Unpacking, repository: str, first: Sequence[str] = ()) -> 
     flags = [f"--{flag}" for flag in apt.DPKG_OPTIONS]
     commands: list[list[str]] = []
     waiting: list[str] = []
-    by_name = {each.package.name: each for each in (*unpacking.laid, *unpacking.by_dpkg)}
+    packages = {each.package.name: each.package for each in (*unpacking.laid, *unpacking.by_dpkg)}
     configured: set[str] = set()
     for each in unpacking.by_dpkg:
-        before = [] if first else _closure(each.deb.pre_depends, by_name)
+        before = [] if first else in_order(each.deb.pre_depends, packages)
         if new := [name for name in before if name not in configured]:
             commands += _unpack(flags, waiting)
             waiting = []
@@ -231,16 +231,19 @@ def _unpack(flags: Sequence[str], debs: Sequence[str]) -> list[list[str]]:
     return [["dpkg", *flags, "--force-depends", "--unpack", *debs]] if debs else []
 
 
-def _closure(names: Iterable[str], by_name: Mapping[str, Opened]) -> list[str]:
-    """`names` and all that they need, of this layer, what is needed before what needs it."""
+def in_order(names: Iterable[str], packages: Mapping[str, LockedPackage]) -> list[str]:
+    """`names` and all of `packages` that they need, each after what it needs.
+
+    As far as they do not need each other in a circle. Names that are none of `packages` are left out.
+    """
     ordered: dict[str, None] = {}
     entered: set[str] = set()
 
     def visit(name: str) -> None:
-        if name in entered or name not in by_name:
+        if name in entered or name not in packages:
             return
         entered.add(name)
-        for need in by_name[name].package.depends:
+        for need in packages[name].depends:
             for each in need.split(" | "):
                 visit(each)
         ordered[name] = None

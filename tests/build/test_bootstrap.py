@@ -25,16 +25,6 @@ def test_exactly_the_given_debs_are_installed_in_the_given_order() -> None:
     assert debs == "/run/debs/b_2%3a3_amd64.deb /run/debs/a_1_amd64.deb /run/debs/z_1_amd64.deb"
 
 
-def test_each_package_comes_after_what_it_needs() -> None:
-    packages = [package("a", "1", "b | c"), package("b", "2:3"), package("z")]
-    assert [each.name for each in bootstrap.in_order(packages)] == ["b", "a", "z"]
-
-
-def test_packages_that_need_each_other_come_in_some_order_each_once() -> None:
-    circle = [package("a", "1", "b"), package("b", "1", "a")]
-    assert sorted(each.name for each in bootstrap.in_order(circle)) == ["a", "b"]
-
-
 def test_where_dpkg_alone_does_not_do_apt_sees_only_that_folder() -> None:
     text = "\n".join(bootstrap.install(unpacking(package("a"), package("b", "2~x")), "/run/debs"))
     assert "Dir::Etc::SourceParts=-" in text

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from cellblock.build import bootstrap
-from cellblock.build.unpacking import Opened, feed, finish, frames, plan_unpacking
+from cellblock.build.unpacking import Opened, feed, finish, frames, in_order, plan_unpacking
 from cellblock.errors import CellblockError
 from cellblock.lock.model import LockedPackage
 from cellblock.packages.opened import Folder, OpenedDeb
@@ -43,6 +43,16 @@ def tree(tmp_path: Path) -> Path:
     (info.parent / "status").write_text("Package: there\nStatus: install ok installed\n\n")
     (tmp_path / "tree/usr/bin").mkdir(parents=True)
     return tmp_path / "tree"
+
+
+def test_each_package_comes_after_what_it_needs() -> None:
+    packages = {each.name: each for each in (locked("a", "b | c"), locked("b"), locked("z"))}
+    assert in_order(["a", "b", "elsewhere", "z"], packages) == ["b", "a", "z"]
+
+
+def test_packages_that_need_each_other_come_in_some_order_each_once() -> None:
+    circle = {"a": locked("a", "b"), "b": locked("b", "a")}
+    assert sorted(in_order(["a", "b"], circle)) == ["a", "b"]
 
 
 def test_a_plain_package_is_laid_down_and_recorded_as_unpacked(tree: Path) -> None:
