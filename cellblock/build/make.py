@@ -11,10 +11,8 @@ import errno
 import itertools
 import json
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,10 +21,11 @@ from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.nodes import Node
 from cellblock.build.plan import Planner, add_users
 from cellblock.build.record import LayerRecord
-from cellblock.build.root import Bind, WorkFolders, WorkingRoot
+from cellblock.build.root import Bind, WorkingRoot
 from cellblock.build.stored import find_layer
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
+from cellblock.build.work_folders import WorkFolders
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
 from cellblock.errors import CellblockError, DefinitionError
@@ -93,7 +92,7 @@ class LayerMaker:
                 raise CellblockError(
                     f"the layer '{node.title}' was removed while this build ran", hint="build again"
                 )
-            with self._folder() as folder:
+            with self._work.new() as folder:
                 unpack_layer(self._layout, record, folder / "tree")
                 self._place(folder / "tree", path)
         return path
@@ -107,7 +106,7 @@ class LayerMaker:
         ProgramFailed when a program fails, Interrupted after a stop; nothing is stored then.
         """
         started = time.monotonic()
-        with self._folder() as folder:
+        with self._work.new(keep_failed=self._settings.keep_failed) as folder:
             below = [self.tree(each) for each in node.parent.chain()] if node.parent else []
             _refuse_baked(node, below)
             root = WorkingRoot(
@@ -226,21 +225,6 @@ class LayerMaker:
         made.rename(output)
 
     # -- folders -------------------------------------------------------------------------------
-
-    @contextmanager
-    def _folder(self) -> Iterator[Path]:
-        """A folder for one layer, removed afterwards unless a failed one is to be kept."""
-        folder = self._work.new()
-        keep = False
-        try:
-            folder.mkdir(parents=True)
-            yield folder
-        except Exception:
-            keep = self._settings.keep_failed
-            raise
-        finally:
-            if not keep:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _place(self, tree: Path, place: Path) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)

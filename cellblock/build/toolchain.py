@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from cellblock.build import root
 from cellblock.build.mirrors import Archive
+from cellblock.build.work_folders import WorkFolders
 from cellblock.cuda import CudaRepository
 from cellblock.engine import apt
 from cellblock.engine.recipe import Bootstrap
@@ -28,7 +28,7 @@ class MmdebstrapToolchain:
         self._variant = variant
         self._archive = archive
         self._cuda = cuda
-        self._folders = root.WorkFolders(folder)
+        self._folders = WorkFolders(folder)
 
     def key(self, packages: Sequence[str]) -> str:
         """Changes with distribution and packages.
@@ -42,17 +42,14 @@ class MmdebstrapToolchain:
     def workshop(self, packages: Sequence[str], on_line: Callable[[str], None]) -> Iterator[_Root]:
         """A root with `packages`, removed in the end. Raises ProgramFailed when one cannot be installed."""
         self._folders.sweep()
-        folder = self._folders.new()
-        programs = Programs()
-        tree = folder / "toolchain"
-        tree.mkdir(parents=True)
-        try:
+        with self._folders.new() as folder:
+            programs = Programs()
+            tree = folder / "toolchain"
+            tree.mkdir()
             argv = apt.mmdebstrap(self._bootstrap(packages), tree)
             programs.run(argv, on_line=on_line, env={"DEBIAN_FRONTEND": "noninteractive"})
             tree.chmod(0o755)
             yield _Root(root.WorkingRoot(folder / "work", [tree], programs))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _bootstrap(self, packages: Sequence[str]) -> Bootstrap:
         distribution = self._variant.distribution
