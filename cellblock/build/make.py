@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -72,8 +73,12 @@ class LayerMaker:
         self._work.sweep()
 
     def find(self, node: Node) -> LayerRecord | None:
-        """The record of a layer that is there already."""
-        return find_layer(self._records, self._layout, node)
+        """The record of a layer that is there already; notes that it was used."""
+        record = find_layer(self._records, self._layout, node)
+        if record:
+            with suppress(OSError):
+                os.utime(self._records / f"{node.id}.json")
+        return record
 
     def keep(self, node: Node, record: LayerRecord) -> None:
         """Remember a layer whose blob is stored."""

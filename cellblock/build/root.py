@@ -70,8 +70,8 @@ class WorkingRoot:
         on_line: Callable[[str], None] | None = None,
     ) -> Finished:
         """Run shell lines with `sh -euc` inside. Raises ProgramFailed and Interrupted."""
-        # One argument of a program ends at 128 KiB (MAX_ARG_STRLEN, execve(2)), its input may be the script's own,
-        # and a file in the root would be seen there: a descriptor, closed as soon as the shell has its own.
+        # An argument ends at 128 KiB (MAX_ARG_STRLEN, execve(2)), standard input is the script's to read, and
+        # a file in the root would be seen there: a descriptor, closed as soon as the shell has its own.
         self._scripts += 1
         script = self.folder / f"script-{self._scripts}"
         script.write_text("exec 9<&-\n" + "\n".join(lines) + "\n", encoding="utf-8")

@@ -54,6 +54,9 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
     # Files that are made beside what programs unpack have the modes meant here, not the person's.
     os.umask(0o022)
     layout = image_store()
+    from cellblock.upkeep.power import recover  # it imports what imports this
+
+    recover(paths.cache(), events)
     with layout.writing():
         result = _build_into(layout, prepared, events, started)
     if result.built:
@@ -78,6 +81,9 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made or forgotten:
+        from cellblock.upkeep.power import note_settled
+
+        note_settled(paths.cache())
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
         build = direct_build(prepared, maker, layout, events, programs, fetched.stopped)
@@ -89,6 +95,7 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     else:
         for plan in plans:
             images[plan.name] = layout.stored(known[plan.key_reference])
+            layout.note_use(images[plan.name].digest)
             # Somebody gave the name to another image: the key decides what it stands for.
             named = known.get(plan.reference)
             if named is None or named.digest != images[plan.name].digest:

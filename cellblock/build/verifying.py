@@ -47,7 +47,7 @@ def verify_images(request: BuildRequest, events: Events) -> Mapping[str, Verifie
     programs = Programs()
     work = WorkFolders(paths.cache() / "work")
     work.sweep()
-    with work.new() as folder:
+    with store.writing(), work.new() as folder:
         # The same below another name, at another time: neither may be in the bytes.
         layout = Layout(folder / "images")
         provide = Provider(prepared, events)

@@ -1,10 +1,11 @@
-"""Folders for working roots, each with an owner that the kernel knows: who holds the flock(2) of its lock file.
+"""Folders for working roots, each owned by whoever holds the flock(2) of its lock file.
 
     FOLDER/PID-RANDOM        one working root; the pid is for a person who looks
     FOLDER/PID-RANDOM.lock   held as long as the root is in use
 
-No pid is trusted: builds in two containers may share the folder, and a process of the one is no process, or another
-one, in the other. The kernel gives a lock back however its holder ends; `sweep` removes what nobody holds.
+No pid is trusted: builds in two containers may share the folder, and a process of the one is no process, or
+another one, in the other. The kernel gives a lock back however its holder ends; `sweep` removes what nobody
+holds.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class WorkFolders:
             finally:
                 if not keep:
                     shutil.rmtree(folder, ignore_errors=True)
+
+    def discard(self, path: Path) -> None:
+        """Remove the folder `path` of this file system: under its name it is there whole or not at all."""
+        with self.new() as folder, suppress(FileNotFoundError):
+            path.rename(folder / "discarded")
 
     def sweep(self) -> None:
         """Remove the folders whose owners are gone."""

@@ -11,7 +11,7 @@ from cellblock.process import ProgramFailed, Programs
 
 
 def copy(source: str, target: str, *options: str, programs: Programs, hint: str) -> None:
-    """Copy `source` to `target`, both as skopeo names images (`oci:DIR:NAME`, `containers-storage:NAME`, ...).
+    """Copy `source` to `target`, both as skopeo names images: `oci:DIR:NAME`, `containers-storage:NAME`.
 
     Layers that are there are not copied again. Raises CellblockError when skopeo is missing or fails (with
     `hint`), Interrupted after `programs.stop()`.
