@@ -70,7 +70,7 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
     declared = load_images(request.definitions)
     wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
     source = archive(variant, request.mirrors)
-    extras = extra_archives(variant, source)
+    extras = extra_archives(variant, source, events, update=request.update)
     planner = Planner(variant, source, extras.key)
     planned = plan_all(planner, build_order(declared, declared))
     lock, archives = _lock(request, variant, declared, extras, events)

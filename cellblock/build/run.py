@@ -39,9 +39,8 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
         return _with_recipes(request, events)
     if request.engine != "buildah":
         raise UsageError(f"there is no engine '{request.engine}'", hint="use one of: buildah, docker")
-    prepared = prepare(request, events)
     try:
-        return _build(prepared, events, started)
+        return _build(prepare(request, events), events, started)
     except PackagesGone:
         if request.locked or request.update:
             raise
@@ -241,7 +240,7 @@ def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     source = archive(variant, request.mirrors)
-    extras = extra_archives(variant, source)
+    extras = extra_archives(variant, source, events, update=request.update)
     extras.ensure(events)
     planner = Planner(variant, extras.added_to(source), extras.key)
     planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))
