@@ -215,7 +215,8 @@ except CellblockError as error:
 
 
 def run_cli(definitions: Path, name: str) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-c", CLI, name, VARIANT, str(definitions)]
+    # Whoever started the tests in the background had the shell ignore SIGINT for all that they start.
+    argv = ["env", "--default-signal=INT", sys.executable, "-c", CLI, name, VARIANT, str(definitions)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
