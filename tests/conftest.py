@@ -7,7 +7,13 @@ the workers end together (docs/decisions/ci-side-by-side.md).
 
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell has what it starts in the background ignore it, and so would all that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # In this order; what is not named follows as it is collected. Seconds, of one worker alone on two cores.
 _FIRST = (

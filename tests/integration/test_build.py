@@ -215,8 +215,7 @@ except CellblockError as error:
 
 
 def run_cli(definitions: Path, name: str) -> subprocess.Popen[str]:
-    # Whoever started the tests in the background had the shell ignore SIGINT for all that they start.
-    argv = ["env", "--default-signal=INT", sys.executable, "-c", CLI, name, VARIANT, str(definitions)]
+    argv = [sys.executable, "-c", CLI, name, VARIANT, str(definitions)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
