@@ -20,6 +20,7 @@ from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events
 from cellblock.inspect.from_build import variant_plan
 from cellblock.variants import host_release
+from tests.packages.small_archive import SmallArchive
 
 from .archive import make_archive
 
@@ -46,7 +47,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for parent in (folder, *folder.parents):
         if parent != Path("/"):
             parent.chmod(parent.stat().st_mode | 0o055)
-    yield make_archive(folder, suite="noble", components=("main", "universe"), packages=PACKAGES)
+    small = SmallArchive(tmp_path_factory.mktemp("small"))
+    small.add("asks", postinst='echo "asks: which of the two?" >&2\nread answer\n')
+    debs = (small.folder / "pool").glob("*.deb")
+    yield make_archive(folder, suite="noble", components=("main", "universe"), packages=PACKAGES, debs=debs)
     for image in IMAGES:
         subprocess.run(
             ["buildah", "rmi", "--force", f"localhost/cellblock/{image}:ubuntu24.04"],
@@ -98,6 +102,20 @@ def test_lock_plan_and_build_follow_each_other(request_: BuildRequest, archive: 
     assert held == {package.name: package.version for package in lock.of_image("controller")}
     assert build_images(locked, Events()).built == ()
     assert compare_lock(asked, Events()).is_current
+
+
+def test_a_package_that_needs_an_answer_fails_with_what_it_says_and_the_way_to_answer(
+    request_: BuildRequest,
+) -> None:
+    asking = request_.definitions / "asking"
+    asking.mkdir()
+    (asking / "image.yaml").write_text("summary: a\nfrom: base\npackages: [asks]\n")
+    with pytest.raises(StepFailed, match="asks: which of the two") as raised:
+        build_images(replace(request_, images=("asking",)), Events())
+    assert "image asking: step 'install packages'" in str(raised.value)
+    assert "debconf-set-selections" in raised.value.hint
+    # What was made before it is kept, and an answer lets it go on.
+    assert build_images(replace(request_, images=("base",)), Events()).built == ()
 
 
 def test_an_ubuntu_base_is_bootstrapped_from_a_local_archive(archive: str, definitions: Path) -> None:
