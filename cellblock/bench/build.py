@@ -16,9 +16,9 @@ from cellblock.bench.build_peers import Peer
 from cellblock.bench.scratch import environment, scratch
 from cellblock.build import BuildRequest, BuildResult, build_images, copy_images
 from cellblock.build.prepare import prepare
+from cellblock.build.run import package_store
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.packages.store import PackageStore
 
 CHANGED_FILE = "worker/files/usr/lib/cellblock/nsswitch-sshd.conf"
 """The file that changes, below the folder of definitions: comments are ignored in it."""
@@ -87,7 +87,7 @@ def build_cost(variant: str | None, events: Events) -> BuildFigures:
     started = time.monotonic()
     prepared = prepare(BuildRequest((), variant), events)
     name, images = prepared.variant.name, prepared.wanted
-    store = PackageStore(paths.cache() / "debs")
+    store = package_store()
     store.fetch(prepared.lock.packages.values(), prepared.archives, events)
     docker = None
     with scratch() as folder:

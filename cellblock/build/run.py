@@ -17,12 +17,15 @@ from cellblock.build.prepare import Prepared, prepare
 from cellblock.build.record import image_store, read_record
 from cellblock.build.request import BuildRequest, BuildResult
 from cellblock.build.stored import collect_layers
+from cellblock.build.unpacking import Opened
+from cellblock.engine import apt
 from cellblock.engine.recipe import BuiltImage
 from cellblock.engine.storage import ContainersStorage, image_id
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layout import Layout, StoredImage
+from cellblock.packages.opened import Opener
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackagesGone, PackageStore
 from cellblock.process import Programs
@@ -149,18 +152,23 @@ def direct_build(
     )
 
 
+def package_store() -> PackageStore:
+    """The machine's package store, which takes debs apart as images need them."""
+    return PackageStore(paths.packages(), Opener(apt.DPKG_EXCLUDES))
+
+
 class Provider:
     """Makes flat archives of locked packages, which it fetches first; knows how long fetching took."""
 
     def __init__(self, prepared: Prepared, events: Events) -> None:
         self._prepared = prepared
         self._events = events
-        self._store = PackageStore(paths.packages())
+        self._store = package_store()
         self.stopped = threading.Event()
         self.seconds = 0.0
 
-    def __call__(self, packages: Sequence[LockedPackage], folder: Path) -> None:
-        """Make `folder`, which must not exist, the archive of `packages`."""
+    def __call__(self, packages: Sequence[LockedPackage], folder: Path) -> list[Opened]:
+        """Make `folder`, which must not exist, the archive of `packages`; returns them taken apart."""
         started = time.monotonic()
         absent = any(not self._store.has(package) for package in packages)
         if absent:
@@ -170,6 +178,10 @@ class Provider:
             if absent:
                 self.seconds += time.monotonic() - started
             write_repository(packages, self._store, folder)
+            return [
+                Opened(package, deb, files)
+                for package, (deb, files) in zip(packages, self._store.opened(packages, folder), strict=True)
+            ]
 
 
 def _bring(

@@ -20,7 +20,7 @@ from cellblock.events import Events, Progress
 from cellblock.flock import locked
 from cellblock.oci.layer import WHITEOUT, open_layer
 from cellblock.oci.layout import Layout
-from cellblock.upkeep.kept import KeptKind, layout_of, store_of
+from cellblock.upkeep.kept import KeptKind, layout_of, remove_deb, store_of
 
 SUBJECT = "cache"
 """Under this name checking appears among the events."""
@@ -76,8 +76,7 @@ def remove_damaged(files: Iterable[Path], events: Events) -> list[Damaged]:
             done += path.stat().st_size
             events.emit(Progress(SUBJECT, done, total))
             if found != path.stem:
-                path.with_suffix(".control").unlink(missing_ok=True)
-                path.unlink()
+                (remove_deb if path.suffix else Path.unlink)(path)
                 damaged.append(Damaged("deb" if path.suffix else "blob", path.name, f"has SHA-256 {found}"))
     return damaged
 

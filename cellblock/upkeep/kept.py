@@ -1,6 +1,6 @@
 """What is kept, as things that can go by themselves: each with its size on disk and when it was last used.
 
-    debs/          packages, by SHA-256: fetched again when they are needed
+    debs/          packages, by SHA-256, with what was made of them: fetched again when they are needed
     lists/         package lists of a variant from given mirrors: fetched again
     trees/         layers unpacked, to make others on them: unpacked from their blobs again
     images/        an OCI layout: images, which are built again; images share blobs
@@ -24,6 +24,9 @@ from cellblock.packages.store import PackageStore
 
 KeptKind = Literal["lists", "tree", "deb", "image"]
 """In the order in which they go when they were used at the same time: by what it costs to have them again."""
+
+MADE = (".control", ".opened", ".files")
+"""Suffixes of what is made of a deb and kept beside it (`cellblock.packages.store`)."""
 
 KINDS: tuple[KeptKind, ...] = ("lists", "tree", "deb", "image")
 
@@ -76,7 +79,8 @@ def _debs(cache: Path) -> Iterator[Kept]:
                 status = path.stat()
             except FileNotFoundError:
                 continue  # a fetch finished it meanwhile
-            yield Kept("deb", path.name, status.st_size, status.st_mtime, path)
+            size = status.st_size + sum(size_of(path.with_suffix(suffix)) for suffix in MADE)
+            yield Kept("deb", path.name, size, status.st_mtime, path)
 
 
 def _lists(cache: Path) -> Iterator[Kept]:
@@ -121,6 +125,18 @@ def layer_ids(cache: Path) -> dict[str, list[str]]:
     for name, record in layer_records(cache / "layers"):
         found.setdefault(record.digest, []).append(name)
     return found
+
+
+def remove_deb(path: Path) -> None:
+    """Remove a deb, finished or not, and what was made of it."""
+    remove_made(path)
+    path.unlink(missing_ok=True)
+
+
+def remove_made(deb: Path) -> None:
+    """Remove what was made of a deb, which can be made again."""
+    for suffix in MADE:
+        deb.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def size_of(path: Path) -> int:

@@ -22,7 +22,7 @@ from cellblock.build.work_folders import WorkFolders
 from cellblock.events import Events
 from cellblock.flock import locked
 from cellblock.upkeep.checking import forget_incomplete, remove_damaged
-from cellblock.upkeep.kept import layout_of, store_of
+from cellblock.upkeep.kept import layout_of, remove_made, store_of
 
 # Seconds after which the kernel has written what is dirty: dirty_expire_centisecs is 3000, a flusher wakes
 # every 5 s, and ext4 commits every 5 s.
@@ -104,9 +104,8 @@ def _look(cache: Path, events: Events) -> None:
         work = WorkFolders(cache / "work")
         for tree in trees:
             work.discard(tree)
-        for control in store.folder.glob("sha256/*/*.control"):
-            if control.stat().st_mtime >= since:
-                control.unlink()
+        for deb in debs:
+            remove_made(deb)
 
 
 def _read(path: Path) -> str | None:

@@ -15,7 +15,19 @@ from cellblock.build.stored import collect_layers
 from cellblock.build.work_folders import WorkFolders
 from cellblock.flock import locked
 from cellblock.packages.store import PackageStore
-from cellblock.upkeep.kept import KINDS, Kept, KeptKind, kept, layer_ids, layout_of, size_of, sizes, store_of
+from cellblock.upkeep.kept import (
+    KINDS,
+    MADE,
+    Kept,
+    KeptKind,
+    kept,
+    layer_ids,
+    layout_of,
+    remove_deb,
+    size_of,
+    sizes,
+    store_of,
+)
 
 
 @dataclass(frozen=True)
@@ -86,8 +98,7 @@ class _Trim:
                 self._work.discard(thing.path)
             self._count(thing.size)
         else:
-            thing.path.with_suffix(".control").unlink(missing_ok=True)
-            thing.path.unlink(missing_ok=True)
+            remove_deb(thing.path)
             self._count(thing.size)
         return True
 
@@ -97,7 +108,8 @@ class _Trim:
 
 
 def _remove_strays(store: PackageStore) -> None:
-    """Remove cached controls without a deb, and those that a crash left half written."""
-    for path in store.folder.glob("sha256/*/*.control*"):
-        if path.suffix != ".control" or not path.with_suffix(".deb").exists():
+    """Remove what was made of debs that are gone, and what a crash left half written."""
+    for path in store.folder.glob("sha256/*/*"):
+        whole = path.suffix in MADE and path.with_suffix(".deb").exists()
+        if path.suffix.startswith(MADE) and not whole:
             path.unlink(missing_ok=True)
