@@ -79,7 +79,7 @@ def trim(
     else:
         removed = ", ".join(f"{count} {_WORDS[kind]}" for kind, count in trimmed.removed.items())
         print(
-            f"removed {removed or 'nothing that is in use'}: {amount_of_bytes(trimmed.freed)}; "
+            f"removed {removed or 'nothing'}: {amount_of_bytes(trimmed.freed)}; "
             f"{amount_of_bytes(trimmed.left)} are left"
         )
 
