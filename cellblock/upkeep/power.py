@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from cellblock.build.work_folders import WorkFolders
@@ -41,7 +42,11 @@ def recover(cache: Path, events: Events) -> None:
         return
     if known is not None:
         layout, store = layout_of(cache), store_of(cache)
-        with layout.alone(), locked(store.folder / "lock"):
+
+        def waiting() -> None:
+            events.info("a build uses the cache; waiting for it, to look at what was written before the boot")
+
+        with layout.alone(waiting), locked(store.folder / "lock", waiting=waiting):
             if _read(mark) != boot:
                 _look(cache, events)
                 _write(mark, boot)
@@ -116,5 +121,7 @@ def _read(path: Path) -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{text}\n", encoding="utf-8")
+    # Where it cannot be written, what comes next says so; the next build looks again.
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n", encoding="utf-8")

@@ -108,6 +108,11 @@ def test_a_minute_after_the_last_layer_all_is_noted_to_be_on_the_disk(cache: Sma
     assert past < settled(cache.folder) <= time.time()
 
 
+def test_a_cache_that_cannot_be_written_is_for_others_to_complain_of(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    recover(tmp_path / "file", Events())
+
+
 def test_no_cache_is_no_error(tmp_path: Path) -> None:
     note_settled(tmp_path / "none")
     recover(tmp_path / "none", Events())
