@@ -7,7 +7,9 @@ the workers end together (docs/decisions/ci-side-by-side.md).
 
 from __future__ import annotations
 
+import re
 import signal
+from typing import Any
 
 import pytest
 
@@ -29,29 +31,36 @@ _FIRST = (
     "tests/spank_jail/test_fuzz.py",
 )
 # Tests of one folder that share what is dear to make.
-_FOLDERS = ("tests/integration/docker_engine", "tests/integration/escape")
-# Has a cluster of the shared fixture's kind and is long: a group of its own, with a cluster of its own.
+_FOLDERS = ("tests/integration/docker_engine", "tests/integration/escape", "tests/integration/push")
+# Long, and content with a cluster of its own.
 _APART = ("tests/integration/test_soak.py",)
+# The id of a test in the shared cluster of a variant (tests/integration/conftest.py).
+_CLUSTER = re.compile(r"^tests/integration/.*[\[-](debian\d+)[\]-]")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By group. Not pytest-xdist's own marks for that: 3.8 does not see them with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Group the tests, and put the long groups first; one process runs them in the order of the files."""
-    if not hasattr(config, "workerinput"):
-        return
-    groups = {item: group_of(item, config) for item in items}
-    rank = {name: number for number, name in enumerate(_FIRST)}
-    items.sort(key=lambda item: rank.get(groups[item], len(rank)))
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Put the long groups first in a worker; one process alone runs them in the order of the files."""
+    if hasattr(config, "workerinput"):
+        rank = {name: number for number, name in enumerate(_FIRST)}
+        items.sort(key=lambda item: rank.get(group_of(item.nodeid), len(rank)))
 
 
-def group_of(item: pytest.Item, config: pytest.Config) -> str:
+def group_of(nodeid: str) -> str:
     """The group of a test: `cluster VARIANT`, a folder or a file."""
-    path = item.path.relative_to(config.rootpath).as_posix()
-    parameters = (
-        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    )
-    if "cluster" in parameters and path not in _APART:
-        return f"cluster {parameters['cluster']}"
-    return next((folder for folder in _FOLDERS if path.startswith(f"{folder}/")), path)
+    path = nodeid.partition("::")[0]
+    folder = next((folder for folder in _FOLDERS if path.startswith(f"{folder}/")), path)
+    found = _CLUSTER.match(nodeid)
+    return f"cluster {found[1]}" if found and folder == path and path not in _APART else folder

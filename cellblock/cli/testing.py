@@ -38,7 +38,7 @@ def run_tests(
         jobs = 1 if named else _JOBS
     if jobs > 1:
         # By the groups and in the order of tests/conftest.py.
-        command += [f"--numprocesses={jobs}", "--dist=loadgroup", "--no-loadscope-reorder"]
+        command += [f"--numprocesses={jobs}", "--dist=loadscope", "--no-loadscope-reorder"]
     command += context.args
     # Tests that are named by a path from where the user stands run from there, all others from the project.
     from_here = any(Path(argument.partition("::")[0]).exists() for argument in context.args)
