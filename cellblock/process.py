@@ -75,8 +75,8 @@ class _Watcher:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
-    def tell(self, operation: str, group: int) -> None:
-        """Say that a process group started ("+") or ended ("-")."""
+    def start(self) -> None:
+        """Have it run: before what it is to watch, so that hardly a moment is left between the two."""
         with self._lock:
             if self._process is None:
                 self._process = subprocess.Popen(
@@ -88,6 +88,11 @@ class _Watcher:
                     start_new_session=True,
                 )
                 atexit.register(self._process.communicate)
+
+    def tell(self, operation: str, group: int) -> None:
+        """Say that a process group started ("+") or ended ("-"); after `start`."""
+        with self._lock:
+            assert self._process
             assert self._process.stdin
             self._process.stdin.write(f"{operation} {group}\n")
             self._process.stdin.flush()
@@ -171,6 +176,7 @@ class Programs:
         with self._lock:
             if self._stopped:
                 raise Interrupted("stopped")
+            _watcher.start()
             try:
                 process = subprocess.Popen(
                     argv,

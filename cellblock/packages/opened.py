@@ -30,8 +30,9 @@ from cellblock.packages import deb_file
 
 # Changes when the same deb is taken apart otherwise than before.
 _FORM = 3
-# Layers are made of these frames: a node pulls them, and they are compressed once (docs/benchmarks.md).
-_LEVEL = 9
+# Layers are made of these frames, which are made once: more than the 3 of what a build compresses itself. 9
+# takes as long again for 4 % less, and a machine that builds once waits for it (docs/benchmarks.md).
+_LEVEL = 6
 _BUFFER = 1 << 20
 _BLOCK = 512
 _INFO = "/var/lib/dpkg/info"
@@ -56,8 +57,8 @@ class OpenedDeb:
     """A deb, taken apart.
 
     `control` is its stanza, ending in a newline. `paths` are the absolute paths of all that it puts into a
-    root but folders; `links` (symbolic ones) and `conffiles` are among them. `newest` is the latest time of an
-    entry, in seconds. `activates` are the triggers that unpacking it activates (deb-triggers(5)). `by_dpkg`
+    root but folders; `links` (symbolic ones) and `conffiles` are among them. `newest` is the latest time of
+    an entry, in seconds. `activates` are the triggers that unpacking activates (deb-triggers(5)). `by_dpkg`
     says why only dpkg itself can unpack it; empty when its files can be laid down and its database
     entries written, of which `info` are the paths. `form` changes with how debs are taken apart.
     """
@@ -76,11 +77,11 @@ class OpenedDeb:
 
 
 class Opener:
-    """Takes debs apart. `excludes` are dpkg's options path-exclude and path-include with a pattern, in order."""
+    """Takes debs apart. `excludes` are options of dpkg, path-exclude and path-include with a pattern."""
 
     def __init__(self, excludes: Sequence[str]) -> None:
         self._filter = _Filter(excludes)
-        self._form = digest_of([_FORM, list(excludes)])
+        self._form = digest_of([_FORM, _LEVEL, list(excludes)])
 
     def read(self, deb: Path) -> OpenedDeb | None:
         """What is known of a deb that was taken apart; None when it was not, or in another form."""
