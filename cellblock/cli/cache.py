@@ -68,7 +68,7 @@ def trim(
     """Remove what was not used for longest, until what is left fits."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.upkeep import trim as trim_cache
+    from cellblock.upkeep.trimming import trim as trim_cache
 
     limit, events = _bytes(max_size), Events()
     with make_view(log, events):

@@ -9,6 +9,8 @@ boot:
 
 The kernel writes what is older than half a minute by itself, so noting that everything is on the disk costs
 next to nothing a minute after a build; a build that begins so much later than the last one does it.
+
+Every build asks, also one with nothing to do: what is needed after a boot only is imported then.
 """
 
 from __future__ import annotations
@@ -19,11 +21,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from cellblock.build.work_folders import WorkFolders
 from cellblock.events import Events
 from cellblock.flock import locked
-from cellblock.upkeep.checking import forget_incomplete, remove_damaged
-from cellblock.upkeep.kept import layout_of, remove_made, store_of
 
 # Seconds after which the kernel has written what is dirty: dirty_expire_centisecs is 3000, a flusher wakes
 # every 5 s, and ext4 commits every 5 s.
@@ -41,6 +40,8 @@ def recover(cache: Path, events: Events) -> None:
     if known == boot:
         return
     if known is not None:
+        from cellblock.upkeep.kept import layout_of, store_of
+
         layout, store = layout_of(cache), store_of(cache)
 
         def waiting() -> None:
@@ -93,6 +94,10 @@ def _settle(cache: Path, now: float) -> None:
 
 
 def _look(cache: Path, events: Events) -> None:
+    from cellblock.build.work_folders import WorkFolders
+    from cellblock.upkeep.checking import forget_incomplete, remove_damaged
+    from cellblock.upkeep.kept import layout_of, remove_made, store_of
+
     since = settled(cache)
     layout, store = layout_of(cache), store_of(cache)
     blobs = [path for path in (layout.folder / "blobs" / "sha256").glob("*") if path.stat().st_mtime >= since]

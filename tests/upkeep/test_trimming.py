@@ -14,9 +14,9 @@ from cellblock import unchanged
 from cellblock.build.stored import layer_records
 from cellblock.events import Events
 from cellblock.packages.repository import write_repository
-from cellblock.upkeep import kept, trim
 from cellblock.upkeep.checking import check
-from cellblock.upkeep.kept import sizes
+from cellblock.upkeep.kept import kept, sizes
+from cellblock.upkeep.trimming import trim
 from tests.upkeep.conftest import NOW, SmallCache
 
 
@@ -143,7 +143,7 @@ def test_trimming_waits_for_whoever_uses_the_debs(cache: SmallCache) -> None:
 TRIMMER = """
 import sys
 from pathlib import Path
-from cellblock.upkeep import trim
+from cellblock.upkeep.trimming import trim
 print("begins", flush=True)
 trim(Path(sys.argv[1]), 0)
 """
