@@ -86,8 +86,14 @@ def _debs(cache: Path) -> Iterator[Kept]:
 def _lists(cache: Path) -> Iterator[Kept]:
     for path in (cache / "lists").glob("*"):
         # Touched whenever packages are resolved (cellblock.lock.apt_root).
-        used = max((each.lstat().st_mtime for each in path.glob("*")), default=0.0)
-        yield Kept("lists", path.name, size_of_tree(path), used, path)
+        used = max((each.lstat().st_mtime for each in list_parts(path)), default=None)
+        if used is not None:
+            yield Kept("lists", path.name, sum(map(size_of_tree, list_parts(path))), used, path)
+
+
+def list_parts(folder: Path) -> list[Path]:
+    """What is in a folder of package lists, but for its lock: somebody may be waiting for that."""
+    return [path for path in folder.glob("*") if path.name != "lock"]
 
 
 def _trees(cache: Path) -> Iterator[Kept]:
@@ -148,8 +154,8 @@ def size_of(path: Path) -> int:
 
 
 def size_of_tree(folder: Path) -> int:
-    """Bytes that a folder and all below it take on the disk; a file of several names counts once."""
-    total = 0
+    """Bytes that a file, or a folder and all below it, take on the disk; one of several names counts once."""
+    total = size_of(folder) if not folder.is_dir() else 0
     seen: set[int] = set()
     waiting = [os.fspath(folder)]
     while waiting:

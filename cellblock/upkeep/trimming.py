@@ -23,6 +23,7 @@ from cellblock.upkeep.kept import (
     kept,
     layer_ids,
     layout_of,
+    list_parts,
     remove_deb,
     size_of,
     sizes,
@@ -95,7 +96,8 @@ class _Trim:
             self._count(thing.size)
         elif thing.kind == "lists":
             with locked(thing.path / "lock"):
-                self._work.discard(thing.path)
+                for part in list_parts(thing.path):
+                    self._work.discard(part)
             self._count(thing.size)
         else:
             remove_deb(thing.path)
