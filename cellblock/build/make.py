@@ -13,8 +13,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,11 +23,12 @@ from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.nodes import Node
 from cellblock.build.plan import Planner, add_users
 from cellblock.build.record import LayerRecord
-from cellblock.build.root import Bind, WorkFolders, WorkingRoot
+from cellblock.build.root import Bind, WorkingRoot
 from cellblock.build.stored import find_layer
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
 from cellblock.build.unpacking import TAR, Opened, feed, frames, in_order, plan_unpacking
+from cellblock.build.work_folders import WorkFolders
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
 from cellblock.errors import CellblockError, DefinitionError
@@ -75,8 +76,12 @@ class LayerMaker:
         self._work.sweep()
 
     def find(self, node: Node) -> LayerRecord | None:
-        """The record of a layer that is there already."""
-        return find_layer(self._records, self._layout, node)
+        """The record of a layer that is there already; notes that it was used."""
+        record = find_layer(self._records, self._layout, node)
+        if record:
+            with suppress(OSError):
+                os.utime(self._records / f"{node.id}.json")
+        return record
 
     def keep(self, node: Node, record: LayerRecord) -> None:
         """Remember a layer whose blob is stored."""
@@ -95,7 +100,7 @@ class LayerMaker:
                 raise CellblockError(
                     f"the layer '{node.title}' was removed while this build ran", hint="build again"
                 )
-            with self._folder() as folder:
+            with self._work.new() as folder:
                 unpack_layer(self._layout, record, folder / "tree")
                 self._place(folder / "tree", path)
         return path
@@ -110,7 +115,7 @@ class LayerMaker:
         """
         started = time.monotonic()
         laid: Sequence[Opened] = ()
-        with self._folder() as folder:
+        with self._work.new(keep_failed=self._settings.keep_failed) as folder:
             below = [self.tree(each) for each in node.parent.chain()] if node.parent else []
             _refuse_baked(node, below)
             root = WorkingRoot(
@@ -288,21 +293,6 @@ class LayerMaker:
         made.rename(output)
 
     # -- folders -------------------------------------------------------------------------------
-
-    @contextmanager
-    def _folder(self) -> Iterator[Path]:
-        """A folder for one layer, removed afterwards unless a failed one is to be kept."""
-        folder = self._work.new()
-        keep = False
-        try:
-            folder.mkdir(parents=True)
-            yield folder
-        except Exception:
-            keep = self._settings.keep_failed
-            raise
-        finally:
-            if not keep:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _place(self, tree: Path, place: Path) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -42,9 +42,8 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
         return _with_recipes(request, events)
     if request.engine != "buildah":
         raise UsageError(f"there is no engine '{request.engine}'", hint="use one of: buildah, docker")
-    prepared = prepare(request, events)
     try:
-        return _build(prepared, events, started)
+        return _build(prepare(request, events), events, started)
     except PackagesGone:
         if request.locked or request.update:
             raise
@@ -57,6 +56,9 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
     # Files that are made beside what programs unpack have the modes meant here, not the person's.
     os.umask(0o022)
     layout = image_store()
+    from cellblock.upkeep.power import recover  # it imports what imports this
+
+    recover(paths.cache(), events)
     with layout.writing():
         result = _build_into(layout, prepared, events, started)
     if result.built:
@@ -81,6 +83,9 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made or forgotten:
+        from cellblock.upkeep.power import note_settled
+
+        note_settled(paths.cache())
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
         build = direct_build(prepared, maker, layout, events, programs, fetched.stopped)
@@ -92,6 +97,7 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     else:
         for plan in plans:
             images[plan.name] = layout.stored(known[plan.key_reference])
+            layout.note_use(images[plan.name].digest)
             # Somebody gave the name to another image: the key decides what it stands for.
             named = known.get(plan.reference)
             if named is None or named.digest != images[plan.name].digest:
@@ -246,7 +252,7 @@ def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     source = archive(variant, request.mirrors)
-    extras = extra_archives(variant, source)
+    extras = extra_archives(variant, source, events, update=request.update)
     extras.ensure(events)
     planner = Planner(variant, extras.added_to(source), extras.key)
     planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))
