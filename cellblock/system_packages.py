@@ -61,6 +61,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("shellcheck", "checks shell scripts"),
         _one("docker-registry", "is the registry that tests push to and pull from"),
         _one("cppcheck", "checks the C sources"),
+        _one("libpam0g-dev", "has the headers to compile the PAM module that a test loads"),
         _one("mount", "mounts the small filesystems that tests fill up"),
         # Ubuntu's is a snap, which no container can install: there the tests of the report's page skip.
         Need("opens the report's page", (("chromium-headless-shell",), ("chromium",)), optional=True),
