@@ -1,0 +1,20 @@
+#define _GNU_SOURCE
+#include <fcntl.h>
+
+#include "../../spank_jail/core/resolve.h"
+#include "../../spank_jail/core/scoped.h"
+#include "hook.h"
+
+/* The host's home directory where it is asked for; else a place that login shells can change to. */
+int hook_home(struct container *container, struct jail_error *err)
+{
+	const char *inside = container->remapped ? "/root" : container->home;
+	struct jail_error missing;
+
+	if (!settings_true(container->settings, "ENROOT_MOUNT_HOME")) {
+		scoped_fd made = jail_resolve_create(container->root, inside, JAIL_CREATE_DIR, &missing);
+		return 0;
+	}
+	scoped_free char *line = text_format("%s %s none x-create=dir,rbind,rw,nosuid,nodev\n", container->home, inside);
+	return hook_mount(container, line, err);
+}
