@@ -92,6 +92,9 @@ static int enter(long pid, const struct text_list *variables, char *const *argum
 	scoped_variables environment = { 0 };
 	int flags = differing(pid);
 
+	if (kill((pid_t)pid, 0))
+		return jail_fail(err, "kill", errno, errno == ESRCH ? "there is no process %ld" : "process %ld is another user's",
+				 pid);
 	if (!(flags & CLONE_NEWNS))
 		return jail_fail(err, NULL, 0, "process %ld is in no container", pid);
 	if (read_environment(pid, &environment, err) || join(pid, flags, err))

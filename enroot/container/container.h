@@ -52,7 +52,7 @@ bool container_keep_capabilities(void);
 /* namespaces.c: no_new_privs, and no capabilities unless uid 0. */
 int container_drop(const struct container *container, struct jail_error *err);
 
-/* script.c: what a function of the --conf script prints, "" without the script or the function. */
+/* script.c: runs a function of the --conf script, if there is one. `output` takes what it prints, unless NULL. */
 int container_script(const struct container *container, const char *function, struct text_buffer *output,
 		     struct jail_error *err);
 

@@ -70,7 +70,6 @@ static int run_one(const struct container *container, const char *path, struct j
 int container_hooks(struct container *container, struct jail_error *err)
 {
 	struct drop_ins files;
-	scoped_buffer output = { 0 };
 	int result = 0;
 
 	drop_ins_find(&files, container->settings, "hooks.d", ".sh", true);
@@ -84,6 +83,6 @@ int container_hooks(struct container *container, struct jail_error *err)
 		result = run_one(container, files.paths.items[i], err);
 	drop_ins_free(&files);
 	if (!result)
-		result = container_script(container, "hooks", &output, err);
+		result = container_script(container, "hooks", NULL, err);
 	return result || !outside ? result : read_files(container, err);
 }

@@ -89,6 +89,8 @@ int image_server_mount(struct image_server *server, const char *image, uid_t uid
 					      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY, err);
 	if (mount < 0)
 		return -1;
+	/* With the server's alone open, its end ends the mount, and nobody waits for an answer for ever. */
+	jail_close(&server->device);
 	if (text_write(server->gate, "", 1))
 		return jail_fail(err, "write", errno, "squashfuse ended before it began");
 	return jail_keep(&mount);
