@@ -16,7 +16,7 @@ static void find_account(struct container *container)
 	const struct passwd *account = getpwuid(container->uid);
 	const char *home = getenv("HOME");
 	container->user = account ? text_format("%s", account->pw_name) : text_format("%u", (unsigned)container->uid);
-	container->home = text_format("%s", account ? account->pw_dir : home && *home == '/' ? home : "/");
+	container->home = text_format("%s", home && *home == '/' ? home : account ? account->pw_dir : "/");
 	container->shell = account && *account->pw_shell ? text_format("%s", account->pw_shell) : NULL;
 }
 
