@@ -35,6 +35,17 @@ struct bundle_header {
 extern const volatile struct bundle_header bundle_header;
 const volatile struct bundle_header bundle_header = { .magic = MAGIC };
 
+/* A copy, byte by byte, because the compiler must not believe what it put there. The magic is never written down a
+ * second time: it would be found in the file as well. */
+static struct bundle_header own_header(void)
+{
+	struct bundle_header header;
+
+	for (size_t i = 0; i < sizeof(header); i++)
+		((char *)&header)[i] = ((const volatile char *)&bundle_header)[i];
+	return header;
+}
+
 /* The SHA-256 of `fd` from `offset` to its end. */
 static int hash(int fd, off_t offset, char sha256[72], struct jail_error *err)
 {
@@ -75,9 +86,11 @@ static int fill_header(int fd, off_t size, const struct bundle_header *header, s
 		return jail_fail(err, "mmap", errno, "cannot read the program");
 	char *found = memmem(program, (size_t)size, header->magic, sizeof(header->magic));
 	off_t place = found ? found - program : -1;
+	if (found && memmem(found + 1, (size_t)(size - place - 1), header->magic, sizeof(header->magic)))
+		place = -1;
 	munmap(program, (size_t)size);
 	if (place < 0)
-		return jail_fail(err, NULL, 0, "this program has no place for a bundle's header");
+		return jail_fail(err, NULL, 0, "this program has not one place for a bundle's header");
 	return pwrite(fd, header, sizeof(*header), place) == sizeof(*header) ? 0
 	       : jail_fail(err, "pwrite", errno, "cannot write the bundle");
 }
@@ -105,7 +118,7 @@ int command_bundle(int argc, char **argv)
 		{ "target", required_argument, NULL, 't' }, { "force", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
-	struct bundle_header header = { .magic = MAGIC };
+	struct bundle_header header = own_header();
 	struct settings settings;
 	struct output output;
 	struct jail_error err;
@@ -247,12 +260,9 @@ static int run(const struct bundle_header *header, int argc, char **argv)
 
 bool bundle_is_one(int *status, int argc, char **argv)
 {
-	struct bundle_header header;
-
 	if (!bundle_header.offset)
 		return false;
-	for (size_t i = 0; i < sizeof(header); i++)
-		((char *)&header)[i] = ((const volatile char *)&bundle_header)[i];
+	const struct bundle_header header = own_header();
 	*status = run(&header, argc, argv);
 	return true;
 }

@@ -23,9 +23,20 @@ static const struct { const char *name; command *run; } commands[] = {
 	{ "cache", command_image },
 };
 
+/* A descriptor of ours that became 0, 1 or 2 would be somebody's input or output. */
+static void open_standard_streams(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+			_exit(1);
+}
+
 int main(int argc, char **argv)
 {
 	int status;
+
+	open_standard_streams();
+	jail_place = "in the container";
 
 	if (bundle_is_one(&status, argc, argv))
 		return status;

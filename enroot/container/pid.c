@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -10,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../spank_jail/core/scoped.h"
 #include "container.h"
 #include "refusal.h"
 
@@ -57,7 +60,7 @@ static void wait_for_child(void)
 int container_pid_namespace(struct container *container, struct jail_error *err)
 {
 	sigset_t both, before;
-	pid_t parent = getpid();
+	int ends[2];
 
 	if (!settings_true(container->settings, "ENROOT_UNSHARE_PID"))
 		return 0;
@@ -66,10 +69,14 @@ int container_pid_namespace(struct container *container, struct jail_error *err)
 	sigaddset(&both, SIGTERM);
 	sigaddset(&both, SIGINT);
 	sigprocmask(SIG_BLOCK, &both, &before);
+	if (pipe2(ends, O_CLOEXEC))
+		return jail_fail(err, "pipe2", errno, "cannot make a PID namespace");
 	pid_t pid = fork_into(CLONE_NEWPID);
 	if (pid < 0)
 		return refusal_explain("clone", errno, "/proc", err);
 	if (pid) {
+		/* ends[1] stays open: as long as this process lives. */
+		close(ends[0]);
 		child = pid;
 		const struct sigaction action = { .sa_handler = forward };
 		sigaction(SIGTERM, &action, NULL);
@@ -78,9 +85,13 @@ int container_pid_namespace(struct container *container, struct jail_error *err)
 		wait_for_child();
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	/* In the namespace the parent is 0; a parent that died before now left us to init of the outer one. */
-	(void)parent;
+	close(ends[1]);
+	scoped_fd alive = ends[0];
+	struct pollfd gone = { .fd = alive };
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
 		return jail_fail(err, "prctl", errno, "cannot follow the parent's end");
+	/* One that died before that; its number would not tell, it is 0 in here. */
+	if (poll(&gone, 1, 0) > 0)
+		_exit(1);
 	return 0;
 }

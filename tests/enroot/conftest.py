@@ -16,7 +16,22 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parents[2] / "enroot"
-PROGRAMS = ("bash", "cat", "chown", "env", "false", "grep", "id", "ls", "mkdir", "mv", "rm", "sleep", "stat", "true")
+PROGRAMS = (
+    "bash",
+    "cat",
+    "chown",
+    "env",
+    "false",
+    "grep",
+    "id",
+    "ls",
+    "mkdir",
+    "mv",
+    "rm",
+    "sleep",
+    "stat",
+    "true",
+)
 ACCOUNT = "cellblock-test"
 
 RC = """\
@@ -70,7 +85,11 @@ class Enroot:
         return ["unshare", "--mount", "sh", "-c", fuse, str(self.base / "fuse"), *become, *map(str, words)]
 
     def __call__(
-        self, *words: str | Path, env: Mapping[str, str] | None = None, stdin: str = "", prefix: tuple[str, ...] = ()
+        self,
+        *words: str | Path,
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        prefix: tuple[str, ...] = (),
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*prefix, self.program, *words),
@@ -177,7 +196,16 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("image")
     small_tree(folder / "root")
     path = folder / "small.sqsh"
-    options = ["-all-root", "-noappend", "-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", "1"]
+    options = [
+        "-all-root",
+        "-noappend",
+        "-quiet",
+        "-no-progress",
+        "-comp",
+        "zstd",
+        "-Xcompression-level",
+        "1",
+    ]
     subprocess.run(["mksquashfs", folder / "root", path, *options], check=True, stdout=subprocess.DEVNULL)
     return path
 

@@ -107,7 +107,9 @@ def test_passes_and_detaching(enroot: Enroot) -> None:
     enroot.write(enroot.sysconf / "mounts.d/50-a.fstab", lines)
     enroot.write(enroot.config / "mounts.d/60-b.fstab", "umount /mnt/early none x-detach\n")
     # Passes as the hook sees them: before the mounts of pass 0.
-    enroot.write(enroot.sysconf / "hooks.d/50-look.sh", '#!/bin/sh\ncp /proc/self/mountinfo "$HOME/seen"\n', 0o755)
+    enroot.write(
+        enroot.sysconf / "hooks.d/50-look.sh", '#!/bin/sh\ncp /proc/self/mountinfo "$HOME/seen"\n', 0o755
+    )
     mounts = table(enroot)
     seen = (enroot.home / "seen").read_text()
     assert "/mnt/early " in seen and "/mnt/freq " in seen and "/mnt/late " not in seen
@@ -137,7 +139,9 @@ def test_hooks_see_and_add(enroot: Enroot) -> None:
         0o755,
     )
     enroot.write(enroot.config / "hooks.d/20-off.sh", "#!/bin/sh\nexit 1\n", 0o644)
-    told = enroot.sh('echo $$ $HOOK_PID $GIVEN; grep -cE "/mnt/(hook|made)" /proc/self/mountinfo', "-e", "GIVEN=x")
+    told = enroot.sh(
+        'echo $$ $HOOK_PID $GIVEN; grep -cE "/mnt/(hook|made)" /proc/self/mountinfo', "-e", "GIVEN=x"
+    )
     pid, hook, given, count = told.split()
     assert (pid, given, count) == (hook, "changed", "2")
 
@@ -151,7 +155,11 @@ def test_a_failing_hook_stops_the_start(enroot: Enroot) -> None:
 
 def test_the_default_hooks(shared: Enroot) -> None:
     account = shared.home.owner()
-    assert [line.split(":")[0] for line in shared.sh("cat /etc/passwd").splitlines()][:3] == ["root", "nobody", account]
+    assert [line.split(":")[0] for line in shared.sh("cat /etc/passwd").splitlines()][:3] == [
+        "root",
+        "nobody",
+        account,
+    ]
     assert shared.sh("cat /etc/group").splitlines()[0] == "root:x:0:"
     assert shared.sh("id -un") == account
 
@@ -177,7 +185,9 @@ def test_gpus_are_asked_of_nvidia_container_cli(enroot: Enroot) -> None:
         pytest.skip("the real one is here")
     done = enroot("start", "-e", "NVIDIA_VISIBLE_DEVICES=all", "small", "true")
     assert (done.returncode, "no GPU" in done.stderr) == (0, True)
-    enroot.write(enroot.base / "home/bin/nvidia-container-cli", '#!/bin/sh\necho "$@" > "$HOME/asked"\n', 0o755)
+    enroot.write(
+        enroot.base / "home/bin/nvidia-container-cli", '#!/bin/sh\necho "$@" > "$HOME/asked"\n', 0o755
+    )
     path = {"PATH": f"{enroot.home}/bin:/usr/bin:/bin"}
     options = ("-e", "NVIDIA_VISIBLE_DEVICES=0,1", "-e", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
     enroot.out("start", *options, "small", "true", env=path)

@@ -123,7 +123,10 @@ def test_export_never_replaces_unasked_and_leaves_no_draft(enroot: Enroot) -> No
     assert set(os.listdir(enroot.home)) == before
     enroot.out("export", "--force", "-o", "out.sqsh", "small")
     assert "/etc/rc" in listing(enroot.home / "out.sqsh")
-    assert enroot("export", "-o", "bad.sqsh", "small", env={"ENROOT_SQUASH_OPTIONS": "-comp none"}).returncode == 1
+    assert (
+        enroot("export", "-o", "bad.sqsh", "small", env={"ENROOT_SQUASH_OPTIONS": "-comp none"}).returncode
+        == 1
+    )
     assert not (enroot.home / "bad.sqsh").exists()
 
 
@@ -144,7 +147,9 @@ def test_a_bundle_is_one_program(enroot: Enroot) -> None:
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = enroot.command(bundle, *words)
-        return subprocess.run(command, capture_output=True, text=True, env=enroot.environment(), cwd=enroot.home)
+        return subprocess.run(
+            command, capture_output=True, text=True, env=enroot.environment(), cwd=enroot.home
+        )
 
     assert run("-i").stdout == "for a test\n"
     assert run("-e", "A=1", "-r", "--", "sh", "-c", "echo $A; id -u").stdout.split() == ["1", "0"]
@@ -168,7 +173,9 @@ def test_import_says_that_it_is_not_there(shared: Enroot) -> None:
 
 
 def test_import_is_another_program(enroot: Enroot) -> None:
-    program = enroot.write(enroot.home / "lib/enroot-image", '#!/bin/sh\necho "$ENROOT_DATA_PATH" "$@"\n', 0o755)
+    program = enroot.write(
+        enroot.home / "lib/enroot-image", '#!/bin/sh\necho "$ENROOT_DATA_PATH" "$@"\n', 0o755
+    )
     told = enroot.out("digest", "-a", "x", "docker://y", env={"ENROOT_LIBRARY_PATH": str(program.parent)})
     assert told == f"{enroot.data} digest -a x docker://y"
 

@@ -29,7 +29,9 @@ def test_defaults(shared: Enroot) -> None:
 
 
 def test_the_first_setter_wins(enroot: Enroot) -> None:
-    enroot.write(enroot.sysconf / "enroot.conf", "# comment\nENROOT_A  main\nENROOT_B=main\n  NVIDIA_C = main\n")
+    enroot.write(
+        enroot.sysconf / "enroot.conf", "# comment\nENROOT_A  main\nENROOT_B=main\n  NVIDIA_C = main\n"
+    )
     enroot.write(enroot.sysconf / "enroot.conf.d/20.conf", "ENROOT_C second\nENROOT_D second\n")
     enroot.write(enroot.sysconf / "enroot.conf.d/10.conf", "ENROOT_B first\nENROOT_C first\n")
     enroot.write(enroot.sysconf / "enroot.conf.d/10.conf.off", "nonsense")
@@ -80,7 +82,9 @@ def test_a_wrong_line_is_named(enroot: Enroot, line: str, complaint: str) -> Non
     assert complaint in done.stderr
 
 
-@pytest.mark.parametrize(("value", "remapped"), [("y", True), ("1", True), ("No", False), ("F", False), ("", False)])
+@pytest.mark.parametrize(
+    ("value", "remapped"), [("y", True), ("1", True), ("No", False), ("F", False), ("", False)]
+)
 def test_truth(shared: Enroot, value: str, remapped: bool) -> None:
     assert (shared.sh("id -u", env={"ENROOT_REMAP_ROOT": value}) == "0") == remapped
 
@@ -104,7 +108,9 @@ def test_batch_runs_what_its_script_names(shared: Enroot) -> None:
         rc() { echo "args: $*"; exec "$@"; }
         """,
     )
-    told = shared.out("batch", script, "sh", "-c", 'echo $FROM $HOST $HOOK $$; ls /mnt/share | grep -c .').splitlines()
+    told = shared.out(
+        "batch", script, "sh", "-c", "echo $FROM $HOST $HOOK $$; ls /mnt/share | grep -c ."
+    ).splitlines()
     assert told[0].startswith("args: sh -c")
     name, host, hook, pid = told[1].split()
     assert (name, host, hook) == ("small", str(shared.home), pid)
@@ -123,7 +129,10 @@ def test_a_failing_function_of_a_script_stops_the_start(shared: Enroot) -> None:
 
 
 def test_directories_are_made_for_their_user_alone(enroot: Enroot) -> None:
-    assert (enroot.data.stat().st_mode & 0o777, (enroot.base / "run/enroot").stat().st_mode & 0o777) == (0o700, 0o700)
+    assert (enroot.data.stat().st_mode & 0o777, (enroot.base / "run/enroot").stat().st_mode & 0o777) == (
+        0o700,
+        0o700,
+    )
     done = enroot("start", "small", "true", env={"ENROOT_RUNTIME_PATH": "/proc/nowhere"})
     assert done.returncode == 1
     assert "set ENROOT_RUNTIME_PATH to one that you may write" in done.stderr

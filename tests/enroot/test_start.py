@@ -31,7 +31,10 @@ def test_remapped_one_is_root_and_changing_owners_does_nothing(shared: Enroot) -
 
 
 def test_the_root_is_read_only_unless_writable(enroot: Enroot) -> None:
-    assert enroot.sh("(: > /x) 2>/dev/null || echo refused; : > /tmp/y && echo done").split() == ["refused", "done"]
+    assert enroot.sh("(: > /x) 2>/dev/null || echo refused; : > /tmp/y && echo done").split() == [
+        "refused",
+        "done",
+    ]
     enroot.sh(": > /x", "--rw")
     assert (enroot.data / "small/x").exists()
     assert not (enroot.data / "small/tmp/y").exists()
@@ -97,7 +100,9 @@ def test_without_an_rc_the_command_runs_itself(enroot: Enroot) -> None:
 
 def test_the_rc_gets_the_command_as_a_login_shell(shared: Enroot) -> None:
     assert shared.out("start", "small") == "no command"
-    assert shared.out("start", "-e", "WORKDIR=/tmp/deep/er", "small", "sh", "-c", "echo $PWD") == "/tmp/deep/er"
+    assert (
+        shared.out("start", "-e", "WORKDIR=/tmp/deep/er", "small", "sh", "-c", "echo $PWD") == "/tmp/deep/er"
+    )
     rc = shared.write(shared.home / "rc", 'echo "$0|$*"; shopt -q login_shell && echo login; echo $-\n')
     told = shared.out("start", "--rc", rc, "small", "a", "b c").splitlines()
     assert told[:2] == ["/etc/rc|a b c", "login"]
@@ -117,7 +122,9 @@ def test_the_environment_is_the_files_and_login_defaults(shared: Enroot) -> None
 def test_later_environments_win(shared: Enroot) -> None:
     shared.write(shared.sysconf / "environ.d/10-a.env", "BOTH=system\nSYSTEM=${HOME}\n# comment\n")
     shared.write(shared.config / "environ.d/10-b.env", "BOTH=user\nUSERS=${SYSTEM}\n")
-    told = shared.out("start", "-e", "GIVEN", "-e", "ABSENT", "small", "env", env={"GIVEN": "host"}).splitlines()
+    told = shared.out(
+        "start", "-e", "GIVEN", "-e", "ABSENT", "small", "env", env={"GIVEN": "host"}
+    ).splitlines()
     assert {"BOTH=user", f"SYSTEM={shared.home}", f"USERS={shared.home}", "GIVEN=host"} <= set(told)
     assert not [line for line in told if line.startswith("ABSENT")]
     assert "BOTH=line" in shared.out("start", "-e", "BOTH=line", "small", "env").splitlines()
@@ -125,7 +132,9 @@ def test_later_environments_win(shared: Enroot) -> None:
 
 def test_namespaces_on_request(shared: Enroot) -> None:
     def numbers(*options: str) -> dict[str, str]:
-        told = shared.sh("for n in pid net ipc uts mnt user; do stat -Lc $n=%i /proc/self/ns/$n; done", *options)
+        told = shared.sh(
+            "for n in pid net ipc uts mnt user; do stat -Lc $n=%i /proc/self/ns/$n; done", *options
+        )
         return dict(line.split("=") for line in told.splitlines())
 
     own = {name: str(os.stat(f"/proc/self/ns/{name}").st_ino) for name in ("pid", "net", "ipc", "uts")}
@@ -133,7 +142,10 @@ def test_namespaces_on_request(shared: Enroot) -> None:
     assert {name: plain[name] for name in own} == own
     for name in own:
         assert numbers(f"--{name}")[name] != own[name]
-    assert shared.sh("ls /sys/class/net 2>/dev/null | grep -c .; grep -c : /proc/net/dev", "--net").split()[-1] == "1"
+    assert (
+        shared.sh("ls /sys/class/net 2>/dev/null | grep -c .; grep -c : /proc/net/dev", "--net").split()[-1]
+        == "1"
+    )
 
 
 def test_ipc_brings_a_small_dev(shared: Enroot) -> None:
@@ -170,12 +182,24 @@ def test_exec_joins_a_container(shared: Enroot) -> None:
     try:
         assert started.stdout
         started.stdout.readline()
-        done = shared("exec", "-e", "OF2=exec", str(started.pid), "sh", "-c", "echo $OF $OF2; cat /etc/rc; id -u")
+        done = shared(
+            "exec", "-e", "OF2=exec", str(started.pid), "sh", "-c", "echo $OF $OF2; cat /etc/rc; id -u"
+        )
         assert done.stdout.startswith("start exec\n# enroot-provenance"), done.stderr
         assert status_of(shared.out("exec", str(started.pid), "cat", "/proc/self/status"))["Seccomp"] == "2"
         assert shared("exec", str(started.pid), "missing").returncode == 127
         row = shared.out("list", "--fancy").splitlines()
-        assert row[0].split() == ["NAME", "PID", "COMM", "STATE", "STARTED", "TIME", "MNTNS", "USERNS", "COMMAND"]
+        assert row[0].split() == [
+            "NAME",
+            "PID",
+            "COMM",
+            "STATE",
+            "STARTED",
+            "TIME",
+            "MNTNS",
+            "USERNS",
+            "COMMAND",
+        ]
         assert row[1].split()[:2] == ["small", str(started.pid)]
     finally:
         started.kill()
@@ -213,16 +237,24 @@ def test_two_at_once_share_a_root(shared: Enroot) -> None:
 def test_root_runs_containers_too(shared: Enroot, image: Path, tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("needs root")
-    environment = {**os.environ, "ENROOT_DATA_PATH": str(tmp_path / "data"), "ENROOT_RUNTIME_PATH": str(tmp_path / "run")}
+    environment = {
+        **os.environ,
+        "ENROOT_DATA_PATH": str(tmp_path / "data"),
+        "ENROOT_RUNTIME_PATH": str(tmp_path / "run"),
+    }
 
     def run(*words: str, **extra: str) -> subprocess.CompletedProcess[str]:
         command = [str(shared.program), *words]
-        return subprocess.run(command, env={**environment, **extra}, capture_output=True, text=True, cwd=tmp_path)
+        return subprocess.run(
+            command, env={**environment, **extra}, capture_output=True, text=True, cwd=tmp_path
+        )
 
     assert run("create", "-n", "c", str(image)).returncode == 0
     plain = run("start", "c", "sh", "-c", "id -u; cat /proc/self/uid_map")
     assert plain.stdout.split() == ["0", "0", "0", "1"], plain.stderr
-    real = run("start", "-w", "c", "sh", "-c", ": > /x; chown 5 /x; stat -c %u /x", ENROOT_ALLOW_SUPERUSER="yes")
+    real = run(
+        "start", "-w", "c", "sh", "-c", ": > /x; chown 5 /x; stat -c %u /x", ENROOT_ALLOW_SUPERUSER="yes"
+    )
     assert real.stdout == "5\n", real.stderr
 
 
