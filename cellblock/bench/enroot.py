@@ -43,7 +43,7 @@ class EnrootFigures:
     seconds: float
 
     def keys(self) -> dict[str, float | None]:
-        """The keys that `build.py bench enroot --json` prints; those of import are None until there is one."""
+        """The keys that `build.py bench enroot --json` prints; those of import are None so far."""
         return {
             "import_base_s": None,
             "import_big_s": None,

@@ -39,7 +39,7 @@ const volatile struct bundle_header bundle_header = { .magic = MAGIC };
  * second time: it would be found in the file as well. */
 static struct bundle_header own_header(void)
 {
-	struct bundle_header header;
+	struct bundle_header header = { .offset = 0 };
 
 	for (size_t i = 0; i < sizeof(header); i++)
 		((char *)&header)[i] = ((const volatile char *)&bundle_header)[i];

@@ -220,7 +220,7 @@ def fresh(build: Path, account: str | None, image: Path) -> Iterator[Enroot]:
         if account is not None:
             shutil.chown(base / folder, account, account)
     if account is not None and Path("/dev/fuse").exists():
-        os.mknod(base / "fuse", 0o020666, os.stat("/dev/fuse").st_rdev)
+        os.mknod(base / "fuse", 0o020666, Path("/dev/fuse").stat().st_rdev)
         (base / "fuse").chmod(0o666)
     shutil.copy(image, base / "home/small.sqsh")
     (base / "home/small.sqsh").chmod(0o644)

@@ -64,7 +64,8 @@ def test_apt_installs_a_package(enroot: Enroot, debian: Path, tmp_path: Path) ->
         (enroot.home / path.name).chmod(0o644)
     enroot.out("create", "debian.sqsh")
     mount = f"{enroot.home}:/mnt/home"
-    script = "apt-get install -y /mnt/home/small.deb >&2; dpkg-query -W -f '${db:Status-Abbrev}' small; grep ^small /etc/passwd"
+    script = "apt-get install -y /mnt/home/small.deb >&2; dpkg-query -W -f '${db:Status-Abbrev}' small"
+    script += "; grep ^small /etc/passwd"
     told = enroot.out("start", "--root", "--rw", "-m", mount, "debian", "sh", "-c", script)
     assert told.split()[0] == "ii"
     assert "small-user:" in told

@@ -53,7 +53,8 @@ def test_lines(shared: Enroot, line: str, point: str, options: str, kind: str) -
     if "/mnt/b" in line:
         done = shared("start", "-m", wanted, "small", "true")
         assert done.returncode == 1
-        assert "/mnt/b" in done.stderr and "x-create" in done.stderr
+        assert "/mnt/b" in done.stderr
+        assert "x-create" in done.stderr
         return
     mounts = table(shared, "-m", wanted, "-e", f"GIVEN={source}")
     got, got_kind = mounts[point.format(src=source)]
@@ -103,7 +104,11 @@ def test_a_target_never_leaves_the_root(enroot: Enroot) -> None:
 
 
 def test_passes_and_detaching(enroot: Enroot) -> None:
-    lines = "tmpfs /mnt/late tmpfs x-create=dir\ntmpfs /mnt/early tmpfs x-create=dir 0 -1\ntmpfs /mnt/freq tmpfs x-create=dir -1\n"
+    lines = """\
+        tmpfs /mnt/late  tmpfs x-create=dir
+        tmpfs /mnt/early tmpfs x-create=dir 0 -1
+        tmpfs /mnt/freq  tmpfs x-create=dir -1
+        """
     enroot.write(enroot.sysconf / "mounts.d/50-a.fstab", lines)
     enroot.write(enroot.config / "mounts.d/60-b.fstab", "umount /mnt/early none x-detach\n")
     # Passes as the hook sees them: before the mounts of pass 0.
@@ -112,8 +117,11 @@ def test_passes_and_detaching(enroot: Enroot) -> None:
     )
     mounts = table(enroot)
     seen = (enroot.home / "seen").read_text()
-    assert "/mnt/early " in seen and "/mnt/freq " in seen and "/mnt/late " not in seen
-    assert "/mnt/late" in mounts and "/mnt/early" not in mounts
+    assert "/mnt/early " in seen
+    assert "/mnt/freq " in seen
+    assert "/mnt/late " not in seen
+    assert "/mnt/late" in mounts
+    assert "/mnt/early" not in mounts
 
 
 def test_volumes_of_the_image_are_writable(enroot: Enroot) -> None:

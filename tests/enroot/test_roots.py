@@ -15,7 +15,7 @@ from tests.enroot.conftest import Enroot
 
 def names(enroot: Enroot) -> list[str]:
     """What is in the directory of the containers, hidden or not."""
-    return sorted(os.listdir(enroot.data))
+    return sorted(path.name for path in enroot.data.iterdir())
 
 
 def listing(image: Path) -> dict[str, tuple[str, str]]:
@@ -29,7 +29,8 @@ def listing(image: Path) -> dict[str, tuple[str, str]]:
     "words",
     [
         ["nonsense"], ["create"], ["create", "a", "b"], ["create", "--nonsense", "x"], ["create", "-n"],
-        ["export"], ["remove"], ["list", "x"], ["start"], ["start", "-e", "1=2", "small"], ["start", "--bad", "small"],
+        ["export"], ["remove"], ["list", "x"], ["start"], ["start", "-e", "1=2", "small"],
+        ["start", "--bad", "small"],
         ["exec"], ["exec", "1"], ["exec", "x", "true"], ["batch"], ["bundle"], [],
     ],
 )  # fmt: skip
@@ -111,7 +112,7 @@ def test_export_never_replaces_unasked_and_leaves_no_draft(enroot: Enroot) -> No
     done = enroot("export", "-o", "out.sqsh", "small")
     assert (done.returncode, "exists already" in done.stderr) == (1, True)
     assert (enroot.home / "out.sqsh").read_text() == "mine"
-    before = set(os.listdir(enroot.home))
+    before = set(enroot.home.iterdir())
     for i in range(10):
         started = enroot.popen("export", "-o", "killed.sqsh", "small")
         time.sleep(0.01 + i * 0.01)
@@ -120,7 +121,7 @@ def test_export_never_replaces_unasked_and_leaves_no_draft(enroot: Enroot) -> No
         if (enroot.home / "killed.sqsh").exists():
             assert "/etc/rc" in listing(enroot.home / "killed.sqsh")
             (enroot.home / "killed.sqsh").unlink()
-    assert set(os.listdir(enroot.home)) == before
+    assert set(enroot.home.iterdir()) == before
     enroot.out("export", "--force", "-o", "out.sqsh", "small")
     assert "/etc/rc" in listing(enroot.home / "out.sqsh")
     assert (

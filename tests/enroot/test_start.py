@@ -43,7 +43,8 @@ def test_the_root_is_read_only_unless_writable(enroot: Enroot) -> None:
 
 
 def test_an_image_file_starts_and_forgets_what_is_written(shared: Enroot) -> None:
-    script = "rm -r /etc/rc /var/lib; mkdir /var/lib; echo more >> /etc/environment; cat /etc/environment; ls -A /var/lib"
+    script = "rm -r /etc/rc /var/lib; mkdir /var/lib; ls -A /var/lib; echo more >> /etc/environment"
+    script += "; cat /etc/environment"
     told = shared.out("start", "--rw", "small.sqsh", "sh", "-c", script)
     assert told.splitlines() == ["IMAGE=from the image", "BOTH=image", "more"]
     assert shared.out("start", "./small.sqsh", "cat", "/etc/environment").splitlines()[-1] == "BOTH=image"
@@ -114,7 +115,10 @@ def test_the_environment_is_the_files_and_login_defaults(shared: Enroot) -> None
     told = dict(line.split("=", 1) for line in shared.out("start", "small", "env").splitlines())
     assert told["IMAGE"] == "from the image"
     assert told["TERM"] == "dumb"
-    assert told["HOME"] and told["SHELL"] and told["USER"] and told["PATH"]
+    assert told["HOME"]
+    assert told["SHELL"]
+    assert told["USER"]
+    assert told["PATH"]
     assert "XDG_RUNTIME_DIR" not in told
     assert not any(name.startswith("ENROOT_") for name in told)
 
@@ -137,7 +141,7 @@ def test_namespaces_on_request(shared: Enroot) -> None:
         )
         return dict(line.split("=") for line in told.splitlines())
 
-    own = {name: str(os.stat(f"/proc/self/ns/{name}").st_ino) for name in ("pid", "net", "ipc", "uts")}
+    own = {name: str(Path(f"/proc/self/ns/{name}").stat().st_ino) for name in ("pid", "net", "ipc", "uts")}
     plain = numbers()
     assert {name: plain[name] for name in own} == own
     for name in own:
@@ -226,7 +230,7 @@ def test_killed_at_any_moment_nothing_is_left(shared: Enroot) -> None:
     assert not servers(shared)
     assert Path("/proc/self/mountinfo").read_text().count(str(shared.base)) == before
     assert shared.sh("echo fine") == "fine"
-    assert os.listdir(shared.base / "run/enroot") == []
+    assert list((shared.base / "run/enroot").iterdir()) == []
 
 
 def test_two_at_once_share_a_root(shared: Enroot) -> None:
