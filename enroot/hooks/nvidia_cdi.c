@@ -105,6 +105,15 @@ static int update_cache(const struct container *container, const struct text_lis
 	return status < 0 ? -1 : 0;
 }
 
+/* Where specifications lie, by ENROOT_CDI_PATH: directories with colons between them. Not set: where every runtime
+ * looks. */
+static void set_directories(struct jail_entry *entry, char *path)
+{
+	for (char *rest = path, *folder; (folder = strsep(&rest, ":"));)
+		if (*folder && entry->n_parameters < JAIL_MAX_PARAMETERS)
+			entry->parameters[entry->n_parameters++] = (struct jail_parameter){ "spec-dir", folder };
+}
+
 int hook_nvidia_cdi(struct container *container, const char *devices, struct jail_error *err)
 {
 	scoped_free char *copy = text_copy(devices, strlen(devices));
@@ -115,9 +124,12 @@ int hook_nvidia_cdi(struct container *container, const char *devices, struct jai
 		return 0;
 	for (char *rest = copy, *device; (device = strsep(&rest, ","));) {
 		scoped_free char *name = text_format(KIND "%s", device);
+		scoped_free char *path = text_format("%s", settings_get(container->settings, "ENROOT_CDI_PATH"));
 		struct jail_entry entry = { .target = name, .type = JAIL_CDI };
 		struct jail_cdi_found found;
-		if (jail_cdi_find(&entry, false, &found, err)) {
+		set_directories(&entry, path);
+		/* A user's container has a user's rights, whoever wrote the files; root is nobody in its namespace. */
+		if (jail_cdi_find(&entry, !container->privileged, &found, err)) {
 			if (err->number != ENODEV)
 				return -1;
 			/* Images set the variable; most nodes have no GPU. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -203,3 +204,37 @@ def test_gpus_are_asked_of_nvidia_container_cli(enroot: Enroot) -> None:
     assert asked[:2] == ["--user", "configure"]
     assert {"--device=0,1", "--compute", "--utility", "--no-cgroups"} <= set(asked)
     assert asked[-1] == str(enroot.data / "small")
+
+
+def test_gpus_come_by_cdi_where_that_tool_is_missing(enroot: Enroot) -> None:
+    if shutil.which("nvidia-container-cli"):
+        pytest.skip("the real one is here")
+    library = enroot.write(enroot.home / "driver/libfake.so.1", "of the driver\n")
+    hook = {"hookName": "createContainer", "path": "/usr/bin/nvidia-ctk"}
+    link = ["nvidia-ctk", "hook", "create-symlinks", "--link", "libfake.so.1::/usr/lib/libfake.so"]
+    specification = {
+        "cdiVersion": "0.6.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [
+            {
+                "name": "0",
+                "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/null"}]},
+            }
+        ],
+        "containerEdits": {
+            "env": ["FROM_CDI=yes"],
+            "mounts": [
+                {"hostPath": str(library), "containerPath": "/usr/lib/libfake.so.1", "options": ["ro"]}
+            ],
+            "hooks": [
+                {**hook, "args": link},
+                {**hook, "args": ["nvidia-ctk", "hook", "update-ldcache", "--folder", "/usr/lib"]},
+            ],
+        },
+    }
+    enroot.write(enroot.home / "cdi/nvidia.json", json.dumps(specification))
+    script = "cat /usr/lib/libfake.so; [ -c /dev/nvidia0 ] && echo $FROM_CDI"
+    script += "; [ -s /etc/ld.so.cache ] && echo cached"
+    options = ("--ipc", "-e", "NVIDIA_VISIBLE_DEVICES=0")
+    told = enroot.sh(script, *options, env={"ENROOT_CDI_PATH": str(enroot.home / "cdi")})
+    assert told.splitlines() == ["of the driver", "yes", "cached"]
