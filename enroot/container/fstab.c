@@ -252,10 +252,10 @@ int fstab_parse(const char *line, const struct expand_request *variables, struct
 			continue;
 		if (n == MAX_FIELDS)
 			return jail_fail(err, NULL, 0, "more than %d fields; a blank within one is written \\040", MAX_FIELDS);
-		unescape(word);
 		scoped_free char *value = expand(word, variables, err);
 		if (!value)
 			return -1;
+		unescape(value);
 		offsets[n++] = storage.length;
 		text_append(&storage, value, strlen(value) + 1);
 	}
@@ -274,6 +274,22 @@ int fstab_parse(const char *line, const struct expand_request *variables, struct
 	if (result < 0)
 		fstab_entry_free(entry);
 	return result;
+}
+
+char *fstab_field(const char *path)
+{
+	struct text_buffer out = { 0 };
+
+	text_append(&out, "", 0);
+	for (; *path; path++) {
+		if (strchr(" \t\r\n\\$", *path)) {
+			scoped_free char *octal = text_format("\\%03o", (unsigned)(unsigned char)*path);
+			text_append_string(&out, octal);
+		} else {
+			text_append(&out, path, 1);
+		}
+	}
+	return out.text;
 }
 
 void fstab_entry_free(struct fstab_entry *entry)

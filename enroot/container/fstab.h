@@ -33,6 +33,9 @@ int fstab_parse(const char *line, const struct expand_request *variables, struct
 		struct jail_error *err);
 void fstab_entry_free(struct fstab_entry *entry);
 
+/* A path as a field of such a line, with blanks and the like escaped; the caller frees it. */
+char *fstab_field(const char *path);
+
 /* Whether `target` stays within the root: "/a/../.." does not. */
 bool fstab_target_is_inside(const char *target);
 

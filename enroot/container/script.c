@@ -74,7 +74,8 @@ int container_script(const struct container *container, const char *function, st
 static int bind_rc(struct container *container, const char *source, struct jail_error *err)
 {
 	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
-	scoped_free char *line = text_format("%s /etc/rc none x-create=file,bind,ro,nosuid,nodev\n", source);
+	scoped_free char *from = fstab_field(source);
+	scoped_free char *line = text_format("%s /etc/rc none x-create=file,bind,ro,nosuid,nodev\n", from);
 
 	return fstab_apply_text(line, "rc", false, container->root, container->top, &variables, err);
 }

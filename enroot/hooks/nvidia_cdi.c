@@ -7,32 +7,16 @@
 #include "../../spank_jail/core/scoped.h"
 #include "../text/program.h"
 #include "../text/report.h"
+#include "../container/fstab.h"
 #include "hook.h"
 
 #define KIND "nvidia.com/gpu="
 
-/* A path as a field of fstab. */
-static char *field(const char *path)
-{
-	struct text_buffer out = { 0 };
-
-	text_append(&out, "", 0);
-	for (; *path; path++) {
-		if (*path == ' ' || *path == '\t' || *path == '\\' || *path == '$') {
-			scoped_free char *octal = text_format("\\%03o", (unsigned char)*path);
-			text_append_string(&out, octal);
-		} else {
-			text_append(&out, path, 1);
-		}
-	}
-	return out.text;
-}
-
 static int bind(struct container *container, const char *from, const char *to, const char *options,
 		struct jail_error *err)
 {
-	scoped_free char *source = field(from);
-	scoped_free char *target = field(to);
+	scoped_free char *source = fstab_field(from);
+	scoped_free char *target = fstab_field(to);
 	scoped_free char *line = text_format("%s %s none x-create=auto,bind,%s\n", source, target, options);
 
 	return hook_mount(container, line, err);

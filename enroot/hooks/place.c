@@ -72,7 +72,8 @@ int hook_write(struct container *container, const char *folder, const char *name
 	}
 	if (container_write(container, name, text, 0644, err))
 		return -1;
-	scoped_free char *line = text_format("%s/%s %s none bind,ro,nosuid,nodev,noexec,nofail\n", container->work, name, path);
+	scoped_free char *from = fstab_field(container->work);
+	scoped_free char *line = text_format("%s/%s %s none bind,ro,nosuid,nodev,noexec,nofail\n", from, name, path);
 	return hook_mount(container, line, err);
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/mount.h>
 
+#include "../../spank_jail/core/scoped.h"
 #include "../../spank_jail/tests/check.h"
 #include "../container/fstab.h"
 
@@ -63,6 +64,11 @@ static void check_options(void)
 	CHECK((entry.set & MOUNT_ATTR_RDONLY) && !(entry.clear & MOUNT_ATTR_RDONLY));
 	CHECK(entry.clear & MOUNT_ATTR_NOSUID);
 	CHECK(entry.propagation && entry.propagation_recursive);
+	fstab_entry_free(&entry);
+	scoped_free char *field = fstab_field("/a b\\${SRC}\tc");
+	scoped_free char *line = text_format("%s /t", field);
+	entry = parsed(line);
+	CHECK(!strcmp(entry.source, "/a b\\${SRC}\tc"));
 	fstab_entry_free(&entry);
 	entry = parsed("tmpfs /t tmpfs size=1m,mode=700,noswap");
 	CHECK(entry.n_data == 3 && !strcmp(entry.data[1], "mode=700"));
