@@ -13,7 +13,8 @@ int hook_home(struct container *container, struct jail_error *err)
 	struct jail_error missing;
 
 	if (!settings_true(container->settings, "ENROOT_MOUNT_HOME")) {
-		scoped_fd made = jail_resolve_create(container->root, inside, JAIL_CREATE_DIR, &missing);
+		int made = jail_resolve_create(container->root, inside, JAIL_CREATE_DIR, &missing);
+		jail_close(&made);
 		return 0;
 	}
 	scoped_free char *from = fstab_field(container->home);

@@ -44,10 +44,17 @@ def test_containers_start_in_the_jail(
     plan.write_text(DISTRIBUTION_PLAN.replace("tmpfs  /tmp", "tmpfs  /mnt"))
     (tmp_path / "base").mkdir()
     owner = [] if root else ["--user", shared.home.owner()]
+    environment = shared.environment()
+    if root:
+        # In its user namespace root is nobody to the folders of others.
+        environment["ENROOT_DATA_PATH"] = str(tmp_path / "data")
+        create = [shared.program, "create", "-n", "small", shared.home / "small.sqsh"]
+        subprocess.run(create, env=environment, check=True)
+        environment["ENROOT_RUNTIME_PATH"] = str(tmp_path / "run")
     script = "id -u; : > /tmp/x; chown 7 /tmp/x && [ -e /proc/self/status ] && ls /sys | grep -c kernel"
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
-        assignments = [f"{key}={value}" for key, value in shared.environment().items()]
+        assignments = [f"{key}={value}" for key, value in environment.items()]
         enroot = ["env", *assignments, str(shared.program), "start", *options, "small", "sh", "-c", script]
         command = [
             "unshare",
