@@ -14,13 +14,15 @@ import cffi
 CORE = Path("enroot/image/core")
 HAS_ISAL = Path("/usr/include/isa-l/igzip_lib.h").exists()
 
-# Repeats what the headers in CORE declare; "...;" lets the compiler fill in layouts, and it checks the rest.
+# Repeats what the headers in CORE declare; the compiler checks it.
 DECLARATIONS = """
 enum image_fault {
     IMAGE_FAULT_NONE, IMAGE_FAULT_SYSTEM, IMAGE_FAULT_SOURCE, IMAGE_FAULT_LOSSY, IMAGE_FAULT_CHANGED,
     IMAGE_FAULT_CANCELLED
 };
-struct image_error { enum image_fault fault; char path[512]; char syscall[24]; int number; char message[512]; };
+struct image_error {
+    enum image_fault fault; char path[512]; char syscall[24]; int number; char message[512];
+};
 
 struct image_directory_request {
     int root; unsigned jobs; bool resume; bool lossy; unsigned shard, shards;

@@ -42,7 +42,7 @@ def piped(feeding: Feeding, chunks: Callable[[], Iterator[bytes]]) -> Callable[[
 
     def fill(descriptor: int) -> None:
         try:
-            with open(descriptor, "wb", buffering=0) as pipe, contextlib.suppress(BrokenPipeError):  # noqa: PTH123
+            with open(descriptor, "wb", buffering=0) as pipe, contextlib.suppress(BrokenPipeError):
                 for chunk in chunks():
                     view = memoryview(chunk)
                     while view:

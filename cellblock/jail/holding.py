@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONSEQUENCES = {
-    "owners": "every file is the mount's own user's: accounts cannot keep files to themselves, and sshd, sudo "
-    "and munge refuse to start",
+    "owners": "every file is the mount's own user's: no user has files of their own, and sshd, sudo and "
+    "munge refuse to start",
     "modes": "setuid programs (su, sudo, passwd) do not work, and private keys are readable by others",
     "times": "verify and upgrade see every file as changed, and make rebuilds what is up to date",
     "file capabilities": "programs that have them instead of setuid (ping, newuidmap) fail for users",

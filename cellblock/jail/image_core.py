@@ -170,7 +170,7 @@ class Assembly:
             self._fail(-1)
 
     def write_manifest(self, path: Path, *, part: bool = False) -> Summary:
-        """Write the manifest, or with `part` the lines of this shard, to a new file. The last to be called."""
+        """Write the manifest, or with `part` this shard's lines, to a new file. The last to be called."""
         summary = ffi.new("struct image_summary *")
         with path.open("xb") as file:
             if lib.image_assembly_manifest(self._pointer, file.fileno(), part, summary, self._error):

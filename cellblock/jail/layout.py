@@ -45,7 +45,9 @@ def read_image(folder: Path, tag: str) -> LayoutImage:
 class Files(Protocol):
     """The files of a layout, wherever they are; `name` is for messages and how a user writes it."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As a user writes the layout."""
 
     def json(self, name: str) -> dict[str, Any]:
         """A file as JSON; a blob's content is checked against its digest."""

@@ -9,9 +9,14 @@
 
 #include "directory_parts.h"
 
-/* Up to here a file is written with others by one thread; above, while it is still read. */
-#define SMALL ((uint64_t)256 << 10)
-#define BATCH_BYTES ((size_t)512 << 10)
+/* Up to here a file is written with others by one thread, so that they are hashed at once; above, while it
+ * is still read. Those of similar size go together: hashing takes as long as the longest does. */
+#define SMALL ((uint64_t)64 << 10)
+#define MEDIUM ((uint64_t)4 << 20)
+#define SMALL_BYTES ((size_t)512 << 10)
+#define MEDIUM_BYTES ((size_t)12 << 20)
+/* Memory for files that lie across several blocks. */
+#define COPIED_MOST ((size_t)48 << 20)
 /* With so many threads the file system is slow: then a batch is small, so that all have one. */
 #define MANY_JOBS 16
 
@@ -43,14 +48,16 @@ struct image_directory *image_directory_new(struct image_tree *tree, struct imag
 
 static void drop_unwritten(struct image_directory *directory)
 {
-	struct batch *batch = directory->batch;
+	for (int size = 0; size < 2; size++) {
+		struct batch *batch = directory->batches[size];
 
-	for (unsigned i = 0; batch && i < batch->count; i++)
-		item_release(&batch->items[i]);
-	free(batch);
-	directory->batch = NULL;
+		for (unsigned i = 0; batch && i < batch->count; i++)
+			item_release(directory, &batch->items[i]);
+		free(batch);
+		directory->batches[size] = NULL;
+	}
 	if (directory->has_pending)
-		item_release(&directory->pending);
+		item_release(directory, &directory->pending);
 }
 
 void image_directory_free(struct image_directory *directory)
@@ -69,14 +76,19 @@ void image_directory_free(struct image_directory *directory)
 	free(directory);
 }
 
-int directory_flush(struct image_directory *directory, struct image_error *err)
+static int flush(struct image_directory *directory, int size, struct image_error *err)
 {
-	struct batch *batch = directory->batch;
+	struct batch *batch = directory->batches[size];
 
 	if (!batch)
 		return 0;
-	directory->batch = NULL;
+	directory->batches[size] = NULL;
 	return image_work_put(directory->work, &batch->job, err);
+}
+
+int directory_flush(struct image_directory *directory, struct image_error *err)
+{
+	return flush(directory, 0, err) || flush(directory, 1, err) ? -1 : 0;
 }
 
 /* FNV-1a of the path of the folder: the same in every shard. */
@@ -125,7 +137,8 @@ static struct item *new_item(struct image_directory *directory, uint32_t node, c
 
 static int add(struct image_directory *directory, const struct item *item, struct image_error *err)
 {
-	struct batch *batch = directory->batch;
+	int size = item->kind == 'f' && item->record.size > SMALL;
+	struct batch *batch = directory->batches[size];
 	unsigned most = directory->request.jobs > MANY_JOBS ? BATCH_ITEMS / 4 : BATCH_ITEMS;
 
 	if (!batch) {
@@ -134,11 +147,13 @@ static int add(struct image_directory *directory, const struct item *item, struc
 			return image_fail_memory(err);
 		batch->job.run = batch_run;
 		batch->directory = directory;
-		directory->batch = batch;
+		directory->batches[size] = batch;
 	}
 	batch->items[batch->count++] = *item;
 	batch->bytes += item->kind == 'f' ? item->record.size : 0;
-	return batch->count == most || batch->bytes >= BATCH_BYTES ? directory_flush(directory, err) : 0;
+	if (batch->count < most && batch->bytes < (size ? MEDIUM_BYTES : SMALL_BYTES))
+		return 0;
+	return flush(directory, size, err);
 }
 
 static int on_folder(void *sink, uint32_t node, const struct image_entry *entry, struct image_error *err)
@@ -172,15 +187,13 @@ static int on_file(void *sink, uint32_t node, const struct image_entry *entry, s
 		return 0;
 	if (!new_item(directory, node, entry, &item, err))
 		return -1;
-	if (entry->sparse || entry->size > SMALL) {
-		/* What is in the batch holds blocks that the large file will need. */
-		if (directory_flush(directory, err)) {
-			item_release(&item);
-			return -1;
-		}
+	if (entry->sparse || entry->size > MEDIUM ||
+	    (entry->size > SMALL && atomic_load(&directory->copied) + entry->size > COPIED_MOST)) {
 		directory->stream = stream_file_new(directory, &item);
-		if (!directory->stream)
+		if (!directory->stream) {
+			item_release(directory, &item);
 			return image_fail_memory(err);
+		}
 		return image_work_put(directory->work, stream_file_job(directory->stream), err);
 	}
 	directory->pending = item;
@@ -203,8 +216,12 @@ static int on_slice(void *sink, const struct image_slice *slice, struct image_er
 		return 0;
 	}
 	/* The few that lie across two blocks. */
-	if (!item->copy && !(item->copy = malloc(item->record.size)))
-		return image_fail_memory(err);
+	if (!item->copy) {
+		item->copy = malloc(item->record.size);
+		if (!item->copy)
+			return image_fail_memory(err);
+		atomic_fetch_add(&directory->copied, item->record.size);
+	}
 	memcpy(item->copy + slice->offset, slice->data, slice->length);
 	item->data = item->copy;
 	return 0;

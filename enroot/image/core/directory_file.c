@@ -33,8 +33,10 @@ struct stream_file {
 	unsigned owners;
 };
 
-void item_release(struct item *item)
+void item_release(struct image_directory *directory, struct item *item)
 {
+	if (item->copy)
+		atomic_fetch_sub(&directory->copied, item->record.size);
 	image_block_release(item->block);
 	free(item->copy);
 	free(item->target);
@@ -192,7 +194,7 @@ int batch_run(struct image_job *job, void *state, bool stopped, struct image_err
 				atomic_fetch_add(&directory->counts.bytes, item->record.size);
 			}
 		}
-		item_release(item);
+		item_release(directory, item);
 	}
 	free(batch);
 	return result;
@@ -230,7 +232,7 @@ static void drop(struct stream_file *file)
 		image_block_release(part->block);
 		free(part);
 	}
-	item_release(&file->item);
+	item_release(file->directory, &file->item);
 	pthread_cond_destroy(&file->added);
 	pthread_mutex_destroy(&file->mutex);
 	free(file);

@@ -34,7 +34,8 @@ struct image_directory {
 	pthread_mutex_t mutex;
 	pthread_cond_t made;
 	_Atomic(atomic_uchar *) folders[FOLDER_CHUNKS];
-	struct batch *batch;
+	struct batch *batches[2]; /* of small and of medium files */
+	atomic_size_t copied;     /* bytes that items have copies of */
 	struct stream_file *stream;
 	struct item pending; /* a small file whose content is coming */
 	bool has_pending;
@@ -77,7 +78,7 @@ void folder_set_absent(struct image_directory *directory, uint32_t folder);
 /* directory_file.c */
 struct stream_file;
 int batch_run(struct image_job *job, void *state, bool stopped, struct image_error *err);
-void item_release(struct item *item);
+void item_release(struct image_directory *directory, struct item *item);
 struct stream_file *stream_file_new(struct image_directory *directory, const struct item *item);
 struct image_job *stream_file_job(struct stream_file *file);
 int stream_file_add(struct stream_file *file, const struct image_slice *slice, struct image_error *err);

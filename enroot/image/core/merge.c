@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "merge.h"
+#include "merge_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,22 +9,6 @@
 #define OPAQUE ".wh..wh..opq"
 #define AUFS ".wh..wh." /* aufs' own notes, which mean nothing elsewhere */
 
-/* A hard link that waits for the file that it names. */
-struct awaiting {
-	uint32_t target, link;
-	uint16_t layer;
-	bool hidden; /* a higher layer has something else at `target`: it may have passed already */
-	bool done;
-};
-
-struct image_merge {
-	struct image_tree *tree;
-	struct image_sink sink;
-	struct awaiting *awaiting;
-	size_t n_awaiting, room, n_hidden;
-	bool progress; /* of reading a layer again */
-};
-
 /* Where an entry belongs. */
 struct place {
 	uint32_t folder, node; /* node: IMAGE_ROOT where there is none yet, or for the root */
@@ -32,11 +16,6 @@ struct place {
 	size_t name_length;
 	bool hidden;
 };
-
-static struct image_node *at(const struct image_merge *merge, uint32_t number)
-{
-	return image_tree_node(merge->tree, number);
-}
 
 struct image_merge *image_merge_new(struct image_tree *tree, const struct image_sink *sink, struct image_error *err)
 {
@@ -77,7 +56,11 @@ static int claim(struct image_merge *merge, uint32_t number, char kind, unsigned
 		node->link = number;
 	node->kind = kind;
 	node->claimed = (uint16_t)layer;
-	node->covered = kind == 'd' && whiteout ? (uint16_t)layer : IMAGE_NO_LAYER;
+	/* Opaque by a marker that came before it, or by the whiteout of what was here. */
+	if (kind != 'd')
+		node->covered = IMAGE_NO_LAYER;
+	else if (whiteout)
+		node->covered = (uint16_t)layer;
 	node->flags &= (uint8_t)~(IMAGE_IMPLIED | IMAGE_PENDING);
 	if (number && kind != 'w')
 		at(merge, node->parent)->flags |= IMAGE_HAS_CHILDREN;
@@ -92,9 +75,16 @@ static int not_a_folder(struct image_merge *merge, uint32_t number, struct image
 	return image_fail(err, IMAGE_FAULT_SOURCE, path, "is no directory, and the archive has files below it");
 }
 
-/* Finds where `path` belongs. Directories on the way are made, unless `make` is false or it is hidden. */
-static int find_place(struct image_merge *merge, unsigned layer, const char *path, size_t length, bool make,
-		      struct place *place, struct image_error *err)
+/* What to do about directories on the way that nothing has said to be there. */
+enum missing {
+	LEAVE,
+	NOTE,  /* nodes are made, but not part of the tree: for a whiteout */
+	CLAIM, /* they are part of the tree */
+};
+
+/* Finds where `path` belongs. Below what is hidden nothing is made. */
+static int find_place(struct image_merge *merge, unsigned layer, const char *path, size_t length,
+		      enum missing missing, struct place *place, struct image_error *err)
 {
 	const char *end = path + length, *slash = memrchr(path, '/', length);
 
@@ -107,18 +97,18 @@ static int find_place(struct image_merge *merge, unsigned layer, const char *pat
 
 		place->hidden |= at(merge, place->folder)->covered < layer;
 		next = image_tree_find(merge->tree, place->folder, path, part);
-		if (!next && (!make || place->hidden))
+		if (!next && (missing == LEAVE || place->hidden))
 			return 0;
 		if (!next && !(next = image_tree_make(merge->tree, place->folder, path, part)))
 			return image_fail_memory(err);
 		node = at(merge, next);
 		if (node->kind && node->kind != 'd') {
-			if (node->claimed < layer)
+			if (node->claimed < layer || (node->kind != 'w' && missing == NOTE))
 				place->hidden = true;
-			else if (node->kind != 'w' && make)
+			else if (node->kind != 'w' && missing == CLAIM)
 				return not_a_folder(merge, next, err);
 		}
-		if (make && !place->hidden && node->kind != 'd') {
+		if (missing == CLAIM && !place->hidden && node->kind != 'd') {
 			if (claim(merge, next, 'd', layer, err))
 				return -1;
 			node->flags |= IMAGE_IMPLIED;
@@ -130,7 +120,7 @@ static int find_place(struct image_merge *merge, unsigned layer, const char *pat
 	return 0;
 }
 
-static int tell(struct image_merge *merge, uint32_t node, const struct image_entry *entry,
+int merge_tell(struct image_merge *merge, uint32_t node, const struct image_entry *entry,
 		const struct image_content *content, struct image_error *err)
 {
 	const struct image_sink_operations *to = merge->sink.operations;
@@ -150,7 +140,7 @@ static int tell(struct image_merge *merge, uint32_t node, const struct image_ent
 	return got ? -1 : to->file_end(sink, err);
 }
 
-static int tell_link(struct image_merge *merge, uint32_t link, uint32_t primary, struct image_error *err)
+int merge_tell_link(struct image_merge *merge, uint32_t link, uint32_t primary, struct image_error *err)
 {
 	at(merge, link)->kind = at(merge, primary)->kind;
 	at(merge, link)->link = primary;
@@ -185,117 +175,6 @@ static int replace(struct image_merge *merge, uint32_t number, struct image_erro
 			other->link = heir;
 		}
 	return merge->sink.operations->replace(merge->sink.context, number, heir, err);
-}
-
-static int await(struct image_merge *merge, uint32_t target, uint32_t link, unsigned layer, bool hidden,
-		 struct image_error *err)
-{
-	if (merge->n_awaiting == merge->room) {
-		size_t room = merge->room ? 2 * merge->room : 64;
-		struct awaiting *more = reallocarray(merge->awaiting, room, sizeof(*more));
-
-		if (!more)
-			return image_fail_memory(err);
-		merge->awaiting = more;
-		merge->room = room;
-	}
-	merge->awaiting[merge->n_awaiting++] = (struct awaiting){ target, link, (uint16_t)layer, hidden, false };
-	merge->n_hidden += hidden;
-	at(merge, target)->flags |= IMAGE_IS_AWAITED;
-	at(merge, link)->flags |= IMAGE_PENDING;
-	return 0;
-}
-
-/* Makes nodes down to a path that only a hard link mentions: no part of the tree yet. */
-static uint32_t make_target(struct image_merge *merge, const char *path, size_t length)
-{
-	uint32_t node = IMAGE_ROOT;
-	const char *end = path + length;
-
-	while (path < end) {
-		const char *slash = memchr(path, '/', (size_t)(end - path));
-		size_t part = (size_t)((slash ? slash : end) - path);
-
-		node = image_tree_make(merge->tree, node, path, part);
-		if (!node)
-			break;
-		path += part + 1;
-	}
-	return node;
-}
-
-/* `link` is a name of what `layer`, or one below it, has at `path`. */
-static int resolve(struct image_merge *merge, uint32_t link, unsigned layer, const char *path, size_t length,
-		   struct image_error *err)
-{
-	uint32_t target = make_target(merge, path, length);
-	struct image_node *node = at(merge, target);
-	bool hidden = false;
-
-	if (!length || target == link)
-		return image_fail(err, IMAGE_FAULT_SOURCE, path, "is named as a file by a hard link, and is none");
-	if (!target)
-		return image_fail_memory(err);
-	if (node->claimed == layer && node->kind != 'w') {
-		if (node->kind == 'd')
-			return image_fail(err, IMAGE_FAULT_SOURCE, path, "is named by a hard link, and is a directory");
-		if (!(node->flags & IMAGE_PENDING))
-			return tell_link(merge, link, node->link, err);
-	}
-	for (uint32_t n = target; ; n = at(merge, n)->parent) {
-		const struct image_node *one = at(merge, n);
-
-		hidden |= (n == target || one->kind != 'd') && one->kind && one->claimed < layer;
-		hidden |= n != target && one->covered < layer;
-		if (!n)
-			break;
-	}
-	return await(merge, target, link, layer, hidden, err);
-}
-
-/* What `layer` has at `target` has come. With a primary: it is part of the tree, and the links join it. Else
- * its content goes to the first of the links. */
-static int arrived(struct image_merge *merge, unsigned layer, uint32_t target, const struct image_entry *entry,
-		   const struct image_content *content, uint32_t primary, bool again, struct image_error *err)
-{
-	bool waits = false;
-
-	for (size_t i = 0; i < merge->n_awaiting; i++) {
-		struct awaiting one = merge->awaiting[i];
-
-		if (one.target != target || one.done || one.layer > layer || (again && one.layer != layer)) {
-			waits |= one.target == target && !one.done;
-			continue;
-		}
-		merge->awaiting[i].done = true;
-		merge->n_hidden -= one.hidden;
-		merge->progress = true;
-		if (entry->kind == 'd')
-			return image_fail(err, IMAGE_FAULT_SOURCE, entry->path,
-					  "is named by a hard link, and is a directory");
-		if (!primary && entry->kind == 'h') {
-			if (resolve(merge, one.link, layer, entry->target, entry->target_length, err))
-				return -1;
-			continue;
-		}
-		if (!primary) {
-			primary = one.link;
-			at(merge, primary)->kind = entry->kind;
-			at(merge, primary)->link = primary;
-			at(merge, primary)->flags &= (uint8_t)~IMAGE_PENDING;
-			if (tell(merge, primary, entry, content, err))
-				return -1;
-		} else if (tell_link(merge, one.link, primary, err)) {
-			return -1;
-		}
-		/* Links to the link wait for it. */
-		if (at(merge, one.link)->flags & IMAGE_IS_AWAITED &&
-		    arrived(merge, at(merge, one.link)->claimed, one.link, entry, NULL, primary, false, err))
-			return -1;
-	}
-	if (!waits)
-		at(merge, target)->flags &= (uint8_t)~IMAGE_IS_AWAITED;
-	return 0;
 }
 
 static int whiteout(struct image_merge *merge, unsigned layer, const struct place *place, struct image_error *err)
@@ -333,7 +212,7 @@ static int add_folder(struct image_merge *merge, unsigned layer, uint32_t number
 	}
 	node->flags &= (uint8_t)~IMAGE_IMPLIED;
 	node->claimed = (uint16_t)layer;
-	return tell(merge, number, entry, NULL, err);
+	return merge_tell(merge, number, entry, NULL, err);
 }
 
 static int add(struct image_merge *merge, unsigned layer, uint32_t number, const struct image_entry *entry,
@@ -348,8 +227,8 @@ static int add(struct image_merge *merge, unsigned layer, uint32_t number, const
 	if (claim(merge, number, entry->kind, layer, err))
 		return -1;
 	if (entry->kind == 'h')
-		return resolve(merge, number, layer, entry->target, entry->target_length, err);
-	return tell(merge, number, entry, content, err);
+		return merge_resolve(merge, number, layer, entry->target, entry->target_length, err);
+	return merge_tell(merge, number, entry, content, err);
 }
 
 static int merge_entry(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
@@ -362,7 +241,7 @@ static int merge_entry(struct image_merge *merge, unsigned layer, const struct i
 	if (!entry->path_length)
 		return entry->kind == 'd' ? add_folder(merge, layer, IMAGE_ROOT, entry, err)
 					  : image_fail(err, IMAGE_FAULT_SOURCE, "/", "is no directory in the archive");
-	if (find_place(merge, layer, entry->path, entry->path_length, true, &place, err))
+	if (find_place(merge, layer, entry->path, entry->path_length, CLAIM, &place, err))
 		return -1;
 	number = place.node;
 	node = number ? at(merge, number) : NULL;
@@ -370,7 +249,7 @@ static int merge_entry(struct image_merge *merge, unsigned layer, const struct i
 		place.hidden |= entry->kind != 'd' || node->kind != 'd';
 	if (place.hidden)
 		return node && (node->flags & IMAGE_IS_AWAITED)
-			       ? arrived(merge, layer, number, entry, content, IMAGE_ROOT, false, err)
+			       ? merge_arrived(merge, layer, number, entry, content, IMAGE_ROOT, false, err)
 			       : 0;
 	if (!number && !(number = image_tree_make(merge->tree, place.folder, place.name, place.name_length)))
 		return image_fail_memory(err);
@@ -380,7 +259,7 @@ static int merge_entry(struct image_merge *merge, unsigned layer, const struct i
 	node = at(merge, number);
 	if (!(node->flags & IMAGE_IS_AWAITED) || (node->flags & IMAGE_PENDING))
 		return 0;
-	return arrived(merge, layer, number, entry, NULL, node->link, false, err);
+	return merge_arrived(merge, layer, number, entry, NULL, node->link, false, err);
 }
 
 /* 1: the entry is a whiteout and was applied, or a note of aufs and is nothing. 0: it is neither. -1. */
@@ -397,7 +276,7 @@ static int maybe_whiteout(struct image_merge *merge, unsigned layer, const struc
 		return 1;
 	if (!noted && strncmp(name, WHITEOUT, strlen(WHITEOUT)))
 		return 0;
-	if (find_place(merge, layer, entry->path, entry->path_length, true, &place, err))
+	if (find_place(merge, layer, entry->path, entry->path_length, NOTE, &place, err))
 		return -1;
 	if (place.hidden)
 		return 1;
@@ -425,14 +304,6 @@ int image_merge_entry(struct image_merge *merge, unsigned layer, const struct im
 	return merge_entry(merge, layer, entry, content, err);
 }
 
-bool image_merge_wants_again(const struct image_merge *merge, unsigned layer)
-{
-	for (size_t i = 0; merge->n_hidden && i < merge->n_awaiting; i++)
-		if (!merge->awaiting[i].done && merge->awaiting[i].hidden && merge->awaiting[i].layer == layer)
-			return true;
-	return false;
-}
-
 int image_merge_again(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
 		      const struct image_content *content, struct image_error *err)
 {
@@ -440,36 +311,9 @@ int image_merge_again(struct image_merge *merge, unsigned layer, const struct im
 
 	if (!entry->path_length || !merge->n_hidden)
 		return 0;
-	if (find_place(merge, IMAGE_NO_LAYER, entry->path, entry->path_length, false, &place, err))
+	if (find_place(merge, IMAGE_NO_LAYER, entry->path, entry->path_length, LEAVE, &place, err))
 		return -1;
 	if (!place.node || !(at(merge, place.node)->flags & IMAGE_IS_AWAITED))
 		return 0;
-	return arrived(merge, layer, place.node, entry, content, IMAGE_ROOT, true, err);
-}
-
-bool image_merge_again_ended(struct image_merge *merge, unsigned layer)
-{
-	bool progress = merge->progress;
-
-	merge->progress = false;
-	for (size_t i = 0; !progress && i < merge->n_awaiting; i++)
-		if (merge->awaiting[i].layer == layer && !merge->awaiting[i].done && merge->awaiting[i].hidden) {
-			merge->awaiting[i].hidden = false;
-			merge->n_hidden--;
-		}
-	return progress;
-}
-
-int image_merge_end(struct image_merge *merge, struct image_error *err)
-{
-	char target[IMAGE_PATH_LONGEST + 1] = "", link[IMAGE_PATH_LONGEST + 1] = "";
-
-	for (size_t i = 0; i < merge->n_awaiting; i++) {
-		if (merge->awaiting[i].done)
-			continue;
-		image_tree_path(merge->tree, merge->awaiting[i].target, target, sizeof(target));
-		image_tree_path(merge->tree, merge->awaiting[i].link, link, sizeof(link));
-		return image_fail(err, IMAGE_FAULT_SOURCE, link, "is a hard link to /%.300s, which is no file", target);
-	}
-	return 0;
+	return merge_arrived(merge, layer, place.node, entry, content, IMAGE_ROOT, true, err);
 }

@@ -5,30 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tar_header.h"
+#include "tar_reader.h"
 
 /* As Go's archive/tar, which the container tools are written with; a larger header is an attack. */
 #define BODY_LONGEST ((uint64_t)1 << 20)
-
-struct text {
-	char *data;
-	size_t length, room;
-};
-
-struct image_tar {
-	struct image_input input;
-	struct image_block *block;
-	size_t at; /* in the block */
-	uint64_t left, padding; /* of the current member's content */
-	size_t extent;
-	uint64_t extent_done;
-	bool ended;
-	struct tar_attributes attributes;
-	struct text global, local, long_name, long_link;
-	bool has_name, has_link;
-	struct image_entry entry;
-	char path[IMAGE_PATH_LONGEST + 1], target[IMAGE_PATH_LONGEST + 1];
-};
 
 struct image_tar *image_tar_new(const struct image_input *input, struct image_error *err)
 {
@@ -55,7 +35,7 @@ void image_tar_free(struct image_tar *tar)
 	free(tar);
 }
 
-static int malformed(struct image_tar *tar, struct image_error *err, const char *what)
+int tar_malformed(struct image_tar *tar, struct image_error *err, const char *what)
 {
 	return image_fail(err, IMAGE_FAULT_SOURCE, tar->entry.path, "malformed tar: %s", what);
 }
@@ -78,20 +58,20 @@ static int fill(struct image_tar *tar, struct image_error *err)
 	return 1;
 }
 
-static int cut_off(struct image_error *err)
+int tar_cut_off(struct image_error *err)
 {
 	return image_fail(err, IMAGE_FAULT_SOURCE, "", "the tar's end is missing: it was cut off");
 }
 
 /* The next 512 bytes: 1. 0: the input has ended. -1. */
-static int next_record(struct image_tar *tar, const void **record, struct image_error *err)
+int tar_next_record(struct image_tar *tar, const void **record, struct image_error *err)
 {
 	int got = fill(tar, err);
 
 	if (got <= 0)
 		return got;
 	if (tar->block->length - tar->at < TAR_RECORD)
-		return cut_off(err);
+		return tar_cut_off(err);
 	*record = tar->block->data + tar->at;
 	tar->at += TAR_RECORD;
 	return 1;
@@ -104,7 +84,7 @@ static int skip(struct image_tar *tar, uint64_t length, struct image_error *err)
 		uint64_t part;
 
 		if (got <= 0)
-			return got ? got : cut_off(err);
+			return got ? got : tar_cut_off(err);
 		part = tar->block->length - tar->at;
 		part = part < length ? part : length;
 		tar->at += (size_t)part;
@@ -119,7 +99,7 @@ static int read_body(struct image_tar *tar, uint64_t size, struct text *text, st
 	uint64_t left = size;
 
 	if (size > BODY_LONGEST || text->length + size > BODY_LONGEST)
-		return malformed(tar, err, "a header is longer than 1 MiB");
+		return tar_malformed(tar, err, "a header is longer than 1 MiB");
 	if (text->length + size + 1 > text->room) {
 		char *data = realloc(text->data, text->length + (size_t)size + 1);
 
@@ -133,7 +113,7 @@ static int read_body(struct image_tar *tar, uint64_t size, struct text *text, st
 		size_t part;
 
 		if (got <= 0)
-			return got ? got : cut_off(err);
+			return got ? got : tar_cut_off(err);
 		part = tar->block->length - tar->at;
 		part = part < left ? part : (size_t)left;
 		memcpy(text->data + text->length, tar->block->data + tar->at, part);
@@ -143,125 +123,6 @@ static int read_body(struct image_tar *tar, uint64_t size, struct text *text, st
 	}
 	text->data[text->length] = 0;
 	return skip(tar, -size & (TAR_RECORD - 1), err);
-}
-
-static int check_extents(struct image_tar *tar, struct image_error *err)
-{
-	uint64_t end = 0, stored = 0;
-	size_t kept = 0;
-	struct image_extent *extents = tar->attributes.extents;
-
-	for (size_t i = 0; i < tar->attributes.n_extents; i++) {
-		uint64_t offset = extents[i].offset, length = extents[i].length;
-
-		if (offset < end || offset > INT64_MAX || length > INT64_MAX - offset ||
-		    offset + length > tar->entry.size)
-			return malformed(tar, err, "the map of a sparse file does not fit its size");
-		end = offset + length;
-		stored += length;
-		if (length)
-			extents[kept++] = extents[i];
-	}
-	if (stored != tar->left)
-		return malformed(tar, err, "the map of a sparse file does not fit what is stored of it");
-	tar->entry.sparse = true;
-	tar->entry.extents = extents;
-	tar->entry.n_extents = kept;
-	return 0;
-}
-
-/* GNU's own form: the map begins in the header. */
-static int gnu_map(struct image_tar *tar, const struct tar_header *header, struct image_error *err)
-{
-	bool more = header->gnu.extended;
-	int64_t offset, length, real;
-	const struct tar_map *map;
-
-	if (tar_number(header->gnu.real_size, sizeof(header->gnu.real_size), &real) || real < 0)
-		return malformed(tar, err, "a sparse file's size is no number");
-	tar->entry.size = (uint64_t)real;
-	for (size_t i = 0; i < 4 && header->gnu.sparse[i].length[0]; i++)
-		if (tar_number(header->gnu.sparse[i].offset, 12, &offset) || offset < 0 ||
-		    tar_number(header->gnu.sparse[i].length, 12, &length) || length < 0 ||
-		    tar_add_extent(&tar->attributes, (uint64_t)offset, (uint64_t)length))
-			return malformed(tar, err, "a sparse file's map is none");
-	for (; more; more = map->extended) {
-		const void *record;
-		int got = next_record(tar, &record, err);
-
-		if (got <= 0)
-			return got ? got : cut_off(err);
-		map = record;
-		for (size_t i = 0; i < 21 && map->sparse[i].length[0]; i++)
-			if (tar_number(map->sparse[i].offset, 12, &offset) || offset < 0 ||
-			    tar_number(map->sparse[i].length, 12, &length) || length < 0 ||
-			    tar_add_extent(&tar->attributes, (uint64_t)offset, (uint64_t)length))
-				return malformed(tar, err, "a sparse file's map is none");
-	}
-	return check_extents(tar, err);
-}
-
-/* Form 1.0: the map is the beginning of the content, one decimal number a line, padded to a record. */
-static int pax_1_0_number(struct image_tar *tar, const char **record, size_t *at, uint64_t *value,
-			  struct image_error *err)
-{
-	char digits[20];
-
-	for (size_t n = 0; n < sizeof(digits); n++) {
-		if (!*record || *at == TAR_RECORD) {
-			const void *next;
-			int got = tar->left < TAR_RECORD ? 0 : next_record(tar, &next, err);
-
-			if (got < 0)
-				return -1;
-			if (!got)
-				return malformed(tar, err, "a sparse file's map is cut off");
-			*record = next;
-			*at = 0;
-			tar->left -= TAR_RECORD;
-		}
-		digits[n] = (*record)[(*at)++];
-		if (digits[n] == '\n')
-			return tar_decimal(digits, n, value) ? malformed(tar, err, "a sparse file's map is none") : 0;
-	}
-	return malformed(tar, err, "a sparse file's map is none");
-}
-
-static int pax_1_0_map(struct image_tar *tar, struct image_error *err)
-{
-	const char *record = NULL;
-	size_t at = 0;
-	uint64_t count, offset, length;
-
-	/* A block may be given back when the next record comes from another: each number is copied first. */
-	if (pax_1_0_number(tar, &record, &at, &count, err))
-		return -1;
-	if (count > TAR_EXTENTS_MOST)
-		return malformed(tar, err, "a sparse file's map is too long");
-	tar->attributes.n_extents = 0;
-	for (; count; count--)
-		if (pax_1_0_number(tar, &record, &at, &offset, err) ||
-		    pax_1_0_number(tar, &record, &at, &length, err) ||
-		    (tar_add_extent(&tar->attributes, offset, length) && image_fail_memory(err)))
-			return -1;
-	return 0;
-}
-
-static int pax_map(struct image_tar *tar, struct image_error *err)
-{
-	const struct tar_attributes *from = &tar->attributes;
-
-	if (from->set & TAR_SPARSE_SIZE)
-		tar->entry.size = from->sparse_size;
-	if (from->sparse_major == 1 && from->sparse_minor == 0) {
-		if (pax_1_0_map(tar, err))
-			return -1;
-	} else if (from->sparse_major != 0) {
-		return malformed(tar, err, "a sparse file is stored in a form that is not known");
-	} else if ((from->set & TAR_SPARSE_COUNT) && (from->sparse_count != from->n_extents || from->has_offset)) {
-		return malformed(tar, err, "a sparse file's map has not the length that it says");
-	}
-	return check_extents(tar, err);
 }
 
 static int set_name(struct image_tar *tar, const struct tar_header *header, struct image_error *err)
@@ -313,7 +174,7 @@ static int set_target(struct image_tar *tar, const struct tar_header *header, st
 	if (entry->kind == 'h')
 		return tar_clean(name, length, tar->target, &entry->target_length, err);
 	if (!length || length > IMAGE_PATH_LONGEST || memchr(name, 0, length))
-		return malformed(tar, err, "a symbolic link's text is empty or longer than Linux has them");
+		return tar_malformed(tar, err, "a symbolic link's text is empty or longer than Linux has them");
 	memcpy(tar->target, name, length);
 	tar->target[length] = 0;
 	entry->target_length = length;
@@ -333,18 +194,18 @@ static int set_numbers(struct image_tar *tar, const struct tar_header *header, s
 	    tar_number(header->mtime, sizeof(header->mtime), &mtime) ||
 	    (device && (tar_number(header->major, sizeof(header->major), &major) ||
 			tar_number(header->minor, sizeof(header->minor), &minor))))
-		return malformed(tar, err, "a field of the header is no number");
+		return tar_malformed(tar, err, "a field of the header is no number");
 	if (from->set & TAR_UID)
 		uid = (int64_t)from->uid;
 	if (from->set & TAR_GID)
 		gid = (int64_t)from->gid;
 	/* 2^32 - 1 is chown(2)'s "leave it". */
 	if (uid < 0 || uid >= UINT32_MAX || gid < 0 || gid >= UINT32_MAX)
-		return malformed(tar, err, "an owner is beyond 32 bits");
+		return tar_malformed(tar, err, "an owner is beyond 32 bits");
 	if (major < 0 || major > 0xfff || minor < 0 || minor > 0xfffff)
-		return malformed(tar, err, "a device's number is beyond what Linux has");
+		return tar_malformed(tar, err, "a device's number is beyond what Linux has");
 	if (mtime > INT64_MAX / 1000000000 - 1 || mtime < INT64_MIN / 1000000000 + 1)
-		return malformed(tar, err, "a time is too far off");
+		return tar_malformed(tar, err, "a time is too far off");
 	entry->mode = entry->kind == 'l' ? 0777 : (uint32_t)mode & 07777;
 	entry->uid = (uint32_t)uid;
 	entry->gid = (uint32_t)gid;
@@ -402,11 +263,11 @@ static int member(struct image_tar *tar, const struct tar_header *header, uint64
 		size = from->size;
 	if (entry->kind == 'f') {
 		if (size > INT64_MAX - TAR_RECORD)
-			return malformed(tar, err, "a file's size is beyond what Linux has");
+			return tar_malformed(tar, err, "a file's size is beyond what Linux has");
 		entry->size = tar->left = size;
 		tar->padding = -size & (TAR_RECORD - 1);
-		if (gnu_sparse ? gnu_map(tar, &copy, err)
-			       : (from->set & (TAR_SPARSE_NAME | TAR_SPARSE_SIZE | TAR_SPARSE_MAP)) && pax_map(tar, err))
+		if (gnu_sparse ? tar_gnu_map(tar, &copy, err)
+			       : (from->set & (TAR_SPARSE_NAME | TAR_SPARSE_SIZE | TAR_SPARSE_MAP)) && tar_pax_map(tar, err))
 			return -1;
 		entry->stored = tar->left;
 	} else if (entry->kind == 'l') {
@@ -450,16 +311,16 @@ int image_tar_next(struct image_tar *tar, const struct image_entry **entry, stru
 	tar->local.length = 0;
 	tar->entry.path = "";
 	for (;;) {
-		got = next_record(tar, &record, err);
+		got = tar_next_record(tar, &record, err);
 		if (got <= 0)
-			return got ? got : cut_off(err);
+			return got ? got : tar_cut_off(err);
 		if (is_zero(record))
 			return drain(tar, err);
 		header = record;
 		if (!tar_checksum_is_right(header))
-			return malformed(tar, err, "a header's checksum is wrong");
+			return tar_malformed(tar, err, "a header's checksum is wrong");
 		if (tar_number(header->size, sizeof(header->size), &size) || size < 0)
-			return malformed(tar, err, "a member's size is no number");
+			return tar_malformed(tar, err, "a member's size is no number");
 		struct text *to = header->type == 'g' ? &tar->global : header->type == 'x' ? &tar->local :
 				  header->type == 'L' ? &tar->long_name : header->type == 'K' ? &tar->long_link : NULL;
 
@@ -491,7 +352,7 @@ int image_tar_data(struct image_tar *tar, struct image_slice *slice, struct imag
 		return 0;
 	got = fill(tar, err);
 	if (got <= 0)
-		return got ? got : cut_off(err);
+		return got ? got : tar_cut_off(err);
 	slice->offset = entry->stored - tar->left;
 	if (entry->sparse) {
 		const struct image_extent *extent = &entry->extents[tar->extent];

@@ -245,6 +245,8 @@ static bool is_text_acl(const char *key, size_t length)
 
 int tar_pax(const char *text, size_t length, struct tar_attributes *to, struct image_error *err)
 {
+	if (!length)
+		return 0; /* and there may be no text either */
 	/* "LENGTH KEY=VALUE\n", where LENGTH counts all of it. */
 	for (const char *end = text + length; text < end;) {
 		size_t left = (size_t)(end - text);
