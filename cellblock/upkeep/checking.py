@@ -20,7 +20,7 @@ from cellblock.events import Events, Progress
 from cellblock.flock import locked
 from cellblock.oci.layer import WHITEOUT, open_layer
 from cellblock.oci.layout import Layout
-from cellblock.upkeep.kept import KeptKind, layout_of, remove_deb, store_of
+from cellblock.upkeep.kept import KeptKind, layout_of, remove_deb, remove_made, store_of
 
 SUBJECT = "cache"
 """Under this name checking appears among the events."""
@@ -40,7 +40,7 @@ class Damaged:
 
 @dataclass(frozen=True)
 class Checked:
-    """How many debs, blobs and trees are whole, and what was not."""
+    """How many debs, blobs and trees are whole, and what was not, files made of debs among it."""
 
     whole: int
     damaged: tuple[Damaged, ...]
@@ -63,7 +63,8 @@ def check(cache: Path, events: Events, waiting: Callable[[], None] | None = None
         damaged = remove_damaged([*debs, *blobs], events)
         damaged += forget_incomplete(cache, layout)
         trees, bad_trees = _check_trees(cache, layout)
-        return Checked(len(debs) + len(blobs) + trees - len(damaged), (*damaged, *bad_trees))
+        whole = len(debs) + len(blobs) + trees - len(damaged)
+        return Checked(whole, (*damaged, *bad_trees, *_remove_frames(debs)))
 
 
 def remove_damaged(files: Iterable[Path], events: Events) -> list[Damaged]:
@@ -78,6 +79,27 @@ def remove_damaged(files: Iterable[Path], events: Events) -> list[Damaged]:
             if found != path.stem:
                 (remove_deb if path.suffix else Path.unlink)(path)
                 damaged.append(Damaged("deb" if path.suffix else "blob", path.name, f"has SHA-256 {found}"))
+    return damaged
+
+
+def _remove_frames(debs: Iterable[Path]) -> list[Damaged]:
+    """Remove what was made of a deb and cannot be read any more; the deb stays."""
+    import zstandard
+
+    damaged = []
+    for deb in debs:
+        try:
+            with (
+                deb.with_suffix(".files").open("rb") as file,
+                zstandard.ZstdDecompressor().stream_reader(file) as stream,
+            ):
+                while stream.read(1 << 20):
+                    pass
+        except FileNotFoundError:
+            continue
+        except zstandard.ZstdError as error:
+            remove_made(deb)
+            damaged.append(Damaged("frame", deb.with_suffix(".files").name, f"cannot be read: {error}"))
     return damaged
 
 

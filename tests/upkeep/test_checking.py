@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from cellblock.build.stored import layer_records
 from cellblock.events import Events
+from cellblock.packages.opened import Opener
 from cellblock.upkeep.checking import check
 from tests.upkeep.conftest import SmallCache, damage
 
@@ -22,6 +23,18 @@ def test_a_damaged_deb_is_removed_and_fetched_again(cache: SmallCache) -> None:
     assert [cache.store.has(package) for package in (bad, good)] == [False, True]
     cache.fetch(bad)
     assert check(cache.folder, Events()).damaged == ()
+
+
+def test_what_was_made_of_a_deb_goes_alone(cache: SmallCache) -> None:
+    package = cache.deb("x")
+    deb = cache.store.path(package)
+    Opener(()).open(deb)
+    assert check(cache.folder, Events()).damaged == ()
+    damage(deb.with_suffix(".files"))
+    (found,) = check(cache.folder, Events()).damaged
+    assert (found.kind, found.name) == ("frame", f"{package.sha256}.files")
+    assert cache.store.has(package)
+    assert Opener(()).read(deb) is None
 
 
 def test_with_a_damaged_layer_go_the_images_that_need_it(cache: SmallCache) -> None:
