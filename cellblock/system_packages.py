@@ -65,6 +65,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("shellcheck", "checks shell scripts"),
         _one("docker-registry", "is the registry that tests push to and pull from"),
         _one("cppcheck", "checks the C sources"),
+        _one("libpam0g-dev", "has the headers to compile the PAM module that a test loads"),
         _one("mount", "mounts the small filesystems that tests fill up"),
         _one("libfuse3-dev", "compiles the slow filesystem that a jail is assembled on"),
         _one("fuse3", "mounts it"),
@@ -74,6 +75,8 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         Need("opens the report's page", (("chromium-headless-shell",), ("chromium",)), optional=True),
         _one("openssl", "checks signatures and makes certificates that nothing of Cellblock has a part in"),
         _one("libcap2-bin", "gives files capabilities"),
+        _one("squashfs-tools", "makes and unpacks the images of the container runtime"),
+        _one("squashfuse", "mounts the images of the container runtime"),
         _one("dpkg-dev", "packs the small packages that tests compile and install"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),
         # The command is a package of its own since Debian 13 and Ubuntu 24.10, and so is its BuildKit plugin.
