@@ -93,3 +93,26 @@ def enroot(
     print(f"{runs} starts of each kind, measured in {result.seconds:.0f} s:")
     for name, value in keys.items():
         print(f"  {name:24s}{value if value is not None else 'not measured'}")
+
+
+@app.command()
+def volume(
+    rounds: Annotated[int, typer.Option(min=1, help="How often each way is measured.")] = 3,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure assembling a jail volume beside tar, rsync, cp and restic (takes minutes and 8 GB of disk)."""
+    from cellblock.bench.volume import volume_cost
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        result = volume_cost(events, rounds=rounds)
+    keys = result.keys()
+    if as_json:
+        print(json.dumps(keys))
+        return
+    print(f"{result.files} files, {result.bytes / 1e9:.2f} GB, measured in {result.seconds:.0f} s:")
+    for name, value in keys.items():
+        print(f"  {name:32s}{value if value is not None else 'not measured'}")

@@ -295,8 +295,8 @@ class TestImages:
     ) -> None:
         script = (
             "import os, sys; from pathlib import Path; from cellblock.events import Events\n"
-            "from cellblock.jail import assemble; from cellblock.jail.writer import TreeWriter\n"
-            "TreeWriter.write = lambda self: os.kill(os.getpid(), 9)\n"
+            "from cellblock.jail import assemble; from cellblock.jail.image_core import Assembly\n"
+            "Assembly.run = lambda self: os.kill(os.getpid(), 9)\n"
             "assemble(sys.argv[1], Path(sys.argv[2]), Events())"
         )
         subprocess.run([sys.executable, "-c", script, self.REFERENCE, str(tmp_path / "volume")], check=False)

@@ -241,12 +241,16 @@ static int merge_entry(struct image_merge *merge, unsigned layer, const struct i
 	if (!entry->path_length)
 		return entry->kind == 'd' ? add_folder(merge, layer, IMAGE_ROOT, entry, err)
 					  : image_fail(err, IMAGE_FAULT_SOURCE, "/", "is no directory in the archive");
-	if (find_place(merge, layer, entry->path, entry->path_length, CLAIM, &place, err))
+	/* Nothing becomes part of the tree for what turns out to be hidden. */
+	if (find_place(merge, layer, entry->path, entry->path_length, LEAVE, &place, err))
 		return -1;
 	number = place.node;
 	node = number ? at(merge, number) : NULL;
 	if (node && node->kind && node->claimed < layer && !(node->kind == 'd' && (node->flags & IMAGE_IMPLIED)))
 		place.hidden |= entry->kind != 'd' || node->kind != 'd';
+	if (!place.hidden && find_place(merge, layer, entry->path, entry->path_length, CLAIM, &place, err))
+		return -1;
+	number = place.node;
 	if (place.hidden)
 		return node && (node->flags & IMAGE_IS_AWAITED)
 			       ? merge_arrived(merge, layer, number, entry, content, IMAGE_ROOT, false, err)

@@ -53,7 +53,7 @@ int merge_resolve(struct image_merge *merge, uint32_t link, unsigned layer, cons
 	struct image_node *node = at(merge, target);
 	bool hidden = false;
 
-	if (!length || target == link)
+	if (!length || (target == link && node->claimed == layer))
 		return image_fail(err, IMAGE_FAULT_SOURCE, path, "is named as a file by a hard link, and is none");
 	if (!target)
 		return image_fail_memory(err);
@@ -83,7 +83,7 @@ int merge_arrived(struct image_merge *merge, unsigned layer, uint32_t target, co
 	for (size_t i = 0; i < count; i++) {
 		struct awaiting one = merge->awaiting[i];
 
-		if (one.target != target || one.done || one.layer > layer || (again && one.layer != layer)) {
+		if (one.target != target || one.done || (again ? one.layer != layer : one.layer >= layer)) {
 			waits |= one.target == target && !one.done;
 			continue;
 		}
@@ -111,7 +111,7 @@ int merge_arrived(struct image_merge *merge, unsigned layer, uint32_t target, co
 		}
 		/* Links to the link wait for it. */
 		if (at(merge, one.link)->flags & IMAGE_IS_AWAITED &&
-		    merge_arrived(merge, at(merge, one.link)->claimed, one.link, entry, NULL, primary, false, err))
+		    merge_arrived(merge, at(merge, one.link)->claimed + 1u, one.link, entry, NULL, primary, false, err))
 			return -1;
 	}
 	if (!waits)

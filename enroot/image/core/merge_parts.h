@@ -37,8 +37,9 @@ int merge_tell_link(struct image_merge *merge, uint32_t link, uint32_t primary, 
 int merge_resolve(struct image_merge *merge, uint32_t link, unsigned layer, const char *path, size_t length,
 		  struct image_error *err);
 
-/* What `layer` has at `target` has come. With a primary: it is part of the tree, and the links that wait join
- * it. Else its content goes to the first of them. `again`: the layer is being read again. */
+/* What `layer` has at `target` has come, for links of the layers above. With a primary: it is part of the tree, and the links that wait join
+ * it. Else its content goes to the first of them. `again`: for links
+ * of this layer, which is being read again. */
 int merge_arrived(struct image_merge *merge, unsigned layer, uint32_t target, const struct image_entry *entry,
 		  const struct image_content *content, uint32_t primary, bool again, struct image_error *err);
 

@@ -7,7 +7,7 @@ typedef unsigned char NAMED(bytes) __attribute__((vector_size(4 * LANES)));
 TARGET static inline void NAMED(transpose)(NAMED(words) rows[LANES])
 {
 	for (unsigned step = 1; step < LANES; step *= 2) {
-		NAMED(words) low, high;
+		NAMED(words) low = { 0 }, high = { 0 };
 
 		for (unsigned k = 0; k < LANES; k++) {
 			low[k] = k & step ? LANES + k - step : k;
@@ -31,7 +31,7 @@ TARGET static inline void NAMED(transpose)(NAMED(words) rows[LANES])
 /* The words of the next block of each lane, in w[0] to w[15]. */
 TARGET static inline void NAMED(load)(NAMED(words) w[16], const unsigned char *const data[LANES], size_t offset)
 {
-	NAMED(bytes) swap;
+	NAMED(bytes) swap = { 0 };
 
 	for (unsigned i = 0; i < sizeof(swap); i++)
 		swap[i] = (unsigned char)(i ^ 3);
