@@ -7,6 +7,7 @@ programs. Figures of `import` belong into `EnrootFigures` as well and come with 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -24,6 +25,9 @@ from cellblock.events import Events, Progress
 BIG_FILES = 51_000
 BIG_BYTES = 1_500_000_000
 """The big image of the figures that ours are compared with (design/containers.md, section 3)."""
+
+LARGEST = 64_000_000
+"""No single file is larger: a few debug files would be most of the image."""
 
 CREATE_ROUNDS = 3
 WARM_UP = 3
@@ -132,6 +136,7 @@ def _chosen() -> Iterator[Path]:
         if Path("/", name).is_symlink():
             yield Path("/", name)
     yield from (Path("/etc/passwd"), Path("/etc/group"), Path("/etc/login.defs"))
+    yield from _programs("true", "sh", "bash")
     triplets = [path for path in Path("/usr/lib").glob("*-linux-gnu") if path.is_dir()]
     for top in (Path("/usr/bin"), Path("/usr/lib64"), *triplets, Path("/usr")):
         for folder, folders, names in os.walk(top):
@@ -139,60 +144,66 @@ def _chosen() -> Iterator[Path]:
             yield from (Path(folder, name) for name in sorted(names))
 
 
+def _programs(*names: str) -> Iterator[Path]:
+    """Programs of these names, and the libraries that they load."""
+    for name in names:
+        program = Path("/usr/bin", name)
+        listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout
+        libraries = (Path(found) for found in re.findall(r"(/\S+) \(0x", listed))
+        for path in (program, *libraries):
+            real = path.resolve()
+            # By the name that is asked for, below /usr, where the links of the root lead to.
+            yield path if path.is_relative_to("/usr") else Path("/usr", path.relative_to("/"))
+            yield real
+
+
 def _make_image(image: Path) -> int:
     """Returns how many files are in it."""
-    names: dict[Path, None] = {}
-    total = 0
+    root = image.with_suffix(".root")
+    n = total = 0
     for path in _chosen():
-        if path in names:
+        target = root / path.relative_to("/")
+        size = path.lstat().st_size if os.path.lexists(path) else 0
+        if size > LARGEST or os.path.lexists(target):
             continue
-        try:
-            size = path.lstat().st_size
-        except OSError:
-            continue
-        if total + size > BIG_BYTES:
-            continue
-        names[path] = None
-        total += size
-        if len(names) == BIG_FILES:
+        if total + size > BIG_BYTES or n == BIG_FILES:
             break
-    command = [
-        "mksquashfs",
-        "-",
-        str(image),
-        "-cpiostyle0",
-        "-all-root",
-        "-noappend",
-        "-quiet",
-        "-no-progress",
-    ]
-    command += ["-comp", "zstd", "-Xcompression-level", "1"]
-    done = subprocess.run(
-        command,
-        input=b"\0".join(os.fsencode(path.relative_to("/")) for path in names),
-        capture_output=True,
-        cwd="/",
-    )
-    if done.returncode:
-        raise CellblockError(
-            f"mksquashfs ended with status {done.returncode}: {done.stderr.decode(errors='replace')}"
-        )
-    return len(names)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if _take(path, target):
+            n, total = n + 1, total + size
+    # A tree and not a list of names: mksquashfs reads lists of tens of thousands for minutes.
+    command = ["mksquashfs", str(root), str(image), "-all-root", "-noappend", "-quiet", "-no-progress"]
+    _run([*command, "-comp", "zstd", "-Xcompression-level", "1"])
+    shutil.rmtree(root)
+    return n
+
+
+def _take(path: Path, target: Path) -> bool:
+    """The same file at another place; by a link, or as a copy where that is another file system."""
+    try:
+        os.link(path, target, follow_symlinks=False)
+    except OSError:
+        try:
+            shutil.copy2(path, target, follow_symlinks=False)
+        except OSError:
+            return False
+    return True
 
 
 def _creates(
     program: Path, image: Path, folder: Path, environment: dict[str, str]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds of each round; interleaved, so that both meet the same disk. The container `big` stays."""
+    """Seconds of each round; interleaved, so that both meet the same disk. The container `big` stays.
+
+    Without sync(2), which on a machine with other writers waits for all of theirs.
+    """
     ours, theirs = [], []
     for _ in range(CREATE_ROUNDS):
         target = folder / "unsquashfs"
-        os.sync()
         theirs.append(_run(["unsquashfs", "-quiet", "-no-progress", "-dest", str(target), str(image)]))
         shutil.rmtree(target)
         if (folder / "data/big").exists():
             shutil.rmtree(folder / "data/big")
-        os.sync()
         ours.append(_run([str(program), "create", "-n", "big", str(image)], environment))
     return tuple(ours), tuple(theirs)
 

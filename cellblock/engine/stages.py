@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,7 +158,11 @@ def make_root(
     partial = target.with_name("partial.tar")
     try:
         argv = [str(partial) if word == name else word for word in command]
-        programs.run(argv, on_line=on_line, env={"DEBIAN_FRONTEND": "noninteractive"})
+        with tempfile.TemporaryDirectory(prefix="cellblock-") as scratch:
+            Path(scratch).chmod(0o755)  # apt's own user reads there
+            environment = {"DEBIAN_FRONTEND": "noninteractive", "TMPDIR": scratch}
+            # One that fails leaves its root, with what it mounted there, behind.
+            programs.run(["unshare", "--mount", *argv], on_line=on_line, env=environment)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

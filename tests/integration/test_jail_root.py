@@ -92,13 +92,13 @@ def test_a_controller_of_ones_own_does_not_configure_slurmd(nobody: LocalCluster
 
 def check_rogue(nobody: LocalCluster) -> None:
     folder = nobody.root / "rogue"
-    folder.mkdir(mode=0o777)
+    folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
 
     def run(script: str) -> None:
         nobody.on("worker-2", "timeout", "30", "jail-enter", "--", "bash", "-c", script)
 
-    outcome = configure_slurmd(nobody, "worker-2", Place(folder, "/rogue"), "rogue-mark", run, "nobody")
+    outcome = configure_slurmd(nobody, "worker-2", Place(folder, "/rogue"), "rogue-mark", run, "65534")
     assert outcome.kind == "held", outcome
     assert srun(nobody, "ada", "-w", "worker-2", "hostname").ok() == "worker-2\n"
 

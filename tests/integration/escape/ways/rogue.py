@@ -74,7 +74,7 @@ def configure_slurmd(
     name = container_name(cluster.request.name, worker)
     copied = subprocess.run(["podman", "cp", f"{name}:{_CACHE}", str(out / "found")], capture_output=True)
     if copied.returncode:
-        # Slurm 22.05: slurmd ends of what it was given, and with it its container's file systems in memory.
+        # Seen with Slurm 22.05.
         return escaped(f"slurmd obeyed, and lost its own plugstack.conf: {copied.stderr.decode()}")
     if mark in read(out / "found"):
         return escaped("slurmd took its plugstack.conf")
