@@ -57,9 +57,7 @@ static int claim(struct image_merge *merge, uint32_t number, char kind, unsigned
 	node->kind = kind;
 	node->claimed = (uint16_t)layer;
 	/* Opaque by a marker that came before it, or by the whiteout of what was here. */
-	if (kind != 'd')
-		node->covered = IMAGE_NO_LAYER;
-	else if (whiteout)
+	if (kind == 'd' && whiteout && node->covered > layer)
 		node->covered = (uint16_t)layer;
 	node->flags &= (uint8_t)~(IMAGE_IMPLIED | IMAGE_PENDING);
 	if (number && kind != 'w')
