@@ -13,6 +13,7 @@ from cellblock.cli import (
     doctor,
     inspect,
     jail,
+    jail_change,
     lock,
     matrix,
     push,
@@ -49,6 +50,8 @@ app.command()(cluster.status)
 app.command()(cluster.shell)
 app.command()(cluster.down)
 app.add_typer(render.app, name="render")
+for command in (jail_change.upgrade, jail_change.apply, jail_change.rollback, jail_change.history):
+    jail.app.command()(command)
 app.add_typer(jail.app, name="jail")
 app.add_typer(bench.app, name="bench")
 app.command("test", context_settings=testing.CONTEXT)(testing.run_tests)

@@ -6,6 +6,9 @@
         lock                    locked with fcntl while someone writes; says who
         state.json              what root/ was made from
         manifest                what root/ was when it was written (see `manifest`)
+        controls                the image's databases of packages and accounts (see `controls`)
+        transaction/            an upgrade being carried out (see `transaction`)
+        history/NUMBER/         upgrades of the past, with the files that they replaced
         staging-PID-RANDOM/     a tree being written: root/, state.json, manifest, mounted-image
 
 The rename of staging's root/ to VOLUME/root is the moment a volume becomes assembled. state.json and
@@ -29,6 +32,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
+from cellblock.jail import controls
 from cellblock.jail.source import SourceIdentity
 
 STATE_VERSION = 1
@@ -90,6 +94,10 @@ class Volume:
             raise CellblockError(f"cannot read {path}: it is root's alone", hint="run this as root") from None
         except (ValueError, KeyError, TypeError) as error:
             raise CellblockError(f"{path}: damaged: {error}; nothing was changed") from None
+
+    def read_state(self, folder: Path) -> VolumeState:
+        """What `write_state` wrote into `folder`. Raises OSError and ValueError."""
+        return _decode((folder / "state.json").read_text(encoding="utf-8"))
 
     def write_state(self, state: VolumeState, folder: Path) -> None:
         """Write `state` into `folder`, from where `publish` takes it."""
@@ -164,12 +172,14 @@ class Volume:
         try:
             yield folder
         finally:
-            shutil.rmtree(os.fsencode(folder))
+            if folder.exists():  # not renamed meanwhile, to be kept
+                shutil.rmtree(os.fsencode(folder))
 
     def publish(self, staging: Path) -> None:
         """Make what is in `staging` the volume's tree, all of it or nothing, safe from power loss."""
+        controls.save(staging / "controls", controls.of_root(staging / "root"))
         sync_filesystem(self.path)
-        for name in ("manifest", "state.json"):
+        for name in ("manifest", "controls", "state.json"):
             (staging / name).replace(self.private / name)
         sync_directory(self.private)
         try:
