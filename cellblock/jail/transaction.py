@@ -56,13 +56,14 @@ class Transaction:
         sync_directory(self.volume.private)
         self.folder = target
 
-    def run(self, progress: Callable[[int, int], None]) -> Plan:
-        """Do all actions, put the records in place, and file this under history."""
+    def run(self, check: Callable[[], None], progress: Callable[[int, int], None]) -> Plan:
+        """Do all actions. `check` raises when this must not go on: another writer has taken over."""
         plan = change_plan.read(self.folder / "plan")
         new, kept = (_opened(self.folder / name) for name in ("new", "kept"))
         try:
             with TreeAccess(os.fsencode(self.volume.root)) as access:
                 for number, action in enumerate(plan.actions):
+                    check()
                     self._do(_Step(access, new, kept, number, action))
                     progress(number + 1, len(plan.actions))
         finally:

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,6 +32,9 @@ from cellblock.jail.transaction import Transaction, kept_file
 from cellblock.jail.volume import Volume, VolumeState
 
 NOTE = "mounted-image"
+
+Check = Callable[[], None]
+"""Raises when another writer took the volume over."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def upgrade(
     started = time.monotonic()
     volume, _ = _assembled(path)
     origin = find_source(source)
-    with _writing(volume, f"jail upgrade {source} {path}", events) as resumed:
+    with _writing(volume, f"jail upgrade {source} {path}", events) as (check, resumed):
         state = volume.state()
         assert state is not None  # it was there a moment ago, and only writers remove it
         identity = origin.identify(state.source)
@@ -106,7 +109,7 @@ def upgrade(
                 _fetch_missing(plan, opened, new, jobs)
             with events.step(path.name, "make the new files"):
                 _stage_upgrade(volume, state, identity, plan, new, folder)
-            return _carry_out(volume, folder, events, started)
+            return _carry_out(volume, folder, check, events, started)
 
 
 def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeResult:
@@ -116,7 +119,7 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
     """
     started = time.monotonic()
     volume, _ = _assembled(path)
-    with _writing(volume, f"jail rollback {path}", events) as resumed:
+    with _writing(volume, f"jail rollback {path}", events) as (check, resumed):
         if resumed is not None and resumed.plan.operation == "rollback":
             return resumed
         last = history.last_undoable(volume)
@@ -140,7 +143,7 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
             _check(plan, None, drained)
             with events.step(path.name, "make the new files"):
                 _stage_rollback(volume, last, done, plan, folder)
-            return _carry_out(volume, folder, events, started)
+            return _carry_out(volume, folder, check, events, started)
 
 
 def _assembled(path: Path) -> tuple[Volume, VolumeState]:
@@ -162,10 +165,10 @@ def _nothing(state: VolumeState, identity: SourceIdentity) -> Plan:
 
 
 @contextlib.contextmanager
-def _writing(volume: Volume, what: str, events: Events) -> Iterator[UpgradeResult | None]:
+def _writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, UpgradeResult | None]]:
     """Be the only writer, of the volume and of its packages; first finish what was interrupted."""
     started = time.monotonic()
-    with volume.lock(what), apt_locked(volume.root):
+    with volume.lock(what, events.info) as check, apt_locked(volume.root):
         for leftover in volume.leftovers():
             events.info(f"removing what an interrupted run left in {leftover}")
             release(leftover / NOTE)
@@ -174,8 +177,8 @@ def _writing(volume: Volume, what: str, events: Events) -> Iterator[UpgradeResul
         resumed = None
         if interrupted is not None:
             events.info(f"finishing what was interrupted: {interrupted.folder}")
-            resumed = _run(volume, interrupted, events, started)
-        yield resumed
+            resumed = _run(volume, interrupted, check, events, started)
+        yield check, resumed
 
 
 @contextlib.contextmanager
@@ -369,19 +372,20 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     _write_records(volume, replace(plan, actions=tuple(actions)), folder)
 
 
-def _carry_out(volume: Volume, folder: Path, events: Events, started: float) -> UpgradeResult:
+def _carry_out(volume: Volume, folder: Path, check: Check, events: Events, started: float) -> UpgradeResult:
     running = Transaction(volume, folder)
+    check()
     running.commit()
-    return _run(volume, running, events, started)
+    return _run(volume, running, check, events, started)
 
 
-def _run(volume: Volume, running: Transaction, events: Events, started: float) -> UpgradeResult:
+def _run(volume: Volume, running: Transaction, check: Check, events: Events, started: float) -> UpgradeResult:
     subject = volume.path.name
     events.emit(SubjectState(subject, "running"))
     ended: State = "failed"
     try:
         with events.step(subject, "replace files"):
-            plan = running.run(lambda done, total: _tick(events, subject, done, total))
+            plan = running.run(check, lambda done, total: _tick(events, subject, done, total))
             if plan.regenerate_cache:
                 _make_ld_cache(volume.root, events)
         previous = volume.read_state(running.folder / "old").source

@@ -3,7 +3,7 @@
     VOLUME/
       root/                     the tree that jobs see; there is a whole one or none
       .cellblock/               root's alone, mode 0700
-        lock                    locked with fcntl while someone writes; says who
+        lock, writer            held while someone writes; who and since when (see `writer_lock`)
         state.json              what root/ was made from
         manifest                what root/ was when it was written (see `manifest`)
         controls                the image's databases of packages and accounts (see `controls`)
@@ -18,15 +18,12 @@ manifest are put in place before it: as long as there is no root/ they mean noth
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
 import secrets
 import shutil
-import socket
 import stat
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +31,7 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.jail import controls
 from cellblock.jail.source import SourceIdentity
+from cellblock.jail.writer_lock import WriterLock, myself
 
 STATE_VERSION = 1
 
@@ -127,38 +125,15 @@ class Volume:
         self.private.chmod(0o700)
 
     @contextmanager
-    def lock(self, what: str) -> Iterator[None]:
+    def lock(
+        self, what: str, notice: Callable[[str], None] = lambda text: None
+    ) -> Iterator[Callable[[], None]]:
         """Be the only writer of the volume, also among hosts that share it. `prepare` comes first.
 
-        fcntl locks work over NFS and end with their process, so a killed writer blocks nobody. They
-        belong to the process: one process must not hold the lock of a volume twice.
+        Yields a function that raises LostLockError when another host took over. See `writer_lock`.
         """
-        path = self.private / "lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # The holder writes its name just after it has the lock and clears it just before it lets go:
-            # an empty name is one of these two moments, and is over at once.
-            for wait in (*[0.02] * 50, None):
-                try:
-                    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except (BlockingIOError, PermissionError):
-                    holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
-                    if holder or wait is None:
-                        name = holder or "another process"
-                        raise CellblockError(
-                            f"{self.path} is being written by {name}; nothing was changed",
-                            hint="wait until it is done, then run this again",
-                        ) from None
-                    time.sleep(wait)
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
-            text = f"`{what}` (process {os.getpid()} on {socket.gethostname()}, since {since})\n"
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, text.encode(), 0)
-            yield
-            os.ftruncate(descriptor, 0)
-        finally:
-            os.close(descriptor)
+        with WriterLock(self.private, self.path, myself(what)).held(notice) as check:
+            yield check
 
     def leftovers(self) -> list[Path]:
         """Staging folders of writers that were killed. Only the holder of the lock may ask."""
