@@ -230,6 +230,9 @@ class _Planner:
         try:
             status = self.access.status(path)
         except Blocked as error:
+            if error.path in self._made:  # it becomes a directory
+                self._act(path, merge(None, pair.new, None), _Seen(None, None), pair)
+                return
             if pair.new is not None and error.path not in self._blocked:
                 self._blocked.add(error.path)
                 self.findings.append(

@@ -81,6 +81,8 @@ class Transaction:
                 temporary.unlink(missing_ok=True)
                 os.link(source, temporary)
                 temporary.replace(self.volume.private / name)
+                # rename(2) does nothing when both are names of one file: an interrupted run came this far.
+                temporary.unlink(missing_ok=True)
         report = {**finished, "late": [[one.kind, os.fsdecode(one.path), one.why] for one in self.late]}
         (self.folder / "finished.json").write_text(json.dumps(report) + "\n", encoding="utf-8")
         shutil.rmtree(os.fsencode(self.folder / "new"))
@@ -170,6 +172,9 @@ class _Step:
 
     def _put_new(self, waiting: os.stat_result) -> None:
         status = self.access.status(self.action.path)
+        if status is not None and self.action.before is not None and stat.S_ISDIR(status.st_mode):
+            self.rmdir()  # what was in it was removed before; what users have in it keeps it there
+            status = None
         if status is not None and status.st_ino != waiting.st_ino:
             os.unlink(self._name, dir_fd=self.new)
             raise MovedError("users made it meanwhile")
