@@ -14,6 +14,7 @@ from cellblock.cli import (
     inspect,
     jail,
     jail_change,
+    jail_check,
     lock,
     matrix,
     push,
@@ -50,7 +51,10 @@ app.command()(cluster.status)
 app.command()(cluster.shell)
 app.command()(cluster.down)
 app.add_typer(render.app, name="render")
-for command in (jail_change.upgrade, jail_change.apply, jail_change.rollback, jail_change.history):
+for command in (
+    *(jail_change.upgrade, jail_change.apply, jail_change.rollback, jail_change.history),
+    *(jail_check.verify, jail_check.diff),
+):
     jail.app.command()(command)
 app.add_typer(jail.app, name="jail")
 app.add_typer(bench.app, name="bench")

@@ -64,6 +64,11 @@ class Blobs:
         self._folder = os.fsencode(folder)
         folder.mkdir(exist_ok=True, mode=0o700)
 
+    @property
+    def folder(self) -> bytes:
+        """Where they all are."""
+        return self._folder
+
     def path(self, digest: str) -> bytes:
         """Where the content is, or would be."""
         return self._folder + b"/" + digest.encode()

@@ -57,7 +57,7 @@ class MovedTreeError(CellblockError):
 
 def plan_upgrade(source: str, path: Path, *, jobs: int = 8) -> Plan:
     """What `upgrade` would do now; the volume is only read. Raises CellblockError."""
-    volume, state = _assembled(path)
+    volume, state = assembled(path)
     if transaction.pending(volume):
         raise CellblockError(
             f"an upgrade of {path} was interrupted", hint="run it again to finish it, then plan the next one"
@@ -89,9 +89,9 @@ def upgrade(
     is at work, the space does not suffice or the packages do not fit together: the tree is then unchanged.
     """
     started = time.monotonic()
-    volume, _ = _assembled(path)
+    volume, _ = assembled(path)
     origin = find_source(source)
-    with _writing(volume, f"jail upgrade {source} {path}", events) as (check, resumed):
+    with writing(volume, f"jail upgrade {source} {path}", events) as (check, resumed):
         state = volume.state()
         assert state is not None  # it was there a moment ago, and only writers remove it
         identity = origin.identify(state.source)
@@ -101,7 +101,7 @@ def upgrade(
             return resumed or UpgradeResult(
                 _nothing(state, identity), False, 0, (), time.monotonic() - started
             )
-        with _preparing(volume) as folder:
+        with preparing(volume) as folder:
             with events.step(path.name, "read the source"), origin.open(folder / NOTE) as opened:
                 new = catalogue.read(opened, folder, KnownDigests(volume.manifest), jobs)
                 plan = _plan(volume, state, identity, new)
@@ -109,7 +109,7 @@ def upgrade(
                 _fetch_missing(plan, opened, new, jobs)
             with events.step(path.name, "make the new files"):
                 _stage_upgrade(volume, state, identity, plan, new, folder)
-            return _carry_out(volume, folder, check, events, started)
+            return carry_out(volume, folder, check, events, started)
 
 
 def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeResult:
@@ -118,14 +118,14 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
     Raises CellblockError when there is none, and as `upgrade`.
     """
     started = time.monotonic()
-    volume, _ = _assembled(path)
-    with _writing(volume, f"jail rollback {path}", events) as (check, resumed):
+    volume, _ = assembled(path)
+    with writing(volume, f"jail rollback {path}", events) as (check, resumed):
         if resumed is not None and resumed.plan.operation == "rollback":
             return resumed
         last = history.last_undoable(volume)
         if last is None:
             raise CellblockError(f"{path} has no upgrade to undo", hint=f"`jail history {path}` lists them")
-        with _preparing(volume) as folder:
+        with preparing(volume) as folder:
             done = last.plan()
             changes = _backwards(volume, last, done)
             state = volume.state()
@@ -143,10 +143,11 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
             _check(plan, None, drained)
             with events.step(path.name, "make the new files"):
                 _stage_rollback(volume, last, done, plan, folder)
-            return _carry_out(volume, folder, check, events, started)
+            return carry_out(volume, folder, check, events, started)
 
 
-def _assembled(path: Path) -> tuple[Volume, VolumeState]:
+def assembled(path: Path) -> tuple[Volume, VolumeState]:
+    """The volume at `path` and what it holds. Raises CellblockError when it holds nothing."""
     if os.geteuid() != 0:
         raise CellblockError(
             "a jail keeps the owners of its files, which only root can set", hint="run this as root (sudo)"
@@ -165,7 +166,7 @@ def _nothing(state: VolumeState, identity: SourceIdentity) -> Plan:
 
 
 @contextlib.contextmanager
-def _writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, UpgradeResult | None]]:
+def writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, UpgradeResult | None]]:
     """Be the only writer, of the volume and of its packages; first finish what was interrupted."""
     started = time.monotonic()
     with volume.lock(what, events.info) as check, apt_locked(volume.root):
@@ -182,7 +183,7 @@ def _writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check,
 
 
 @contextlib.contextmanager
-def _preparing(volume: Volume) -> Iterator[Path]:
+def preparing(volume: Volume) -> Iterator[Path]:
     """A folder for the transaction. Removed at the end unless it was committed, and so renamed."""
     try:
         with volume.staging() as folder:
@@ -253,8 +254,17 @@ def _fetch_missing(plan: Plan, opened: Opened, new: Catalogue, jobs: int) -> Non
 def _stage_upgrade(
     volume: Volume, state: VolumeState, identity: SourceIdentity, plan: Plan, new: Catalogue, folder: Path
 ) -> None:
-    blobs = Blobs(new.blobs)
-    used: set[str] = set()
+    next_folder = folder / "next"
+    next_folder.mkdir(mode=0o700)
+    new.manifest.rename(next_folder / "manifest")
+    controls.save(next_folder / "controls", new.controls)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    volume.write_state(VolumeState(identity, new.manifest_sha256, new.entries, new.bytes, now), next_folder)
+    stage_files(volume, plan, Blobs(new.blobs), folder)
+
+
+def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> None:
+    """Make the plan's new files of the content in `blobs`, which are used up, and write the plan down."""
 
     def find(entry: Entry) -> Path | None:
         path = Path(os.fsdecode(blobs.path(entry.digest)))
@@ -276,17 +286,10 @@ def _stage_upgrade(
         elif last[entry.digest] == numbers[id(entry)]:
             os.rename(blobs.path(entry.digest), path)  # noqa: PTH104
         else:
-            used.add(entry.digest)
             shutil.copyfile(blobs.path(entry.digest), path)
 
     stage(actions, folder / "new", fetch)
-    shutil.rmtree(new.blobs)
-    next_folder = folder / "next"
-    next_folder.mkdir(mode=0o700)
-    new.manifest.rename(next_folder / "manifest")
-    controls.save(next_folder / "controls", new.controls)
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    volume.write_state(VolumeState(identity, new.manifest_sha256, new.entries, new.bytes, now), next_folder)
+    shutil.rmtree(blobs.folder)
     _write_records(volume, replace(plan, actions=tuple(actions)), folder)
 
 
@@ -372,7 +375,7 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     _write_records(volume, replace(plan, actions=tuple(actions)), folder)
 
 
-def _carry_out(volume: Volume, folder: Path, check: Check, events: Events, started: float) -> UpgradeResult:
+def carry_out(volume: Volume, folder: Path, check: Check, events: Events, started: float) -> UpgradeResult:
     running = Transaction(volume, folder)
     check()
     running.commit()
