@@ -13,6 +13,7 @@ overwrites what it did not expect: a file that users changed after the plan was 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -83,15 +84,27 @@ class Transaction:
                 temporary.replace(self.volume.private / name)
                 # rename(2) does nothing when both are names of one file: an interrupted run came this far.
                 temporary.unlink(missing_ok=True)
-        report = {**finished, "late": [[one.kind, os.fsdecode(one.path), one.why] for one in self.late]}
+        report = {**finished, "late": self._all_late()}
         (self.folder / "finished.json").write_text(json.dumps(report) + "\n", encoding="utf-8")
-        shutil.rmtree(os.fsencode(self.folder / "new"))
         target = self.volume.private / "history" / self.number()
         target.parent.mkdir(exist_ok=True, mode=0o700)
         self.folder.rename(target)
         sync_directory(target.parent)
         sync_directory(self.volume.private)
+        # Empty by now. Only here: an interrupted run looks into it to see what is done.
+        shutil.rmtree(os.fsencode(target / "new"), ignore_errors=True)
         return target
+
+    def _all_late(self) -> list[list[str]]:
+        try:
+            lines = (self.folder / "late").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # a line that was being written when a run was killed
+                found.append(json.loads(line))
+        return found
 
     def number(self) -> str:
         """The name that this has, or gets, in history."""
@@ -118,7 +131,11 @@ class Transaction:
                 raise
 
     def _leave(self, step: _Step, why: str) -> None:
-        self.late.append(Finding("conflict", step.action.path, why))
+        finding = Finding("conflict", step.action.path, why)
+        self.late.append(finding)
+        # An interrupted run's findings are to be in the report of the one that finishes.
+        with (self.folder / "late").open("a", encoding="utf-8") as file:
+            file.write(json.dumps([finding.kind, os.fsdecode(finding.path), finding.why]) + "\n")
 
 
 def _opened(folder: Path) -> int:

@@ -29,6 +29,8 @@ LEASE_S = 30.0
 """A host that cannot write for this long over NFS counts as dead; its writer gives up before: see BEAT_S."""
 BEAT_S = 3.0
 _POLL_S = 0.2
+_CRUMB_S = 3600.0
+"""Nobody takes an hour from writing its name to becoming the holder."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class WriterLock:
             self._lock_file(descriptor)
             self._take_record(notice)
             self._written = time.monotonic()
+            self._sweep()
             beating = threading.Thread(target=self._beat, daemon=True)
             beating.start()
             try:
@@ -172,14 +175,32 @@ class WriterLock:
         # latter case the record is not that of the dead holder (or of one that died taking it over).
         effective = self._effective(without=claim.name)
         if effective is None or effective.token != dead.token:
-            claim.unlink()
+            claim.unlink(missing_ok=True)
             return False
         temporary = self._private / f"writer-new-{self._me.token}"
         os.link(mine, temporary)
         temporary.replace(self._private / "writer")
-        for old in self._private.glob("writer-after-*"):
-            old.unlink(missing_ok=True)
         return True
+
+    def _sweep(self) -> None:
+        """Remove what killed writers left; who holds the volume may. Files of the living stay."""
+        for path in self._private.glob("writer-*"):
+            if path.name == f"writer-beat-{self._me.token}":
+                continue
+            with contextlib.suppress(CellblockError, FileNotFoundError):
+                if path.name.startswith("writer-after-") or self._is_crumb(path):
+                    path.unlink(missing_ok=True)
+
+    def _is_crumb(self, path: Path) -> bool:
+        if time.time() - path.stat().st_mtime > _CRUMB_S:
+            return True
+        holder = self._read(path.name)
+        here = (self._me.boot, self._me.namespace)
+        return (
+            holder is not None
+            and (holder.boot, holder.namespace) == here
+            and _start_of(holder.pid) != holder.start
+        )
 
     def _effective(self, without: str = "") -> Holder | None:
         """Who holds the volume: the record's, or who is about to take it over from a dead one."""
