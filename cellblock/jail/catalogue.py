@@ -7,6 +7,7 @@ upgrade reads its source once.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import os
 from array import array
 from bisect import bisect_left
@@ -23,6 +24,7 @@ from cellblock.jail.source import Opened
 
 _CHUNK = 1 << 20
 _IN_MEMORY = 8 << 20
+_PART = 100_000
 _HOLE = bytes(64 << 10)
 _ROOT_MODE = 0o755
 
@@ -31,13 +33,16 @@ class KnownDigests:
     """The digests of a manifest's files, in 8 bytes each."""
 
     def __init__(self, path: Path | None) -> None:
-        found = array("Q")
+        # Sorted in parts, for a list of millions of Python's numbers takes five times the memory of these.
+        parts = [array("Q")]
         if path is not None:
             with path.open("rb") as file:
                 for line in file:
                     if line[:2] == b"f ":
-                        found.append(int(line.split(b" ", 7)[6][:16], 16))
-        self._sorted = array("Q", sorted(found))
+                        parts[-1].append(int(line.split(b" ", 7)[6][:16], 16))
+                        if len(parts[-1]) == _PART:
+                            parts.append(array("Q"))
+        self._sorted = array("Q", heapq.merge(*(array("Q", sorted(part)) for part in parts)))
 
     def __contains__(self, digest: str) -> bool:
         value = int(digest[:16], 16)

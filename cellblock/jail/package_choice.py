@@ -87,7 +87,8 @@ def _choose_one(
 def _satisfy(choices: Choices, ours: dict[str, Package], theirs: dict[str, Package]) -> None:
     """Change decisions until all dependencies hold, each package at most once."""
     settled: set[str] = set()
-    was_broken = set(problems(theirs))
+    # What did not fit before, in the tree or in the image, is not this merge's to put right.
+    was_broken = {*problems(theirs), *problems(ours)}
     for _ in range(_ROUNDS):
         merged = _merged(choices, ours, theirs)
         found = [problem for problem in problems(merged) if problem not in was_broken]

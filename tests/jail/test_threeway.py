@@ -119,7 +119,7 @@ def clashes(*trees: dict[str, str]) -> bool:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 @given(trees, trees, trees, trees)
 def test_a_tree_is_merged_as_the_model_says_and_back(

@@ -22,10 +22,13 @@ from cellblock.events import Events
 from cellblock.jail import Volume, assemble
 from cellblock.jail.upgrade import rollback, upgrade
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
+pytestmark = [
+    pytest.mark.integration,  # not for what they need but because they take a minute
+    pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root"),
+]
 
-CRASHES = int(os.environ.get("CELLBLOCK_CRASHES", "12"))
-FULL_DISKS = int(os.environ.get("CELLBLOCK_FULL_DISKS", "4"))
+CRASHES = int(os.environ.get("CELLBLOCK_CRASHES", "6"))
+FULL_DISKS = int(os.environ.get("CELLBLOCK_FULL_DISKS", "3"))
 
 # Runs a command of this jail and dies, or finds the disk full, at the Nth call that changes a filesystem.
 CHILD = """
