@@ -18,7 +18,8 @@ from pathlib import Path
 
 from cellblock.events import Event, Events, StepFinished
 from cellblock.jail import Volume, assemble, manifest
-from cellblock.jail.upgrade import rollback, upgrade
+from cellblock.jail.rollback import rollback
+from cellblock.jail.upgrade import upgrade
 from cellblock.jail.verify import verify
 
 _RUNS = 5

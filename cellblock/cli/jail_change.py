@@ -14,7 +14,7 @@ from cellblock.cli.options import JsonOption, LogOption, VariantOption
 
 if TYPE_CHECKING:
     from cellblock.jail.change_plan import Plan
-    from cellblock.jail.upgrade import UpgradeResult
+    from cellblock.jail.execution import UpgradeResult
 
 _SHOWN = 40
 """Lines of each kind on a terminal; the file of a plan has all."""
@@ -88,7 +88,7 @@ def rollback(
     """Undo the last upgrade; what users changed since stays and is listed."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.jail import upgrade as code
+    from cellblock.jail import rollback as code
 
     events = Events()
     with make_view(log, events):

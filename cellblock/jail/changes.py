@@ -15,9 +15,9 @@ from cellblock.jail import controls, manifest
 from cellblock.jail.comparison import differing
 from cellblock.jail.dpkg_database import Database, info_owner
 from cellblock.jail.entry import order
+from cellblock.jail.execution import assembled
 from cellblock.jail.record_merge import ids
 from cellblock.jail.tree_access import Stamp, TreeAccess
-from cellblock.jail.upgrade import assembled
 
 Kind = Literal["added", "changed", "removed"]
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.jail import delta
 from cellblock.jail.action_order import in_order
-from cellblock.jail.change_plan import Action, Finding, Operation, PackageChange, Plan, Verb
+from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
 from cellblock.jail.controls import INFO, Controls, of_tree
 from cellblock.jail.delta import Delta
 from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
 from cellblock.jail.entry import Entry, order, shown
 from cellblock.jail.identities import Identities, between, renumbered
+from cellblock.jail.package_changes import new_glibc, package_changes
 from cellblock.jail.package_choice import Choices, choose
 from cellblock.jail.record_merge import merge_controls
 from cellblock.jail.source import SourceIdentity
@@ -97,8 +98,8 @@ def make_plan(
         source,
         tuple(ordered),
         tuple(sorted(planner.findings, key=lambda one: order(one.path))),
-        tuple(planner.package_changes()),
-        planner.glibc(),
+        tuple(package_changes(planner.choices, planner.base, planner.new, planner.tree)),
+        new_glibc(planner.choices, planner.new, planner.tree),
         planner.regenerate,
         planner.contents,
     )
@@ -392,34 +393,6 @@ class _Planner:
                     and lead.after._replace(path=b"") == action.after._replace(path=b"")
                 ):
                     self.actions[puts[name]] = Action(**{**action.__dict__, "link": members[0]})
-
-    def package_changes(self) -> list[PackageChange]:
-        """What becomes of the packages, of those of which anything is to be said."""
-        found = []
-        for key, side in sorted(self.choices.side.items()):
-            ours, theirs = self.new.installed.get(key), self.tree.installed.get(key)
-            before, why = theirs.version if theirs else "", self.choices.why.get(key, "")
-            if side == "image" and ours is not None and ours.version != before:
-                verdict = "update" if before else "add"
-                found.append(PackageChange(key, verdict, before, ours.version, why))  # type: ignore[arg-type]
-            elif side == "none" and before:
-                found.append(PackageChange(key, "remove", before, "", why))
-            elif side == "tree" and (ours is not None or key in self.base.installed):
-                found.append(PackageChange(key, "kept", before, before, why))
-            elif side == "none" and ours is not None:
-                found.append(PackageChange(key, "kept", "", "", why))
-        return found
-
-    def glibc(self) -> tuple[str, str] | None:
-        """The upstream versions of the C library before and after, if another one comes."""
-        for key, package in self.tree.installed.items():
-            if package.name == "libc6" and self.choices.side.get(key) == "image":
-                before, after = (
-                    one[key].version.partition("-")[0] for one in (self.tree.packages, self.new.packages)
-                )
-                if before != after:
-                    return before, after
-        return None
 
 
 __all__ = ["Changes", "Identities", "Image", "between_images", "make_plan"]

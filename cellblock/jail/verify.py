@@ -15,10 +15,7 @@ from cellblock.jail.catalogue import Blobs, Catalogue
 from cellblock.jail.change_plan import Action, Plan, Verb
 from cellblock.jail.comparison import Differing, differing
 from cellblock.jail.delta import check, groups, look_up
-from cellblock.jail.source import find_source
-from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
-from cellblock.jail.tree_check import Difference
-from cellblock.jail.upgrade import (
+from cellblock.jail.execution import (
     NOTE,
     assembled,
     carry_out,
@@ -26,6 +23,9 @@ from cellblock.jail.upgrade import (
     stage_files,
     writing,
 )
+from cellblock.jail.source import find_source
+from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_check import Difference
 from cellblock.jail.volume import Volume, VolumeState
 
 

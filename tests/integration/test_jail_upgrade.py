@@ -17,7 +17,8 @@ from cellblock.build import BuildRequest, build_images
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import assemble
-from cellblock.jail.upgrade import plan_upgrade, rollback, upgrade
+from cellblock.jail.rollback import rollback
+from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.verify import verify
 from tests.integration.conftest import default_variant
 

@@ -16,8 +16,9 @@ from cellblock.events import Events
 from cellblock.jail import assemble
 from cellblock.jail.entry import Entry
 from cellblock.jail.record_merge import merge_alternatives, merge_group, merge_records
+from cellblock.jail.rollback import rollback
 from cellblock.jail.threeway import content, merge
-from cellblock.jail.upgrade import rollback, upgrade
+from cellblock.jail.upgrade import upgrade
 
 
 def entry(kind: str, text: int, mode: int, owner: int, time: int) -> Entry:

@@ -16,7 +16,9 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import Volume, assemble, change_plan, history
 from cellblock.jail.change_plan import Plan
-from cellblock.jail.upgrade import MovedTreeError, UpgradeResult, plan_upgrade, rollback, upgrade
+from cellblock.jail.execution import UpgradeResult
+from cellblock.jail.rollback import rollback
+from cellblock.jail.upgrade import MovedTreeError, plan_upgrade, upgrade
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 

@@ -20,7 +20,8 @@ from jail_trees import snapshot
 
 from cellblock.events import Events
 from cellblock.jail import Volume, assemble
-from cellblock.jail.upgrade import rollback, upgrade
+from cellblock.jail.rollback import rollback
+from cellblock.jail.upgrade import upgrade
 
 pytestmark = [
     pytest.mark.integration,  # not for what they need but because they take a minute
@@ -36,7 +37,7 @@ import errno, os, signal, sys
 from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import rename_exchange, transaction, upgrade
+from cellblock.jail import rollback, transaction, upgrade
 what, volume, source, moment, fault = sys.argv[1:6]
 count = 0
 def counted(function):
@@ -53,7 +54,7 @@ for name in ("rename", "replace", "link", "unlink", "mkdir", "rmdir", "symlink",
     setattr(os, name, counted(getattr(os, name)))
 transaction.exchange = counted(transaction.exchange)
 os.open = counted(os.open)
-run = upgrade.upgrade if what == "upgrade" else upgrade.rollback
+run = upgrade.upgrade if what == "upgrade" else rollback.rollback
 try:
     run(*([source] if what == "upgrade" else []), Path(volume), Events())
 except CellblockError as error:

@@ -15,7 +15,8 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import assemble
 from cellblock.jail.changes import changes, export, summarize
-from cellblock.jail.upgrade import rollback, upgrade
+from cellblock.jail.rollback import rollback
+from cellblock.jail.upgrade import upgrade
 from cellblock.jail.verify import VerifyResult, verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
