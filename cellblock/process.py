@@ -75,8 +75,8 @@ class _Watcher:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
-    def tell(self, operation: str, group: int) -> None:
-        """Say that a process group started ("+") or ended ("-")."""
+    def start(self) -> None:
+        """Have it run: before what it is to watch, so that hardly a moment is left between the two."""
         with self._lock:
             if self._process is None:
                 self._process = subprocess.Popen(
@@ -88,6 +88,11 @@ class _Watcher:
                     start_new_session=True,
                 )
                 atexit.register(self._process.communicate)
+
+    def tell(self, operation: str, group: int) -> None:
+        """Say that a process group started ("+") or ended ("-"); after `start`."""
+        with self._lock:
+            assert self._process
             assert self._process.stdin
             self._process.stdin.write(f"{operation} {group}\n")
             self._process.stdin.flush()
@@ -111,26 +116,33 @@ class Programs:
         on_line: Callable[[str], None] | None = None,
         env: Mapping[str, str] | None = None,
         check: bool = True,
+        feed: Callable[[IO[bytes]], None] | None = None,
     ) -> Finished:
         """Run `argv` to its end, passing each line of stdout and stderr to `on_line`.
 
-        `env` is added to the environment. Raises ProgramFailed when `check` and the status is not
-        0, Interrupted after `stop`, CellblockError when the program does not exist.
+        `env` is added to the environment. `feed` writes the program's stdin, in a thread of its own; that a
+        program does not read all of it is its own affair. Raises ProgramFailed when `check` and the status is
+        not 0, Interrupted after `stop`, CellblockError when there is no such program, and what `feed` raises.
         """
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         output: list[str] = []
-        process = self._start(argv, env)
+        process = self._start(argv, env, subprocess.PIPE if feed else subprocess.DEVNULL)
         try:
             assert process.stdout
             assert process.stderr
             failures: list[Exception] = []
             readers = (process, failures)
+            feeder = threading.Thread(target=self._feed, args=(*readers, feed))
+            if feed:
+                feeder.start()
             errors = threading.Thread(
                 target=self._drain, args=(*readers, process.stderr, [tail.append, on_line])
             )
             errors.start()
             self._drain(*readers, process.stdout, [output.append, tail.append, on_line])
             errors.join()
+            if feed:
+                feeder.join()
             if failures:
                 raise failures[0]
             status = process.wait()
@@ -160,14 +172,15 @@ class Programs:
         for pid in running:
             _end(pid)
 
-    def _start(self, argv: Sequence[str], env: Mapping[str, str] | None) -> subprocess.Popen[str]:
+    def _start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: int) -> subprocess.Popen[str]:
         with self._lock:
             if self._stopped:
                 raise Interrupted("stopped")
+            _watcher.start()
             try:
                 process = subprocess.Popen(
                     argv,
-                    stdin=subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
@@ -182,6 +195,24 @@ class Programs:
             self._running.add(process.pid)
             _watcher.tell("+", process.pid)
             return process
+
+    @staticmethod
+    def _feed(
+        process: subprocess.Popen[str], failures: list[Exception], feed: Callable[[IO[bytes]], None]
+    ) -> None:
+        assert process.stdin
+        # The bytes below the text: what is fed is seldom text.
+        to = process.stdin.buffer  # type: ignore[attr-defined]
+        try:
+            feed(to)
+        except BrokenPipeError:
+            pass  # it says itself why it ended
+        except Exception as error:
+            failures.append(error)
+            _end(process.pid)
+        finally:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
 
     @staticmethod
     def _drain(

@@ -39,6 +39,10 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
     "python": (
         _one("gcc", "compiles the jail's mount core for Python"),
         _one("libc6-dev", "has the headers for that compiler"),
+        _one("libssl-dev", "hashes layers and files for the image core"),
+        _one("libzstd-dev", "decompresses layers for the image core"),
+        # Twice as fast as zlib, and in every release; zlib's headers are there for what has no ISA-L.
+        Need("decompresses gzip layers for the image core", (("libisal-dev",), ("zlib1g-dev",))),
         _one("libyaml-dev", "reads the descriptions of GPUs (CDI) for the mount core; headers and library"),
     ),
     # What `build` and `up` run.
@@ -61,11 +65,18 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("shellcheck", "checks shell scripts"),
         _one("docker-registry", "is the registry that tests push to and pull from"),
         _one("cppcheck", "checks the C sources"),
+        _one("libpam0g-dev", "has the headers to compile the PAM module that a test loads"),
         _one("mount", "mounts the small filesystems that tests fill up"),
+        _one("libfuse3-dev", "compiles the slow filesystem that a jail is assembled on"),
+        _one("fuse3", "mounts it"),
+        _one("xfsprogs", "makes the xfs that a jail is assembled on"),
+        _one("btrfs-progs", "makes the btrfs that a jail is assembled on"),
         # Ubuntu's is a snap, which no container can install: there the tests of the report's page skip.
         Need("opens the report's page", (("chromium-headless-shell",), ("chromium",)), optional=True),
         _one("openssl", "checks signatures and makes certificates that nothing of Cellblock has a part in"),
         _one("libcap2-bin", "gives files capabilities"),
+        _one("squashfs-tools", "makes and unpacks the images of the container runtime"),
+        _one("squashfuse", "mounts the images of the container runtime"),
         _one("dpkg-dev", "packs the small packages that tests compile and install"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),
         # The command is a package of its own since Debian 13 and Ubuntu 24.10, and so is its BuildKit plugin.

@@ -10,13 +10,14 @@ environment's Python.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FORMAT = "cellblock unchanged 1"
+_FORMAT = "cellblock unchanged 2"
 # Options that change nothing about what is built, or select it: others always run a build.
 _PLAIN = ("--locked", "--load")
 _WITH_VALUE = ("-v", "--variant", "--mirror", "--log")
@@ -38,27 +39,47 @@ def is_simple(args: list[str]) -> bool:
 
 def said_before(project: str, args: list[str]) -> str | None:
     """What to print for `build.py build ARGS` when nothing changed since it was done; None to build."""
+    stamp = _stamp(project, args)
     try:
-        with open(_stamp(project, args), encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+        with open(stamp, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
             head, text, *lines = file.read().split("\n")
     except (OSError, ValueError):
         return None
-    if head != _FORMAT or not lines or lines[-1]:
+    if head != _head() or not lines or lines[-1]:
         return None
     for line in lines[:-1]:
         state, _, path = line.partition(" ")
         if state != _state(path):
             return None
+    with contextlib.suppress(OSError):
+        os.utime(stamp)  # for `used`
     return text
 
 
+def used(cache: str) -> dict[str, float]:
+    """When builds of each variant were last asked for with nothing to do, in seconds since the epoch."""
+    found: dict[str, float] = {}
+    folder = f"{cache}/unchanged"
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():  # noqa: PTH112,PTH208
+        try:
+            with open(f"{folder}/{name}", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+                variant = file.readlines(200)[1].partition(":")[0]
+            found[variant] = max(found.get(variant, 0.0), os.stat(f"{folder}/{name}").st_mtime)  # noqa: PTH116
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
 def remember(project: str, args: list[str], text: str, states: dict[str, str]) -> None:
-    """Note that `text` is what to print for ARGS while all files of `states` are as they are."""
+    """Note that `text` is what to print for ARGS while all files of `states` are as they are.
+
+    `text` is "VARIANT: ...".
+    """
     path = _stamp(project, args)
     os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103,PTH120
     part = f"{path}.{os.getpid()}"
     with open(part, "w", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
-        file.write("\n".join([_FORMAT, text, *(f"{state} {name}" for name, state in states.items())]) + "\n")
+        file.write("\n".join([_head(), text, *(f"{state} {name}" for name, state in states.items())]) + "\n")
     os.replace(part, path)  # noqa: PTH105
 
 
@@ -78,6 +99,15 @@ def states_of(paths: Iterable[str]) -> dict[str, str]:
             names = sorted(os.listdir(path))  # noqa: PTH208
             states.update(states_of(f"{path}/{name}" for name in names if name != "__pycache__"))
     return states
+
+
+def _head() -> str:
+    """A boot looks at what was written before it (cellblock.upkeep.power)."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
+            return f"{_FORMAT} {file.read().strip()}"
+    except OSError:
+        return _FORMAT
 
 
 def _state(path: str) -> str:

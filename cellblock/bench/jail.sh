@@ -49,7 +49,8 @@ rounds() {
         for name in $(printf '%s\n' "${names[@]}" | shuf); do
             use "$name"
             t0=$EPOCHREALTIME
-            srun --immediate=60 true < /dev/null
+            # A step of its own kind of MPI sets up a server, 25 ms and their scatter, in which the jail's part drowns.
+            srun --mpi=none --immediate=60 true < /dev/null
             t1=$EPOCHREALTIME
             echo "step $name $(( ${t1/./} - ${t0/./} ))"
         done

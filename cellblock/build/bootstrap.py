@@ -9,9 +9,24 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from cellblock.build.root import MARK
+from cellblock.build.unpacking import MERGED, TAR, Opened, Unpacking, finish
 from cellblock.engine import apt
-from cellblock.lock.model import LockedPackage
 from cellblock.variants import Variant
+
+_FORBID_SERVICES = (
+    "export DEBIAN_FRONTEND=noninteractive",
+    # invoke-rc.d asks this program; 101 forbids (invoke-rc.d(8)).
+    "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
+    "chmod 755 /usr/sbin/policy-rc.d",
+)
+
+# What essential packages' scripts need and do not declare: users, folders, and awk.
+_FIRST = ("base-passwd", "base-files", "mawk")
+
+
+PAUSE_S = 0.02
+"""Before and after what is marked: longer than a tick of the clock that files' times are of."""
 
 
 def mmdebstrap(
@@ -34,21 +49,20 @@ def mmdebstrap(
     return [*argv, variant.distribution.codename, str(root), f"deb [trusted=yes] copy:{repository} ./"]
 
 
-def install(packages: Sequence[LockedPackage], repository: str) -> list[str]:
-    """Shell lines that install `packages` from the folder `repository` of the root.
+def install(unpacking: Unpacking, repository: str) -> list[str]:
+    """Shell lines that install what `unpacking` says from the folder `repository` of the root.
 
-    By dpkg itself: which packages and versions is settled, and asking apt again takes a second a layer. apt
-    decides only where the order of dependencies does not do. No service is started, no question asked.
+    They read the tar that `unpacking.feed` writes. By dpkg itself: which packages and versions is settled,
+    and asking apt again takes a second a layer. apt decides only where the order of dependencies does not do.
+    No service is started, no question asked.
     """
-    flags = [f"--{flag}" for flag in apt.DPKG_OPTIONS]
-    debs = [f"{repository}/{package.deb}" for package in in_order(packages)]
-    dpkg = shlex.join(["dpkg", *flags, "--install", *debs])
+    packages = [each.package for each in (*unpacking.laid, *unpacking.by_dpkg)]
     return [
-        "export DEBIAN_FRONTEND=noninteractive",
-        # invoke-rc.d asks this program; 101 forbids (invoke-rc.d(8)).
-        "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d",
-        "chmod 755 /usr/sbin/policy-rc.d",
-        f"{dpkg} </dev/null || {{",
+        *_FORBID_SERVICES,
+        shlex.join([*TAR, "--directory=/"]),
+        # What is changed after this is not as it was laid down.
+        f"sleep {PAUSE_S}; : > {MARK}; sleep {PAUSE_S}",
+        f"{{ {finish(unpacking, repository)}; }} </dev/null || {{",
         # Ended from outside: the build is being stopped.
         "status=$?; [ $status -lt 128 ] || exit $status",
         "echo 'dpkg alone did not do; apt goes on'",
@@ -58,24 +72,52 @@ def install(packages: Sequence[LockedPackage], repository: str) -> list[str]:
     ]
 
 
-def in_order(packages: Sequence[LockedPackage]) -> list[LockedPackage]:
-    """`packages`, each after what it needs of them, as far as they do not need each other in a circle."""
-    by_name = {package.name: package for package in packages}
-    ordered: dict[str, LockedPackage] = {}
-    entered: set[str] = set()
+def configure_base(unpacking: Unpacking, repository: str) -> list[str]:
+    """Shell lines that finish a first layer whose files, all of them, are laid down."""
+    there = {each.package.name for each in (*unpacking.laid, *unpacking.by_dpkg)}
+    first = [name for name in _FIRST if name in there]
+    return [
+        *_FORBID_SERVICES,
+        f"{finish(unpacking, repository, first)} </dev/null",
+        "rm /usr/sbin/policy-rc.d",
+    ]
 
-    def visit(name: str) -> None:
-        if name in entered or name not in by_name:
-            return
-        entered.add(name)
-        for need in by_name[name].depends:
-            for each in need.split(" | "):
-                visit(each)
-        ordered[name] = by_name[name]
 
-    for name in sorted(by_name):
-        visit(name)
-    return list(ordered.values())
+def settle(root: Path, sources: str) -> None:
+    """What a first layer has besides its packages, as mmdebstrap and its hooks make it."""
+    for name, text in {
+        "etc/apt/sources.list": sources,
+        "etc/resolv.conf": "",
+        "etc/hostname": "",
+        "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o644)
+
+
+def merged_folders(opened: Sequence[Opened]) -> tuple[str, ...] | None:
+    """The folders of / to be made links into /usr before files are laid down; None: mmdebstrap must do it.
+
+    Since Debian 13 base-files has the links itself; before, whoever made the root did. None where a file's
+    way leads through another link: which one is there first would decide where it ends.
+    """
+    links = {path for each in opened for path in each.deb.links}
+    places = {folder.path for each in opened for folder in each.deb.folders}
+    places.update(path for each in opened for path in each.deb.paths)
+    missing = tuple(name for name in MERGED if f"/{name}" not in links)
+    for path in places:
+        parts = path.split("/")
+        for end in range(2, len(parts)):
+            parent = "/".join(parts[:end])
+            if parent in links and parent.lstrip("/") not in MERGED:
+                return None
+    if not missing:
+        return ()
+    # All of them or none: a release in between is not known here.
+    return MERGED if len(missing) == len(MERGED) else None
 
 
 def _by_apt(packages: Sequence[str], repository: str) -> list[str]:

@@ -93,8 +93,9 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     source, extra_key = request.archive, None
     if source is None:
         source = archive(variant, request.mirrors)
-        extras = extra_archives(variant, source)
-        extras.ensure(events or Events())
+        events = events or Events()
+        extras = extra_archives(variant, source, events)
+        extras.ensure(events)
         source, extra_key = extras.added_to(source), extras.key
     planner = Planner(variant, source, extra_key)
     planned = plan_all(planner, order)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from cellblock import paths
 from cellblock.build.mirrors import Archive
-from cellblock.build.toolchain import MmdebstrapToolchain
+from cellblock.build.toolchain import LockedToolchain
 from cellblock.cuda import CudaRepository
 from cellblock.events import Events
 from cellblock.key import digest_of
@@ -21,6 +21,7 @@ from cellblock.lock.archives import PackageArchive, parse_line
 from cellblock.lock.model import Lock
 from cellblock.lock.resolve import Request, resolve
 from cellblock.slurm import SlurmRepository
+from cellblock.slurm.toolchain import Toolchain
 from cellblock.variants import Variant
 
 _SCHEME = "cellblock:"
@@ -105,14 +106,24 @@ class ExtraArchives:
         )
 
 
-def extra_archives(variant: Variant, archive: Archive) -> ExtraArchives:
-    """What `variant` takes from elsewhere than `archive`, the distribution's; nothing is made yet."""
+def extra_archives(
+    variant: Variant,
+    archive: Archive,
+    events: Events,
+    *,
+    update: bool = False,
+    toolchain: Toolchain | None = None,
+) -> ExtraArchives:
+    """What `variant` takes from elsewhere than `archive`, the distribution's; nothing is made yet.
+
+    `update`: compile with what the archive has now; `toolchain` instead of one of the distribution.
+    """
     slurm = cuda = None
     if variant.cuda and variant.cuda.nvidia:
         cuda = CudaRepository(variant, variant.cuda.nvidia, paths.cache() / "cuda")
     if variant.slurm_source:
-        toolchain = MmdebstrapToolchain(variant, archive, paths.cache() / "work", cuda)
-        slurm = SlurmRepository(variant, variant.slurm_source, toolchain, paths.cache() / "slurm")
+        compilers = toolchain or LockedToolchain(variant, archive, paths.cache(), events, cuda, update)
+        slurm = SlurmRepository(variant, variant.slurm_source, compilers, paths.cache() / "slurm")
     return ExtraArchives(slurm, cuda)
 
 

@@ -6,7 +6,7 @@
 # in_root.sh LOWER UPPER WORK ROOT TMP [SOURCE:TARGET:(ro|rw) ...] -- PROGRAM [ARGUMENT ...]
 #
 # LOWER: folders of layers, the topmost first, separated by colons, relative to the folder `layers` beside ROOT: mount(8)
-# of util-linux 2.39 and later takes 255 characters. Empty: UPPER is the root as it is.
+# of util-linux 2.39 and later takes 255 characters.
 # TMP: a folder that is the root's /tmp from one program to the next, and no part of the layer.
 set -eu
 lower=$1 upper=$2 work=$3 root=$4 tmp=$5
@@ -14,15 +14,11 @@ shift 5
 
 # What it makes has the modes that it asks for, whatever the person's umask is.
 umask 022
-if [ -n "$lower" ]; then
-  cd "${root%/root}/layers"
-  # volatile: nothing is synced, for a crash throws the root away. metacopy and redirect_dir off: UPPER holds
-  # whole files under their own names, and so is a layer.
-  mount -t overlay overlay -o \
-    "lowerdir=$lower,upperdir=$upper,workdir=$work,volatile,metacopy=off,redirect_dir=off,index=off" "$root"
-else
-  mount --bind "$upper" "$root"
-fi
+cd "${root%/root}/layers"
+# volatile: nothing is synced, for a crash throws the root away. metacopy and redirect_dir off: UPPER holds
+# whole files under their own names, and so is a layer.
+mount -t overlay overlay -o \
+  "lowerdir=$lower,upperdir=$upper,workdir=$work,volatile,metacopy=off,redirect_dir=off,index=off" "$root"
 cd /
 mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$root/sys"

@@ -64,7 +64,7 @@ def compare_lock(request: LockRequest, events: Events, *, as_dated: bool = False
     else:
         archives = package_archives(variant, request.mirrors, snapshot)
     archives = of_images(archives)
-    extras = extra_archives(variant, Archive(tuple(each.line for each in archives)))
+    extras = extra_archives(variant, Archive(tuple(each.line for each in archives)), events)
     lock = resolve_with(extras, variant, archives, requests, events, snapshot=snapshot)
     return LockResult(variant, path, lock, diff(there, lock) if there else None, damage)
 

@@ -13,8 +13,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,10 +23,12 @@ from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.nodes import Node
 from cellblock.build.plan import Planner, add_users
 from cellblock.build.record import LayerRecord
-from cellblock.build.root import Bind, WorkFolders, WorkingRoot
+from cellblock.build.root import Bind, WorkingRoot
 from cellblock.build.stored import find_layer
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
+from cellblock.build.unpacking import TAR, Opened, feed, frames, in_order, plan_unpacking
+from cellblock.build.work_folders import WorkFolders
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
 from cellblock.errors import CellblockError, DefinitionError
@@ -43,13 +45,14 @@ _HANDED_IN = "/run/cellblock"
 class Settings:
     """What all layers of a build have in common. `epoch` is SOURCE_DATE_EPOCH in seconds.
 
-    `provide` makes a new folder the flat archive of given packages, which it fetches if need be;
+    `provide` makes a new folder the flat archive of given packages, which it fetches if need be, and
+    returns them taken apart;
     `sources` are the sources.list(5) lines that people find in an image.
     """
 
     epoch: int
     compression: Compression
-    provide: Callable[[Sequence[LockedPackage], Path], None]
+    provide: Callable[[Sequence[LockedPackage], Path], Sequence[Opened]]
     sources: tuple[str, ...]
     keep_failed: bool = False
 
@@ -73,8 +76,12 @@ class LayerMaker:
         self._work.sweep()
 
     def find(self, node: Node) -> LayerRecord | None:
-        """The record of a layer that is there already."""
-        return find_layer(self._records, self._layout, node)
+        """The record of a layer that is there already; notes that it was used."""
+        record = find_layer(self._records, self._layout, node)
+        if record:
+            with suppress(OSError):
+                os.utime(self._records / f"{node.id}.json")
+        return record
 
     def keep(self, node: Node, record: LayerRecord) -> None:
         """Remember a layer whose blob is stored."""
@@ -93,7 +100,7 @@ class LayerMaker:
                 raise CellblockError(
                     f"the layer '{node.title}' was removed while this build ran", hint="build again"
                 )
-            with self._folder() as folder:
+            with self._work.new() as folder:
                 unpack_layer(self._layout, record, folder / "tree")
                 self._place(folder / "tree", path)
         return path
@@ -107,7 +114,8 @@ class LayerMaker:
         ProgramFailed when a program fails, Interrupted after a stop; nothing is stored then.
         """
         started = time.monotonic()
-        with self._folder() as folder:
+        laid: Sequence[Opened] = ()
+        with self._work.new(keep_failed=self._settings.keep_failed) as folder:
             below = [self.tree(each) for each in node.parent.chain()] if node.parent else []
             _refuse_baked(node, below)
             root = WorkingRoot(
@@ -115,7 +123,7 @@ class LayerMaker:
             )
             try:
                 if node.packages:
-                    self._packages(node, root, report)
+                    laid = self._packages(node, root, report)
                 else:
                     self._definition(node, root, report)
             except ProgramFailed as error:
@@ -124,9 +132,11 @@ class LayerMaker:
                 raise
             tidy(root.upper, node.per_machine)
             tree = self._place(root.upper, self._trees / node.id)
-        tree_is_there()
-        with report.step("write the layer"):
-            layer = store_layer(tree, below, self._layout, self._settings.epoch, self._settings.compression)
+            tree_is_there()
+            with report.step("write the layer"):
+                epoch, compression = self._settings.epoch, self._settings.compression
+                whole = frames(laid, tree, root.marked(), epoch) if laid and compression.framed else []
+                layer = store_layer(tree, below, self._layout, epoch, compression, whole)
         record = LayerRecord(
             kind=node.kind,
             title=node.title,
@@ -141,38 +151,95 @@ class LayerMaker:
         self.keep(node, record)
         return record
 
-    def _packages(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
+    def _packages(self, node: Node, root: WorkingRoot, report: StepReport) -> Sequence[Opened]:
+        """Install the packages; returns those whose files were laid down as their debs have them."""
         repository = root.folder / "repository"
         with report.step("packages at hand"):
-            self._settings.provide(node.packages, repository)
+            provided = {each.package.name: each for each in self._settings.provide(node.packages, repository)}
+            packages = {package.name: package for package in node.packages}
+            opened = [provided[name] for name in in_order(sorted(packages), packages)]
         if node.parent is None:
             with report.step("bootstrap"):
-                self._bootstrap(node, root, repository, report)
+                laid = self._bootstrap(node, root, opened, report)
         if node.image and node.image.image.fields.users:
             with report.step("make users"):
                 root.run(add_users(node.image.image.fields.users), on_line=report.line)
         if node.parent is None:
-            return
+            return laid
         with report.step("install packages"):
-            lines = bootstrap.install(node.packages, _HANDED_IN)
-            root.run(lines, binds=[Bind(repository, _HANDED_IN)], on_line=report.line)
+            unpacking = plan_unpacking(opened, root.trees)
+            root.run(
+                bootstrap.install(unpacking, _HANDED_IN),
+                binds=[Bind(repository, _HANDED_IN)],
+                on_line=report.line,
+                feed=lambda to: feed(unpacking.laid, unpacking, to),
+            )
             above = (package for each in node.chain()[1:] for package in each.packages)
             automatic = [package.name for package in above if package.name not in node.manual]
             mark_automatic(root.upper, self._planner.variant.arch.debian, automatic)
+            return unpacking.laid
 
-    def _bootstrap(self, node: Node, root: WorkingRoot, repository: Path, report: StepReport) -> None:
-        sources = root.folder / "sources.list"
-        sources.write_text("".join(f"{line}\n" for line in self._settings.sources), encoding="utf-8")
-        sources.chmod(0o644)
+    def _bootstrap(
+        self, node: Node, root: WorkingRoot, opened: Sequence[Opened], report: StepReport
+    ) -> Sequence[Opened]:
+        sources = "".join(f"{line}\n" for line in self._settings.sources)
+        merged = bootstrap.merged_folders(opened)
+        laid: Sequence[Opened] = ()
+        if merged is None:
+            self._mmdebstrap(node, root, sources, report)
+        else:
+            try:
+                laid = self._lay_base(root, opened, merged, report)
+            except ProgramFailed as error:
+                # A distribution whose essential packages need more care than those that are known here.
+                report.line(f"laying down the first layer did not do: {error}; mmdebstrap goes on")
+                shutil.rmtree(root.upper)
+                root.upper.mkdir()
+                self._mmdebstrap(node, root, sources, report)
+            else:
+                bootstrap.settle(root.upper, sources)
+        root.upper.chmod(0o755)
+        return laid
+
+    def _lay_base(
+        self, root: WorkingRoot, opened: Sequence[Opened], merged: Sequence[str], report: StepReport
+    ) -> Sequence[Opened]:
+        """Lay down all packages, scripts or not: nothing can run before that."""
+        for name in merged:
+            (root.upper / "usr" / name).mkdir(parents=True, exist_ok=True)
+            (root.upper / name).symlink_to(f"usr/{name}")
+        unpacking = plan_unpacking(opened, [])
+        # base-files brings links that others' files lead through.
+        first = sorted(opened, key=lambda each: each.package.name != "base-files")
+        self._programs.run(
+            [*TAR, f"--directory={root.upper}"],
+            on_line=report.line,
+            feed=lambda to: feed(first, unpacking, to),
+        )
+        time.sleep(bootstrap.PAUSE_S)
+        root.mark()
+        time.sleep(bootstrap.PAUSE_S)
+        root.run(
+            bootstrap.configure_base(unpacking, _HANDED_IN),
+            binds=[Bind(root.folder / "repository", _HANDED_IN)],
+            on_line=report.line,
+        )
+        return unpacking.laid
+
+    def _mmdebstrap(self, node: Node, root: WorkingRoot, sources: str, report: StepReport) -> None:
+        listed = root.folder / "sources.list"
+        listed.write_text(sources, encoding="utf-8")
+        listed.chmod(0o644)
         names = [package.name for package in node.packages]
-        argv = bootstrap.mmdebstrap(self._planner.variant, names, repository, sources, root.folder / "root")
+        argv = bootstrap.mmdebstrap(
+            self._planner.variant, names, root.folder / "repository", listed, root.folder / "root"
+        )
         environment = {
             "DEBIAN_FRONTEND": "noninteractive",
             "SOURCE_DATE_EPOCH": str(self._settings.epoch),
             "TMPDIR": str(root.folder),
         }
         self._programs.run(root.around(argv), on_line=report.line, env=environment)
-        root.upper.chmod(0o755)
 
     def _definition(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
         assert node.image
@@ -226,21 +293,6 @@ class LayerMaker:
         made.rename(output)
 
     # -- folders -------------------------------------------------------------------------------
-
-    @contextmanager
-    def _folder(self) -> Iterator[Path]:
-        """A folder for one layer, removed afterwards unless a failed one is to be kept."""
-        folder = self._work.new()
-        keep = False
-        try:
-            folder.mkdir(parents=True)
-            yield folder
-        except Exception:
-            keep = self._settings.keep_failed
-            raise
-        finally:
-            if not keep:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _place(self, tree: Path, place: Path) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from cellblock.build.nodes import ToolVersions, plan_nodes
 from cellblock.build.plan import PlannedImage, Planner, plan_all
 from cellblock.build.request import BuildRequest
 from cellblock.definition import Image, default_images, load_images
-from cellblock.errors import UsageError
+from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
 from cellblock.key import digest_of
@@ -60,8 +60,12 @@ class Prepared:
         return self.request.command(self.variant.name, *([image] if image else self.request.images))
 
 
-def prepare(request: BuildRequest, events: Events) -> Prepared:
-    """Plan what `request` asks for.
+class NotResolved(CellblockError):
+    """Which packages the images hold would have to be asked for."""
+
+
+def prepare(request: BuildRequest, events: Events, *, offline: bool = False) -> Prepared:
+    """Plan what `request` asks for; raises NotResolved when archives would have to be asked and `offline`.
 
     Raises DefinitionError and UsageError when definitions, lock or request are wrong, CellblockError
     when packages must be looked up and no archive answers.
@@ -70,10 +74,10 @@ def prepare(request: BuildRequest, events: Events) -> Prepared:
     declared = load_images(request.definitions)
     wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
     source = archive(variant, request.mirrors)
-    extras = extra_archives(variant, source)
+    extras = extra_archives(variant, source, events, update=request.update)
     planner = Planner(variant, source, extras.key)
     planned = plan_all(planner, build_order(declared, declared))
-    lock, archives = _lock(request, variant, declared, extras, events)
+    lock, archives = _lock(request, variant, declared, extras, events, offline)
     epoch = _epoch(lock)
     nodes = plan_nodes(
         planned,
@@ -105,6 +109,7 @@ def _lock(
     declared: Mapping[str, Image],
     extras: ExtraArchives,
     events: Events,
+    offline: bool,
 ) -> tuple[Lock, tuple[PackageArchive, ...]]:
     """The lock to build from, and the archives to fetch its packages from."""
     if request.locked:
@@ -129,6 +134,11 @@ def _lock(
     path = paths.cache() / "resolved" / f"{variant.name}-{known[:16]}.lock.yaml"
     if path.is_file() and not request.update:
         lock = read_lock(path)
+    elif offline:
+        raise NotResolved(
+            f"the packages of {variant.name} were not resolved for these definitions and mirrors",
+            hint=f"python3 build.py build -v {variant.name}",
+        )
     else:
         lock = resolve_with(extras, variant, package_archives(variant, request.mirrors), requests, events)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,27 +4,26 @@ A tree is a folder in overlayfs' own form (kernel Documentation/filesystems/over
 adds, with character devices 0:0 for what it removes. The overlay is mounted in the namespace of the
 program that runs in it and nowhere else; the kernel takes it down with the program.
 
-What a crash leaves is a folder `work/PID-STARTTIME-N`, which `sweep` removes when the process is gone.
+What a crash leaves is a working folder that nobody owns (`cellblock.build.work_folders`).
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import IO
 
-from cellblock.build.processes import same_process, start_time
 from cellblock.errors import CellblockError
 from cellblock.process import Finished, Programs
 
 # UPPER holds whole files under their own names, and so is a layer.
 _PLAIN = "metacopy=off,redirect_dir=off,index=off"
+
+MARK = "/tmp/marked"
+"""A file in a root's /tmp, which is no part of a layer."""
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -47,6 +46,7 @@ class WorkingRoot:
         self.folder = folder
         self.env = dict(env or {})
         self.upper = folder / "upper"
+        self._mark = folder / MARK.lstrip("/")
         self.trees = tuple(trees)
         if re.search(r"""[\s:,"'\\]""", str(folder)):
             raise CellblockError(
@@ -55,6 +55,7 @@ class WorkingRoot:
             )
         self._programs = programs
         self._mounts = 0
+        self._scripts = 0
         self.upper.mkdir(parents=True)
         self.upper.chmod(0o755)
         (folder / "root").mkdir()
@@ -64,6 +65,17 @@ class WorkingRoot:
         (folder / "layers").mkdir()
         for number, tree in enumerate(reversed(self.trees)):
             (folder / "layers" / str(number)).symlink_to(tree.absolute())
+        if not self.trees:
+            # An overlay over nothing: volatile, it spares the syncs of what runs in it.
+            (folder / "layers" / "0").mkdir()
+
+    def mark(self) -> None:
+        """Touch a file that programs in the root know as MARK."""
+        self._mark.touch()
+
+    def marked(self) -> int:
+        """When MARK was touched last, in nanoseconds since the epoch."""
+        return self._mark.stat().st_mtime_ns
 
     def run(
         self,
@@ -72,10 +84,20 @@ class WorkingRoot:
         binds: Sequence[Bind] = (),
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
+        feed: Callable[[IO[bytes]], None] | None = None,
     ) -> Finished:
-        """Run shell lines with `sh -euc` inside. Raises ProgramFailed and Interrupted."""
-        argv = self.command(["sh", "-euc", "\n".join(lines)], binds, env)
-        return self._programs.run(argv, on_line=on_line)
+        """Run shell lines with `sh -euc` inside; `feed` writes their stdin.
+
+        Raises ProgramFailed, Interrupted, and what `feed` raises.
+        """
+        # An argument ends at 128 KiB (MAX_ARG_STRLEN, execve(2)), standard input may be fed, and
+        # a file in the root would be seen there: a descriptor, closed as soon as the shell has its own.
+        self._scripts += 1
+        script = self.folder / f"script-{self._scripts}"
+        script.write_text("exec 9<&-\n" + "\n".join(lines) + "\n", encoding="utf-8")
+        opened = ("sh", "-c", 'exec 9<"$1"; shift; exec "$@"', "sh", str(script))
+        argv = self.command(["sh", "-euc", ". /dev/fd/9"], binds, env)
+        return self._programs.run([*opened, *argv], on_line=on_line, feed=feed)
 
     def command(
         self, argv: Sequence[str], binds: Sequence[Bind] = (), env: Mapping[str, str] | None = None
@@ -85,7 +107,7 @@ class WorkingRoot:
         self._mounts += 1
         work = self.folder / f"work-{self._mounts}"
         work.mkdir()
-        lower = ":".join(str(number) for number in range(len(self.trees)))
+        lower = ":".join(str(number) for number in range(len(self.trees) or 1))
         script = str(files("cellblock.build").joinpath("in_root.sh"))
         mounted = [f"{bind.source}:{bind.target}:{'rw' if bind.writable else 'ro'}" for bind in binds]
         environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env, **(env or {})}
@@ -118,27 +140,3 @@ class WorkingRoot:
         mount = 'mount -t overlay overlay -o "$1" "$2"; shift 2; exec "$@"'
         unshare = ("unshare", "--mount", "sh", "-euc", mount, "sh")
         return [*unshare, mounts, str(self.folder / "root"), *argv]
-
-
-class WorkFolders:
-    """Folders for working roots below `folder`, named after the process that they belong to."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._count = 0
-
-    def new(self) -> Path:
-        """A name that nobody uses; not created."""
-        with self._lock:
-            self._count += 1
-            return self._folder / f"{os.getpid()}-{start_time(os.getpid())}-{self._count}"
-
-    def sweep(self) -> None:
-        """Remove the folders of processes that are gone."""
-        with suppress(FileNotFoundError):
-            for path in self._folder.iterdir():
-                owner = path.name.split("-")
-                known = len(owner) == 3 and owner[0].isdigit() and owner[1].isdigit()
-                if known and not same_process(int(owner[0]), int(owner[1])):
-                    shutil.rmtree(path, ignore_errors=True)

@@ -17,12 +17,15 @@ from cellblock.build.prepare import Prepared, prepare
 from cellblock.build.record import image_store, read_record
 from cellblock.build.request import BuildRequest, BuildResult
 from cellblock.build.stored import collect_layers
+from cellblock.build.unpacking import Opened
+from cellblock.engine import apt
 from cellblock.engine.recipe import BuiltImage
 from cellblock.engine.storage import ContainersStorage, image_id
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layout import Layout, StoredImage
+from cellblock.packages.opened import Opener
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackagesGone, PackageStore
 from cellblock.process import Programs
@@ -39,9 +42,8 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
         return _with_recipes(request, events)
     if request.engine != "buildah":
         raise UsageError(f"there is no engine '{request.engine}'", hint="use one of: buildah, docker")
-    prepared = prepare(request, events)
     try:
-        return _build(prepared, events, started)
+        return _build(prepare(request, events), events, started)
     except PackagesGone:
         if request.locked or request.update:
             raise
@@ -54,6 +56,9 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
     # Files that are made beside what programs unpack have the modes meant here, not the person's.
     os.umask(0o022)
     layout = image_store()
+    from cellblock.upkeep.power import recover  # it imports what imports this
+
+    recover(paths.cache(), events)
     with layout.writing():
         result = _build_into(layout, prepared, events, started)
     if result.built:
@@ -78,6 +83,9 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made or forgotten:
+        from cellblock.upkeep.power import note_settled
+
+        note_settled(paths.cache())
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
         build = direct_build(prepared, maker, layout, events, programs, fetched.stopped)
@@ -89,6 +97,7 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     else:
         for plan in plans:
             images[plan.name] = layout.stored(known[plan.key_reference])
+            layout.note_use(images[plan.name].digest)
             # Somebody gave the name to another image: the key decides what it stands for.
             named = known.get(plan.reference)
             if named is None or named.digest != images[plan.name].digest:
@@ -143,18 +152,23 @@ def direct_build(
     )
 
 
+def package_store() -> PackageStore:
+    """The machine's package store, which takes debs apart as images need them."""
+    return PackageStore(paths.packages(), Opener(apt.DPKG_EXCLUDES))
+
+
 class Provider:
     """Makes flat archives of locked packages, which it fetches first; knows how long fetching took."""
 
     def __init__(self, prepared: Prepared, events: Events) -> None:
         self._prepared = prepared
         self._events = events
-        self._store = PackageStore(paths.packages())
+        self._store = package_store()
         self.stopped = threading.Event()
         self.seconds = 0.0
 
-    def __call__(self, packages: Sequence[LockedPackage], folder: Path) -> None:
-        """Make `folder`, which must not exist, the archive of `packages`."""
+    def __call__(self, packages: Sequence[LockedPackage], folder: Path) -> list[Opened]:
+        """Make `folder`, which must not exist, the archive of `packages`; returns them taken apart."""
         started = time.monotonic()
         absent = any(not self._store.has(package) for package in packages)
         if absent:
@@ -164,6 +178,10 @@ class Provider:
             if absent:
                 self.seconds += time.monotonic() - started
             write_repository(packages, self._store, folder)
+            return [
+                Opened(package, deb, files)
+                for package, (deb, files) in zip(packages, self._store.opened(packages, folder), strict=True)
+            ]
 
 
 def _bring(
@@ -234,7 +252,7 @@ def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     source = archive(variant, request.mirrors)
-    extras = extra_archives(variant, source)
+    extras = extra_archives(variant, source, events, update=request.update)
     extras.ensure(events)
     planner = Planner(variant, extras.added_to(source), extras.key)
     planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))

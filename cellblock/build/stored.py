@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from cellblock.build.nodes import Node
 from cellblock.build.record import LayerRecord, record_of
+from cellblock.build.work_folders import WorkFolders
 from cellblock.oci.layout import Layout
 
 
@@ -29,24 +30,31 @@ def find_layer(records: Path, layout: Layout, node: Node) -> LayerRecord | None:
     return replace(record, title=node.title, kind=node.kind) if whole else None
 
 
+def layer_records(folder: Path) -> Iterator[tuple[str, LayerRecord]]:
+    """All records in `folder` that can be read, with their names."""
+    for path in folder.glob("*.json"):
+        try:
+            record = record_of(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            continue
+        if record:
+            yield path.stem, record
+
+
 def collect_layers(folder: Path, layout: Layout) -> None:
     """Remove from the cache `folder` records of layers whose blob is gone, and trees without a record.
 
     Call it while nobody builds (`Layout.collect_garbage`). A tree that is needed again is unpacked.
     """
-    known = set()
+    known = {name for name, record in layer_records(folder / "layers") if layout.has(record.digest)}
     for path in (folder / "layers").glob("*"):
-        try:
-            record = record_of(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            record = None
-        if path.suffix == ".json" and record and layout.has(record.digest):
-            known.add(path.stem)
-        else:
+        if path.suffix != ".json" or path.stem not in known:
             path.unlink(missing_ok=True)
+    work = WorkFolders(folder / "work")
     for path in (folder / "trees").glob("*"):
         if path.name not in known:
-            shutil.rmtree(path, ignore_errors=True)
+            # Half a tree under its name would be taken for a whole one.
+            work.discard(path)
     for path in (folder / "locks").glob("layer-*"):
         if path.name.removeprefix("layer-") not in known:
             path.unlink(missing_ok=True)

@@ -1,68 +1,116 @@
-"""Throwaway roots with compilers: bootstrapped with mmdebstrap, lines run in an overlay over them."""
+"""Throwaway roots with compilers, of exactly locked packages; lines run in an overlay over them.
+
+Which packages and versions a toolchain is made of is resolved once and kept in the cache, as for images
+(`cellblock.build.prepare`): what it compiles has a key that is over all of them, by SHA-256, and a compiler
+that the archive replaces today compiles nothing until `--update` asks for it, or the old one is gone.
+"""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.build import root
 from cellblock.build.mirrors import Archive
+from cellblock.build.work_folders import WorkFolders
 from cellblock.cuda import CudaRepository
 from cellblock.engine import apt
 from cellblock.engine.recipe import Bootstrap
+from cellblock.events import Events
 from cellblock.key import digest_of
+from cellblock.lock.archives import archives_of, default_archives
+from cellblock.lock.file import read_lock, write_lock
+from cellblock.lock.model import Lock
+from cellblock.lock.resolve import Request, resolve
+from cellblock.packages.repository import write_repository
+from cellblock.packages.store import PackageStore
 from cellblock.process import Finished, Programs
 from cellblock.slurm.toolchain import Bind
 from cellblock.variants import Variant
 
+_NAME = "toolchain"
 
-class MmdebstrapToolchain:
-    """Toolchain roots of `variant` from `archive`, below `folder`; see `cellblock.slurm.toolchain`."""
 
-    def __init__(
-        self, variant: Variant, archive: Archive, folder: Path, cuda: CudaRepository | None = None
-    ) -> None:
-        """`cuda` is one more archive, which has been looked at before."""
-        self._variant = variant
-        self._archive = archive
-        self._cuda = cuda
-        self._folders = root.WorkFolders(folder)
+@dataclass(frozen=True)
+class LockedToolchain:
+    """Toolchain roots of `variant` from `archive`, for `cellblock.slurm`; `cache` is CELLBLOCK_CACHE.
+
+    `cuda` is one more archive, which has been looked at before. `update`: ask the archives anew.
+    """
+
+    variant: Variant
+    archive: Archive
+    cache: Path
+    events: Events
+    cuda: CudaRepository | None = None
+    update: bool = False
+    _known: dict[str, Lock] = field(default_factory=dict)
 
     def key(self, packages: Sequence[str]) -> str:
-        """Changes with distribution and packages.
+        """Over the distribution and all packages of a root with `packages`, by SHA-256; not over mirrors.
 
-        Not with the mirror, which is another on each machine, nor with the versions it holds today: a
-        distribution's updates keep what programs were compiled for.
+        Raises what `cellblock.lock.resolve.resolve` raises when they were not resolved before.
         """
-        return digest_of([self._variant.distribution.model_dump(), sorted(packages)])
+        return digest_of([self.variant.distribution.model_dump(), self._lock(packages).packages_digest])
 
     @contextmanager
     def workshop(self, packages: Sequence[str], on_line: Callable[[str], None]) -> Iterator[_Root]:
-        """A root with `packages`, removed in the end. Raises ProgramFailed when one cannot be installed."""
-        self._folders.sweep()
-        folder = self._folders.new()
-        programs = Programs()
-        tree = folder / "toolchain"
-        tree.mkdir(parents=True)
-        try:
-            argv = apt.mmdebstrap(self._bootstrap(packages), tree)
+        """A root with `packages`, removed in the end.
+
+        Raises ProgramFailed when one cannot be installed, PackagesGone when no mirror has them any more.
+        """
+        lock = self._lock(packages)
+        store = PackageStore(self.cache / "debs")
+        folders = WorkFolders(self.cache / "work")
+        folders.sweep()
+        with folders.new() as folder:
+            repository = folder / "repository"
+            with store.hold():
+                store.fetch(lock.packages.values(), lock.archives, self.events)
+                write_repository(lock.packages.values(), store, repository)
+            programs = Programs()
+            tree = folder / "toolchain"
+            tree.mkdir()
+            argv = apt.mmdebstrap(self._bootstrap(lock, repository), tree)
             programs.run(argv, on_line=on_line, env={"DEBIAN_FRONTEND": "noninteractive"})
             tree.chmod(0o755)
             yield _Root(root.WorkingRoot(folder / "work", [tree], programs))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
-    def _bootstrap(self, packages: Sequence[str]) -> Bootstrap:
-        distribution = self._variant.distribution
+    def _lock(self, packages: Sequence[str]) -> Lock:
+        """The packages of a root with `packages`: those of the last time, unless there was none."""
+        lines = [*self.archive.lines, *((self.cuda.line,) if self.cuda else ())]
+        distribution = self.variant.distribution.model_dump()
+        asked = digest_of([lines, distribution, self.variant.arch.debian, sorted(packages)])
+        path = self.cache / "resolved" / f"{_NAME}-{self.variant.name}-{asked[:16]}.lock.yaml"
+        if asked not in self._known:
+            there = path.is_file() and not self.update
+            self._known[asked] = read_lock(path) if there else self._resolve(packages, path)
+        return self._known[asked]
+
+    def _resolve(self, packages: Sequence[str], path: Path) -> Lock:
+        if self.cuda:
+            self.cuda.ensure()
+        archives = archives_of(self.archive.lines) or default_archives(self.variant)
+        lock = resolve(
+            self.variant,
+            (*archives, *(archives_of([self.cuda.line]) if self.cuda else ())),
+            {_NAME: Request(None, tuple(sorted(packages)), f"the toolchain of variant {self.variant.name}")},
+            self.cache,
+            self.events,
+            preferences=self.variant.cuda.preferences if self.cuda and self.variant.cuda else "",
+        )
+        write_lock(lock, path)
+        return lock
+
+    def _bootstrap(self, lock: Lock, repository: Path) -> Bootstrap:
         return Bootstrap(
-            distribution.codename,
-            self._variant.arch.debian,
-            distribution.components(self._variant.cuda),
-            (*self._archive.lines, *((self._cuda.line,) if self._cuda else ())),
-            tuple(packages),
-            () if distribution.check_valid_until else ("Acquire::Check-Valid-Until=false",),
+            self.variant.distribution.codename,
+            self.variant.arch.debian,
+            self.variant.distribution.components(self.variant.cuda),
+            (f"deb [trusted=yes] copy:{repository} ./",),
+            tuple(lock.packages),
         )
 
 

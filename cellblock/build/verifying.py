@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -11,8 +10,8 @@ from cellblock.build.direct import build_layers
 from cellblock.build.prepare import prepare
 from cellblock.build.record import image_store
 from cellblock.build.request import BuildRequest
-from cellblock.build.root import WorkFolders
 from cellblock.build.run import Provider, direct_build, layer_maker
+from cellblock.build.work_folders import WorkFolders
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.inspect.compare import Difference, compare_images
@@ -48,9 +47,7 @@ def verify_images(request: BuildRequest, events: Events) -> Mapping[str, Verifie
     programs = Programs()
     work = WorkFolders(paths.cache() / "work")
     work.sweep()
-    folder = work.new()
-    folder.mkdir(parents=True)
-    try:
+    with store.writing(), work.new() as folder:
         # The same below another name, at another time: neither may be in the bytes.
         layout = Layout(folder / "images")
         provide = Provider(prepared, events)
@@ -63,5 +60,3 @@ def verify_images(request: BuildRequest, events: Events) -> Mapping[str, Verifie
             differences = compare_images(store, first, layout, second)
             found[plan.name] = Verified(first.digest, second.digest, tuple(differences))
         return found
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -70,3 +70,26 @@ def build(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonO
     print(f"All {len(result.images)} images of {result.variant}, measured in {result.seconds:.0f} s:")
     for name, value in keys.items():
         print(f"  {name:32s}{value if value is not None else 'not measured'}")
+
+
+@app.command()
+def enroot(
+    runs: Annotated[int, typer.Option(help="Starts of each kind.", min=2)] = 200,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the container runtime: start and create of a big image (about a minute)."""
+    from cellblock.bench.enroot import enroot_cost
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        result = enroot_cost(runs, events)
+    keys = result.keys()
+    if as_json:
+        print(json.dumps(keys))
+        return
+    print(f"{runs} starts of each kind, measured in {result.seconds:.0f} s:")
+    for name, value in keys.items():
+        print(f"  {name:24s}{value if value is not None else 'not measured'}")

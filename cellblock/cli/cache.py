@@ -13,15 +13,22 @@ from cellblock import paths
 from cellblock.amount import amount_of_bytes
 from cellblock.cli.options import JsonOption, LogOption
 
-app = typer.Typer(help="Show, trim and check the packages that builds keep.", invoke_without_command=True)
+app = typer.Typer(help="Show, trim and check what builds keep.", invoke_without_command=True)
 
 # What a few variants of all images take, CUDA included.
 _DEFAULT_LIMIT = "20G"
+_WAITING = "a build uses the cache; waiting for it"
+_WORDS = {
+    "lists": "package lists",
+    "tree": "unpacked layers",
+    "deb": "packages",
+    "image": "images, which share layers",
+}
 
 
 @app.callback()
 def cache(context: typer.Context) -> None:
-    """Show, trim and check the packages that builds keep."""
+    """Show, trim and check what builds keep: packages, their lists, unpacked layers, images."""
     if context.invoked_subcommand is None:
         show()
 
@@ -29,31 +36,25 @@ def cache(context: typer.Context) -> None:
 @app.command()
 def show(as_json: JsonOption = False) -> None:
     """Say what is kept, and where."""
-    from cellblock.packages.store import PackageStore
-    from cellblock.packages.upkeep import usage
+    from cellblock.upkeep.kept import KINDS, kept, layout_of, sizes
 
-    store = PackageStore(paths.packages())
-    used = usage(store)
+    cache = paths.cache()
+    things = kept(cache)
+    size = sizes(things, layout_of(cache))
+    found = {}
+    for kind in KINDS:
+        mine = [thing for thing in things if thing.kind == kind]
+        oldest = min((thing.used for thing in mine), default=None)
+        found[kind] = {"count": len(mine), "bytes": size[kind], "least_recently_used": oldest}
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "folder": str(store.folder),
-                    "debs": used.debs,
-                    "debs_bytes": used.debs_size,
-                    "unfinished": used.parts,
-                    "unfinished_bytes": used.parts_size,
-                    "least_recently_used": used.oldest,
-                }
-            )
-        )
+        print(json.dumps({"folder": str(cache), "bytes": sum(size.values()), "kinds": found}))
         return
-    print(f"{store.folder}: {used.debs} packages, {amount_of_bytes(used.debs_size)}")
-    if used.parts:
-        print(f"  {used.parts} more are not whole yet: {amount_of_bytes(used.parts_size)}")
-    if used.oldest is not None:
-        day = time.strftime("%Y-%m-%d", time.localtime(used.oldest))
-        print(f"  least recently used: {day}")
+    print(f"{cache}: {amount_of_bytes(sum(size.values()))}")
+    for kind, each in found.items():
+        if each["count"]:
+            day = time.strftime("%Y-%m-%d", time.localtime(each["least_recently_used"]))
+            text = f"{each['count']:>6} {_WORDS[kind]}"
+            print(f"{text:<44} {amount_of_bytes(size[kind]):>10}  least recently used: {day}")
 
 
 @app.command()
@@ -67,45 +68,40 @@ def trim(
     """Remove what was not used for longest, until what is left fits."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.packages.store import PackageStore
-    from cellblock.packages.upkeep import trim as trim_store
+    from cellblock.upkeep.trimming import trim as trim_cache
 
     limit, events = _bytes(max_size), Events()
     with make_view(log, events):
-        trimmed = trim_store(
-            PackageStore(paths.packages()),
-            limit,
-            lambda: events.info("a build uses the store; waiting for it"),
-        )
+        trimmed = trim_cache(paths.cache(), limit, lambda: events.info(_WAITING))
     if as_json:
-        print(json.dumps({"files": trimmed.files, "freed_bytes": trimmed.freed, "left_bytes": trimmed.left}))
+        text = {"removed": trimmed.removed, "freed_bytes": trimmed.freed, "left_bytes": trimmed.left}
+        print(json.dumps(text))
     else:
+        removed = ", ".join(f"{count} {_WORDS[kind]}" for kind, count in trimmed.removed.items())
         print(
-            f"removed {trimmed.files} packages, {amount_of_bytes(trimmed.freed)}; "
+            f"removed {removed or 'nothing'}: {amount_of_bytes(trimmed.freed)}; "
             f"{amount_of_bytes(trimmed.left)} are left"
         )
 
 
 @app.command()
 def check(log: LogOption = "auto", as_json: JsonOption = False) -> None:
-    """Read all packages again; remove those that the disk has damaged."""
+    """Read all that is kept again; remove what the disk has damaged."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.packages.store import PackageStore
-    from cellblock.packages.upkeep import check as check_store
-    from cellblock.packages.upkeep import usage
+    from cellblock.upkeep.checking import check as check_cache
 
-    events, store = Events(), PackageStore(paths.packages())
+    events = Events()
     with make_view(log, events):
-        damaged = check_store(store, events, lambda: events.info("a build uses the store; waiting for it"))
-    left = usage(store).debs
+        checked = check_cache(paths.cache(), events, lambda: events.info(_WAITING))
     if as_json:
-        print(json.dumps({"whole": left, "damaged": [one.name for one in damaged]}))
+        names = [{"kind": one.kind, "name": one.name, "found": one.found} for one in checked.damaged]
+        print(json.dumps({"whole": checked.whole, "damaged": names}))
     else:
-        for one in damaged:
-            print(f"{one.name}: its bytes have SHA-256 {one.found}; removed, the next build fetches it again")
-        print(f"{left} packages are whole")
-    if damaged:
+        for one in checked.damaged:
+            print(f"{one.kind} {one.name}: {one.found}; removed, the next build that needs it has it again")
+        print(f"{checked.whole} packages, blobs and trees are whole")
+    if checked.damaged:
         raise typer.Exit(1)
 
 

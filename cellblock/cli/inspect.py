@@ -21,6 +21,10 @@ from cellblock.cli.options import (
 
 GRAPH_FORMATS = ("mermaid", "dot", "svg")
 
+LockedOption = Annotated[
+    bool, typer.Option("--locked", help="Compare with what `build --locked` would build.")
+]
+
 _IMAGE_HELP = "An image (NAME, NAME:VARIANT, reference, digest, oci:DIR[:REFERENCE]) or a variant."
 
 
@@ -34,12 +38,18 @@ def graph(
         str, typer.Option("--format", help="mermaid (Markdown), dot (graphviz) or svg (a picture).")
     ] = "mermaid",
     variant: VariantOption = None,
+    mirror: MirrorOption = None,
+    locked: LockedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Draw the images, what each needs, and the sizes of those that were built."""
     from cellblock.build.record import image_store
+    from cellblock.build.request import BuildRequest
+    from cellblock.build.stale import stale_images
+    from cellblock.cli.views import make_view
     from cellblock.definition import load_images
     from cellblock.errors import UsageError
+    from cellblock.events import Events
     from cellblock.inspect import graph_svg, graph_text
     from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
@@ -54,7 +64,9 @@ def graph(
     images = load_images(folder)
     name = choose_variant(load_variants(folder / "variants.yaml"), variant).name
     records = built_records(images, name, image_store())
-    found = image_graph(name, images, records)
+    request = BuildRequest((), name, tuple(mirror or ()), locked=locked)
+    with make_view("auto", events := Events()):
+        found = image_graph(name, images, records, stale_images(request, records, events))
     if as_json:
         print(json.dumps(asdict(found)))
     elif image_format == "svg":
@@ -65,6 +77,8 @@ def graph(
 
 def report(
     variant: VariantOption = None,
+    mirror: MirrorOption = None,
+    locked: LockedOption = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     as_json: JsonOption = False,
 ) -> None:
@@ -72,7 +86,11 @@ def report(
     from datetime import datetime, timezone
 
     from cellblock.build.record import image_store
+    from cellblock.build.request import BuildRequest
+    from cellblock.build.stale import stale_images
+    from cellblock.cli.views import make_view
     from cellblock.definition import load_images
+    from cellblock.events import Events
     from cellblock.graph import build_order
     from cellblock.inspect import report as reports
     from cellblock.inspect.built import built_records
@@ -84,12 +102,15 @@ def report(
     images = load_images(folder)
     chosen = choose_variant(load_variants(folder / "variants.yaml"), variant)
     records = built_records([image.name for image in build_order(images, images)], chosen.name, image_store())
+    request = BuildRequest((), chosen.name, tuple(mirror or ()), locked=locked)
+    with make_view("auto", events := Events()):
+        stale = stale_images(request, records, events)
     made = reports.report(
         chosen.name,
         chosen.summary,
         records,
         image_store(),
-        image_graph(chosen.name, images, records),
+        image_graph(chosen.name, images, records, stale),
         datetime.now(timezone.utc),
     )
     output.write_text(page(made), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -25,24 +26,42 @@ def assemble(
     source: Annotated[
         str,
         typer.Argument(
-            help="An image of this machine's storage (`jail`: the one built for the variant), oci:DIR[:TAG], "
-            "a tar, or a root directory (/DIR or ./DIR)."
+            help="An image of this machine's storage (`jail`: the one built for the variant), "
+            "docker://HOST/PATH[:TAG], oci:DIR[:TAG], oci-archive:FILE[:TAG], a tar, or a root directory "
+            "(/DIR or ./DIR)."
         ),
     ],
     volume: Annotated[Path, typer.Argument(help="Directory of the volume; made when absent.")],
     variant: VariantOption = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, max=256, help="How many files to write at once.")] = 8,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", min=1, max=256, help="How many files to write at once (default: as the volume needs)."
+        ),
+    ] = None,
+    shard: Annotated[
+        str,
+        typer.Option(
+            "--shard", metavar="I/N", help="Write one part of N; the last to finish seals the volume."
+        ),
+    ] = "0/1",
+    allow_lossy: Annotated[
+        bool,
+        typer.Option("--allow-lossy", help="Go on where the volume's filesystem cannot hold something."),
+    ] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Write a jail to a volume: all of it or nothing, and nothing when it is there already."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
+    from cellblock.jail import Options, Shard
     from cellblock.jail import assemble as assemble_jail
 
     events = Events()
+    options = Options(jobs, Shard.parse(shard), allow_lossy)
     with make_view(log, events):
-        result = assemble_jail(image_reference(source, variant), volume, events, jobs=jobs)
+        result = assemble_jail(image_reference(source, variant), volume, events, options=options)
     if as_json:
         print(
             json.dumps(
@@ -53,8 +72,16 @@ def assemble(
                     "entries": result.entries,
                     "bytes": result.bytes,
                     "seconds": round(result.seconds, 3),
+                    "kept": result.kept,
+                    "waiting": list(result.waiting),
+                    "losses": [dataclasses.asdict(loss) for loss in result.losses],
                 }
             )
+        )
+    elif result.waiting:
+        waiting = ", ".join(map(str, result.waiting))
+        print(
+            f"shard {shard}: {result.entries} files in {result.seconds:.1f} s; waiting for shards {waiting}"
         )
     elif result.changed:
         print(

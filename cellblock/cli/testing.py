@@ -10,12 +10,21 @@ from typing import Annotated
 
 import typer
 
+# One waits for Slurm while the other computes; more would make tests of Slurm late on two cores.
+_JOBS = 2
+# What pytest does in its own process only.
+_ALONE = ("--pdb", "--trace", "-s", "--capture=no", "--collect-only", "--co")
+
 
 def run_tests(
     context: typer.Context,
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out what needs root, a container engine and real Slurm.")
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="Tests at once (default: 2; 1 when tests are named)."),
+    ] = None,
 ) -> None:
     """Run all tests: linters, type checker, unit tests, integration tests. More arguments go to pytest."""
     from cellblock import paths
@@ -24,6 +33,12 @@ def run_tests(
     command = [sys.executable, "-I", "-m", "pytest"]
     if quick:
         command += ["-m", "not integration"]
+    if jobs is None:
+        named = any(not argument.startswith("-") or argument in _ALONE for argument in context.args)
+        jobs = 1 if named else _JOBS
+    if jobs > 1:
+        # By the groups and in the order of tests/conftest.py.
+        command += [f"--numprocesses={jobs}", "--dist=loadscope", "--no-loadscope-reorder"]
     command += context.args
     # Tests that are named by a path from where the user stands run from there, all others from the project.
     from_here = any(Path(argument.partition("::")[0]).exists() for argument in context.args)

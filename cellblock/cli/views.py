@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from cellblock.amount import amount_of_bytes
 from cellblock.errors import UsageError
 from cellblock.events import Event, Events, Message, Output, Progress, StepFinished, StepStarted, SubjectState
 
@@ -277,14 +278,7 @@ def _progress_text(event: Progress, seconds: float = 0.0) -> str:
 
 
 def _amount(number: int, unit: str) -> str:
-    if unit != "bytes":
-        return f"{number} {unit}"
-    size = float(number)
-    for name in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {name}" if name == "B" else f"{size:.1f} {name}"
-        size /= 1000
-    return f"{size:.1f} GB"
+    return amount_of_bytes(number) if unit == "bytes" else f"{number} {unit}"
 
 
 def _printable(text: str) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 import time
 from collections.abc import Mapping
 
 import docker
 from docker.errors import ImageNotFound
 
+from cellblock.engine import skopeo
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from cellblock.process import Programs
+
+_HINT = "build the images first: `build.py build`; is Docker running, with room for them?"
 
 
 def image_ids(client: docker.DockerClient, images: Mapping[str, str]) -> dict[str, str]:
@@ -33,23 +34,20 @@ def copy_to_docker(client: docker.DockerClient, images: Mapping[str, str], event
 
     Each copy is a step with its time. Raises CellblockError when skopeo is missing or fails.
     """
-    if shutil.which("skopeo") is None:
-        raise CellblockError(
-            "skopeo is not installed, and it copies images to Docker", hint="apt-get install skopeo"
-        )
+    programs = Programs()
     for role, reference in images.items():
         source, target = f"containers-storage:{reference}", f"docker-daemon:{reference}"
-        if _config(source) == _docker_config(client, reference):
+        if _config(source, programs) == _docker_config(client, reference):
             continue
         started = time.monotonic()
         with events.step(role, "copy the image to Docker"):
-            _skopeo("copy", "--quiet", source, target)
+            skopeo.copy(source, target, programs=programs, hint=_HINT)
         events.info(f"{role}: copied {reference} to Docker in {time.monotonic() - started:.1f} s")
 
 
-def _config(source: str) -> object:
+def _config(source: str, programs: Programs) -> object:
     """Labels and layers of an image: what tells two builds of a reference apart in any engine."""
-    config = json.loads(_skopeo("inspect", "--config", source))
+    config = skopeo.configuration(source, programs=programs, hint=_HINT)
     return config.get("config", {}).get("Labels"), config["rootfs"]["diff_ids"]
 
 
@@ -59,14 +57,3 @@ def _docker_config(client: docker.DockerClient, reference: str) -> object:
     except ImageNotFound:
         return None
     return found.labels or None, found.attrs["RootFS"]["Layers"]
-
-
-def _skopeo(*arguments: str) -> str:
-    argv = ["skopeo", *arguments]
-    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise CellblockError(
-            f"`{' '.join(argv)}` failed: {done.stderr.strip()[-1000:]}",
-            hint="build the images first: `build.py build`; is Docker running, with room for them?",
-        )
-    return done.stdout

@@ -15,6 +15,8 @@ _ADVICE = {
     "does not have a Release file": "check the mirror, or name another with --mirror",
     "Release file for": "the mirror's index is too old; name another mirror with --mirror",
     "Unable to locate package": "the distribution has no such package: correct `packages` in image.yaml",
+    "installation script subprocess returned error": "a package's own script says so; a question is answered "
+    "in `run` of an image below: echo 'PACKAGE QUESTION TYPE ANSWER' | debconf-set-selections",
     "NO_PUBKEY": "install the distribution's keyring package (`build.py doctor` names it)",
     "is not signed": "install the distribution's keyring package (`build.py doctor` names it)",
 }

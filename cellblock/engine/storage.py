@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from cellblock.engine import skopeo
 from cellblock.engine.recipe import BuiltImage
 from cellblock.errors import CellblockError
 from cellblock.oci.layout import Layout, StoredImage
@@ -48,10 +49,12 @@ class ContainersStorage:
 
     def bring(self, layout: Layout, name: str, reference: str) -> None:
         """Have the image `name` of `layout` under `reference`; layers that are there are not copied again."""
-        if shutil.which("skopeo") is None:
-            raise CellblockError("skopeo is not installed", hint="run `python3 build.py doctor`")
-        source, target = f"oci:{layout.folder}:{name}", f"containers-storage:{reference}"
-        self._programs.run(["skopeo", "copy", "--quiet", source, target])
+        skopeo.copy(
+            f"oci:{layout.folder}:{name}",
+            f"containers-storage:{reference}",
+            programs=self._programs,
+            hint="see `podman info`: is there room in its storage?",
+        )
 
     def remove(self, reference: str) -> bool:
         """Take a reference away, and the image with its last one; False when it is in use."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +10,9 @@ from cellblock.amount import amount_of_bytes
 from cellblock.build.record import ImageRecord
 from cellblock.definition import Image
 from cellblock.graph import build_order
+
+STALE = ", of earlier inputs"
+"""Behind what is said of an image that a build would make anew."""
 
 EdgeKind = Literal["from", "artifacts", "compiled in"]
 """from: stands on its layers; artifacts: copies files out of it; compiled in: the toolchain."""
@@ -33,16 +36,19 @@ class BuiltSize:
 
 @dataclass(frozen=True)
 class GraphNode:
-    """An image; `built` is None when no build of it is known."""
+    """An image; `built` is None when no build of it is known, `stale`: its inputs have changed since."""
 
     name: str
     summary: str
     built: BuiltSize | None
+    stale: bool = False
 
     @property
     def text(self) -> str:
         """The second line under its name."""
-        return self.built.text if self.built else "not built here"
+        if not self.built:
+            return "not built here"
+        return self.built.text + (STALE if self.stale else "")
 
 
 @dataclass(frozen=True)
@@ -63,14 +69,27 @@ class ImageGraph:
     edges: tuple[GraphEdge, ...]
 
 
-def image_graph(variant: str, images: Mapping[str, Image], records: Mapping[str, ImageRecord]) -> ImageGraph:
+def image_graph(
+    variant: str,
+    images: Mapping[str, Image],
+    records: Mapping[str, ImageRecord],
+    stale: Collection[str] = (),
+) -> ImageGraph:
     """The graph of all `images`; `records` are those that exist of that variant, by image.
+
+    `stale` are those of them whose inputs have changed since (`cellblock.build.stale`).
 
     Raises DefinitionError for a cycle.
     """
     order = build_order(images, images)
     nodes = tuple(
-        GraphNode(image.name, image.fields.summary, _built(image.name, images, records)) for image in order
+        GraphNode(
+            image.name,
+            image.fields.summary,
+            _built(image.name, images, records),
+            image.name in stale and image.name in records,
+        )
+        for image in order
     )
     edges = tuple(
         GraphEdge(need, image.name, _kind(image, need)) for image in order for need in image.needs()

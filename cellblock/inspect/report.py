@@ -39,6 +39,11 @@ class Report:
     lock_date: datetime | None
 
     @property
+    def stale(self) -> tuple[str, ...]:
+        """Images whose inputs have changed since they were built."""
+        return tuple(node.name for node in self.graph.nodes if node.stale)
+
+    @property
     def lock_days(self) -> int | None:
         """Days between the lock and now."""
         return None if self.lock_date is None else (self.made - self.lock_date).days
@@ -123,4 +128,5 @@ def figures(report: Report) -> dict[str, Any]:
         "stored_bytes": sum(shared.layer.size for shared in report.layers),
         "node_bytes": report.node.size if report.node else None,
         "lock_days": report.lock_days,
+        "stale": list(report.stale),
     }

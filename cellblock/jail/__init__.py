@@ -4,8 +4,18 @@
 manifest (the recorded list), tree and archive (where entries come from), writer (how they get there).
 """
 
-from cellblock.jail.assemble import AssembleResult, OtherSourceError, assemble
+from cellblock.jail.assemble import AssembleResult, Options, OtherSourceError, assemble
+from cellblock.jail.shards import Shard
 from cellblock.jail.source import SourceIdentity
 from cellblock.jail.volume import Volume, VolumeState
 
-__all__ = ["AssembleResult", "OtherSourceError", "SourceIdentity", "Volume", "VolumeState", "assemble"]
+__all__ = [
+    "AssembleResult",
+    "Options",
+    "OtherSourceError",
+    "Shard",
+    "SourceIdentity",
+    "Volume",
+    "VolumeState",
+    "assemble",
+]

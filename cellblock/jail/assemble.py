@@ -1,43 +1,60 @@
 """Fill a jail volume from an image: all of it or nothing, and nothing when there is nothing to do.
 
-What a crash leaves: a staging folder, which the next run removes. Who may run at once: one writer a
-volume, held by `Volume.lock`; readers and jobs see either no root or a whole one.
+The source is read once and written by the image core (`image_core`) into a staging folder, which is then
+renamed. What a kill leaves is that folder: the same command goes on with it and writes no file again that is
+whole. After an error it is removed. Who may run at once: one writer a volume, held by `Volume.lock`, or the
+shards of one source (`shards`); readers and jobs see either no root or a whole one.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress, State, SubjectState
-from cellblock.jail import manifest, tree
-from cellblock.jail.entry import Entry
-from cellblock.jail.source import DirectorySource, Opened, Source, SourceIdentity, find_source, release
+from cellblock.jail import holding
+from cellblock.jail.feeding import Feeding
+from cellblock.jail.image_core import Assembly, ImageError, Loss, Summary, Target, assembling
+from cellblock.jail.shards import Shard, ShardFolder, patient_lock
+from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source, release
 from cellblock.jail.volume import Volume, VolumeState
-from cellblock.jail.writer import TreeWriter, with_digests
 
-DEFAULT_JOBS = 8
-"""More than there are cores: on a shared filesystem a thread spends its time waiting for the server."""
-
-_ROOT_MODE = 0o755
-_MANIFEST_LINE = 200
-"""Bytes of a manifest's line, generously, for the estimate of the space that is needed."""
+_SLOW_S = 0.0002
+"""Seconds a call takes on a filesystem that has to ask a server; local ones take a tenth."""
+_SLOW_JOBS = 64
+"""There a thread spends its time waiting."""
 
 NOTE = "mounted-image"
 """File of a staging folder that names the image that its writer had mounted."""
 
 
 @dataclass(frozen=True)
+class Options:
+    """How to assemble: how many threads write (None: as the volume's filesystem needs), which shard of how
+    many, and whether to go on where the volume cannot hold something."""
+
+    jobs: int | None = None
+    shard: Shard = field(default_factory=Shard)
+    allow_lossy: bool = False
+
+
+@dataclass(frozen=True)
 class AssembleResult:
-    """What `assemble` found or did. `bytes` is the sum of the files' sizes."""
+    """What `assemble` found or did. `bytes` is the sum of the files' sizes.
+
+    `waiting` are the shards that have not finished: then the volume is not assembled yet. `losses`: what the
+    volume could not hold. `kept`: files that an interrupted run had written.
+    """
 
     root: Path
     source: SourceIdentity
@@ -45,13 +62,18 @@ class AssembleResult:
     entries: int
     bytes: int
     seconds: float
+    waiting: tuple[int, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    kept: int = 0
 
 
 class OtherSourceError(CellblockError):
     """The volume was assembled from another source; nothing was changed."""
 
 
-def assemble(source: str, volume: Path, events: Events, *, jobs: int = DEFAULT_JOBS) -> AssembleResult:
+def assemble(
+    source: str, volume: Path, events: Events, *, jobs: int | None = None, options: Options | None = None
+) -> AssembleResult:
     """Write the root filesystem of `source` (see `source`) to `volume`/root.
 
     With the source that is there already, changes nothing. Raises OtherSourceError when another source
@@ -59,6 +81,7 @@ def assemble(source: str, volume: Path, events: Events, *, jobs: int = DEFAULT_J
     be read or the volume cannot hold it. The volume is then as it was before.
     """
     started = time.monotonic()
+    options = options or Options(jobs)
     if os.geteuid() != 0:
         raise CellblockError(
             "a jail keeps the owners of its files, which only root can set", hint="run this as root (sudo)"
@@ -70,25 +93,19 @@ def assemble(source: str, volume: Path, events: Events, *, jobs: int = DEFAULT_J
     identity = origin.identify(state.source if state else None)
     if state:
         return _unchanged(target, state, identity, started)
-
+    writing = _Writing(target, origin, identity, events, options, f"jail assemble {source} {volume}", started)
     with _explained(target):
         target.prepare()
-        with target.lock(f"jail assemble {source} {volume}"):
-            state = target.state()
-            if state:  # another writer finished between the look above and the lock
-                return _unchanged(target, state, identity, started)
-            _remove_leftovers(target, events)
-            events.emit(SubjectState(target.path.name, "running"))
-            try:
-                state = _fill(target, origin, identity, events, jobs)
-            except BaseException as error:
-                seconds = time.monotonic() - started
-                ended: State = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
-                events.emit(SubjectState(target.path.name, ended, seconds=seconds))
-                raise
-    seconds = time.monotonic() - started
-    events.emit(SubjectState(target.path.name, "done", seconds=seconds))
-    return AssembleResult(target.root, identity, True, state.entries, state.bytes, seconds)
+        events.emit(SubjectState(target.path.name, "running"))
+        try:
+            result = writing.alone() if options.shard.of == 1 else writing.part()
+        except BaseException as error:
+            seconds = time.monotonic() - started
+            ended: State = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+            events.emit(SubjectState(target.path.name, ended, seconds=seconds))
+            raise
+    events.emit(SubjectState(target.path.name, "done", seconds=time.monotonic() - started))
+    return result
 
 
 def _unchanged(
@@ -98,102 +115,235 @@ def _unchanged(
     if state.source.id != identity.id:
         raise OtherSourceError(
             f"{target.path} holds {state.source}, not {identity}; nothing was changed",
-            hint="assemble into another volume: this one's users may have work in it",
+            hint="`jail upgrade` brings a volume to another image; or assemble into another volume",
         )
     seconds = time.monotonic() - started
     return AssembleResult(target.root, identity, False, state.entries, state.bytes, seconds)
 
 
-def _remove_leftovers(target: Volume, events: Events) -> None:
-    for leftover in target.leftovers():
-        events.info(f"removing what an interrupted run left in {leftover}")
-        release(leftover / NOTE)
-        shutil.rmtree(os.fsencode(leftover))
+@dataclass(frozen=True)
+class _Writing:
+    """One run that has found out that there is something to write."""
 
+    target: Volume
+    origin: Source
+    identity: SourceIdentity
+    events: Events
+    options: Options
+    command: str
+    started: float
 
-def _fill(target: Volume, origin: Source, identity: SourceIdentity, events: Events, jobs: int) -> VolumeState:
-    """Write, verify and publish the tree. The caller holds the lock."""
-    subject = target.path.name
-    with target.staging() as staging:
+    @property
+    def subject(self) -> str:
+        return self.target.path.name
+
+    def alone(self) -> AssembleResult:
+        """Write and publish the tree under the volume's lock."""
+        with self.target.lock(self.command):
+            state = self.target.state()
+            if state:  # another writer finished between the look before and the lock
+                return _unchanged(self.target, state, self.identity, self.started)
+            staging = self.target.private / f"staging-{self.identity.id[-16:]}"
+            self._remove_others(staging)
+            resume = self._prepare(staging)
+            try:
+                with self._written(staging, resume) as assembly:
+                    with self.events.step(self.subject, "set directories' owners and times"):
+                        assembly.seal()
+                    summary = assembly.write_manifest(_absent(staging / "manifest"))
+                    return self._publish(staging, summary, assembly)
+            except KeyboardInterrupt:
+                raise  # as after a kill: what is written stays, for the next run
+            except BaseException:
+                shutil.rmtree(os.fsencode(staging), ignore_errors=True)
+                raise
+            finally:
+                _remove_if_empty(staging)
+
+    def part(self) -> AssembleResult:
+        """Write one shard; whoever finishes last publishes all."""
+        shard = self.options.shard
+        folder = ShardFolder(self.target.private, self.identity.id, shard.of)
+        with patient_lock(self.target, self.command):
+            state = self.target.state()
+            if state:
+                return _unchanged(self.target, state, self.identity, self.started)
+            resume = self._prepare(folder.path)
+        with (
+            folder.only_one(shard),
+            self._written(folder.path, resume, note=f"{NOTE}-{shard.index}") as assembly,
+        ):
+            with folder.finished(shard) as file:
+                assembly.write_manifest(file, part=True)
+            with patient_lock(self.target, self.command):
+                state = self.target.state()
+                if state:
+                    return _unchanged(self.target, state, self.identity, self.started)
+                waiting = folder.waiting()
+                if waiting:
+                    written = assembly.written()
+                    seconds = time.monotonic() - self.started
+                    return AssembleResult(
+                        self.target.root, self.identity, True, written.files, written.bytes, seconds, waiting
+                    )
+                with self.events.step(self.subject, "join the shards"):
+                    assembly.seal()
+                    summary = folder.join(_absent(folder.path / "manifest"))
+                result = self._publish(folder.path, summary, assembly)
+                shutil.rmtree(os.fsencode(folder.path))
+                return result
+
+    def _remove_others(self, staging: Path) -> None:
+        for leftover in self.target.leftovers():
+            if leftover == staging:
+                continue
+            self.events.info(f"removing what an interrupted run left in {leftover}")
+            release(leftover / NOTE)
+            shutil.rmtree(os.fsencode(leftover))
+
+    def _prepare(self, staging: Path) -> bool:
+        """Make the folder; whether there was one of an earlier run."""
         root = staging / "root"
+        resume = root.exists()
+        staging.mkdir(mode=0o700, exist_ok=True)
+        root.mkdir(mode=0o700, exist_ok=True)
+        return resume
+
+    @contextmanager
+    def _written(self, staging: Path, resume: bool, note: str = NOTE) -> Iterator[Assembly]:
+        """Read the source and write all files; the block does what comes then."""
+        held = holding.probe(staging)
+        self._tell_what_lacks(held)
+        jobs = self.options.jobs or (
+            _SLOW_JOBS if held.latency_s > _SLOW_S else max(4, 2 * (os.cpu_count() or 1))
+        )
+        release(staging / note)
         with ExitStack() as reading:
-            with events.step(subject, "read the source"):
-                opened = reading.enter_context(origin.open(staging / NOTE))
-            opened = replace(opened, entries=_with_safe_root(opened.entries))
-            total = sum(entry.size for entry in opened.entries if entry.kind == "f")
-            _check_space(target, opened)
-            with events.step(subject, "write"):
-                root.mkdir(mode=0o700)
-                writer = TreeWriter(
-                    root, opened, jobs, lambda done: events.emit(Progress(subject, done, total))
+            with self.events.step(self.subject, "find the source"):
+                feeding = reading.enter_context(self.origin.feed(staging / note))
+            if resume:
+                self.events.info("going on with what an interrupted run left")
+            else:
+                _check_space(self.target, feeding, self.options.shard)
+            root = os.open(staging / "root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            reading.callback(os.close, root)
+            shard = self.options.shard
+            goal = Target(root, jobs, resume, self.options.allow_lossy, shard.index, shard.of)
+            assembly = reading.enter_context(
+                assembling(
+                    feeding.directory or feeding.layers,
+                    goal,
+                    lambda read: self.events.emit(Progress(self.subject, read, feeding.total)),
+                    _records_folder(),
                 )
-                writer.write()
-        entries = opened.entries
-        with events.step(subject, "verify"):
-            digest = manifest.write(staging / "manifest", with_digests(entries, writer.digests))
-            _verify(target, staging, root)
-        with events.step(subject, "flush to disk"):
+            )
+            with self.events.step(self.subject, "read and write"):
+                try:
+                    assembly.run()
+                except ImageError as error:
+                    if feeding.errors:
+                        raise feeding.errors[0] from error
+                    raise self._translated(error, held) from error
+            if feeding.errors:
+                raise feeding.errors[0]
+            # Of a directory, which nothing keeps as it was, the identity is its listing's.
+            if feeding.directory and self.origin.identify(None).id != self.identity.id:
+                raise CellblockError(
+                    f"{feeding.directory} changed while it was read; nothing was assembled",
+                    hint="run this again when nobody writes to the source",
+                )
+            self.events.emit(Progress(self.subject, feeding.total, feeding.total))
+            yield assembly
+
+    def _publish(self, staging: Path, summary: Summary, assembly: Assembly) -> AssembleResult:
+        losses, kept = assembly.losses(), assembly.written().kept
+        with self.events.step(self.subject, "flush to disk"):
             assembled_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            state = VolumeState(identity, digest, len(entries), total, assembled_at)
-            target.write_state(state, staging)
-            target.publish(staging)
-    return state
-
-
-def _with_safe_root(entries: list[Entry]) -> list[Entry]:
-    """The tree with a top directory that is root's alone to write, or the jail's plugin refuses it."""
-    if not entries or entries[0].path:
-        entries = [Entry(b"", "d", _ROOT_MODE, 0, 0, 0, 0), *entries]
-    return [entries[0]._replace(mode=_ROOT_MODE, uid=0, gid=0), *entries[1:]]
-
-
-def _verify(target: Volume, staging: Path, root: Path) -> None:
-    """Compare what the filesystem says it holds with the manifest.
-
-    Not the content: its digest is of the very bytes that were handed to write(2), and syncfs(2) reports
-    those that did not reach the disk. Reading them back now would come from memory and prove nothing.
-    """
-    found = tree.differences(manifest.read(staging / "manifest"), tree.walk(os.fsencode(root)))
-    if found:
-        raise CellblockError(
-            "the volume did not keep what was written to it; it was not assembled:\n  " + "\n  ".join(found),
-            hint=f"does the filesystem of {target.path} preserve owners, modes, times and attributes?",
+            state = VolumeState(self.identity, summary.digest, summary.entries, summary.bytes, assembled_at)
+            self.target.write_state(state, staging)
+            if losses:
+                text = json.dumps([asdict(loss) for loss in losses], indent=2)
+                (self.target.private / "losses.json").write_text(text + "\n", encoding="utf-8")
+            self.target.publish(staging)
+        for loss in losses:
+            self.events.warning(
+                f"{self.target.path} could not hold the {loss.what} of {loss.count} files, for example "
+                f"{loss.example}: {holding.CONSEQUENCES[loss.what]}"
+            )
+        seconds = time.monotonic() - self.started
+        return AssembleResult(
+            self.target.root,
+            self.identity,
+            True,
+            summary.entries,
+            summary.bytes,
+            seconds,
+            losses=tuple(losses),
+            kept=kept,
         )
 
+    def _tell_what_lacks(self, held: holding.Held) -> None:
+        for what in held.lacks:
+            self.events.warning(
+                f"the filesystem of {self.target.path} holds no {what}: {holding.CONSEQUENCES[what]}"
+            )
 
-def _check_space(target: Volume, opened: Opened) -> None:
-    """Refuse before writing what cannot fit, in bytes and in files."""
+    def _translated(self, error: ImageError, held: holding.Held) -> BaseException:
+        """The core's error as one that says what the volume is now and what to do."""
+        if error.fault == "lossy":
+            lacks = "".join(f"\n  no {what}: {holding.CONSEQUENCES[what]}" for what in held.lacks)
+            return CellblockError(
+                f"{self.target.path} cannot hold the jail: {error}; nothing was assembled"
+                + (f"; its filesystem has:{lacks}" if lacks else ""),
+                hint="use ext4, xfs, btrfs, or NFS 4.2 without squashed root; or accept it: --allow-lossy",
+            )
+        if error.fault == "changed":
+            return CellblockError(
+                f"{error}; nothing was assembled", hint="run this again when nobody writes to the source"
+            )
+        if error.fault == "source":
+            return CellblockError(
+                f"{error}; nothing was assembled", hint="copy or pull the source again, and verify it"
+            )
+        if error.number:
+            return OSError(error.number, os.strerror(error.number), "/" + error.path if error.path else None)
+        return error
+
+
+def _absent(path: Path) -> Path:
+    """The path, without what an earlier run may have left there."""
+    path.unlink(missing_ok=True)
+    return path
+
+
+def _remove_if_empty(staging: Path) -> None:
+    """After `publish` has taken everything out of it."""
+    if staging.exists() and not any(one for one in staging.iterdir() if one.name != NOTE):
+        shutil.rmtree(os.fsencode(staging))
+
+
+def _records_folder() -> Path:
+    """On a local disk, rather than in memory as /tmp may be."""
+    return Path("/var/tmp") if os.access("/var/tmp", os.W_OK) else Path(tempfile.gettempdir())
+
+
+def _check_space(target: Volume, feeding: Feeding, shard: Shard) -> None:
+    """Refuse before writing what cannot fit, in bytes and in files, as far as the source says."""
     status = os.statvfs(target.path)
     available = status.f_bfree * status.f_frsize  # root may use the reserve too
-    inodes = sum(entry.kind != "h" for entry in opened.entries)
-    needed = len(opened.entries) * _MANIFEST_LINE + sum(
-        -(-entry.size // status.f_frsize) * status.f_frsize for entry in opened.entries if entry.kind in "fd"
-    )
-    if needed > available:
-        needed -= _holes(opened)  # looked up only now: it takes another pass
-    if needed > available:
+    needs, files = feeding.needs // shard.of, feeding.files // shard.of
+    if needs > available:
         raise CellblockError(
-            f"{target.path} has {available / 1e6:.1f} MB free, and the jail needs {needed / 1e6:.1f} MB; "
+            f"{target.path} has {available / 1e6:.1f} MB free, and the jail needs {needs / 1e6:.1f} MB; "
             "nothing was written",
             hint="free some space or use a larger volume",
         )
-    if status.f_files and inodes > status.f_ffree:
+    if status.f_files and files > status.f_ffree:
         raise CellblockError(
-            f"{target.path} has room for {status.f_ffree} more files, and the jail has {inodes}; "
+            f"{target.path} has room for {status.f_ffree} more files, and the jail has {files}; "
             "nothing was written",
             hint="make the volume's filesystem with more inodes",
         )
-
-
-def _holes(opened: Opened) -> int:
-    """Bytes of the source's sparse files that take no space."""
-    if opened.archive:
-        return opened.archive.holes
-    holes = 0
-    for entry in opened.entries:
-        if entry.kind == "f" and opened.directory:
-            holes += max(0, entry.size - os.lstat(opened.directory + b"/" + entry.path).st_blocks * 512)
-    return holes
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cellblock.errors import CellblockError
 
@@ -18,7 +18,8 @@ _INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""uname(2)'s names to those of images."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,45 @@ def read_image(folder: Path, tag: str) -> LayoutImage:
 
     Everything but the layers is checked against its digest: see `blob`. Raises CellblockError.
     """
-    index = _json(folder / "index.json", hint=f"is {folder} an OCI layout?")
-    descriptor = _choose(folder, index, tag)
+    return image_of(_Folder(folder), tag)
+
+
+class Files(Protocol):
+    """The files of a layout, wherever they are; `name` is for messages and how a user writes it."""
+
+    @property
+    def name(self) -> str:
+        """As a user writes the layout."""
+
+    def json(self, name: str) -> dict[str, Any]:
+        """A file as JSON; a blob's content is checked against its digest."""
+
+
+@dataclass(frozen=True)
+class _Folder:
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"oci:{self.folder}"
+
+    def json(self, name: str) -> dict[str, Any]:
+        if name == "index.json":
+            return _json(self.folder / name, hint=f"is {self.folder} an OCI layout?")
+        return _json(blob(self.folder, name.removeprefix("blobs/").replace("/", ":")))
+
+
+def image_of(files: Files, tag: str) -> LayoutImage:
+    """The image `tag` of a layout. Raises CellblockError."""
+
+    def read(descriptor: Mapping[str, Any]) -> dict[str, Any]:
+        return files.json(f"blobs/{descriptor['digest'].replace(':', '/')}")
+
+    descriptor = _choose(files, files.json("index.json"), tag)
     while descriptor.get("mediaType") in _INDEX_TYPES:
-        descriptor = _of_this_machine(folder, _json(blob(folder, descriptor["digest"])))
-    manifest = _json(blob(folder, descriptor["digest"]))
-    config = _json(blob(folder, manifest["config"]["digest"]))
+        descriptor = _of_this_machine(files, read(descriptor))
+    manifest = read(descriptor)
+    config = read(manifest["config"])
     return LayoutImage(
         id=manifest["config"]["digest"],
         labels=(config.get("config") or {}).get("Labels") or {},
@@ -51,11 +85,16 @@ def read_image(folder: Path, tag: str) -> LayoutImage:
     )
 
 
-def blob(folder: Path, digest: str) -> Path:
-    """The file of a blob, after its content was checked."""
+def blob_path(folder: Path, digest: str) -> Path:
+    """The file of a blob, unchecked."""
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
         raise CellblockError(f"{folder}: {digest!r} is no SHA-256 digest")
-    path = folder / "blobs" / "sha256" / digest[len("sha256:") :]
+    return folder / "blobs" / "sha256" / digest[len("sha256:") :]
+
+
+def blob(folder: Path, digest: str) -> Path:
+    """The file of a blob, after its content was checked."""
+    path = blob_path(folder, digest)
     try:
         found = sha256_of(path)
     except FileNotFoundError:
@@ -78,7 +117,7 @@ def sha256_of(path: Path) -> str:
     return total.hexdigest()
 
 
-def _choose(folder: Path, index: dict[str, Any], tag: str) -> dict[str, Any]:
+def _choose(files: Files, index: dict[str, Any], tag: str) -> dict[str, Any]:
     manifests: list[dict[str, Any]] = index.get("manifests", [])
     tags = [(one.get("annotations") or {}).get(_REF_NAME, "") for one in manifests]
     if not tag and len(manifests) == 1:
@@ -87,16 +126,16 @@ def _choose(folder: Path, index: dict[str, Any], tag: str) -> dict[str, Any]:
         return manifests[tags.index(tag)]
     known = ", ".join(name for name in tags if name) or "none"
     what = f"has no tag {tag}" if tag else f"holds {len(manifests)} images; say which"
-    raise CellblockError(f"oci:{folder} {what}", hint=f"its tags: {known}; write oci:{folder}:TAG")
+    raise CellblockError(f"{files.name} {what}", hint=f"its tags: {known}; write {files.name}:TAG")
 
 
-def _of_this_machine(folder: Path, index: dict[str, Any]) -> dict[str, Any]:
-    machine = _ARCHITECTURES.get(platform.machine(), platform.machine())
+def _of_this_machine(files: Files, index: dict[str, Any]) -> dict[str, Any]:
+    machine = ARCHITECTURES.get(platform.machine(), platform.machine())
     found: dict[str, Any]
     for found in index.get("manifests", []):
         if (found.get("platform") or {}).get("architecture") == machine:
             return found
-    raise CellblockError(f"oci:{folder} has no image for {machine}")
+    raise CellblockError(f"{files.name} has no image for {machine}")
 
 
 def _json(path: Path, *, hint: str = "") -> dict[str, Any]:

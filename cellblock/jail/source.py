@@ -1,29 +1,37 @@
 """What a jail is assembled from: an image, an OCI layout, a tar, or a directory.
 
     localhost/cellblock/jail:debian13    an image in the storage of podman and buildah
+    docker://HOST/PATH[:TAG][@DIGEST]    an image in a registry
     oci:DIR[:TAG]                        an OCI layout
+    oci-archive:FILE[:TAG]               an OCI layout packed into a tar
     /PATH/x.tar[.gz|.zst|.xz|.bz2]       a tar
     /PATH, ./PATH, ../PATH               a root directory
 
-A source is asked for its identity first (cheap: is there anything to do?) and opened only then.
+A source is asked for its identity first (cheap: is there anything to do?). Then `feed` gives its bytes to
+the image core, which reads them once; `open` is for those who want its entries in Python.
 """
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import json
+import lzma
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import IO, Literal, Protocol, cast
 
 from cellblock.errors import CellblockError
 from cellblock.jail import layout, manifest, tree
 from cellblock.jail.archive import Archive
 from cellblock.jail.entry import Entry
+from cellblock.jail.feeding import Feeding, opener, piped
+from cellblock.jail.image_core import LayerBytes
 from cellblock.process import Programs
 
 _LABEL = "org.cellblock"
@@ -39,7 +47,7 @@ class SourceIdentity:
     `key` and `release` are what the image's labels say: Cellblock's cache key and Slurm's release.
     """
 
-    kind: Literal["image", "layout", "tar", "directory"]
+    kind: Literal["image", "registry", "layout", "tar", "directory"]
     reference: str
     id: str
     key: str = ""
@@ -66,13 +74,11 @@ class Source(Protocol):
     def identify(self, known: SourceIdentity | None) -> SourceIdentity:
         """Which source this is. `known` is one of the past that may save reading it all again."""
 
-    def open(self, note: Path) -> _OpenedContext:
+    def open(self, note: Path) -> AbstractContextManager[Opened]:
         """Read the entries; what must be undone after a kill is written to the file `note`."""
 
-
-class _OpenedContext(Protocol):
-    def __enter__(self) -> Opened: ...
-    def __exit__(self, *error: Any) -> bool | None: ...
+    def feed(self, note: Path) -> AbstractContextManager[Feeding]:
+        """The bytes, for the image core; `note` as for `open`."""
 
 
 def find_source(text: str) -> Source:
@@ -80,6 +86,15 @@ def find_source(text: str) -> Source:
     if text.startswith("oci:"):
         folder, _, tag = text[len("oci:") :].partition(":")
         return LayoutSource(text, Path(folder), tag)
+    if text.startswith("oci-archive:"):
+        from cellblock.jail.archive_source import ArchiveSource
+
+        file, _, tag = text[len("oci-archive:") :].partition(":")
+        return ArchiveSource(text, Path(file), tag)
+    if text.startswith("docker://"):
+        from cellblock.jail.registry_source import RegistrySource
+
+        return RegistrySource(text)
     path = Path(text).expanduser()
     is_path = text.startswith(("/", "./", "../", "~")) or text in (".", "..")
     if not is_path and not (_TAR.search(text) and path.is_file()):
@@ -106,19 +121,30 @@ class ImageSource:
                 hint = f"for the directory or file of that name write ./{self.reference}"
             raise CellblockError(f"there is no image {self.reference} in this machine's storage", hint=hint)
         image = json.loads(done.output)[0]
-        return _from_labels("image", self.reference, f"sha256:{image['Id']}", image.get("Labels") or {})
+        return from_labels("image", self.reference, f"sha256:{image['Id']}", image.get("Labels") or {})
 
     @contextmanager
-    def open(self, note: Path) -> Iterator[Opened]:
+    def _mounted(self, note: Path) -> Iterator[Path]:
         """Mount the image by its id: a tag may move meanwhile."""
         image = self.identify(None).id.removeprefix("sha256:")
         note.write_text(image, encoding="ascii")
-        mounted = Programs().run(["podman", "image", "mount", image]).output.strip()
         try:
-            folder = os.fsencode(mounted)
-            yield Opened(list(tree.walk(folder)), directory=folder)
+            yield Path(Programs().run(["podman", "image", "mount", image]).output.strip())
         finally:
             release(note)
+
+    @contextmanager
+    def open(self, note: Path) -> Iterator[Opened]:
+        """Mount it and walk it."""
+        with self._mounted(note) as mounted:
+            folder = os.fsencode(mounted)
+            yield Opened(list(tree.walk(folder)), directory=folder)
+
+    @contextmanager
+    def feed(self, note: Path) -> Iterator[Feeding]:
+        """Mount it."""
+        with self._mounted(note) as mounted:
+            yield _feeding_of_directory(mounted)
 
 
 def release(note: Path) -> None:
@@ -142,7 +168,7 @@ class LayoutSource:
     def identify(self, known: SourceIdentity | None) -> SourceIdentity:
         """Read the index, the manifest and the configuration; no layer."""
         found = layout.read_image(self.folder, self.tag)
-        return _from_labels("layout", self.reference, found.id, found.labels)
+        return from_labels("layout", self.reference, found.id, found.labels)
 
     @contextmanager
     def open(self, note: Path) -> Iterator[Opened]:
@@ -151,6 +177,22 @@ class LayoutSource:
             [layout.blob(self.folder, one) for one in layout.read_image(self.folder, self.tag).layers]
         )
         yield Opened(archive.entries, archive=archive)
+
+    @contextmanager
+    def feed(self, note: Path) -> Iterator[Feeding]:
+        """The layers as they lie; the core checks their digests."""
+        feeding, layers = Feeding(), []
+        for digest in layout.read_image(self.folder, self.tag).layers:
+            path = layout.blob_path(self.folder, digest)
+            try:
+                feeding.total += path.stat().st_size
+            except FileNotFoundError:
+                raise CellblockError(
+                    f"{self.folder}: the blob {digest} is missing", hint="copy the whole layout again"
+                ) from None
+            layers.append(LayerBytes(str(path), digest.removeprefix("sha256:"), opener(path)))
+        feeding.layers, feeding.needs = layers, feeding.total
+        yield feeding
 
 
 @dataclass(frozen=True)
@@ -174,6 +216,34 @@ class TarSource:
         archive = Archive([self.path])
         yield Opened(archive.entries, archive=archive)
 
+    @contextmanager
+    def feed(self, note: Path) -> Iterator[Feeding]:
+        """The file, or what xz and bzip2 make of it, which the core does not read itself."""
+        feeding = Feeding(total=self.path.stat().st_size)
+        feeding.needs = feeding.total
+        with self.path.open("rb") as file:
+            magic = file.read(6)
+        how: Callable[[Path], IO[bytes]] | None = None
+        if magic.startswith((b"BZh", b"\xfd7zXZ")):
+            how = cast("Callable[[Path], IO[bytes]]", bz2.open if magic.startswith(b"BZh") else lzma.open)
+        if how is None:
+            feeding.layers = [LayerBytes(str(self.path), None, opener(self.path))]
+        else:
+            feeding.total = 0
+            feeding.layers = [
+                LayerBytes(str(self.path), None, piped(feeding, lambda: _decompressed(self.path, how)))
+            ]
+        yield feeding
+
+
+def _decompressed(path: Path, how: Callable[[Path], IO[bytes]]) -> Iterator[bytes]:
+    try:
+        with how(path) as stream:
+            while data := stream.read(1 << 20):
+                yield data
+    except (EOFError, lzma.LZMAError, OSError) as error:
+        raise CellblockError(f"{path}: cannot read this as a tar archive: {error}") from error
+
 
 @dataclass(frozen=True)
 class DirectorySource:
@@ -195,10 +265,34 @@ class DirectorySource:
         folder = os.fsencode(self.path.resolve())
         yield Opened(list(tree.walk(folder)), directory=folder)
 
+    @contextmanager
+    def feed(self, note: Path) -> Iterator[Feeding]:
+        """Its path."""
+        yield _feeding_of_directory(self.path.resolve())
 
-def _from_labels(
-    kind: Literal["image", "layout"], reference: str, identity: str, labels: Mapping[str, str]
+
+def _feeding_of_directory(folder: Path) -> Feeding:
+    """With what it holds: its listing is in memory since it was walked for the identity."""
+    feeding, seen = Feeding(directory=folder), set[tuple[int, int]]()
+    for place, folders, files in os.walk(os.fsencode(folder)):
+        feeding.files += 1 + len(files)
+        for name in (*folders, *files):
+            status = os.lstat(place + b"/" + name)
+            if stat.S_ISLNK(status.st_mode) and name in folders:
+                feeding.files += 1
+            if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) in seen:
+                continue
+            if status.st_nlink > 1:
+                seen.add((status.st_dev, status.st_ino))
+            feeding.total += status.st_size
+            feeding.needs += min(status.st_size, status.st_blocks * 512)
+    return feeding
+
+
+def from_labels(
+    kind: Literal["image", "registry", "layout"], reference: str, identity: str, labels: Mapping[str, str]
 ) -> SourceIdentity:
+    """The identity of an image with these labels; `identity` is its configuration's digest."""
     return SourceIdentity(
         kind,
         reference,

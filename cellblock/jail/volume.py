@@ -152,6 +152,7 @@ class Volume:
 
     def publish(self, staging: Path) -> None:
         """Make what is in `staging` the volume's tree, all of it or nothing, safe from power loss."""
+        (staging / "controls").unlink(missing_ok=True)  # of a run that was interrupted here
         controls.save(staging / "controls", controls.of_root(staging / "root"))
         sync_filesystem(self.path)
         for name in ("manifest", "controls", "state.json"):

@@ -11,6 +11,7 @@ Taking over is itself a link(2) to a name made of the old record's token, so onl
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -78,6 +79,20 @@ def _start_of(pid: int) -> int | None:
         return None
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _publish(mine: Path, target: Path) -> None:
+    """Give a finished record its name. Raises FileExistsError when there is one: only one can.
+
+    Where there are no hard links (some FUSE), the name is made first, which is as exclusive, and filled then.
+    """
+    try:
+        os.link(mine, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        with target.open("x", encoding="utf-8") as file:
+            file.write(mine.read_text(encoding="utf-8"))
 
 
 class WriterLock:
@@ -149,7 +164,7 @@ class WriterLock:
         try:
             while True:
                 try:
-                    os.link(mine, self._private / "writer")
+                    _publish(mine, self._private / "writer")
                     return
                 except FileExistsError:
                     pass
@@ -168,7 +183,7 @@ class WriterLock:
         """Replace the record of a dead holder; False when another was faster."""
         claim = self._private / f"writer-after-{dead.token}"
         try:
-            os.link(mine, claim)
+            _publish(mine, claim)
         except FileExistsError:
             return False
         # The name was free: either nobody took over yet, or somebody did and has cleaned up since. In the
@@ -178,7 +193,7 @@ class WriterLock:
             claim.unlink(missing_ok=True)
             return False
         temporary = self._private / f"writer-new-{self._me.token}"
-        os.link(mine, temporary)
+        _publish(mine, temporary)
         temporary.replace(self._private / "writer")
         return True
 

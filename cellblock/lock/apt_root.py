@@ -254,6 +254,8 @@ def _indented(text: str) -> str:
 
 
 _ADVICE = {
+    "does the network require authentication": "something answers in the mirror's place, such as a login "
+    "page: open the way to the mirror, or name another with --mirror",
     "Could not resolve": "check the network, or name another mirror with --mirror",
     "Could not connect": "check the network, or name another mirror with --mirror",
     "NO_PUBKEY": "install the distribution's keyring package (`build.py doctor` names it)",

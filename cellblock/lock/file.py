@@ -200,7 +200,11 @@ def read_lock(path: Path) -> Lock:
         fields = LockFile.model_validate(data)
     except ValidationError:
         source = read_yaml(path)
-        fields = validate(source, LockFile, source.data)
+        try:
+            fields = validate(source, LockFile, source.data)
+        except DefinitionError as error:
+            error.hint = f"{error.hint}, or write it anew: `python3 build.py lock`"
+            raise
     faults = list(_faults(data, fields))
     if faults:
         source = read_yaml(path)

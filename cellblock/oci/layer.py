@@ -14,7 +14,7 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from cellblock.oci.model import LAYER_GZIP, LAYER_TAR, LAYER_ZSTD, Descriptor
 _ZSTD_THREADS = 2
 
 _CHUNK = 1 << 20
+_BLOCK = 512
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
@@ -40,6 +41,11 @@ class Compression:
 
     kind: Literal["zstd", "gzip", "none"] = "zstd"
     level: int = 3
+
+    @property
+    def framed(self) -> bool:
+        """Whether what was compressed before, by itself, may be taken as it is: nobody asked for a level."""
+        return self == Compression()
 
     @staticmethod
     def parse(text: str) -> Compression:
@@ -75,23 +81,83 @@ class Layer:
     uncompressed: int
 
 
+@dataclass(frozen=True)
+class Frame:
+    """Entries of a tar, compressed already: `file` is a zstd frame of whole blocks without the tar's end.
+
+    `names` are those of its entries, relative to the root; folders are not among them.
+    """
+
+    file: Path
+    names: frozenset[bytes]
+
+
 def store_layer(
-    tree: Path, below: Sequence[Path], layout: Layout, epoch: int, compression: Compression = Compression()
+    tree: Path,
+    below: Sequence[Path],
+    layout: Layout,
+    epoch: int,
+    compression: Compression = Compression(),
+    frames: Sequence[Frame] = (),
 ) -> Layer:
     """Write the layer that `tree` is into `layout`; times after `epoch` (seconds) become `epoch`.
+
+    With `frames`, which only zstd takes, the blob is several zstd frames (RFC 8878, 3): folders, `frames` as
+    they are, and the rest: what is in them is neither read from `tree` nor compressed again.
 
     `below` are the trees it stands on: overlayfs calls each new folder opaque, but a layer only needs to say
     so of one that hides another. Raises CellblockError when a file cannot be read, OSError when there
     is no room.
     """
-    with layout.writer() as blob, _compressor(blob, compression) as compressor:
+    entries, removed = _entries(os.fsencode(tree), [os.fsencode(each) for each in below])
+    with layout.writer() as blob:
         hashed = _Hash()
-        for chunk in _tar(tree, below, epoch):
-            hashed.update(chunk)
-            compressor.write(chunk)
+        if frames:
+            folders = [path for path, is_folder in entries if is_folder]
+            _compress(_without_end(_tar(tree, folders, [], epoch)), hashed, blob, compression)
+            for frame in frames:
+                _copy(frame, hashed, blob)
+            written = frozenset[bytes]().union(*(frame.names for frame in frames))
+            entries = [each for each in entries if not each[1] and each[0] not in written]
+        _compress(_tar(tree, [path for path, _ in entries], removed, epoch), hashed, blob, compression)
         diff_id = hashed.digest()
     descriptor = Descriptor(compression.media_type, blob.digest, blob.size)
     return Layer(descriptor, diff_id, hashed.size)
+
+
+def _compress(chunks: Iterable[bytes], hashed: _Hash, blob: BlobWriter, compression: Compression) -> None:
+    with _compressor(blob, compression) as compressor:
+        for chunk in chunks:
+            hashed.update(chunk)
+            compressor.write(chunk)
+
+
+def _copy(frame: Frame, hashed: _Hash, blob: BlobWriter) -> None:
+    """Append a frame as it is; its contents are only hashed."""
+    import zstandard
+
+    try:
+        with frame.file.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                blob.write(chunk)
+            file.seek(0)
+            with zstandard.ZstdDecompressor().stream_reader(file) as stream:
+                while chunk := stream.read(_CHUNK):
+                    hashed.update(chunk)
+    except zstandard.ZstdError as error:
+        raise CellblockError(
+            f"{frame.file}: cannot be written as a layer: {error}",
+            hint="`build.py cache check`, then build again",
+        ) from error
+
+
+def _without_end(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """A tar of folders without the empty blocks that end it: its last entry is a header, which is none."""
+    tar = b"".join(chunks)
+    end = len(tar)
+    while end and not tar[end - _BLOCK : end].strip(b"\0"):
+        end -= _BLOCK
+    yield tar[:end]
 
 
 @contextmanager
@@ -158,10 +224,9 @@ def _compressor(blob: BlobWriter, compression: Compression) -> Iterator[_Writer]
         yield blob
 
 
-def _tar(tree: Path, below: Sequence[Path], epoch: int) -> Iterator[bytes]:
-    """The bytes of the tar of `tree`."""
+def _tar(tree: Path, entries: Sequence[bytes], removed: Sequence[bytes], epoch: int) -> Iterator[bytes]:
+    """The bytes of a tar of `entries` of `tree`, and of markers for what is `removed`."""
     with tempfile.TemporaryDirectory(prefix="cellblock-layer-") as scratch:
-        entries, removed = _entries(os.fsencode(tree), [os.fsencode(each) for each in below])
         lists = []
         for name, paths in (("entries", entries), ("removed", removed)):
             lists.append(Path(scratch, name))
@@ -218,9 +283,9 @@ def last_words(errors: IO[bytes]) -> str:
     return errors.read().decode(errors="replace").strip()
 
 
-def _entries(tree: bytes, below: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """(paths to archive, whiteouts to make), relative to `tree` and sorted."""
-    entries: list[bytes] = []
+def _entries(tree: bytes, below: Sequence[bytes]) -> tuple[list[tuple[bytes, bool]], list[bytes]]:
+    """(paths to archive, with whether each is a folder; whiteouts to make), relative to `tree`, sorted."""
+    entries: list[tuple[bytes, bool]] = []
     removed: list[bytes] = []
 
     def walk(folder: bytes, prefix: bytes) -> None:
@@ -229,16 +294,16 @@ def _entries(tree: bytes, below: Sequence[bytes]) -> tuple[list[bytes], list[byt
         for child in children:
             name = prefix + child.name
             if child.is_dir(follow_symlinks=False):
-                entries.append(name)
+                entries.append((name, True))
                 if _opaque(child.path) and any(os.path.lexists(each + b"/" + name) for each in below):
                     removed.append(name + b"/" + OPAQUE.encode())
                 walk(child.path, name + b"/")
             elif child.is_file(follow_symlinks=False) or child.is_symlink():
-                entries.append(name)
+                entries.append((name, False))
             elif _is_whiteout(child.stat(follow_symlinks=False)):
                 removed.append(prefix + WHITEOUT.encode() + child.name)
             elif not stat.S_ISSOCK(child.stat(follow_symlinks=False).st_mode):
-                entries.append(name)
+                entries.append((name, False))
 
     walk(tree, b"")
     return entries, removed

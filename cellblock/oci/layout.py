@@ -13,13 +13,15 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from cellblock.errors import CellblockError
+from cellblock.flock import locked
 from cellblock.oci.model import (
     DOCKER_LIST,
     DOCKER_MANIFEST,
@@ -35,6 +37,7 @@ from cellblock.oci.model import (
 )
 
 _PRIVATE = ".cellblock"
+_DAY_S = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,14 @@ class Layout:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
+
+    def note_use(self, digest: str) -> None:
+        """Have the blob's time say that it was used today: what was not for longest is trimmed first."""
+        path = self.blob(digest)
+        with suppress(OSError):
+            # Not each time: who watches files for changes would see one (cellblock.unchanged).
+            if time.time() - path.stat().st_mtime > _DAY_S:
+                os.utime(path)
 
     # -- images --------------------------------------------------------------------------------
 
@@ -209,32 +220,68 @@ class Layout:
         with self._lock("writing", fcntl.LOCK_EX | fcntl.LOCK_NB) as alone:
             if not alone:
                 return 0
-            needed: set[str] = set()
-            orphans: list[str] = []
-            # What speaks of an image that is gone goes with it. Images stand before what speaks of them.
-            for descriptor in sorted(self._index().manifests, key=lambda each: each.artifact_type or ""):
-                if descriptor.artifact_type is not None:
-                    subject = Manifest.of_bytes(self.read(descriptor.digest)).subject
-                    if subject and subject.digest not in needed:
-                        orphans.append(descriptor.digest)
-                        continue
-                needed.update(self._reached([descriptor]))
-            if orphans:
-                self._change(lambda all_: [each for each in all_ if each.digest not in orphans])
-            freed = 0
-            for path in (self.folder / "blobs" / "sha256").iterdir():
-                if f"sha256:{path.name}" not in needed:
-                    freed += path.stat().st_size
-                    path.unlink()
-            for path in (self.folder / _PRIVATE).glob("blob-*"):
-                freed += path.stat().st_size
-                path.unlink()
+            freed = self.remove_unreached()
             afterwards()
             return freed
 
+    def remove_unreached(self) -> int:
+        """What `collect_garbage` does, for who is `alone` already. Raises MalformedImage."""
+        if not self.folder.is_dir():
+            return 0
+        needed: set[str] = set()
+        orphans: list[str] = []
+        # What speaks of an image that is gone goes with it. Images stand before what speaks of them.
+        for descriptor in sorted(self._index().manifests, key=lambda each: each.artifact_type or ""):
+            if descriptor.artifact_type is not None:
+                subject = Manifest.of_bytes(self.read(descriptor.digest)).subject
+                if subject and subject.digest not in needed:
+                    orphans.append(descriptor.digest)
+                    continue
+            needed.update(self._reached([descriptor]))
+        self.detach(orphans)
+        freed = 0
+        for path in (self.folder / "blobs" / "sha256").iterdir():
+            if f"sha256:{path.name}" not in needed:
+                freed += path.stat().st_size
+                path.unlink()
+        for path in (self.folder / _PRIVATE).glob("blob-*"):
+            freed += path.stat().st_size
+            path.unlink()
+        return freed
+
+    def reached(self, descriptor: Descriptor) -> list[str]:
+        """Digests of what `descriptor` leads to, itself included, as far as they can be known."""
+        found: list[str] = []
+        with suppress(MalformedImage):
+            found.extend(self._reached([descriptor]))
+        return found or [descriptor.digest]
+
+    def forget_incomplete(self) -> list[str]:
+        """Take their names from images of which a blob is not there, and what says something of them too.
+
+        Returns the names. Raises MalformedImage when the index cannot be read.
+        """
+        gone = [each for each in self._index().manifests if not self._is_complete(each)]
+        if gone:
+            self._change(lambda all_: [each for each in all_ if each not in gone])
+        return [each.annotations.get(REF_NAME, each.digest) for each in gone]
+
+    def _is_complete(self, descriptor: Descriptor) -> bool:
+        try:
+            return all(self.has(digest) for digest in self._reached([descriptor]))
+        except MalformedImage:
+            return False
+
+    @contextmanager
+    def alone(self, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+        """Nobody is in `writing`; who comes waits. `waiting` is called when somebody is waited for."""
+        self._prepare()
+        with locked(self.folder / _PRIVATE / "writing.lock", waiting=waiting):
+            yield
+
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep blobs that have no name yet from being collected as garbage."""
+        """Keep blobs from being collected or trimmed: those that have no name yet, and those in use."""
         self._prepare()
         with self._lock("writing", fcntl.LOCK_SH):
             yield
@@ -303,7 +350,7 @@ class Layout:
         with self._lock("index", fcntl.LOCK_EX):
             index = self._index()
             changed = Index(tuple(change(list(index.manifests))), index.annotations)
-            path = self.folder / _PRIVATE / f"index-{os.getpid()}"
+            path = self.folder / _PRIVATE / "index"
             path.write_bytes(changed.to_bytes())
             path.replace(self.folder / "index.json")
 

@@ -6,20 +6,17 @@ the store, so the folder serves through a bind mount from inside a root filesyst
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import secrets
-import shutil
 import subprocess
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.lock.model import LockedPackage
-from cellblock.packages.store import PackageStore
+from cellblock.packages.store import PackageStore, link
 
 
 def write_repository(packages: Iterable[LockedPackage], store: PackageStore, folder: Path) -> None:
@@ -33,7 +30,7 @@ def write_repository(packages: Iterable[LockedPackage], store: PackageStore, fol
         folder.mkdir(parents=True)
         stanzas = []
         for package, control in zip(wanted, controls, strict=True):
-            _link(store.path(package), folder / package.deb)
+            link(store.path(package), folder / package.deb)
             stanzas.append(
                 f"{control}Filename: ./{package.deb}\nSize: {package.size}\nSHA256: {package.sha256}\n"
             )
@@ -86,15 +83,3 @@ def _read(store: PackageStore, package: LockedPackage) -> str:
     new.write_text(text, encoding="utf-8")
     new.rename(cached)
     return text
-
-
-def _link(deb: Path, link: Path) -> None:
-    try:
-        link.hardlink_to(deb)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
-            raise
-        # Another file system: its own copy, since a symlink would not lead out of a root.
-        with suppress(FileNotFoundError):
-            link.unlink()
-        shutil.copyfile(deb, link)

@@ -3,6 +3,7 @@
     FOLDER/sha256/ab/abcd....deb       complete and verified; never changed, so that links to it stay right
     FOLDER/sha256/ab/abcd....part      being fetched; its flock(2) says by whom
     FOLDER/sha256/ab/abcd....control   control fields of the deb, cached (`cellblock.packages.repository`)
+    FOLDER/sha256/ab/abcd....opened    the deb taken apart, with `.files` (`cellblock.packages.opened`)
     FOLDER/lock                        held shared while debs are used, exclusively while some are removed
 
 A deb gets its name by rename(2) after its hash was found right, so whatever ends a process leaves a
@@ -30,6 +31,8 @@ from cellblock.events import Events, Progress
 from cellblock.flock import locked, take
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import LockedPackage
+from cellblock.packages.deb_file import DAMAGE
+from cellblock.packages.opened import OpenedDeb, Opener
 from cellblock.packages.transfer import Broken, Missing, Refused, Shorter, Transfers
 from cellblock.process import Interrupted
 
@@ -65,10 +68,14 @@ class _Failure:
 
 
 class PackageStore:
-    """The store in `folder`; nothing is made until something is fetched."""
+    """The store in `folder`; nothing is made until something is fetched.
 
-    def __init__(self, folder: Path) -> None:
+    With an `opener` debs are taken apart as they are fetched: the network is slower than a processor.
+    """
+
+    def __init__(self, folder: Path, opener: Opener | None = None) -> None:
         self.folder = folder
+        self._opener = opener
 
     def path(self, package: LockedPackage) -> Path:
         """Where the deb of `package` is once it has been fetched."""
@@ -81,6 +88,38 @@ class PackageStore:
             return self.path(package).stat().st_size == package.size
         except FileNotFoundError:
             return False
+
+    def opened(self, packages: Sequence[LockedPackage], folder: Path) -> list[tuple[OpenedDeb, Path]]:
+        """Each of `packages`, fetched before, taken apart, and its files linked into `folder`.
+
+        Call it while the store is held. Raises CellblockError for what is no deb.
+        """
+        assert self._opener
+        opener = self._opener
+
+        def one(package: LockedPackage) -> tuple[OpenedDeb, Path]:
+            deb = self.path(package)
+            try:
+                opened = opener.open(deb)
+                files = folder / f"{package.deb}.files"
+                link(deb.with_suffix(".files"), files)
+            except DAMAGE as error:
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise _full(self.folder) from error
+                raise CellblockError(
+                    f"{deb}: {package.name} {package.version} cannot be unpacked: {error}",
+                    hint="`build.py cache check` finds debs that the disk has damaged",
+                ) from error
+            return opened, files
+
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            return list(pool.map(one, packages))
+
+    def take_apart(self, package: LockedPackage) -> None:
+        """Have the deb of `package` taken apart, if it can be: whoever uses it says what is wrong with it."""
+        if self._opener:
+            with suppress(*DAMAGE):
+                self._opener.open(self.path(package))
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -223,6 +262,7 @@ class _Fetch:
         file.flush()
         os.fchmod(file.fileno(), 0o644)
         part.rename(self._store.path(package))
+        self._store.take_apart(package)
 
     def _from_mirror(self, package: LockedPackage, uri: str, mirror: str, file: BinaryIO) -> None:
         """Fill `file` from `uri`. Raises Missing, Refused, or Broken after the last try."""
@@ -333,3 +373,16 @@ def _failed(failures: Sequence[_Failure]) -> FetchFailed:
         hint = "check the mirror, or name another with --mirror; what was fetched is kept"
     gone = all(failure.missing for failure in failures)
     return (PackagesGone if gone else FetchFailed)("\n".join(lines), hint=hint)
+
+
+def link(deb: Path, to: Path) -> None:
+    """Have a file of the store at `to`, by a hard link where that can be."""
+    try:
+        to.hardlink_to(deb)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+            raise
+        # Another file system: its own copy, since a symlink would not lead out of a root.
+        with suppress(FileNotFoundError):
+            to.unlink()
+        shutil.copyfile(deb, to)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +13,11 @@ from cellblock.attest.subject import Subject
 from cellblock.build.plan import reference
 from cellblock.build.record import image_store
 from cellblock.definition import load_images
+from cellblock.engine import skopeo
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.oci.layout import Layout
+from cellblock.process import Programs
 from cellblock.variants import Variant, choose_variant, load_variants
 from cellblock.yaml_source import nearest
 
@@ -129,24 +129,18 @@ def name_in(known: set[str], name: str, variant: Variant) -> str | None:
 
 def _engine_references() -> set[str]:
     from cellblock.engine.storage import ContainersStorage
-    from cellblock.process import Programs
 
     return set(ContainersStorage(Programs()).images())
 
 
 def _copy_from_engine(source: str, layout: Layout, events: Events, compress: bool) -> None:
-    if shutil.which("skopeo") is None:
-        raise CellblockError(
-            "skopeo is not installed, and it copies images out of the engine", hint="apt-get install skopeo"
-        )
-    argv = ["skopeo", "copy", "--quiet"]
     # The engine keeps layers unpacked: to compress them only to read them here would take most of the time.
-    argv += ["--dest-compress-format", "zstd"] if compress else ["--dest-oci-accept-uncompressed-layers"]
-    argv += [f"containers-storage:{source}", f"oci:{layout.folder}:{source}"]
+    options = ["--dest-compress-format", "zstd"] if compress else ["--dest-oci-accept-uncompressed-layers"]
     with events.step(source, "copy it from the engine"):
-        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise CellblockError(
-            f"`{' '.join(argv)}` failed: {done.stderr.strip()[-1000:]}",
+        skopeo.copy(
+            f"containers-storage:{source}",
+            f"oci:{layout.folder}:{source}",
+            *options,
+            programs=Programs(),
             hint="see `podman images`, and build it again",
         )

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *jail_place = "in the jail";
+
 int jail_fail(struct jail_error *err, const char *syscall, int number, const char *format, ...)
 {
 	va_list args;

@@ -20,6 +20,9 @@ struct jail_error {
 	char message[512]; /* what was expected and what to do, one sentence, no newline */
 };
 
+/* Where messages say that a path of the tree is: "in the jail", unless a program calls its tree something else. */
+extern const char *jail_place;
+
 /* Fills `err` and returns -1. `syscall` may be NULL and `number` 0: then a rule was broken, not a call. */
 int jail_fail(struct jail_error *err, const char *syscall, int number, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -48,6 +48,8 @@ const char *jail_type_name(enum jail_type type)
 
 static int parse_create(const char *value, struct jail_entry *entry, struct jail_error *err)
 {
+	if (entry->create != JAIL_CREATE_NONE)
+		return jail_fail(err, NULL, 0, "x-create is given twice");
 	if (value && !strcmp(value, "dir"))
 		entry->create = JAIL_CREATE_DIR;
 	else if (value && !strcmp(value, "file"))
@@ -65,6 +67,8 @@ static int parse_general(const char *key, const char *value, struct jail_entry *
 	if (!strcmp(key, "x-jail.if")) {
 		if (!value || value[0] != '/')
 			return jail_fail(err, NULL, 0, "x-jail.if takes an absolute path of the node");
+		if (entry->only_if)
+			return jail_fail(err, NULL, 0, "x-jail.if is given twice; a line has one condition");
 		entry->only_if = value;
 		return 1;
 	}
@@ -111,28 +115,32 @@ static int parse_specific(size_t type, const char *key, const char *value, struc
 	return 0;
 }
 
-/* For type "none", the index of bind or rbind by what the options say; N_TYPES when neither is there. */
-static size_t bind_type(const char *options)
+static bool has_option(const char *options, const char *name)
 {
-	size_t found = N_TYPES;
+	for (const char *part = options; part; part = strchr(part, ',') ? strchr(part, ',') + 1 : NULL)
+		if (strcspn(part, ",") == strlen(name) && !strncmp(part, name, strlen(name)))
+			return true;
+	return false;
+}
 
-	for (const char *part = options; part; part = strchr(part, ',') ? strchr(part, ',') + 1 : NULL) {
-		size_t length = strcspn(part, ",");
-		if (length == 4 && !strncmp(part, "bind", 4))
-			found = 0;
-		if (length == 5 && !strncmp(part, "rbind", 5))
-			found = 1;
-	}
-	return found;
+/* Of two that say the opposite, mount(8) takes the last; with these the plan's author is asked instead. */
+static int check_choices(const char *options, struct jail_error *err)
+{
+	static const char *const choices[][2] = { { "bind", "rbind" }, { "x-jail.per-job", "x-jail.per-step" } };
+
+	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
+		if (has_option(options, choices[i][0]) && has_option(options, choices[i][1]))
+			return jail_fail(err, NULL, 0, "%s and %s are both given; choose one", choices[i][0], choices[i][1]);
+	return 0;
 }
 
 static size_t find_type(const char *name, const char *options, struct jail_error *err)
 {
 	if (!strcmp(name, "none")) {
-		size_t found = bind_type(options);
-		if (found == N_TYPES)
-			jail_fail(err, NULL, 0, "type \"none\" needs the option bind or rbind");
-		return found;
+		if (has_option(options, "bind") || has_option(options, "rbind"))
+			return has_option(options, "rbind");
+		jail_fail(err, NULL, 0, "type \"none\" needs the option bind or rbind");
+		return N_TYPES;
 	}
 	for (size_t i = 2; i < N_TYPES; i++)
 		if (!strcmp(name, types[i].name))
@@ -147,7 +155,7 @@ static size_t find_type(const char *name, const char *options, struct jail_error
 
 int jail_options_parse(const char *type, struct jail_entry *entry, struct jail_error *err)
 {
-	size_t index = find_type(type, entry->options, err);
+	size_t index = check_choices(entry->options, err) ? N_TYPES : find_type(type, entry->options, err);
 	char *rest = entry->options, *option;
 
 	if (index == N_TYPES)

@@ -23,29 +23,38 @@ static int resolve_once(int root, const char *path, uint64_t flags)
 	return -1;
 }
 
-static const char *advice(int number)
+static void fail_to_open(int number, struct jail_error *err)
 {
+	const char *place = jail_place;
+
 	switch (number) {
 	case ENOENT:
-		return "it does not exist in the jail; create it there, or add x-create=dir or x-create=file";
+		jail_fail(err, "openat2", number, "it does not exist %s; create it there, or add x-create=dir or x-create=file",
+			  place);
+		break;
 	case ENOTDIR:
-		return "a component of it is no directory in the jail";
+		jail_fail(err, "openat2", number, "a component of it is no directory %s", place);
+		break;
 	case ELOOP:
-		return "it goes through too many symlinks, or through a link of /proc";
+		jail_fail(err, "openat2", number, "it goes through too many symlinks, or through a link of /proc");
+		break;
 	case ENOSYS:
-		return "this kernel has no openat2; Linux 5.12 or newer is needed";
+		jail_fail(err, "openat2", number, "this kernel has no openat2; Linux 5.12 or newer is needed");
+		break;
 	case EAGAIN:
-		return "the tree changes under it faster than it can be followed";
+		jail_fail(err, "openat2", number, "the tree changes under it faster than it can be followed");
+		break;
 	case ESTALE:
-		return "the jail volume's file handle is stale; mount the volume again on this node";
+		jail_fail(err, "openat2", number, "the jail volume's file handle is stale; mount the volume again on this node");
+		break;
 	default:
-		return "cannot open it in the jail";
+		jail_fail(err, "openat2", number, "cannot open it %s", place);
 	}
 }
 
 static int refuse(const char *path, int number, struct jail_error *err)
 {
-	jail_fail(err, "openat2", number, "%s", advice(number));
+	fail_to_open(number, err);
 	err->inside = number != ESTALE && number != EIO;
 	return jail_error_at(err, NULL, 0, path);
 }
@@ -82,15 +91,17 @@ static int step_into(int root, char *prefix, const char *name, bool directory, s
 		return -1;
 	if (create_one(parent, name, directory)) {
 		jail_fail(err, directory ? "mkdirat" : "mknodat", errno,
-			  "cannot create it in the jail; is the volume writable and not full?");
+			  "cannot create it %s; is the volume writable and not full?", jail_place);
 		err->inside = true;
 		return jail_error_at(err, NULL, 0, prefix);
 	}
 	fd = resolve_once(root, prefix, 0);
 	if (fd < 0) {
 		int number = errno;
-		jail_fail(err, "openat2", number, "%s", number == ENOENT
-			  ? "it is a symlink to nothing; remove the link or make what it points to" : advice(number));
+		if (number == ENOENT)
+			jail_fail(err, "openat2", number, "it is a symlink to nothing; remove the link or make what it points to");
+		else
+			fail_to_open(number, err);
 		err->inside = true;
 		return jail_error_at(err, NULL, 0, prefix);
 	}

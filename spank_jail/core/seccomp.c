@@ -206,28 +206,40 @@ static bool is_allowed(unsigned allow, const struct jail_syscall_rule *rule)
 	return false;
 }
 
-size_t jail_seccomp_program(unsigned allow, struct sock_filter code[JAIL_SECCOMP_MAX])
+size_t jail_seccomp_compile(const struct jail_syscall_rule *const *rules, size_t n, int rest,
+			    struct sock_filter code[JAIL_SECCOMP_MAX])
 {
 	const struct jail_syscall_rule *sorted[MAX_RULES];
 	struct segment segments[MAX_SEGMENTS];
 	struct program program = { .code = code };
+	uint32_t others = rest ? REFUSE(rest) : ALLOW;
+
+	if (n > MAX_RULES)
+		return 0;
+	memcpy(sorted, rules, n * sizeof(sorted[0]));
+	qsort(sorted, n, sizeof(sorted[0]), compare);
+	put(&program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
+	leave(&program, put(&program, BPF_JMP | BPF_JEQ | BPF_K, NATIVE), false, others);
+	put(&program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	/* x32 has the native architecture and numbers from 0x40000000 on: newer than anything. */
+	size_t known = put(&program, BPF_JMP | BPF_JGT | BPF_K, JAIL_NEWEST_SYSCALL);
+	leave(&program, known, true, others);
+	put_tree(&program, known, false, segments, segments + cut(sorted, n, segments));
+	put_answers(&program);
+	return program.too_far || program.length > JAIL_SECCOMP_MAX ? 0 : program.length;
+}
+
+size_t jail_seccomp_program(unsigned allow, struct sock_filter code[JAIL_SECCOMP_MAX])
+{
+	const struct jail_syscall_rule *rules[MAX_RULES];
 	size_t n = 0;
 
 	if (jail_syscall_n_rules > MAX_RULES)
 		return 0;
 	for (size_t i = 0; i < jail_syscall_n_rules; i++)
 		if (!is_allowed(allow, &jail_syscall_rules[i]))
-			sorted[n++] = &jail_syscall_rules[i];
-	qsort(sorted, n, sizeof(sorted[0]), compare);
-	put(&program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
-	leave(&program, put(&program, BPF_JMP | BPF_JEQ | BPF_K, NATIVE), false, REFUSE(ENOSYS));
-	put(&program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-	/* x32 has the native architecture and numbers from 0x40000000 on: newer than anything. */
-	size_t known = put(&program, BPF_JMP | BPF_JGT | BPF_K, JAIL_NEWEST_SYSCALL);
-	leave(&program, known, true, REFUSE(ENOSYS));
-	put_tree(&program, known, false, segments, segments + cut(sorted, n, segments));
-	put_answers(&program);
-	return program.too_far || program.length > JAIL_SECCOMP_MAX ? 0 : program.length;
+			rules[n++] = &jail_syscall_rules[i];
+	return jail_seccomp_compile(rules, n, ENOSYS, code);
 }
 
 static struct sock_filter prepared[JAIL_SECCOMP_MAX];

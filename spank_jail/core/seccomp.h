@@ -47,6 +47,13 @@ int jail_seccomp_allow(const char *names, unsigned *allow, struct jail_error *er
 
 #define JAIL_SECCOMP_MAX 512
 
+/* Writes a filter of any rules as a BPF program; what no rule speaks of is allowed. `rest` is the error number for
+ * calls of other ABIs and for those newer than JAIL_NEWEST_SYSCALL, or 0: they are allowed, too. A rule's error may be
+ * 0: the call does nothing and succeeds. Returns its length, or 0 when it does not fit. */
+size_t jail_seccomp_compile(const struct jail_syscall_rule *const *rules, size_t n, int rest,
+			    struct sock_filter program[JAIL_SECCOMP_MAX]);
+
+
 /* Writes the filter as a BPF program, without the rules of the calls in `allow`. Returns its length, or 0 when it
  * does not fit. */
 size_t jail_seccomp_program(unsigned allow, struct sock_filter program[JAIL_SECCOMP_MAX]);

@@ -90,6 +90,11 @@ int sys_mount_setattr(int dir, const char *path, unsigned flags, uint64_t set, u
 	return CALL(SYS_mount_setattr, dir, path, flags, &attributes, sizeof(attributes));
 }
 
+int sys_mount_attributes(int dir, const char *path, unsigned flags, const struct mount_attr *attributes)
+{
+	return CALL(SYS_mount_setattr, dir, path, flags, attributes, sizeof(*attributes));
+}
+
 int sys_listmount(uint64_t after, uint64_t *ids, size_t n)
 {
 	const struct { uint32_t size, spare; uint64_t mount, after; } request = { 24, 0, ALL_MOUNTS, after };

@@ -35,6 +35,8 @@ int sys_fsopen(const char *type);
 int sys_fsconfig(int fs, unsigned command, const char *key, const char *value);
 int sys_fsmount(int fs, unsigned attributes);
 int sys_mount_setattr(int dir, const char *path, unsigned flags, uint64_t set, uint64_t propagation);
+/* The same with all of struct mount_attr: what is cleared, the times. */
+int sys_mount_attributes(int dir, const char *path, unsigned flags, const struct mount_attr *attributes);
 int sys_openat2(int dir, const char *path, uint64_t flags, uint64_t resolve);
 /* Ids of the mounts below the caller's root that come after `after`; at most `n`. Returns how many. */
 int sys_listmount(uint64_t after, uint64_t *ids, size_t n);

@@ -2,6 +2,7 @@
 #include "tree.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "cdi_apply.h"
@@ -40,10 +41,14 @@ int jail_tree_readonly(int root, struct jail_error *err)
 void jail_tree_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
 {
 	char text[600];
+	/* The advice of the error that it would have been. */
+	const char *advice = strstr(why, ", or add nofail");
+	int length = advice && entry->nofail ? (int)(advice - why) : (int)strlen(why);
 
 	if (!setup->notice)
 		return;
-	snprintf(text, sizeof(text), "%s:%d: %s: left out: %s", setup->plan->file, entry->line, entry->target, why);
+	snprintf(text, sizeof(text), "%s:%d: %s: left out: %.*s", setup->plan->file, entry->line, entry->target,
+		 length, why);
 	setup->notice(setup->context, jail_one_line(text));
 }
 
@@ -164,7 +169,9 @@ static int apply_all(struct work *work, struct jail_error *err)
 		work->attached = false;
 		int wanted = condition_holds(entry, err);
 		if (!wanted) {
-			jail_tree_notice(setup, entry, "x-jail.if names a path that is not there");
+			char why[300];
+			snprintf(why, sizeof(why), "\"%s\" of x-jail.if is not there", entry->only_if);
+			jail_tree_notice(setup, entry, why);
 			continue;
 		}
 		if (wanted > 0 && !apply_entry(work, entry, err))

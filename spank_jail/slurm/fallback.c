@@ -82,11 +82,15 @@ static int open_nothing(struct jail_step *step, struct jail_error *err)
 	return tree < 0 ? -1 : open_bare(step, tree, place, err);
 }
 
-int jail_step_open_fallback(struct jail_step *step, struct jail_error *err)
+int jail_step_open_fallback(struct jail_step *step, bool needs_volume, struct jail_error *err)
 {
 	if (!step->spool.path[0] && jail_spool_path(step->arguments.spool, step->node, step->spool.path, err))
 		step->spool.path[0] = '\0';
 	if (jail_namespace_private(err))
 		return -1;
-	return open_bare_root(step, err) && open_nothing(step, err) ? -1 : 0;
+	if (!open_bare_root(step, err))
+		return 1;
+	if (needs_volume)
+		return 0;
+	return open_nothing(step, err) ? -1 : 1;
 }

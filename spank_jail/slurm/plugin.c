@@ -20,6 +20,7 @@
 #include "../core/sys.h"
 #include "configuration.h"
 #include "controller.h"
+#include "failure.h"
 #include "job_mounts.h"
 #include "option_input.h"
 #include "step.h"
@@ -34,11 +35,7 @@ EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_ini
 	slurm_spank_task_init_privileged, slurm_spank_task_init, slurm_spank_task_post_fork,
 	slurm_spank_job_epilog, slurm_spank_exit;
 
-#define NAME "spank_jail: "
-
-/* Negative, not ESPANK_ERROR: before 25.05 Slurm takes a positive result for success, and the job ran
- * outside the jail. */
-#define FAILED (-1)
+#define NAME JAIL_LOG_NAME
 
 /* One step a process: slurmstepd runs nothing else. What it holds open goes with the process: taking
  * namespaces and trees apart waits for RCU grace periods. */
@@ -49,32 +46,8 @@ static struct jail_step step = {
 	.own_pids = -1,
 	.presence = -1,
 };
-static char failure[1400];     /* why the jail could not be built, until it can be told; "" = it could */
-static bool users_fault;       /* and it is an option of the job */
-static bool nodes_fault;       /* and any other job would fail here, too */
+static struct jail_failure failure;
 static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
-
-/* Says it once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are
- * connected, the job's error output. Returns what SPANK takes for a failure. */
-static int report(const struct jail_error *err)
-{
-	char line[1400];
-
-	slurm_error(NAME "%s", jail_error_format(err, line, sizeof(line)));
-	return FAILED;
-}
-
-/* What runs out, users can use up: processes and mounts have common limits. It comes back, too. */
-static bool is_shortage(const struct jail_error *err)
-{
-	static const char *const mounting[] = { "unshare", "open_tree", "move_mount", "fsmount", "mount_setattr" };
-
-	for (size_t i = 0; err->number == ENOSPC && i < sizeof(mounting) / sizeof(mounting[0]); i++)
-		if (!strcmp(err->syscall, mounting[i]))
-			return true;
-	return err->number == ENOMEM || err->number == EAGAIN || err->number == EINTR || err->number == EMFILE ||
-	       err->number == ENFILE;
-}
 
 /* A failure now would reach the log alone (Slurm has not connected the job's streams yet), and drain the
  * node under a batch job. So the step goes on in a window that has nothing in it, up to the point where
@@ -82,43 +55,11 @@ static bool is_shortage(const struct jail_error *err)
 static int open_fallback(void)
 {
 	struct jail_error err;
+	int opened = jail_step_open_fallback(&step, jail_failure_needs_volume(&failure, &step), &err);
 
-	return jail_step_open_fallback(&step, &err) ? report(&err) : ESPANK_SUCCESS;
-}
-
-/* To the log at once as well: the streams may not come up either. */
-static void remember(const struct jail_error *err)
-{
-	report(err);
-	users_fault = jail_options_at_fault(err);
-	jail_error_format(err, failure, sizeof(failure));
-	nodes_fault = !users_fault && !err->inside && !is_shortage(err);
-}
-
-/* Before the next job comes and fails, too. Slurm does it by itself for batch jobs alone, with a reason
- * that says nothing. */
-static void drain(void)
-{
-	struct jail_error err;
-	char reason[1500];
-
-	snprintf(reason, sizeof(reason), NAME "%s", failure);
-	if (nodes_fault && jail_controller_drain(step.node, reason, &err))
-		report(&err);
-}
-
-/* Told once a step, from where the streams are connected and no task is forked yet. */
-static int tell_failure(void)
-{
-	slurm_error(NAME "%s", failure);
-	/* A failure here drains the node under a batch job, and requeues the job: right for the node's faults
-	 * alone. In 22.05 and before, srun ends with status 0 and a batch job is COMPLETED: whoever waits for it
-	 * believes that it ran. In these cases, and for what the user has to repair, the tasks are forked, and end
-	 * in task_init_privileged. */
-	if (users_fault || SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0) ||
-	    (step.step == SLURM_BATCH_SCRIPT && !nodes_fault))
-		return ESPANK_SUCCESS;
-	return FAILED;
+	if (opened < 0)
+		jail_failure_report(&err);
+	return opened > 0 ? ESPANK_SUCCESS : jail_failure_result(&failure);
 }
 
 /* Ends a task that must not run: whatever Slurm makes of a hook's result, and even if the plugin is
@@ -126,7 +67,7 @@ static int tell_failure(void)
 static _Noreturn void end_task(const struct jail_error *err)
 {
 	if (err)
-		report(err);
+		jail_failure_report(err);
 	_exit(1);
 }
 
@@ -161,7 +102,8 @@ static int init_client(spank_t spank, int ac, char *av[])
 	struct jail_error err;
 	bool wrong = jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
 
-	return jail_input_register(spank, wrong ? NULL : &step.arguments, &err) ? report(&err) : ESPANK_SUCCESS;
+	return jail_input_register(spank, wrong ? NULL : &step.arguments, &err) ? jail_failure_report(&err)
+										: ESPANK_SUCCESS;
 }
 
 static bool is_client(void)
@@ -182,10 +124,10 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
 		return ESPANK_SUCCESS;
 	if (context != S_CTX_REMOTE)
-		return report(&err);
+		return jail_failure_report(&err);
 	/* Slurm may shrug at a plugin that fails to initialize, by version and by plugstack.conf, and run the
 	 * step without its hooks: outside. */
-	remember(&err);
+	jail_failure_remember(&failure, &err);
 	return ESPANK_SUCCESS;
 }
 
@@ -211,12 +153,12 @@ static int prepare_job(spank_t spank)
 {
 	struct jail_error err;
 
-	if (!failure[0] && !jail_input_read(spank, &step.options, &err) && !step.options.no_jail &&
+	if (!failure.line[0] && !jail_input_read(spank, &step.options, &err) && !step.options.no_jail &&
 	    jail_step_prepare(&step, &err))
-		remember(&err);
-	drain();
+		jail_failure_remember(&failure, &err);
+	jail_failure_drain(&failure, step.node);
 	if (jail_job_mounts_sweep(jail_controller_job_is_over, &err))
-		report(&err);
+		jail_failure_report(&err);
 	return ESPANK_SUCCESS;
 }
 
@@ -229,14 +171,14 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)ac;
 	(void)av;
 	if (is_client())
-		return jail_input_submit(&err) ? report(&err) : ESPANK_SUCCESS;
+		return jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step) ||
 	    spank_get_item(spank, S_JOB_UID, &step.user)) {
 		left_alone = false;
 		jail_fail(&err, NULL, 0, "Slurm does not say which job and step this is, and whose");
-		return report(&err);
+		return jail_failure_report(&err);
 	}
 	step.notice = notice;
 	step.variable = set_variable;
@@ -246,16 +188,16 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);
-	if (!failure[0] && read_options(spank, &outside, &err))
-		remember(&err);
+	if (!failure.line[0] && read_options(spank, &outside, &err))
+		jail_failure_remember(&failure, &err);
 	left_alone = outside;
 	if (left_alone)
 		return ESPANK_SUCCESS;
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	if (!failure[0] && jail_step_open(&step, &err))
-		remember(&err);
-	drain();
-	if (failure[0])
+	if (!failure.line[0] && jail_step_open(&step, &err))
+		jail_failure_remember(&failure, &err);
+	jail_failure_drain(&failure, step.node);
+	if (failure.line[0])
 		return open_fallback();
 	slurm_debug(NAME "%s in %ld us", step.found ? "opened" : "built", microseconds_since(&start));
 	return ESPANK_SUCCESS;
@@ -280,7 +222,7 @@ static int follow_forks(void)
 	if (!number)
 		return ESPANK_SUCCESS;
 	slurm_error(NAME "pthread_atfork: %s: tasks could not be kept in their PID namespace", strerror(number));
-	return FAILED;
+	return JAIL_FAILED;
 }
 
 int slurm_spank_user_init(spank_t spank, int ac, char *av[])
@@ -295,9 +237,9 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	if (jail_step_return(&step, &err))
-		return report(&err);
-	if (failure[0])
-		return tell_failure();
+		return jail_failure_report(&err);
+	if (failure.line[0])
+		return jail_failure_tell(&failure, &step);
 	slurm_debug(NAME "slurmstepd back outside in %ld us", microseconds_since(&start));
 	return follow_forks();
 }
@@ -312,7 +254,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int ac, char *av[])
 	(void)av;
 	if (left_alone)
 		return ESPANK_SUCCESS;
-	if (failure[0])
+	if (failure.line[0])
 		end_task(NULL);
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	if (jail_step_enter(&step, &err))
@@ -361,7 +303,7 @@ int slurm_spank_task_post_fork(spank_t spank, int ac, char *av[])
 	number = pthread_atfork(NULL, NULL, child_enters);
 	if (number) {
 		slurm_error(NAME "pthread_atfork: %s: a task's epilog could not be kept in the jail", strerror(number));
-		return FAILED;
+		return JAIL_FAILED;
 	}
 	registered = true;
 	return ESPANK_SUCCESS;
@@ -378,7 +320,7 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, &err))
-		report(&err);
+		jail_failure_report(&err);
 	return ESPANK_SUCCESS;
 }
 

@@ -41,8 +41,9 @@ int jail_step_prepare(struct jail_step *step, struct jail_error *err);
 
 /* After jail_step_open failed: opens a window in which Slurm can connect the job's streams, so that the
  * reason can be told there, and in which nothing of the node but its libraries is in reach: the bare
- * jail root, or, where that is the trouble, an empty tmpfs. Returns 0 or -1. */
-int jail_step_open_fallback(struct jail_step *step, struct jail_error *err);
+ * jail root, or, where that is the trouble, an empty tmpfs. Returns 1; 0 when `needs_volume` is set and the jail
+ * root is the trouble: then nothing was opened; or -1. */
+int jail_step_open_fallback(struct jail_step *step, bool needs_volume, struct jail_error *err);
 
 /* Leaves the window; effective uid may be the user's. Returns 0 or -1. */
 int jail_step_return(struct jail_step *step, struct jail_error *err);

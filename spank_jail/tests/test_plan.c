@@ -97,6 +97,10 @@ static void test_wrong_lines_say_where_and_why(void)
 	CHECK_HAS(refused("t /b tmpfs x-create=file\n"), "needs a directory");
 	CHECK_HAS(refused("/a /b none bind,x-jail.per-job\n"), "for tmpfs and dev only");
 	CHECK_HAS(refused("/a /b none bind,x-jail.if=no\n"), "absolute path of the node");
+	CHECK_HAS(refused("/a /b none bind,x-jail.if=/c,x-jail.if=/d\n"), "x-jail.if is given twice");
+	CHECK_HAS(refused("/a /b none bind,x-create=dir,x-create=file\n"), "x-create is given twice");
+	CHECK_HAS(refused("/a /b none bind,ro,rbind\n"), "bind and rbind are both given; choose one");
+	CHECK_HAS(refused("t /b tmpfs x-jail.per-step,x-jail.per-job\n"), "x-jail.per-job and x-jail.per-step are both");
 	CHECK_HAS(refused("t /b tmpfs size\n"), "size needs a value");
 	CHECK_HAS(refused("t /b tmpfs ro=1\n"), "unknown option \"ro=1\"");
 }

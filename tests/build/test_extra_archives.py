@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_images
 from cellblock.build.mirrors import Archive
+from cellblock.events import Events
 from cellblock.lock.archives import parse_line
 from cellblock.lock.model import Lock
 from cellblock.paths import PROJECT
+from cellblock.slurm.toolchain import Workshop
 from cellblock.variants import Cuda, NvidiaRepository, SlurmSource, Variant, load_variants
 
 DEBIAN = load_variants(PROJECT / "images" / "variants.yaml")["debian13"]
 SHA256, FINGERPRINT = "ab" * 32, "0123456789ABCDEF" * 2 + "01234567"
 MIRROR = "deb http://mirror.example/debian trixie main"
+
+
+class Compilers:
+    """A toolchain that compiles nothing: these tests ask what things are called."""
+
+    def key(self, packages: Sequence[str]) -> str:
+        return "the versions of gcc"
+
+    def workshop(
+        self, packages: Sequence[str], on_line: Callable[[str], None]
+    ) -> AbstractContextManager[Workshop]:
+        raise AssertionError("nothing is to be compiled")
 
 
 def extras(
@@ -32,7 +48,7 @@ def extras(
         DEBIAN.arch,
         slurm_source=SlurmSource(source="/slurm.tar", sha256=SHA256, release="25.05"),
     )
-    return extra_archives(variant, Archive((MIRROR,)))
+    return extra_archives(variant, Archive((MIRROR,)), Events(), toolchain=Compilers())
 
 
 def lock_of(made: ExtraArchives) -> Lock:
@@ -74,5 +90,5 @@ def test_images_name_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_variant_without_either_has_none() -> None:
-    none = extra_archives(DEBIAN, Archive((MIRROR,)))
+    none = extra_archives(DEBIAN, Archive((MIRROR,)), Events())
     assert (none.archives, none.key, none.preferences, none.tarballs) == ((), None, "", {})

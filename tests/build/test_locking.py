@@ -197,18 +197,19 @@ def test_the_cache_is_shown_trimmed_and_checked(build_py: Callable[..., Result],
     from cellblock.packages.store import PackageStore
 
     store = PackageStore(paths.packages())
-    assert "0 packages" in build_py("cache").stdout
+    assert ": 0 B" in build_py("cache").stdout
     package = small.add("extra", size=5000)
     store.fetch([package], [small.archive], Events())
     said = json.loads(build_py("cache", "show", "--json").stdout)
-    assert (said["debs"], said["debs_bytes"]) == (1, package.size)
-    assert "1 packages are whole" in build_py("cache", "check").stdout
+    assert (said["kinds"]["deb"]["count"], said["bytes"]) == (1, package.size)
+    assert "1 packages" in build_py("cache").stdout
+    assert "1 packages, blobs and trees are whole" in build_py("cache", "check").stdout
     store.path(package).write_bytes(b"x" * package.size)
     done = build_py("cache", "check")
     assert done.exit_code == 1
-    assert f"{package.sha256}.deb: its bytes have SHA-256" in done.stdout
+    assert f"{package.sha256}.deb: has SHA-256" in done.stdout
     store.fetch([package], [small.archive], Events())
-    assert "removed 0" in build_py("cache", "trim", "--max-size", "1G").stdout
-    assert "removed 1" in build_py("cache", "trim", "--max-size", "1k").stdout
+    assert "removed nothing" in build_py("cache", "trim", "--max-size", "1G").stdout
+    assert "removed 1 packages" in build_py("cache", "trim", "--max-size", "1k").stdout
     assert not store.has(package)
     assert build_py("cache", "trim", "--max-size", "much").exit_code != 0

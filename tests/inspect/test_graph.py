@@ -36,6 +36,17 @@ def test_a_built_image_has_sizes_and_what_it_adds_to_its_parent(graph: ImageGrap
     assert text["jail"] == "not built here"
 
 
+def test_what_is_of_earlier_inputs_says_so_and_what_was_not_built_does_not(
+    records: dict[str, ImageRecord],
+) -> None:
+    graph = image_graph("debian13", load_images(paths.PROJECT / "images"), records, ("base", "jail"))
+    text = {node.name: node.text for node in graph.nodes}
+    assert text["base"] == "1 layer, 30.0 MB, of earlier inputs"
+    assert text["jail"] == "not built here"
+    assert text["worker"] == "5 layers, 52.0 MB (10.0 MB own)"
+    assert "30.0 MB, of earlier inputs" in mermaid(graph)
+
+
 def test_mermaid_names_every_image_and_need(graph: ImageGraph) -> None:
     text = mermaid(graph)
     ids = {name: number for number, name in re.findall(r'(i\d+)\["<b>([\w-]+)</b>', text)}

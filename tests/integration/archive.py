@@ -7,17 +7,28 @@ differently (suite, components, mirror, keyring, release check) is exercised aga
 from __future__ import annotations
 
 import gzip
+import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def make_archive(folder: Path, *, suite: str, components: tuple[str, ...], packages: tuple[str, ...]) -> str:
-    """Fill `folder` with the closure of `packages` from Debian 13; returns the sources.list(5) line.
+def make_archive(
+    folder: Path,
+    *,
+    suite: str,
+    components: tuple[str, ...],
+    packages: tuple[str, ...],
+    debs: Iterable[Path] = (),
+) -> str:
+    """Fill `folder` with the closure of `packages` from Debian 13, and `debs`; returns its sources.list line.
 
     All packages are in the first component, the others are empty.
     """
     pool = folder / "pool"
     _fetch(folder / "apt", pool, packages)
+    for deb in debs:
+        shutil.copy(deb, pool)
     index = subprocess.run(
         ["dpkg-scanpackages", "--multiversion", "pool"],
         cwd=folder,

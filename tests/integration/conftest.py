@@ -116,6 +116,15 @@ class LocalCluster:
         text = self.on("controller", "scontrol", "show", "job", job_id, "--oneliner").ok()
         return dict(part.split("=", 1) for part in text.split() if "=" in part)
 
+    def reconfigure(self) -> None:
+        """Have slurmctld read its configuration anew, and the workers fetch it.
+
+        Not while a job completes: Slurm 22.05 then waits for its end for ever.
+        """
+        squeue = ("squeue", "--noheader", "--states=COMPLETING")
+        self.wait_until("no job completes", lambda: not self.on("controller", *squeue).ok())
+        self.on("controller", "scontrol", "reconfigure").ok()
+
     def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
         """Wait until `condition()` holds."""
         deadline = time.monotonic() + _TIMEOUT_S
@@ -143,6 +152,15 @@ def default_variant() -> str:
     return choose_variant(load_variants(PROJECT / "images" / "variants.yaml"), asked).name
 
 
+def other_variants() -> list[str]:
+    """The variants besides the default one that have a Slurm release of their own.
+
+    None when CELLBLOCK_TEST_VARIANT names the one to test.
+    """
+    asked = os.environ.get("CELLBLOCK_TEST_VARIANT")
+    return [] if asked else [name for name in EVERY_SLURM if name != default_variant()]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One cluster a variant: pytest then runs all tests of a variant together.
 
@@ -151,12 +169,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
     if "cluster" not in metafunc.fixturenames:
         return
-    only = os.environ.get("CELLBLOCK_TEST_VARIANT")
-    default = default_variant()
-    every = metafunc.definition.get_closest_marker("every_slurm") is not None and not only
+    every = metafunc.definition.get_closest_marker("every_slurm") is not None
     # The default first: the tests of the others' images come after most failures have shown.
-    others = [name for name in EVERY_SLURM if name != default] if every else []
-    metafunc.parametrize("cluster", [default, *others], indirect=True, scope="session")
+    variants = [default_variant(), *(other_variants() if every else [])]
+    metafunc.parametrize("cluster", variants, indirect=True, scope="session")
 
 
 @contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.integration.conftest import Done, LocalCluster
+
+ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
 
 
 def srun(cluster: LocalCluster, user: str, *arguments: str, tty: bool = False) -> Done:
@@ -14,7 +17,21 @@ def srun(cluster: LocalCluster, user: str, *arguments: str, tty: bool = False) -
 
 def sbatch(cluster: LocalCluster, user: str, script: str, *arguments: str) -> str:
     """Submit `script` and wait for its end; returns the job's id."""
-    return submit(cluster, user, script, "--wait", *arguments)
+    return ended(cluster, submit(cluster, user, script, *arguments))
+
+
+def ended(cluster: LocalCluster, job: str) -> str:
+    """Wait for the end of a job, or of all elements of an array; returns its id.
+
+    `sbatch --wait` looks after 2, 6 and 12 seconds, and most jobs here take one.
+    """
+
+    def over() -> bool:
+        text = cluster.on("controller", "scontrol", "show", "job", job, "--oneliner").ok()
+        return set(re.findall(r"\bJobState=(\S+)", text)) <= ENDED
+
+    cluster.wait_until(f"job {job} ends", over)
+    return job
 
 
 def submit(cluster: LocalCluster, user: str, script: str, *arguments: str) -> str:

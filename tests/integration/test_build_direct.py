@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cellblock import paths
-from cellblock.build import BuildRequest, build_images, copy_images
+from cellblock.build import BuildRequest, bootstrap, build_images, copy_images, make
 from cellblock.build.locking import LockRequest, make_lock
 from cellblock.build.record import image_store, read_record
+from cellblock.build.unpacking import Opened, Unpacking, plan_unpacking
 from cellblock.build.verifying import verify_images
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Message
@@ -54,6 +55,31 @@ def test_a_second_build_from_nothing_is_the_same_and_what_differs_is_named(
     assert found["base"].digest == found["base"].again
     assert found[name].digest != found[name].again
     assert {each.path for each in found[name].differences if each.path} == {"etc/made-at"}
+
+
+def test_what_is_laid_down_is_what_dpkg_unpacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = BuildRequest(("slurm",), VARIANT)
+    build_images(slurm, Events())
+
+    def all_by_dpkg(packages: Sequence[Opened], trees: Sequence[Path]) -> Unpacking:
+        named = [replace(each, deb=replace(each.deb, by_dpkg="the test says so")) for each in packages]
+        return plan_unpacking(named, trees)
+
+    monkeypatch.setattr(make, "plan_unpacking", all_by_dpkg)
+    monkeypatch.setattr(bootstrap, "merged_folders", lambda _: None)
+    found = verify_images(slurm, Events())["slurm"].differences
+    # Times of folders, device nodes, and what mmdebstrap's own apt and dpkg leave behind.
+    leftovers = {"etc/fstab", "var/cache/apt", "var/lib/apt/extended_states", "var/lib/dpkg/arch"}
+    leftovers |= {"var/cache/debconf/tmp.ci", "var/cache/apt/archives/lock", "var/cache/apt/archives/partial"}
+    leftovers |= {"var/lib/dpkg/triggers/Unincorp"}
+    differing = {
+        each.path
+        for each in found
+        if not each.path.startswith("dev/") and not all(what.startswith("time ") for what in each.what)
+    }
+    assert differing - {""} <= leftovers
+    # It is another way: the same would be no proof.
+    assert "var/lib/dpkg/arch" in differing
 
 
 def test_an_image_that_is_not_built_cannot_be_verified(

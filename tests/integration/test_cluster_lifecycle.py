@@ -96,7 +96,7 @@ def test_a_daemon_without_munge_ends_its_container_and_start_heals_the_cluster(c
 
 
 def test_workers_follow_a_reconfiguration(cluster: LocalCluster) -> None:
-    cluster.on("controller", "scontrol", "reconfigure").ok()
+    cluster.reconfigure()
     cluster.wait_until("both serve", lambda: cluster.jail("srun", "-N2", "true").status == 0)
     for worker in ("worker-1", "worker-2"):
         assert any(command.startswith("slurmd ") for _, command in cluster.processes(worker))

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Done, LocalCluster
+from tests.integration.jobs import ended
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 ARGUMENTS = (
     "bind-allow=/run/b/data bind-allow=/run/b/golden:ro no-jail-uids=0,2600 no-jail-tickets=/mnt/jail/no-jail"
@@ -50,7 +51,7 @@ def allowed(cluster: LocalCluster, user: str) -> Iterator[Path]:
 
 def distribute(cluster: LocalCluster, word: str, status: str) -> None:
     """Have the workers fetch plugstack.conf; `status` is grep's for `word` in it then."""
-    cluster.on("controller", "scontrol", "reconfigure").ok()
+    cluster.reconfigure()
     look = f"grep -q {word} /var/spool/slurmd/conf-cache/plugstack.conf; test $? = {status}"
     for worker in ("worker-1", "worker-2"):
         cluster.wait_until(f"{worker} has it", lambda w=worker: cluster.on(w, "sh", "-c", look).status == 0)  # type: ignore[misc]
@@ -63,8 +64,8 @@ def srun(cluster: LocalCluster, user: str, *arguments: str) -> Done:
 
 def batch(cluster: LocalCluster, user: str, script: str, *options: str, setting: str = "A=b") -> str:
     """Run a batch script in the jail and return its output; `setting` is sbatch's environment."""
-    command = ("env", setting, "sbatch", "--wait", "--output=options.out", *options)
-    cluster.jail(*command, user=user, stdin=f"#!/bin/bash\n{script}\n")
+    command = ("env", setting, "sbatch", "--parsable", "--output=options.out", *options)
+    ended(cluster, cluster.jail(*command, user=user, stdin=f"#!/bin/bash\n{script}\n").ok().strip())
     return (cluster.root / "home" / user / "options.out").read_text()
 
 
@@ -204,8 +205,12 @@ def test_what_only_the_node_can_tell_fails_the_job_and_not_the_node(
     assert f"spank_jail: --jail-bind={value}: " in done.err
     assert why in done.err
     assert "it ran" not in done.out
-    out = batch(cluster, user, "echo it ran", f"--jail-bind={value}")
-    assert why in out
+    assert idle(cluster)
+
+
+def test_so_it_is_for_a_batch_job(cluster: LocalCluster, user: str, allowed: Path) -> None:
+    out = batch(cluster, user, "echo it ran", "--jail-bind=/run/b/data/missing:/mnt/d")
+    assert 'the source "/run/b/data/missing" is missing on this node' in out
     assert "it ran" not in out
     assert idle(cluster)
 
@@ -250,8 +255,8 @@ def test_a_listed_user_gets_out_from_outside(cluster: LocalCluster, allowed: Pat
 
 def test_a_batch_job_and_its_steps_run_outside(cluster: LocalCluster, allowed: Path) -> None:
     script = f"{OUTSIDE}; env | grep -c SLURM_JAIL_TICKET; srun {OUTSIDE}; srun --no-jail=no {OUTSIDE}"
-    options = ("--wait", "--chdir=/", "-w", "worker-1", "--array=1-2", "--output=/tmp/options.%a")
-    cluster.on("login", "sbatch", *options, "--no-jail", "--wrap", script)
+    options = ("--parsable", "--chdir=/", "-w", "worker-1", "--array=1-2", "--output=/tmp/options.%a")
+    ended(cluster, cluster.on("login", "sbatch", *options, "--no-jail", "--wrap", script).ok().strip())
     for task in (1, 2):
         lines = cluster.on("worker-1", "cat", f"/tmp/options.{task}").ok().splitlines()
         assert [line for line in lines if " " not in line] == ["/mnt/jail/root", "0", "/mnt/jail/root"]
@@ -290,9 +295,8 @@ def test_the_node_believes_no_option_without_a_ticket(
 
 
 def test_a_ticket_serves_once(cluster: LocalCluster, allowed: Path) -> None:
-    cluster.on(
-        "login", "sbatch", "--wait", "--chdir=/", "-o", "/dev/null", "--no-jail", "--wrap", "true"
-    ).ok()
+    command = ("sbatch", "--parsable", "--chdir=/", "-o", "/dev/null", "--no-jail", "--wrap", "true")
+    ended(cluster, cluster.on("login", *command).ok().strip())
     used = max(
         (path for path in (allowed / "0").iterdir() if path.suffix == ".used"),
         key=lambda path: path.lstat().st_mtime,
@@ -304,17 +308,8 @@ def test_a_ticket_serves_once(cluster: LocalCluster, allowed: Path) -> None:
 
 
 def test_a_refused_batch_job_fails_and_does_not_drain(cluster: LocalCluster, allowed: Path) -> None:
-    command = (
-        "env",
-        BY_HAND,
-        "sbatch",
-        "--wait",
-        "--parsable",
-        "--output=/root/refused",
-        "--wrap",
-        "echo it ran",
-    )
-    job = cluster.jail(*command).out.strip()
+    command = ("sbatch", "--parsable", "--output=/root/refused", "--wrap", "echo it ran")
+    job = ended(cluster, cluster.jail("env", BY_HAND, *command).ok().strip())
     text = (cluster.root / "root" / "refused").read_text()
     assert "--no-jail: the job brings no ticket" in text
     assert "it ran" not in text

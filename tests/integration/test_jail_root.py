@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.conftest import Done, LocalCluster, running_cluster
+from tests.integration.conftest import Done, LocalCluster, other_variants, running_cluster
 from tests.integration.escape.ways.rogue import Place, configure_slurmd
 from tests.integration.jobs import sbatch, srun, submit
 
@@ -17,9 +17,9 @@ OVERFLOW = "(65534)"
 
 
 @pytest.fixture(scope="module")
-def nobody() -> Iterator[LocalCluster]:
-    """A cluster with the switch, and a user in it."""
-    with running_cluster("nobody", jail_root="nobody") as running:
+def nobody(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """A cluster with the switch, and a user in it; of the default variant, or of the parameter's."""
+    with running_cluster("nobody", getattr(request, "param", None), jail_root="nobody") as running:
         running.jail("useradd", "--create-home", "--shell", "/bin/bash", "ada").ok()
         yield running
 
@@ -46,17 +46,16 @@ def test_munge_on_the_node_vouches_for_root(nobody: LocalCluster) -> None:
     assert done.ok().strip().endswith("(0)")
 
 
-@pytest.mark.parametrize("uid", ["root", "slurm"])
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("scontrol", "reconfigure"),
-        ("scontrol", "update", "nodename=worker-1", "state=drain", "reason=mine"),
-        ("scontrol", "create", "partition=mine", "nodes=ALL"),
-        ("scontrol", "shutdown"),
-    ],
-    ids=lambda command: " ".join(command[:2]),
+ADMINISTERING = (
+    ("scontrol", "reconfigure"),
+    ("scontrol", "update", "nodename=worker-1", "state=drain", "reason=mine"),
+    ("scontrol", "create", "partition=mine", "nodes=ALL"),
+    ("scontrol", "shutdown"),
 )
+
+
+@pytest.mark.parametrize("uid", ["root", "slurm"])
+@pytest.mark.parametrize("command", ADMINISTERING, ids=lambda command: " ".join(command[:2]))
 def test_root_inside_administers_nothing(nobody: LocalCluster, uid: str, command: tuple[str, ...]) -> None:
     done = as_uid(nobody, uid, *command)
     assert done.status != 0
@@ -88,6 +87,10 @@ def test_a_step_that_root_inside_starts_is_nobodys(nobody: LocalCluster) -> None
 
 def test_a_controller_of_ones_own_does_not_configure_slurmd(nobody: LocalCluster) -> None:
     """With the switch off, the escape suite sees it succeed."""
+    check_rogue(nobody)
+
+
+def check_rogue(nobody: LocalCluster) -> None:
     folder = nobody.root / "rogue"
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
@@ -141,3 +144,16 @@ def test_what_goes_wrong_in_the_window_is_told_to_slurmctld(nobody: LocalCluster
     job = submit(nobody, "ada", "true", "-o", "/no/such/folder/x", "-w", "worker-1", "--no-requeue")
     nobody.wait_until("it is over", lambda: nobody.job(job)["JobState"] == "FAILED")
     nobody.wait_until("no job", lambda: not nobody.on("controller", "squeue", "-h").ok())
+
+
+@pytest.mark.parametrize("nobody", other_variants(), indirect=True, scope="module")
+def test_so_it_is_with_other_releases_of_slurm(nobody: LocalCluster) -> None:
+    """What slurmctld and slurmd decide; the rest is munge's and the kernel's."""
+    for uid in ("root", "slurm"):
+        for command in ADMINISTERING:
+            test_root_inside_administers_nothing(nobody, uid, command)
+        # The escape suite sees Slurm 22.05 obey, with the switch off.
+        trigger = ("strigger", "--set", "--node", "--down", "--program=/usr/bin/true")
+        assert as_uid(nobody, uid, *trigger).status != 0
+        assert "/usr/bin/true" not in nobody.on("controller", "strigger", "--get").out
+    check_rogue(nobody)

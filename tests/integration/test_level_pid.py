@@ -17,11 +17,14 @@ import pytest
 from cellblock.cluster.api import podman_environment
 from cellblock.cluster.containers import container_name
 from tests.integration.conftest import LocalCluster
-from tests.integration.test_cluster_jobs import home, sbatch, srun
+from tests.integration.jobs import home, output, sbatch, script_file, srun, submit
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 WORKERS = ("worker-1", "worker-2")
+
+# A step that ignores SIGTERM, cancelled before the first test: Slurm waits half a minute (KillWait).
+STUBBORN = "srun -N2 --overcommit bash -c 'trap : TERM; while :; do sleep 31; done'"
 
 # The names of all processes in sight, by a shell that starts none for it.
 LIST = "for c in /proc/[0-9]*/comm; do read n < $c && echo $n; done 2>/dev/null"
@@ -39,11 +42,18 @@ def level_pid(cluster: LocalCluster) -> Iterator[None]:
 
 def publish(cluster: LocalCluster, path: Path, text: str) -> None:
     path.write_text(text)
-    cluster.on("controller", "scontrol", "reconfigure").ok()
+    cluster.reconfigure()
     cache = "/var/spool/slurmd/conf-cache/plugstack.conf"
     cluster.wait_until(
         "the workers have it", lambda: all(cluster.on(node, "cat", cache).out == text for node in WORKERS)
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stubborn(cluster: LocalCluster, user: str, level_pid: None) -> None:
+    job = submit(cluster, user, STUBBORN, "-N2", "-o", "/dev/null")
+    cluster.wait_until("it runs", lambda: all(running(cluster, node, "sleep 31") for node in WORKERS))
+    cluster.jail("scancel", job, user=user).ok()
 
 
 def test_a_task_sees_its_step_and_no_more(cluster: LocalCluster, user: str) -> None:
@@ -125,14 +135,6 @@ def test_what_a_task_leaves_behind_ends_with_the_step(cluster: LocalCluster, use
     cluster.wait_until("it is gone", lambda: not running(cluster, "worker-1", "sleep 4711"))
 
 
-def test_a_step_leaves_no_init(cluster: LocalCluster, user: str) -> None:
-    for _ in range(5):
-        srun(cluster, user, "-w", "worker-1", "true").ok()
-    cluster.wait_until("all are gone", lambda: not running(cluster, "worker-1", "slurmstepd ["))
-    inits = [command for _, command in cluster.processes("worker-1") if command == "slurmstepd"]
-    assert inits == []
-
-
 def running(cluster: LocalCluster, node: str, command: str) -> bool:
     return any(command in found for _, found in cluster.processes(node))
 
@@ -184,30 +186,15 @@ def test_a_suspended_job_stands_still_and_goes_on(cluster: LocalCluster, user: s
         cluster.jail("scancel", job, user=user)
 
 
-def test_a_cancelled_step_that_ignores_sigterm_is_killed(cluster: LocalCluster, user: str) -> None:
-    wrap = "srun -N2 bash -c 'trap : TERM; while :; do sleep 31; done'"
-    submit = ("sbatch", "--parsable", "-N2", "-o", "/dev/null", "--wrap", wrap)
-    job = cluster.jail(*submit, user=user).ok().strip()
-    cluster.wait_until("it runs", lambda: all(running(cluster, node, "sleep 31") for node in WORKERS))
-    cluster.jail("scancel", job, user=user).ok()
-    cluster.wait_until("it is gone", lambda: not any(running(cluster, node, "sleep 31") for node in WORKERS))
-
-
 def test_a_cancelled_tasks_epilog_still_runs(cluster: LocalCluster, user: str) -> None:
-    here = home(cluster, user)
-    epilog = here / "pid-epilog.sh"
-    epilog.write_text(f"#!/bin/sh\n{{ {LIST}; }} > /home/{user}/epilog-saw\n")
-    epilog.chmod(0o755)
-    wrap = f"srun --task-epilog=/home/{user}/pid-epilog.sh sleep 600"
-    job = cluster.jail("sbatch", "--parsable", "-o", "/dev/null", "--wrap", wrap, user=user).ok().strip()
+    # Slurm 22.05 looks for the program on the node: one that both have, and what it reads first.
+    script_file(cluster, user, "pid-epilog.sh", f"{{ {LIST}; }} > /home/{user}/epilog-saw\n")
+    wrap = f"BASH_ENV=/home/{user}/pid-epilog.sh srun --task-epilog=/bin/bash sleep 600"
+    job = submit(cluster, user, wrap, "-o", "/dev/null")
     cluster.wait_until("it runs", lambda: any(running(cluster, node, "sleep 600") for node in WORKERS))
     cluster.jail("scancel", job, user=user).ok()
-    cluster.wait_until("the epilog ran", lambda: "pid-epilog.sh" in text_of(here / "epilog-saw"))
-    assert set(text_of(here / "epilog-saw").split()) <= {"pid-epilog.sh", "sleep"}
-
-
-def text_of(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    cluster.wait_until("the epilog ran", lambda: "bash" in output(cluster, user, "epilog-saw"))
+    assert set(output(cluster, user, "epilog-saw").split()) <= {"bash", "sleep"}
 
 
 class Terminal:
@@ -268,3 +255,18 @@ def test_a_shell_with_a_terminal_has_job_control(cluster: LocalCluster, user: st
         shell.type("echo status $?\n")
         shell.wait_for("status 130")
         shell.type("exit\n")
+
+
+# The last ones: about what is gone after a while.
+
+
+def test_a_cancelled_step_that_ignores_sigterm_is_killed(cluster: LocalCluster) -> None:
+    cluster.wait_until("it is gone", lambda: not any(running(cluster, node, "sleep 31") for node in WORKERS))
+
+
+def test_a_step_leaves_no_init(cluster: LocalCluster, user: str) -> None:
+    for _ in range(5):
+        srun(cluster, user, "-w", "worker-1", "true").ok()
+    cluster.wait_until("all are gone", lambda: not running(cluster, "worker-1", "slurmstepd: ["))
+    inits = [command for _, command in cluster.processes("worker-1") if command == "slurmstepd"]
+    assert inits == []

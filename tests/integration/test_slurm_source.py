@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from cellblock import paths
 from cellblock.build.mirrors import archive
 from cellblock.build.root import WorkingRoot
-from cellblock.build.toolchain import MmdebstrapToolchain
+from cellblock.build.toolchain import LockedToolchain
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from cellblock.process import Programs
@@ -71,7 +72,7 @@ def variant(tarball: Path) -> Variant:
 @pytest.fixture(scope="module")
 def repository(variant: Variant, tmp_path_factory: pytest.TempPathFactory) -> SlurmRepository:
     folder = tmp_path_factory.mktemp("slurm")
-    toolchain = MmdebstrapToolchain(variant, archive(variant), folder / "work")
+    toolchain = LockedToolchain(variant, archive(variant), paths.cache(), Events())
     assert variant.slurm_source
     made = SlurmRepository(
         variant, variant.slurm_source, toolchain, folder / "cache", cflags="-O0 -U_FORTIFY_SOURCE"

@@ -15,9 +15,8 @@ import pytest
 from jail_trees import snapshot
 
 from cellblock.errors import CellblockError
-from cellblock.events import Event, Events, Progress
+from cellblock.events import Event, Events, Progress, StepStarted
 from cellblock.jail import Volume, assemble, manifest
-from cellblock.jail.writer import TreeWriter
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -127,16 +126,14 @@ def test_progress_ends_at_the_total(everything: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_while_it_is_read_fails_and_leaves_nothing(
-    small: Path, tmp_path: Path, events: Events, monkeypatch: pytest.MonkeyPatch
+    small: Path, tmp_path: Path, events: Events
 ) -> None:
-    write = TreeWriter.write
+    def change(event: Event) -> None:
+        if isinstance(event, StepStarted) and event.step == "read and write":
+            (small / "etc/os-release").write_text("ID=changed\n")
 
-    def change_first(self: TreeWriter) -> None:
-        (small / "etc/os-release").write_text("ID=changed\n")
-        write(self)
-
-    monkeypatch.setattr(TreeWriter, "write", change_first)
-    with pytest.raises(CellblockError, match="/etc/os-release changed in the source"):
+    events.subscribe(change)
+    with pytest.raises(CellblockError, match="small changed while it was read; nothing was assembled"):
         assemble(str(small), tmp_path / "volume", events)
     assert not (tmp_path / "volume/root").exists()
     assert not staging(tmp_path / "volume")

@@ -178,3 +178,20 @@ def test_a_lost_lock_says_so(tmp_path: Path) -> None:
         time.sleep(LEASE_S / 2)
         with pytest.raises(LostLockError, match="taken over by `jail upgrade by far`"):
             check()
+
+
+def test_without_hard_links_only_one_holds_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*arguments: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(writer_lock.os, "link", refused)
+    with (
+        lock(tmp_path).held(),
+        pytest.raises(CellblockError, match="`jail upgrade by this host`"),
+        lock(tmp_path, "far").held(),
+    ):
+        pass
+    silent(tmp_path, "far")
+    with lock(tmp_path).held() as check:
+        check()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock"]

@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,32 @@ def test_an_expired_index_is_refused_with_its_date_and_the_way_to_accept_it(
     assert resolved({"base": (None, [])}, small.archive, snapshot="20261101T000000Z").packages
     small.publish(valid_days=3)
     assert resolved({"base": (None, [])}, small.archive).packages
+
+
+def test_a_login_page_in_the_mirrors_place_is_called_that(
+    small: SmallArchive, resolved: Resolve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(apt_root, "_RETRIES", 0)
+    page = b"<html>Welcome to the hotel</html>"
+
+    class Hotel(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hotel) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            with pytest.raises(CellblockError) as raised:
+                resolved({"base": (None, [])}, small.at(f"http://127.0.0.1:{server.server_port}/debian"))
+        finally:
+            server.shutdown()
+    assert "login page" in raised.value.hint
 
 
 def test_an_archive_that_nobody_signed_is_refused_unless_it_is_trusted(

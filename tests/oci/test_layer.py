@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import stat
+import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from cellblock.build.record import LayerRecord
 from cellblock.build.unpack import unpack_layer
 from cellblock.errors import CellblockError, UsageError
-from cellblock.oci.layer import Compression, Layer, open_layer, store_layer
+from cellblock.oci.layer import Compression, Frame, Layer, open_layer, store_layer
 from cellblock.oci.layout import Layout
 
 EPOCH = 1_700_000_000
@@ -141,3 +145,28 @@ def test_a_damaged_blob_is_named_when_it_is_unpacked(layout: Layout, tree: Path,
 def test_a_compression_that_does_not_exist_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=f"no compression '{text}'"):
         Compression.parse(text)
+
+
+def test_what_is_compressed_already_is_taken_as_it_is(tree: Path, layout: Layout, tmp_path: Path) -> None:
+    whole = store_layer(tree, (), layout, EPOCH)
+    name = "etc/hello"
+    entry = tarfile.TarInfo(f"./{name}")
+    entry.size, entry.mtime = (tree / name).stat().st_size, 1
+    body = (tree / name).read_bytes()
+    raw = entry.tobuf(tarfile.GNU_FORMAT) + body + b"\0" * (-len(body) % 512)
+    frame = tmp_path / "frame"
+    frame.write_bytes(zstandard.compress(raw, 19))
+    layer = store_layer(tree, (), layout, EPOCH, frames=[Frame(frame, frozenset({name.encode()}))])
+    blob = layout.blob(layer.descriptor.digest).read_bytes()
+    assert frame.read_bytes() in blob
+    # By a decompressor that is not ours, as those who pull it have.
+    plain = subprocess.run(["zstd", "-dc"], input=blob, capture_output=True, check=True).stdout
+    assert f"sha256:{hashlib.sha256(plain).hexdigest()}" == layer.diff_id
+    assert len(plain) == layer.uncompressed
+    names = {path.removeprefix("./") for path in members(layout, layer)}
+    assert names == members(layout, whole).keys()
+    with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
+        assert sorted(tar.getnames()) == ["./etc/hello", "etc"]
+    frame.write_bytes(b"no frame")
+    with pytest.raises(CellblockError, match="cannot be written as a layer"):
+        store_layer(tree, (), layout, EPOCH, frames=[Frame(frame, frozenset({name.encode()}))])

@@ -23,8 +23,13 @@ class SmallArchive:
     label: str = "Test"
     stanzas: list[str] = field(default_factory=list)
 
-    def add(self, name: str, version: str = "1", *, size: int = 0, **fields: str) -> LockedPackage:
-        """A package holding a file of `size` bytes; `fields` are control fields: Depends, Essential ..."""
+    def add(
+        self, name: str, version: str = "1", *, size: int = 0, postinst: str = "", **fields: str
+    ) -> LockedPackage:
+        """A package holding a file of `size` bytes; `fields` are control fields: Depends, Essential ...
+
+        `postinst` are shell lines that run when it is configured.
+        """
         tree = self.folder / "trees" / f"{name}_{version}"
         (tree / "DEBIAN").mkdir(parents=True)
         more = "".join(f"{key.replace('_', '-')}: {value}\n" for key, value in fields.items())
@@ -33,6 +38,9 @@ class SmallArchive:
             f"Installed-Size: 3\n{more}Description: a test\n"
         )
         (tree / "DEBIAN" / "control").write_text(control)
+        if postinst:
+            (tree / "DEBIAN" / "postinst").write_text(f"#!/bin/sh\nset -e\n{postinst}")
+            (tree / "DEBIAN" / "postinst").chmod(0o755)
         share = tree / "usr" / "share" / name
         share.mkdir(parents=True)
         # Not compressible, and the same each time.

@@ -90,12 +90,12 @@ def test_a_file_that_is_no_deb_is_named(small: SmallArchive, store: PackageStore
 def test_what_a_repository_holds_survives_a_trim(
     small: SmallArchive, store: PackageStore, tmp_path: Path
 ) -> None:
-    from cellblock.packages.upkeep import trim
+    from cellblock.upkeep.trimming import trim
 
     package = small.add("a")
     store.fetch([package], [small.archive], Events())
     folder = tmp_path / "repository"
     write_repository([package], store, folder)
-    trim(store, 0)
+    trim(store.folder.parent, 0)
     assert not store.has(package)
     assert (folder / package.deb).stat().st_size == package.size

@@ -46,37 +46,55 @@ def syscall_error(number, *arguments):
     result = libc.syscall(ctypes.c_long(number), *(ctypes.c_ulong(a) for a in (*arguments, 0, 0, 0)))
     return errno.errorcode[ctypes.get_errno()] if result == -1 else "done"
 
-# What `action` comes to, in a fork, when the nth system call of the core fails with `number`.
+# What came of `action` when the nth system call of the core failed with `number`. In a fork, for after a
+# failure a process is good for nothing else; `own` is its /proc/self, which the jail may hide.
 def attempt(action, nth, number):
     reader, writer = os.pipe()
     if not os.fork():
-        before = len(os.listdir("/proc/self/fd"))
+        own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY)
+        def descriptors():
+            fd = os.open("fd", os.O_RDONLY | os.O_DIRECTORY, dir_fd=own)
+            try:
+                return len(os.listdir(fd))
+            finally:
+                os.close(fd)
+        before, told = descriptors(), {}
         with core.failing_call(nth, number):
             try:
-                done = action()
-                result = "done after %d" % core.calls_made() + (": %s" % done if done else "")
+                told["done"] = action()
             except core.JailError as error:
-                named = error.syscall and error.number == number and error.message
-                result = "clean" if named else "unnamed: " + error.message
-                if os.path.exists("/proc/self/fd") and len(os.listdir("/proc/self/fd")) != before:
-                    result = "descriptor left open: " + error.message
-        os.write(writer, result.encode())
+                told.update(error=error.message, number=error.number, syscall=error.syscall)
+            told["failed"] = core.failed_call()
+        told["leaked"] = descriptors() - before
+        mountinfo = open(os.open("mountinfo", os.O_RDONLY, dir_fd=own)).read()
+        told["mounts"] = [line.split()[4] for line in mountinfo.splitlines()]
+        os.write(writer, json.dumps(told).encode())
         os._exit(0)
     os.close(writer)
     with open(reader) as stream:
-        result = stream.read()
+        told = json.loads(stream.read())
     os.wait()
-    return result
+    return told
 
-# The results of `attempt`, until the call that was to fail lies beyond the last one: a failure that is
-# survived by design must not hide the calls after it.
-def with_each_call_failing(action, number=errno.EIO):
-    results, nth = [], 1
-    calls = lambda result: int(result.split()[2].strip(":"))
-    while not results or not (results[-1].startswith("done") and calls(results[-1]) < nth):
-        results.append(attempt(action, nth, number))
-        nth += 1
-    return results[:-1]
+# All attempts, the last of them the one in which no call was left to fail.
+def with_each_call_failing(action, number=errno.EIO, clean_up=lambda: None):
+    results = []
+    while not results or results[-1]["failed"]:
+        results.append(attempt(action, len(results) + 1, number))
+        clean_up()
+    return results
+
+# How each failure ended: "clean", the call is named and nothing left open; what the action returned where it
+# was survived; or what is wrong.
+def ends(results, number=errno.EIO):
+    def end(told):
+        if "error" not in told:
+            return told["done"]
+        if told["leaked"]:
+            return "descriptor left open: " + told["error"]
+        named = told["syscall"] and told["number"] == number and told["error"]
+        return "clean" if named else "unnamed"
+    return [end(told) for told in results[:-1]]
 """
 
 # Of the running system, under a layer that takes what is written: a Debian with everything in it.

@@ -206,7 +206,7 @@ def test_every_call_of_confining_may_fail_and_is_then_named(jail: Jail) -> None:
         def action():
             core.confine("capabilities")
             core.confine_final("capabilities")
-        results = with_each_call_failing(action)
+        results = ends(with_each_call_failing(action))
         tell(wrong=[r for r in results if r != "clean"], calls=len(results))
         """
     )
@@ -218,7 +218,8 @@ def test_the_end_of_the_capabilities_is_not_taken_for_granted(jail: Jail) -> Non
     # EINVAL is how the kernel says that a capability does not exist; for one that exists it is a failure.
     facts = jail.facts(
         """
-        tell(results=with_each_call_failing(lambda: core.confine("capabilities"), errno.EINVAL))
+        results = with_each_call_failing(lambda: core.confine("capabilities"), errno.EINVAL)
+        tell(results=ends(results, errno.EINVAL))
         """
     )
     survived = [result for result in facts["results"] if result != "clean"]

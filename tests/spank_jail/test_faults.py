@@ -32,46 +32,13 @@ CALLS = {
 }  # fmt: skip
 UNTRUSTED = CALLS - {"lstat", "realpath"}
 
-# After a failure a process is good for nothing else: each try is a fork, and its end is told by a pipe.
 ATTEMPTS = """
 import shutil
 
-def attempt(nth, number, **options):
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reader)
-        own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY)
-        def descriptors():
-            fd = os.open("fd", os.O_RDONLY | os.O_DIRECTORY, dir_fd=own)
-            try:
-                return len(os.listdir(fd))
-            finally:
-                os.close(fd)
-        before, told = descriptors(), {}
-        with core.failing_call(nth, number):
-            try:
-                told["notices"] = [text.split(": ")[1] for text in core.enter(root, plan, **options)]
-            except core.JailError as error:
-                told.update(error=error.message, number=error.number, syscall=error.syscall)
-            told.update(calls=core.calls_made(), failed=core.failed_call())
-        told["leaked"] = descriptors() - before
-        mountinfo = open(os.open("mountinfo", os.O_RDONLY, dir_fd=own)).read()
-        told["mounts"] = [line.split()[4] for line in mountinfo.splitlines()]
-        os.write(writer, json.dumps(told).encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader) as stream:
-        told = json.loads(stream.read())
-    os.waitpid(child, 0)
-    shutil.rmtree(root / "made", ignore_errors=True)
-    return told
-
 def attempts(number, **options):
-    results = []
-    while not results or results[-1]["failed"]:
-        results.append(attempt(len(results) + 1, number, **options))
-    return results
+    def action():
+        return [text.split(": ")[1] for text in core.enter(root, plan, **options)]
+    return with_each_call_failing(action, number, lambda: shutil.rmtree(root / "made", ignore_errors=True))
 """
 # `left`: what the namespace in which all tries were made has of them.
 TELL = "tell(tries=tries, left=[mount for mount in mounts() if mount.startswith(str(base))])"
@@ -93,7 +60,7 @@ def check_refusals(tries: dict[str, Any], calls: set[str]) -> None:
     """A failed call is named with its errno, nothing is left open, and every call had its turn."""
     for name, results in tries.items():
         *failed, entered = results
-        assert entered["notices"] == []
+        assert entered["done"] == []
         assert [target for target in TARGETS if target not in entered["mounts"]] == []
         survived = [told["failed"] for told in failed if "error" not in told]
         # Where nodes cannot be made the node's own devices are bound.
@@ -134,8 +101,8 @@ def test_nofail_leaves_out_what_is_missing_wholly_or_not_at_all(jail: Jail) -> N
                 assert told["leaked"] == 0
                 if "error" in told:
                     assert (told["syscall"], f"({name}): " in told["error"]) == (told["failed"], True), told
-                elif "/proc" not in told["notices"]:
+                elif "/proc" not in told["done"]:
                     missing = [target for target in TARGETS if target not in told["mounts"]]
-                    assert missing == told["notices"], (name, told)
+                    assert missing == told["done"], (name, told)
                     left_out += bool(missing)
     assert left_out > 20

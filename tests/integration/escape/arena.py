@@ -22,6 +22,7 @@ import pytest
 from cellblock.cluster import ClusterSpec, containers, local
 from cellblock.cluster.containers import Container, container_name
 from tests.integration.conftest import Done, LocalCluster
+from tests.integration.jobs import ended
 
 Level = Literal["filesystem", "capabilities", "pid"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -33,9 +34,6 @@ _FOLDER = Path(__file__).parent
 _ATTACKS = _FOLDER / "attacks"
 # Seconds for one attack: the slowest takes less than one.
 _ATTACK_S = 10
-
-
-_ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
 
 
 @dataclass(frozen=True)
@@ -101,20 +99,25 @@ class Arena:
         """A step on the worker, submitted in the jail of the login node."""
         return self.cluster.jail("srun", "-w", WORKER, *options, *command, user=user)
 
+    def submit(self, script: str, *options: str, user: str = "root") -> Done:
+        """A batch job on the worker. Its output is where `options` say."""
+        text = f"#!/bin/bash\n{script}\n"
+        command = ("sbatch", "--parsable", "--no-requeue", "-w", WORKER, *options)
+        return self.cluster.jail(*command, user=user, stdin=text)
+
+    def wait(self, *submitted: Done) -> None:
+        """Wait for the end of batch jobs."""
+        for done in submitted:
+            ended(self.cluster, done.ok().strip())
+
     def sbatch(self, script: str, *options: str, user: str = "root", refusable: bool = False) -> Done:
-        """A batch job on the worker; its end is waited for. Its output is where `options` say.
+        """The same, and its end.
 
         `refusable` when sbatch may know no such option, and that is an answer, too.
         """
-        text = f"#!/bin/bash\n{script}\n"
-        command = ("sbatch", "--parsable", "--no-requeue", "-w", WORKER, *options)
-        done = self.cluster.jail(*command, user=user, stdin=text)
-        # `--wait` looks every few seconds only.
+        done = self.submit(script, *options, user=user)
         if done.status == 0 or not refusable:
-            done.ok()
-            self.cluster.wait_until(
-                f"job {done.out} ends", lambda: self.cluster.job(done.out.strip())["JobState"] in _ENDED
-            )
+            self.wait(done)
         return done
 
     def on_worker(self, *command: str) -> Done:
@@ -167,7 +170,7 @@ def set_level(cluster: LocalCluster, level: Level) -> None:
     """Write the level into plugstack.conf, and wait until the worker has the new one."""
     file = cluster.root.parent.parent / "config" / "slurm" / "plugstack.conf"
     file.write_text(re.sub(r"level=\w+", f"level={level}", file.read_text()))
-    cluster.on("controller", "scontrol", "reconfigure").ok()
+    cluster.reconfigure()
     look = ("cmp", "-s", "-", "/var/spool/slurmd/conf-cache/plugstack.conf")
     cluster.wait_until(
         f"{WORKER} has level={level}", lambda: cluster.on(WORKER, *look, stdin=file.read_text()).status == 0

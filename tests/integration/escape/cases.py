@@ -22,6 +22,7 @@ class Case:
     `stops` is the lowest level that closes it. Without `way`, it is the attack of its own name (attacks/),
     run in one step with the others; with one, that function makes jobs of its own. `open` says why the way
     is known to be open at and above `stops`: the test then must see it open, so that who closes it knows.
+    `open_with` names the releases of Slurm with which it is; () is all.
     """
 
     name: str
@@ -30,6 +31,11 @@ class Case:
     way: Way | None = None
     below: str = "escaped"
     open: str = ""
+    open_with: tuple[str, ...] = ()
+
+    def is_open(self, release: str) -> bool:
+        """Whether it is known to be open with that release of Slurm."""
+        return bool(self.open) and (not self.open_with or release in self.open_with)
 
     @property
     def id(self) -> str:
@@ -122,10 +128,12 @@ _BY_PID = [
 _SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
 _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
 
+_STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobody inside is SlurmUser"
+
 _BY_SLURM = [
     Case("sbcast", "filesystem", way=slurm.sbcast, open=_SBCAST),
     Case("srun-bcast", "filesystem", way=slurm.srun_bcast, open=_SBCAST),
-    Case("strigger", "filesystem", way=slurm.strigger),
+    Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),
 ]
 
 # Spoils a worker, so it comes once and last; no level makes a difference to it.

@@ -1,4 +1,7 @@
-"""A cluster of its own, whose workers have every capability; gone before other tests start theirs."""
+"""A cluster of its own, whose workers have every capability; gone before other tests start theirs.
+
+Of the default variant, or of the one that a test's parameter names.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from tests.integration.escape.arena import Arena, open_arena, patch_workers
 
 
 @pytest.fixture(scope="package")
-def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+def arena(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     with pytest.MonkeyPatch.context() as patch:
         patch_workers(patch)
         with (
-            running_cluster("escape") as cluster,
+            running_cluster("escape", getattr(request, "param", None)) as cluster,
             open_arena(cluster, tmp_path_factory.mktemp("escape")) as arena,
         ):
             yield arena

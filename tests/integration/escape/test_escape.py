@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.conftest import other_variants
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
 from tests.integration.escape.cases import CASES, ROGUE_CONTROLLER, Case
 
@@ -50,7 +51,7 @@ def test_holds(case: Case, level: Level, arena: Arena) -> None:
 
 def check_held(case: Case, level: Level, arena: Arena) -> None:
     outcome = outcome_of(case, level, arena)
-    if case.open:
+    if case.is_open(arena.cluster.status.release):
         assert outcome.kind == "escaped", f"it is closed now ({outcome.what}): let its case say so"
         pytest.xfail(f"{outcome.what}: {case.open}")
     assert outcome.kind in ("held", "absent"), outcome.what
@@ -76,3 +77,21 @@ def test_names_are_unique() -> None:
 def test_a_controller_of_the_users_own_does_not_configure_slurmd(arena: Arena) -> None:
     """The last test of this file: it spoils a worker."""
     check_held(ROGUE_CONTROLLER, arena.level or "filesystem", arena)
+
+
+every_other_slurm = pytest.mark.parametrize("arena", other_variants(), indirect=True, scope="package")
+
+
+@every_other_slurm
+@pytest.mark.parametrize(
+    "case", [pytest.param(one, id=one.id) for one in CASES if one.held_at("capabilities")]
+)
+def test_holds_with_other_releases_of_slurm(case: Case, arena: Arena) -> None:
+    """At the level that is the default; what levels differ in is the kernel's, whatever Slurm."""
+    check_held(case, "capabilities", arena)
+
+
+@every_other_slurm
+def test_a_controller_of_the_users_own_does_not_configure_another_slurmd(arena: Arena) -> None:
+    """The last test of each cluster: it spoils a worker."""
+    check_held(ROGUE_CONTROLLER, "capabilities", arena)

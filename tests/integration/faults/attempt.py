@@ -10,6 +10,7 @@ from tests.integration.faults.node import (
     WORKER,
     plan_file,
 )
+from tests.integration.jobs import output, sbatch
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,18 @@ def attempt(
     mark = f"touch /home/{user}/ran /mnt/jail/root/home/{user}/ran /tmp/ran-outside"
     where = ("-w", WORKER, "-D", f"/home/{user}")
     if batch:
-        argv = ("sbatch", "--wait", "--no-requeue", "-o", "/dev/null", "-e", f"/home/{user}/error", *where)
-        done = cluster.jail(*argv, *options, "--wrap", mark, user=user)
-        error = (folder / "error").read_text() if (folder / "error").exists() else ""
+        files = ("-o", "/dev/null", "-e", f"/home/{user}/error")
+        job = sbatch(cluster, user, mark, "--no-requeue", *files, *where, *options)
+        status = 0 if cluster.job(job)["JobState"] == "COMPLETED" else 1
+        error = output(cluster, user, "error")
     else:
         done = cluster.jail("srun", *where, *options, "sh", "-c", mark, user=user)
-        error = done.err
+        status, error = done.status, done.err
     log = cluster.on(WORKER, "cat", "/var/log/slurm/slurmd.log").ok()
     outside = cluster.on(WORKER, "ls", "/tmp/ran-outside").status == 0
     drained, reason = node(cluster)
     ran = (folder / "ran").exists() or outside
-    return Attempt(done.status, causes(error), causes(log), ran, drained, reason)
+    return Attempt(status, causes(error), causes(log), ran, drained, reason)
 
 
 def check(cluster: LocalCluster, found: Attempt, pattern: str) -> None:

@@ -24,7 +24,7 @@ from tests.integration.faults.node import (
 from tests.integration.node_mounts import on_node
 from tests.integration.test_cluster_lifecycle import again
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 
 @dataclass(frozen=True)

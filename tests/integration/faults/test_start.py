@@ -8,13 +8,11 @@ import re
 import pytest
 
 from tests.integration.conftest import LocalCluster
-from tests.integration.faults.attempt import attempt, check
-from tests.integration.faults.node import (
-    JAIL_FAULTS,
-    NODE_FAULTS,
-)
+from tests.integration.faults.attempt import attempt, check, node, resume
+from tests.integration.faults.node import JAIL_FAULTS, NODE_FAULTS, WORKER
+from tests.integration.jobs import ended, home, submit
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 
 @pytest.mark.parametrize("name", NODE_FAULTS)
@@ -66,3 +64,30 @@ def test_a_batch_job_on_a_node_without_the_jail_drains_it_and_does_not_run(
     assert found.status != 0
     assert found.drained
     assert re.search(pattern, found.reason)
+
+
+@pytest.mark.parametrize("name", ["no jail", "a stale volume", "a source that is missing"])
+def test_a_batch_job_that_met_a_faulty_node_runs_once_there_is_one_without_faults(
+    cluster: LocalCluster, user: str, name: str
+) -> None:
+    if cluster.status.release == "22.05":
+        pytest.skip("Slurm 22.05 requeues no job whose slurmstepd gives up: it fails")
+    fault, pattern = NODE_FAULTS[name]
+    ran = home(cluster, user) / "ran"
+    ran.unlink(missing_ok=True)
+    with fault(cluster):
+        cluster.on(WORKER, "sh", "-c", "> /var/log/slurm/slurmd.log").ok()
+        job = submit(cluster, user, f"touch /home/{user}/ran", "-w", WORKER, "-o", f"/home/{user}/said")
+        cluster.wait_until("it is requeued", lambda: cluster.job(job)["Restarts"] == "1")
+        drained, reason = node(cluster)
+        log = cluster.on(WORKER, "cat", "/var/log/slurm/slurmd.log").ok()
+    assert drained
+    assert re.search(pattern.replace("LAST", r"\d+"), reason)
+    assert not ran.exists()
+    # Slurm's word for whose fault it is, since 25.05; only where nothing can be told to the user.
+    blamed = cluster.status.release == "26.05" and name != "a source that is missing"
+    assert ("Spank plugin failure, node failed" in log) == blamed, log
+    resume(cluster)
+    cluster.jail("scontrol", "update", f"JobId={job}", "StartTime=now", user=user).ok()
+    ended(cluster, job)
+    assert ran.exists()

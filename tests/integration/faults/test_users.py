@@ -14,7 +14,7 @@ from tests.integration.faults.node import (
     mounted,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 
 @contextmanager

@@ -67,12 +67,15 @@ def configure_slurmd(
         "scontrol reconfigure >>said 2>&1; echo asked $? >>said; sleep 2; kill %1; wait"
     )
     said = read(out / "said")
-    # Also of a container that has ended.
-    name = container_name(cluster.request.name, worker)
-    subprocess.run(["podman", "cp", f"{name}:{_CACHE}", str(out / "found")], check=True)
     # 0: the rogue obeyed, and so told slurmd.
     if "asked 0" not in said:
         return broken(f"the rogue did not run: {said}{read(out / 'log')}")
+    # Also of a container that has ended.
+    name = container_name(cluster.request.name, worker)
+    copied = subprocess.run(["podman", "cp", f"{name}:{_CACHE}", str(out / "found")], capture_output=True)
+    if copied.returncode:
+        # Slurm 22.05: slurmd ends of what it was given, and with it its container's file systems in memory.
+        return escaped(f"slurmd obeyed, and lost its own plugstack.conf: {copied.stderr.decode()}")
     if mark in read(out / "found"):
         return escaped("slurmd took its plugstack.conf")
     return held(said.strip().splitlines()[-1])

@@ -46,6 +46,8 @@ def rogue_controller(arena: Arena, user: str) -> Outcome:
     out = fresh(arena)
 
     def submit(script: str) -> None:
-        arena.cluster.jail("timeout", "30", "srun", "-w", "worker-2", "bash", "-c", script, user=user)
+        # The step may have lost its slurmd to the rogue, and srun waits for it.
+        limit = ("timeout", "--kill-after=2", "25")
+        arena.cluster.jail(*limit, "srun", "-w", "worker-2", "bash", "-c", script, user=user)
 
     return configure_slurmd(arena.cluster, "worker-2", Place(out, arena.inside(out)), arena.mark, submit)

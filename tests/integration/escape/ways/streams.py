@@ -9,10 +9,16 @@ from tests.integration.escape.ways.judge import fresh, judge_mark, judge_secret,
 def directory_as_input(arena: Arena, user: str) -> Outcome:
     """A descriptor of a directory of the window, from which `..` might lead out."""
     out = fresh(arena)
-    for number, folder in enumerate(("/", "/tmp", "/escape")):
-        script = f"{arena.attack('kept-descriptors')} >{arena.inside(out)}/{number}"
-        arena.sbatch(script, "-i", folder, "-o", "/dev/null", user=user)
-        outcome = Outcome.read(read(out / str(number)) or "held: the task was refused")
+    files = [out / str(number) for number in range(3)]
+    attack = arena.attack("kept-descriptors")
+    arena.wait(
+        *(
+            arena.submit(f"{attack} >{arena.inside(file)}", "-i", folder, "-o", "/dev/null", user=user)
+            for file, folder in zip(files, ("/", "/tmp", "/escape"), strict=True)
+        )
+    )
+    for file in files:
+        outcome = Outcome.read(read(file) or "held: the task was refused")
         if outcome.kind != "held":
             return outcome
     return held("no task had a directory for input that led out")
@@ -20,8 +26,8 @@ def directory_as_input(arena: Arena, user: str) -> Outcome:
 
 def output_by_proc(arena: Arena, user: str) -> Outcome:
     """Output files are opened by slurmstepd, for root as root."""
-    for path in ("/proc/1/root/root", "/proc/1/root/tmp", "/proc/1/cwd", "/proc/self/root/proc/1/root/tmp"):
-        arena.sbatch("echo out", "-o", f"{path}/{arena.mark}", user=user)
+    paths = ("/proc/1/root/root", "/proc/1/root/tmp", "/proc/1/cwd", "/proc/self/root/proc/1/root/tmp")
+    arena.wait(*(arena.submit("echo out", "-o", f"{path}/{arena.mark}", user=user) for path in paths))
     return judge_mark(arena, "no file outside", "/root", "/tmp", "", "/var/spool/slurmd")
 
 

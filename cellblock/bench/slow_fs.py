@@ -1,0 +1,49 @@
+"""Mounts a directory as a filesystem whose every call takes a time of its own (`slow_fs.c`, by FUSE)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+
+_SOURCE = Path(__file__).with_name("slow_fs.c")
+
+
+@contextmanager
+def slow_filesystem(folder: Path, *, latency_us: int = 1000, lossy: bool = False) -> Iterator[Path]:
+    """A mount point below `folder` for the time of the block.
+
+    With `lossy` it holds no owners, attributes, links or devices. Raises CellblockError where FUSE or the
+    compiler is missing.
+    """
+    program, store, place = folder / "slow_fs", folder / "store", folder / "mount"
+    flags = ["-D_FILE_OFFSET_BITS=64", "-I/usr/include/fuse3"]
+    command = ["gcc", "-std=gnu11", "-O2", *flags, "-o", str(program), str(_SOURCE), "-lfuse3", "-lpthread"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise CellblockError("gcc is not here", hint="apt-get install gcc libfuse3-dev fuse3") from None
+    if done.returncode:
+        raise CellblockError(
+            f"cannot compile {_SOURCE.name}: {done.stderr.strip()[:500]}",
+            hint="apt-get install libfuse3-dev fuse3",
+        )
+    store.mkdir()
+    place.mkdir()
+    environment = {**os.environ, "SLOW_FS_US": str(latency_us), **({"SLOW_FS_LOSSY": "1"} if lossy else {})}
+    options = "allow_other,max_threads=128,max_idle_threads=128"
+    mounted = subprocess.run(
+        [str(program), str(store), str(place), "-o", options], env=environment, capture_output=True, text=True
+    )
+    if mounted.returncode:
+        raise CellblockError(
+            f"cannot mount {place}: {mounted.stderr.strip()}", hint="FUSE needs /dev/fuse, and root or fuse3"
+        )
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)

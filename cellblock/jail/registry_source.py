@@ -1,0 +1,69 @@
+"""An image in a registry as a source: its layers go from the connection into the tree, never stored."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.jail.feeding import Feeding, piped
+from cellblock.jail.image_core import LayerBytes
+from cellblock.jail.layout import ARCHITECTURES
+from cellblock.jail.source import Opened, SourceIdentity, from_labels
+from cellblock.oci.model import DOCKER_LIST, INDEX, Configuration, Descriptor, Index, Manifest
+from cellblock.oci.registry import Reference, Registry, Repository
+from cellblock.oci.registry.download import blob_chunks
+
+
+@dataclass(frozen=True)
+class RegistrySource:
+    """`docker://HOST/PATH[:TAG][@DIGEST]`."""
+
+    reference: str
+
+    def identify(self, known: SourceIdentity | None) -> SourceIdentity:
+        """Fetch the manifest and the configuration; no layer."""
+        repository, manifest = self._manifest()
+        data = b"".join(blob_chunks(repository, manifest.config))
+        labels = Configuration.of_bytes(data).settings.get("Labels") or {}
+        return from_labels("registry", self.reference, manifest.config.digest, labels)
+
+    @contextmanager
+    def feed(self, note: Path) -> Iterator[Feeding]:
+        """Each layer by a connection of its own, when it is needed."""
+        repository, manifest = self._manifest()
+        feeding = Feeding(total=sum(layer.size for layer in manifest.layers))
+        feeding.needs = feeding.total
+        feeding.layers = [self._layer(feeding, repository, layer) for layer in manifest.layers]
+        yield feeding
+
+    @contextmanager
+    def open(self, note: Path) -> Iterator[Opened]:
+        """Not a way to read a registry."""
+        raise CellblockError(
+            f"cannot upgrade from {self.reference} directly",
+            hint="copy it first: skopeo copy docker://... oci:DIR:TAG",
+        )
+        yield
+
+    def _layer(self, feeding: Feeding, repository: Repository, layer: Descriptor) -> LayerBytes:
+        name = f"{self.reference}: layer {layer.digest}"
+        digest = layer.digest.removeprefix("sha256:")
+        return LayerBytes(name, digest, piped(feeding, lambda: blob_chunks(repository, layer)))
+
+    def _manifest(self) -> tuple[Repository, Manifest]:
+        reference = Reference.parse(self.reference)
+        repository = Registry(reference.host).repository(reference.path)
+        found = repository.manifest(reference.within)
+        if found.descriptor.media_type in (INDEX, DOCKER_LIST):
+            machine = ARCHITECTURES.get(platform.machine(), platform.machine())
+            for one in Index.of_bytes(found.data).manifests:
+                if one.platform and (one.platform.os, one.platform.architecture) == ("linux", machine):
+                    found = repository.manifest(one.digest)
+                    break
+            else:
+                raise CellblockError(f"{self.reference} has no image for linux/{machine}")
+        return repository, Manifest.of_bytes(found.data)

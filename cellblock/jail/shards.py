@@ -1,0 +1,120 @@
+"""Several writers fill one volume together: each writes the files of its shard, the last publishes all.
+
+    .cellblock/shards-SOURCE-of-N/
+      root/           the tree, which all write into
+      part-I          the manifest's lines of shard I: it has finished
+      lock-I          locked while shard I is being written
+
+Which shard a file belongs to follows from the path of its directory, so nobody has to tell the others.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import heapq
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.errors import CellblockError, UsageError
+from cellblock.jail import manifest
+from cellblock.jail.entry import Entry, order
+from cellblock.jail.image_core import Summary
+from cellblock.jail.volume import Volume
+
+_PATIENCE_S = 600.0
+"""Longer than joining the shards of the largest jail takes."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `index` (from 0) of `of`."""
+
+    index: int = 0
+    of: int = 1
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """`I/N`, I from 0 as a Kubernetes Indexed Job counts. Raises UsageError."""
+        found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+        if not found or int(found[1]) >= int(found[2]):
+            raise UsageError(
+                f"'{text}' is no shard", hint="write I/N with I from 0 to N-1, for example --shard 0/4"
+            )
+        return Shard(int(found[1]), int(found[2]))
+
+
+@contextmanager
+def patient_lock(volume: Volume, what: str) -> Iterator[None]:
+    """The volume's lock; waits for the short times that other shards hold it. Raises CellblockError."""
+    until = time.monotonic() + _PATIENCE_S
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(volume.lock(what))
+                break
+            except CellblockError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+        yield
+
+
+class ShardFolder:
+    """The folder that the shards of one source share."""
+
+    def __init__(self, private: Path, source: str, of: int) -> None:
+        self.path = private / f"shards-{source[-16:]}-of-{of}"
+        self._of = of
+
+    @contextmanager
+    def only_one(self, shard: Shard) -> Iterator[None]:
+        """Be the only one that writes this shard, on any host. Raises CellblockError."""
+        descriptor = os.open(self.path / f"lock-{shard.index}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise CellblockError(
+                    f"shard {shard.index}/{shard.of} is being written by another process",
+                    hint="give each writer its own --shard",
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def finished(self, shard: Shard) -> Iterator[Path]:
+        """The block writes the shard's lines to the path that it gets; then they count."""
+        new = self.path / f"new-{shard.index}"
+        new.unlink(missing_ok=True)
+        yield new
+        new.replace(self.path / f"part-{shard.index}")
+
+    def waiting(self) -> tuple[int, ...]:
+        """The shards that have not finished."""
+        return tuple(n for n in range(self._of) if not (self.path / f"part-{n}").exists())
+
+    def join(self, path: Path) -> Summary:
+        """Write the manifest from the shards' lines."""
+        entries = size = 0
+
+        def counted() -> Iterator[Entry]:
+            nonlocal entries, size
+            parts = (self._lines(number) for number in range(self._of))
+            for entry in heapq.merge(*parts, key=lambda entry: order(entry.path)):
+                entries += 1
+                size += entry.size if entry.kind == "f" else 0
+                yield entry
+
+        digest = manifest.write(path, counted())
+        return Summary(entries, size, digest)
+
+    def _lines(self, number: int) -> Iterator[Entry]:
+        with (self.path / f"part-{number}").open("rb") as file:
+            for line in file:
+                yield manifest.parse(line)

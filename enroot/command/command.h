@@ -1,0 +1,31 @@
+/* The commands: each gets its arguments, its own name first, and returns the exit status. */
+#ifndef ENROOT_COMMAND_H
+#define ENROOT_COMMAND_H
+
+#include "../settings/settings.h"
+
+#define ENROOT_VERSION "0.1.0"
+/* The version whose command line, configuration and images this one has. */
+#define ENROOT_COMPATIBLE "4.1.2"
+
+typedef int command(int argc, char **argv);
+
+command command_batch, command_bundle, command_create, command_exec, command_export, command_help, command_image,
+	command_info, command_list, command_remove, command_start, command_version;
+
+/* Says `what` is wrong with the command line. Returns 1. */
+int command_usage(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "enroot NAME --help". Returns 0. */
+int command_describe(const char *name);
+
+/* Reads the settings; returns 0, or 1 after a message. */
+int command_settings(struct settings *settings, const char *script);
+
+/* The path DATA_PATH/NAME of a container; the caller frees it. NULL after a message: NAME holds a "/" or is a dot
+ * file. */
+char *command_root(const struct settings *settings, const char *name);
+
+/* Whether `path` is a file that begins as squashfs does. */
+bool command_is_image(const char *path);
+
+#endif

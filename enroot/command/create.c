@@ -1,0 +1,109 @@
+#define _GNU_SOURCE
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../spank_jail/core/scoped.h"
+#include "../text/program.h"
+#include "../text/report.h"
+#include "command.h"
+#include "staging.h"
+#include "unpack.h"
+
+/* Status of unsquashfs when all data is there, and device nodes or attributes are not: what no user may make. */
+#define NOT_ALL 2
+
+int unpack(const char *image, unsigned long long offset, const char *folder, const struct settings *settings,
+	   struct jail_error *err)
+{
+	scoped_list arguments = { 0 };
+
+	text_list_add(&arguments, "unsquashfs");
+	text_list_add(&arguments, "-quiet");
+	if (!report_is_terminal())
+		text_list_add(&arguments, "-no-progress");
+	if (geteuid())
+		text_list_add(&arguments, "-user-xattrs");
+	text_list_add(&arguments, "-processors");
+	text_list_take(&arguments, text_format("%ld", settings_number(settings, "ENROOT_MAX_PROCESSORS", 1)));
+	text_list_add(&arguments, "-offset");
+	text_list_take(&arguments, text_format("%llu", offset));
+	/* The directory is there, and locked. */
+	text_list_add(&arguments, "-force");
+	text_list_add(&arguments, "-dest");
+	text_list_add(&arguments, folder);
+	text_list_add(&arguments, image);
+	const struct program program = { .arguments = arguments.items, .quiet = true };
+	int status = program_run(&program, err);
+	if (status == NOT_ALL && !geteuid())
+		report_warning("%s: some attributes or device nodes could not be made", image);
+	if (status <= 0 || status == NOT_ALL)
+		return status < 0 ? -1 : 0;
+	jail_fail(err, NULL, 0, "unsquashfs ended with status %d: the image is damaged, or there is no room left", status);
+	return jail_error_at(err, NULL, 0, image);
+}
+
+static char *default_name(const char *image)
+{
+	const char *slash = strrchr(image, '/'), *base = slash ? slash + 1 : image;
+	static const char *const suffixes[] = { ".sqsh", ".squashfs" };
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (text_ends(base, suffixes[i]) && base[strlen(suffixes[i])])
+			return text_copy(base, strlen(base) - strlen(suffixes[i]));
+	return text_copy(base, strlen(base));
+}
+
+static int create(const struct settings *settings, const char *image, const char *name, bool force)
+{
+	struct staging staging;
+	struct jail_error err;
+	struct stat st;
+	scoped_free char *root = command_root(settings, name);
+
+	if (!root)
+		return 1;
+	if (!force && !lstat(root, &st))
+		return report_error("%s: a container of this name exists already; remove it, give another name with --name, or "
+				    "use --force", name);
+	int result = staging_begin(&staging, settings, &err);
+	if (!result)
+		result = unpack(image, 0, staging.path, settings, &err) || staging_commit(&staging, name, force, &err) ? -1 : 0;
+	staging_end(&staging);
+	return result ? report_failure(&err) : 0;
+}
+
+int command_create(int argc, char **argv)
+{
+	static const struct option names[] = { { "name", required_argument, NULL, 'n' }, { "force", no_argument, NULL, 'f' },
+					       { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+	struct settings settings;
+	const char *given = NULL;
+	int option;
+
+	if (command_settings(&settings, NULL))
+		return 1;
+	bool force = settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
+	optind = 0;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":n:fh", names, NULL)) != -1) {
+		switch (option) {
+		case 'n': given = optarg; break;
+		case 'f': force = true; break;
+		case 'h': return command_describe("create");
+		case ':': return command_usage("create", "the option %s needs a value", argv[optind - 1]);
+		default: return command_usage("create", "unknown option %s", argv[optind - 1]);
+		}
+	}
+	if (optind + 1 != argc)
+		return command_usage("create", "it takes one image");
+	const char *image = argv[optind];
+	if (access(image, R_OK))
+		return report_error("%s: there is no such file, or it cannot be read", image);
+	if (!command_is_image(image))
+		return report_error("%s: it is no squashfs image", image);
+	scoped_free char *name = given ? text_copy(given, strlen(given)) : default_name(image);
+	return create(&settings, image, name, force);
+}

@@ -1,0 +1,92 @@
+#define _GNU_SOURCE
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../spank_jail/core/scoped.h"
+#include "../text/program.h"
+#include "../text/report.h"
+#include "command.h"
+#include "output.h"
+
+/* Places to mount on that a start left behind: empty, and of a mode that nobody else gives. */
+#define LEFT_OUT "exclude@type(f) && filesize(0) && perm(0000)"
+
+static int pack(const char *root, const struct output *output, const struct settings *settings, struct jail_error *err)
+{
+	static const char *const fixed[] = { "-noappend", "-all-root", "-quiet", "-action", LEFT_OUT };
+	static const char *const without[] = { "-wildcards", "-e", "dev/*", ".enroot", ".lock" };
+	const char *squash = settings_get(settings, "ENROOT_SQUASH_OPTIONS");
+	scoped_free char *options = text_copy(squash, strlen(squash));
+	scoped_list arguments = { 0 };
+
+	text_list_add(&arguments, "mksquashfs");
+	text_list_add(&arguments, root);
+	text_list_take(&arguments, output_path(output));
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+		text_list_add(&arguments, fixed[i]);
+	if (!report_is_terminal())
+		text_list_add(&arguments, "-no-progress");
+	text_list_add(&arguments, "-processors");
+	text_list_take(&arguments, text_format("%ld", settings_number(settings, "ENROOT_MAX_PROCESSORS", 1)));
+	for (char *rest = options, *word; (word = strsep(&rest, " \t"));)
+		if (*word)
+			text_list_add(&arguments, word);
+	/* Last: all words behind -e are names. */
+	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
+		text_list_add(&arguments, without[i]);
+	const struct program program = { .arguments = arguments.items, .quiet = true };
+	int status = program_run(&program, err);
+	if (status <= 0)
+		return status;
+	return jail_fail(err, NULL, 0, "mksquashfs ended with status %d (its message is above): no room left, or an option of "
+			 "ENROOT_SQUASH_OPTIONS that it does not know", status);
+}
+
+static int export(const struct settings *settings, const char *name, const char *file, bool force)
+{
+	scoped_free char *root = command_root(settings, name);
+	struct output output;
+	struct jail_error err;
+	struct stat st;
+
+	if (!root)
+		return 1;
+	if (stat(root, &st) || !S_ISDIR(st.st_mode))
+		return report_error("there is no container \"%s\" in %s; see: enroot list", name,
+				    settings_get(settings, "ENROOT_DATA_PATH"));
+	int result = output_open(&output, file, force, &err) || pack(root, &output, settings, &err) ||
+		     output_commit(&output, 0666, &err) ? -1 : 0;
+	output_close(&output);
+	return result ? report_failure(&err) : 0;
+}
+
+int command_export(int argc, char **argv)
+{
+	static const struct option names[] = { { "output", required_argument, NULL, 'o' }, { "force", no_argument, NULL, 'f' },
+					       { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+	struct settings settings;
+	const char *given = NULL;
+	int option;
+
+	if (command_settings(&settings, NULL))
+		return 1;
+	bool force = settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
+	optind = 0;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":o:fh", names, NULL)) != -1) {
+		switch (option) {
+		case 'o': given = optarg; break;
+		case 'f': force = true; break;
+		case 'h': return command_describe("export");
+		case ':': return command_usage("export", "the option %s needs a value", argv[optind - 1]);
+		default: return command_usage("export", "unknown option %s", argv[optind - 1]);
+		}
+	}
+	if (optind + 1 != argc)
+		return command_usage("export", "it takes the name of one container");
+	scoped_free char *file = given ? text_copy(given, strlen(given)) : text_format("%s.sqsh", argv[optind]);
+	return export(&settings, argv[optind], file, force);
+}

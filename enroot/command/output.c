@@ -1,0 +1,83 @@
+#define _GNU_SOURCE
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../spank_jail/core/scoped.h"
+
+static int fail(const struct output *output, const char *call, int number, const char *message, struct jail_error *err)
+{
+	jail_fail(err, call, number, "%s", message);
+	return jail_error_at(err, NULL, 0, output->path);
+}
+
+static int exists(const struct output *output, struct jail_error *err)
+{
+	return fail(output, NULL, EEXIST, "it exists already; remove it, give another name with --output, or use --force", err);
+}
+
+int output_open(struct output *output, const char *path, bool force, struct jail_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	scoped_free char *folder = slash ? text_copy(path, (size_t)(slash - path)) : text_copy(".", 1);
+
+	*output = (struct output){ .fd = -1, .force = force, .path = text_format("%s", path),
+				   .name = text_format("%s", slash ? slash + 1 : path) };
+	output->folder = open(*folder ? folder : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (output->folder < 0)
+		return fail(output, "open", errno, "cannot open the directory that it is to lie in", err);
+	if (!force && !faccessat(output->folder, output->name, F_OK, AT_SYMLINK_NOFOLLOW))
+		return exists(output, err);
+	output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+		output->draft = text_format(".%s.enroot-draft", output->name);
+		output->fd = openat(output->folder, output->draft, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	}
+	return output->fd < 0 ? fail(output, "open", errno, "cannot make it", err) : 0;
+}
+
+char *output_path(const struct output *output)
+{
+	return text_format("/proc/%d/fd/%d", getpid(), output->fd);
+}
+
+int output_commit(struct output *output, mode_t mode, struct jail_error *err)
+{
+	mode_t mask = umask(0);
+	scoped_free char *path = output_path(output);
+	scoped_free char *other = text_format(".%s.enroot-%d", output->name, getpid());
+	int result;
+
+	umask(mask);
+	if (fchmod(output->fd, mode & ~mask))
+		return fail(output, "fchmod", errno, "cannot set its mode", err);
+	if (output->draft)
+		result = renameat2(output->folder, output->draft, output->folder, output->name,
+				   output->force ? 0 : RENAME_NOREPLACE);
+	else
+		result = linkat(AT_FDCWD, path, output->folder, output->name, AT_SYMLINK_FOLLOW);
+	/* A link replaces nothing, a rename does. */
+	if (result && errno == EEXIST && output->force && !output->draft)
+		result = linkat(AT_FDCWD, path, output->folder, other, AT_SYMLINK_FOLLOW) ||
+			 renameat(output->folder, other, output->folder, output->name) ? -1 : 0;
+	if (result)
+		return errno == EEXIST ? exists(output, err) : fail(output, "linkat", errno, "cannot give it its name", err);
+	return 0;
+}
+
+void output_close(struct output *output)
+{
+	if (output->draft && output->folder >= 0)
+		unlinkat(output->folder, output->draft, 0);
+	jail_close(&output->fd);
+	jail_close(&output->folder);
+	free(output->path);
+	free(output->name);
+	free(output->draft);
+}

@@ -1,0 +1,30 @@
+/* Roots that are being made or removed: hidden directories of DATA_PATH, locked while somebody works on them. What a
+ * killed command left there, the next one removes. */
+#ifndef ENROOT_STAGING_H
+#define ENROOT_STAGING_H
+
+#include "../settings/settings.h"
+
+struct staging {
+	int data;   /* DATA_PATH */
+	int lock;   /* the directory itself */
+	char *name; /* within DATA_PATH */
+	char *path;
+};
+
+/* Opens DATA_PATH, makes it if need be, and removes what is left of killed commands. Returns a descriptor or -1. */
+int staging_data(const struct settings *settings, struct jail_error *err);
+
+/* Makes an empty directory. Returns 0 or -1. */
+int staging_begin(struct staging *staging, const struct settings *settings, struct jail_error *err);
+
+/* It becomes the root `name`; one that is there is replaced when `force`. Returns 0 or -1. */
+int staging_commit(struct staging *staging, const char *name, bool force, struct jail_error *err);
+
+/* Removes the directory unless it was committed. */
+void staging_end(struct staging *staging);
+
+/* Takes the root `name` out of sight at once, and then away. Returns 0 or -1. */
+int staging_remove(int data, const char *name, struct jail_error *err);
+
+#endif

@@ -1,0 +1,11 @@
+#ifndef ENROOT_UNPACK_H
+#define ENROOT_UNPACK_H
+
+#include "../settings/settings.h"
+
+/* Unpacks the squashfs that begins `offset` bytes into `image` into the empty directory `folder`, on
+ * ENROOT_MAX_PROCESSORS processors. Returns 0 or -1. */
+int unpack(const char *image, unsigned long long offset, const char *folder, const struct settings *settings,
+	   struct jail_error *err);
+
+#endif

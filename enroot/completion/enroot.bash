@@ -1,0 +1,72 @@
+# Completion of enroot for bash; to be installed as /usr/share/bash-completion/completions/enroot.
+
+_enroot_names() {
+    mapfile -t COMPREPLY < <(compgen -W "$(enroot list 2>/dev/null)" -- "$1")
+}
+
+_enroot_files() {
+    local file
+    compopt -o filenames
+    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$1")
+    while read -r file; do
+        COMPREPLY+=("$file")
+    done < <(compgen -f -X '!*.sqsh' -- "$1")
+}
+
+_enroot() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} options=
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W "batch bundle create digest exec export help import info list load remove start version" -- "$current")
+        return
+    fi
+    case $previous in
+    -c | --conf | --rc | -o | --output)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        return
+        ;;
+    -t | --target)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -d -- "$current")
+        return
+        ;;
+    -e | --env)
+        mapfile -t COMPREPLY < <(compgen -e -- "$current")
+        return
+        ;;
+    -a | --arch | -d | --desc | -m | --mount | -n | --name)
+        return
+        ;;
+    esac
+    case $command in
+    bundle) options="--all --checksum --desc --force --help --output --target" ;;
+    create) options="--force --help --name" ;;
+    digest) options="--arch --help" ;;
+    exec) options="--env --help" ;;
+    export) options="--force --help --output" ;;
+    import) options="--arch --help --output" ;;
+    list) options="--fancy --help" ;;
+    load) options="--arch --force --help --name" ;;
+    remove) options="--force --help" ;;
+    batch | start) options="--conf --env --help --ipc --mount --net --pid --rc --root --rw --uts" ;;
+    esac
+    if [[ $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
+        return
+    fi
+    case $command in
+    export | remove) _enroot_names "$current" ;;
+    start)
+        _enroot_names "$current"
+        _enroot_files "$current"
+        ;;
+    bundle | create) _enroot_files "$current" ;;
+    batch)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        ;;
+    esac
+}
+
+complete -F _enroot enroot

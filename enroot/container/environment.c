@@ -1,0 +1,60 @@
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../spank_jail/core/resolve.h"
+#include "../../spank_jail/core/scoped.h"
+#include "container.h"
+#include "drop_ins.h"
+#include "environment.h"
+
+#define MAX_ENVIRONMENT (4 * 1024 * 1024)
+
+const char *container_lookup(void *context, const char *name)
+{
+	const struct container *container = context;
+	const char *value = NULL;
+
+	if (!strcmp(name, "ENROOT_ROOTFS"))
+		return container->top;
+	if (!value)
+		value = variables_get(&container->settings->variables, name);
+	if (!value)
+		value = variables_get(&container->environment, name);
+	return value ? value : getenv(name);
+}
+
+/* As the image says it: what is in it was expanded when it was built. */
+static int read_image(struct container *container, struct jail_error *err)
+{
+	struct jail_error missing;
+	scoped_fd path = jail_resolve(container->root, "/etc/environment", 0, &missing);
+	scoped_free char *name = path < 0 ? NULL : text_format("/proc/self/fd/%d", path);
+	scoped_free char *text = path < 0 ? NULL : text_read(AT_FDCWD, name, MAX_ENVIRONMENT, NULL, &missing);
+
+	return text ? environment_read(&container->environment, text, "/etc/environment of the image", NULL, err) : 0;
+}
+
+int container_environment(struct container *container, struct jail_error *err)
+{
+	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
+	struct drop_ins files;
+	scoped_buffer output = { 0 };
+	int result = read_image(container, err);
+
+	drop_ins_find(&files, container->settings, "environ.d", ".env", false);
+	for (size_t i = 0; !result && i < files.paths.n; i++) {
+		scoped_free char *text = text_read(AT_FDCWD, files.paths.items[i], MAX_ENVIRONMENT, NULL, err);
+		result = text ? environment_read(&container->environment, text, files.paths.items[i], &variables, err) : -1;
+	}
+	drop_ins_free(&files);
+	if (result || container_script(container, "environ", &output, err))
+		return -1;
+	if (output.text && environment_read(&container->environment, output.text, container->script, &variables, err))
+		return -1;
+	for (size_t i = 0; i < container->variables.n; i++)
+		variables_set_pair(&container->environment, container->variables.items[i]);
+	return 0;
+}

@@ -1,0 +1,88 @@
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../spank_jail/core/scoped.h"
+#include "../hooks/hook.h"
+#include "../text/program.h"
+#include "container.h"
+#include "drop_ins.h"
+#include "environment.h"
+#include "fstab.h"
+
+#define MAX_FILE (4 * 1024 * 1024)
+
+/* In this order, before those of hooks.d: what they make, others may look at. */
+static const struct { const char *name; hook *run; } built_in[] = {
+	{ "shadow.sh", hook_shadow }, { "home.sh", hook_home }, { "localtime.sh", hook_localtime },
+	{ "apt.sh", hook_apt }, { "cgroups.sh", hook_cgroups }, { "devices.sh", hook_devices },
+	{ "nvidia.sh", hook_nvidia },
+};
+
+/* The files that hooks read and append to. */
+static int open_files(const struct container *container, struct jail_error *err)
+{
+	scoped_buffer text = { 0 };
+
+	text_append(&text, "", 0);
+	for (size_t i = 0; i < container->environment.list.n; i++) {
+		/* A file of lines has no room for a value of several; it stays in the environment as it is. */
+		if (strchr(container->environment.list.items[i], '\n'))
+			continue;
+		text_append_string(&text, container->environment.list.items[i]);
+		text_append(&text, "\n", 1);
+	}
+	return container_write(container, "environment", text.text, 0600, err) ||
+	       container_write(container, "fstab", "", 0600, err) ? -1 : 0;
+}
+
+static int read_files(struct container *container, struct jail_error *err)
+{
+	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
+	scoped_free char *environment_path = text_format("%s/environment", container->work);
+	scoped_free char *mounts_path = text_format("%s/fstab", container->work);
+	scoped_free char *environment = text_read(AT_FDCWD, environment_path, MAX_FILE, NULL, err);
+	scoped_free char *mounts = environment ? text_read(AT_FDCWD, mounts_path, MAX_FILE, NULL, err) : NULL;
+
+	if (!mounts || environment_read(&container->environment, environment, "ENROOT_ENVIRON", NULL, err))
+		return -1;
+	return fstab_apply_text(mounts, "ENROOT_MOUNTS", true, container->root, container->top, &variables, err) ||
+	       fstab_apply_text(mounts, "ENROOT_MOUNTS", false, container->root, container->top, &variables, err) ? -1 : 0;
+}
+
+static int run_one(const struct container *container, const char *path, struct jail_error *err)
+{
+	scoped_variables environment = { 0 };
+	char *const arguments[] = { (char *)(uintptr_t)path, NULL };
+
+	container_hook_environment(container, &environment);
+	const struct program program = { .arguments = arguments, .environment = environment.list.items,
+					 .prepare = container_keep_capabilities };
+	int status = program_run(&program, err);
+	if (status <= 0)
+		return status;
+	jail_fail(err, NULL, 0, "the hook ended with status %d%s", status, status == 127
+		  ? "; is the program of its first line there?" : "");
+	return jail_error_at(err, path, 0, NULL);
+}
+
+int container_hooks(struct container *container, struct jail_error *err)
+{
+	struct drop_ins files;
+	int result = 0;
+
+	drop_ins_find(&files, container->settings, "hooks.d", ".sh", true);
+	for (size_t i = 0; !result && i < sizeof(built_in) / sizeof(built_in[0]); i++)
+		if (!drop_ins_replace(&files, built_in[i].name))
+			result = built_in[i].run(container, err);
+	bool outside = files.paths.n || container->script;
+	if (!result && outside)
+		result = open_files(container, err);
+	for (size_t i = 0; !result && i < files.paths.n; i++)
+		result = run_one(container, files.paths.items[i], err);
+	drop_ins_free(&files);
+	if (!result)
+		result = container_script(container, "hooks", NULL, err);
+	return result || !outside ? result : read_files(container, err);
+}

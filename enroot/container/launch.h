@@ -1,0 +1,9 @@
+#ifndef ENROOT_LAUNCH_H
+#define ENROOT_LAUNCH_H
+
+#include "../../spank_jail/core/error.h"
+
+/* Executes `arguments`, looked up in the PATH of `environment`. Returns -1: it could not; err->number says why. */
+int launch(char *const *arguments, char *const *environment, struct jail_error *err);
+
+#endif

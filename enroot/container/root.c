@@ -1,0 +1,163 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../spank_jail/core/filesystem.h"
+#include "../../spank_jail/core/scoped.h"
+#include "../../spank_jail/core/sys.h"
+#include "../../spank_jail/core/tree.h"
+#include "../text/report.h"
+#include "container.h"
+#include "image_mount.h"
+
+#define LOCK_SECONDS 30
+#define FLAGS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+static int attach(int mount, const char *path, struct jail_error *err)
+{
+	if (!sys_move_mount(mount, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH))
+		return 0;
+	jail_fail(err, "move_mount", errno, "cannot mount there");
+	return jail_error_at(err, NULL, 0, path);
+}
+
+static int make_work(struct container *container, struct jail_error *err)
+{
+	static const struct jail_parameter parameters[] = { { "source", "enroot" }, { "mode", "0755" } };
+	scoped_fd mount = jail_filesystem_new("tmpfs", parameters, 2, FLAGS, err);
+
+	container->work = text_format("%s", settings_get(container->settings, "ENROOT_RUNTIME_PATH"));
+	return mount < 0 || attach(mount, container->work, err) ? -1 : 0;
+}
+
+static char *make_folder(const struct container *container, const char *name, struct jail_error *err)
+{
+	char *path = text_format("%s/%s", container->work, name);
+
+	if (!mkdir(path, 0755))
+		return path;
+	jail_fail(err, "mkdir", errno, "cannot make a directory of the container");
+	jail_error_at(err, NULL, 0, path);
+	free(path);
+	return NULL;
+}
+
+/* The image read-only below, a tmpfs above. */
+static int overlay(struct container *container, const char *lower, struct jail_error *err)
+{
+	scoped_free char *upper = make_folder(container, "upper", err);
+	scoped_free char *work = upper ? make_folder(container, "work", err) : NULL;
+	const struct jail_parameter parameters[] = {
+		{ "source", container->image }, { "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
+		/* Of a user's namespace; without it whiteouts work, and a directory cannot replace a removed one. */
+		{ "userxattr", NULL },
+	};
+	size_t n = sizeof(parameters) / sizeof(parameters[0]);
+
+	if (!work)
+		return -1;
+	scoped_fd mount = jail_filesystem_new("overlay", parameters, container->privileged ? n - 1 : n, FLAGS, err);
+	return mount < 0 || attach(mount, container->top, err) ? -1 : 0;
+}
+
+static int open_root(struct container *container, struct jail_error *err)
+{
+	container->root = open(container->top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (container->root >= 0)
+		return 0;
+	jail_fail(err, "open", errno, "cannot open the container's root");
+	return jail_error_at(err, NULL, 0, container->top);
+}
+
+static int mount_image(struct container *container, struct image_server *server, struct jail_error *err)
+{
+	uid_t uid = CONTAINER_INSIDE(container, uid);
+	gid_t gid = CONTAINER_INSIDE(container, gid);
+	struct stat st;
+
+	scoped_fd image = image_server_mount(server, container->image, uid, gid, err);
+	scoped_free char *lower = image < 0 ? NULL : make_folder(container, "lower", err);
+	container->top = lower ? make_folder(container, "root", err) : NULL;
+	if (!container->top || attach(image, lower, err))
+		return -1;
+	/* The first question to the server is the one that waits until it is up. */
+	if (stat(lower, &st)) {
+		image_server_explain(server, container->image, err);
+		return -1;
+	}
+	return overlay(container, lower, err) || open_root(container, err) ? -1 : 0;
+}
+
+static int mount_created(struct container *container, struct jail_error *err)
+{
+	container->root = jail_tree_attach(container->top, err);
+	if (container->root < 0)
+		return -1;
+	if (sys_mount_setattr(container->root, "", AT_EMPTY_PATH, FLAGS, JAIL_MS_SLAVE))
+		return jail_fail(err, "mount_setattr", errno, "cannot set the options of the container's root");
+	return 0;
+}
+
+/* One at a time may write into a root while it is set up. Whose root cannot be written needs no lock: nothing
+ * of it is changed. */
+static int lock(struct container *container, struct jail_error *err)
+{
+	const struct timespec pause = { 0, 20 * 1000 * 1000 };
+	scoped_free char *path = text_format("%s/.lock", container->top);
+
+	container->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (container->lock < 0)
+		return 0;
+	for (int i = 0; flock(container->lock, LOCK_EX | LOCK_NB); i++) {
+		if (errno != EWOULDBLOCK)
+			return 0; /* a file system without locks */
+		if (i >= LOCK_SECONDS * 50) {
+			jail_fail(err, "flock", ETIMEDOUT, "another start has been setting up this container for %d s; end it, "
+				  "or try again", LOCK_SECONDS);
+			return jail_error_at(err, NULL, 0, path);
+		}
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+int container_root(struct container *container, struct jail_error *err)
+{
+	struct image_server server = IMAGE_SERVER_NONE;
+	int result = 0;
+
+	if (settings_directory(container->settings, "ENROOT_RUNTIME_PATH", err))
+		return -1;
+	if (container_user_namespace(container, err))
+		return -1;
+	if (container->image)
+		result = image_server_prepare(&server, container->image, container->offset,
+					      CONTAINER_INSIDE(container, uid), CONTAINER_INSIDE(container, gid), err);
+	if (!result)
+		result = container_pid_namespace(container, err);
+	if (!result)
+		result = container_mount_namespace(container, err) || make_work(container, err) ||
+			 (container->image ? mount_image(container, &server, err) : mount_created(container, err)) ||
+			 lock(container, err) ? -1 : 0;
+	image_server_close(&server);
+	return result;
+}
+
+int container_write(const struct container *container, const char *name, const char *text, mode_t mode,
+		    struct jail_error *err)
+{
+	scoped_free char *path = text_format("%s/%s", container->work, name);
+	scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+
+	if (fd >= 0 && !text_write(fd, text, strlen(text)))
+		return 0;
+	jail_fail(err, "write", errno, "cannot write a file of the container");
+	return jail_error_at(err, NULL, 0, path);
+}

@@ -1,0 +1,41 @@
+#define _GNU_SOURCE
+#include "start.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../text/report.h"
+
+static void find_account(struct container *container)
+{
+	container->uid = geteuid();
+	container->gid = getegid();
+	/* Before the user namespace, where one may be another. */
+	const struct passwd *account = getpwuid(container->uid);
+	const char *home = getenv("HOME");
+	container->user = account ? text_format("%s", account->pw_name) : text_format("%u", (unsigned)container->uid);
+	container->home = text_format("%s", home && *home == '/' ? home : account ? account->pw_dir : "/");
+	container->shell = account && *account->pw_shell ? text_format("%s", account->pw_shell) : NULL;
+}
+
+int container_start(struct container *container)
+{
+	struct settings *settings = container->settings;
+	struct jail_error err;
+
+	find_account(container);
+	container->remapped = settings_true(settings, "ENROOT_REMAP_ROOT");
+	container->privileged = !container->uid && settings_true(settings, "ENROOT_ALLOW_SUPERUSER");
+	container->root = container->lock = -1;
+	if (container_root(container, &err) || container_environment(container, &err) ||
+	    container_mounts(container, true, &err) || container_hooks(container, &err) ||
+	    container_mounts(container, false, &err) || container_rc(container, &err) ||
+	    container_enter(container, &err))
+		return report_failure(&err);
+	container_run(container, &err);
+	int status = err.number == ENOENT ? 127 : err.number == EACCES || err.number == ENOEXEC ? 126 : 1;
+	report_failure(&err);
+	return status;
+}

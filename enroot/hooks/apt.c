@@ -1,0 +1,10 @@
+#define _GNU_SOURCE
+#include "hook.h"
+
+/* apt gives its downloads to a user _apt, whom a namespace with one uid has not. */
+int hook_apt(struct container *container, struct jail_error *err)
+{
+	if (!hook_there(container, "/etc/apt/apt.conf.d"))
+		return 0;
+	return hook_write(container, "/etc/apt/apt.conf.d", "99enroot-sandbox", "APT::Sandbox::User \"root\";\n", err);
+}

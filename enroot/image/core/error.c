@@ -1,0 +1,41 @@
+#define _GNU_SOURCE
+#include "error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void start(struct image_error *err, enum image_fault fault, const char *path)
+{
+	memset(err, 0, sizeof(*err));
+	err->fault = fault;
+	snprintf(err->path, sizeof(err->path), "%s", path ? path : "");
+}
+
+int image_fail(struct image_error *err, enum image_fault fault, const char *path, const char *format, ...)
+{
+	va_list args;
+
+	start(err, fault, path);
+	va_start(args, format);
+	vsnprintf(err->message, sizeof(err->message), format, args);
+	va_end(args);
+	return -1;
+}
+
+int image_fail_call(struct image_error *err, const char *path, const char *syscall, int number)
+{
+	const char *text = strerrordesc_np(number);
+
+	start(err, IMAGE_FAULT_SYSTEM, path);
+	snprintf(err->syscall, sizeof(err->syscall), "%s", syscall);
+	err->number = number;
+	snprintf(err->message, sizeof(err->message), "%s: %s", syscall, text ? text : "unknown error");
+	return -1;
+}
+
+int image_fail_memory(struct image_error *err)
+{
+	return image_fail_call(err, "", "malloc", ENOMEM);
+}

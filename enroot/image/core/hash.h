@@ -1,0 +1,25 @@
+/* SHA-256 of one stream, by OpenSSL: with the processor's SHA instructions where there are any. */
+#ifndef IMAGE_HASH_H
+#define IMAGE_HASH_H
+
+#include <openssl/evp.h>
+#include <stddef.h>
+
+struct image_hash {
+	EVP_MD_CTX *context;
+};
+
+int image_hash_begin(struct image_hash *hash); /* 0, or -1: no memory */
+void image_hash_add(struct image_hash *hash, const void *data, size_t length);
+
+/* As if `length` zero bytes had been added. */
+void image_hash_add_zeros(struct image_hash *hash, unsigned long long length);
+
+/* Writes 32 bytes and frees what begin made. */
+void image_hash_end(struct image_hash *hash, unsigned char digest[32]);
+void image_hash_drop(struct image_hash *hash);
+
+/* Writes 64 digits and a zero byte. */
+void image_hash_digits(const unsigned char digest[32], char text[65]);
+
+#endif

@@ -1,0 +1,288 @@
+#define _GNU_SOURCE
+#include "manifest.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hash.h"
+#include "scoped.h"
+#include "xattrs.h"
+
+#define HEADER "cellblock-manifest 1\n"
+#define BUFFER ((size_t)1 << 20)
+
+struct writer {
+	struct image_tree *tree;
+	struct image_records *records;
+	int fd;
+	struct image_hash hash;
+	unsigned char *extra;
+	size_t extra_room, used;
+	char *buffer;
+	uint32_t *children, *starts; /* of folder f: children[starts[f]] up to children[starts[f + 1]] */
+};
+
+static int flush(struct writer *writer, struct image_error *err)
+{
+	size_t done = 0;
+
+	image_hash_add(&writer->hash, writer->buffer, writer->used);
+	while (done < writer->used) {
+		ssize_t part = write(writer->fd, writer->buffer + done, writer->used - done);
+
+		if (part < 0 && errno == EINTR)
+			continue;
+		if (part < 0)
+			return image_fail_call(err, "", "write", errno);
+		done += (size_t)part;
+	}
+	writer->used = 0;
+	return 0;
+}
+
+static int add(struct writer *writer, const void *data, size_t length, struct image_error *err)
+{
+	while (length) {
+		size_t part = BUFFER - writer->used;
+
+		part = part < length ? part : length;
+		memcpy(writer->buffer + writer->used, data, part);
+		writer->used += part;
+		data = (const char *)data + part;
+		length -= part;
+		if (writer->used == BUFFER && flush(writer, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int add_text(struct writer *writer, const char *text, struct image_error *err)
+{
+	return add(writer, text, strlen(text), err);
+}
+
+static int add_escaped(struct writer *writer, const char *text, size_t length, const char *also,
+		       struct image_error *err)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	size_t plain = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		unsigned char c = (unsigned char)text[i];
+		char code[3] = { '%', digits[c >> 4], digits[c & 15] };
+
+		if (c > ' ' && c != 0x7f && c != '%' && !strchr(also, c))
+			continue;
+		if (add(writer, text + plain, i - plain, err) || add(writer, code, 3, err))
+			return -1;
+		plain = i + 1;
+	}
+	return add(writer, text + plain, length - plain, err);
+}
+
+static int add_base64(struct writer *writer, const unsigned char *data, size_t length, struct image_error *err)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	for (size_t i = 0; i < length; i += 3) {
+		unsigned bits = (unsigned)data[i] << 16 | (i + 1 < length ? (unsigned)data[i + 1] << 8 : 0) |
+				(i + 2 < length ? data[i + 2] : 0);
+		char code[4] = { digits[bits >> 18], digits[bits >> 12 & 63],
+				 i + 1 < length ? digits[bits >> 6 & 63] : '=',
+				 i + 2 < length ? digits[bits & 63] : '=' };
+
+		if (add(writer, code, 4, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int add_xattrs(struct writer *writer, const struct image_record *record, struct image_error *err)
+{
+	struct image_xattr xattr;
+	bool first = true;
+
+	for (size_t offset = 0; image_xattrs_next(writer->extra + record->target_length, record->xattrs_length, &offset,
+						  &xattr); first = false)
+		if ((!first && add(writer, ",", 1, err)) ||
+		    add_escaped(writer, xattr.name, xattr.name_length, ",=", err) || add(writer, "=", 1, err) ||
+		    add_base64(writer, xattr.value, xattr.value_length, err))
+			return -1;
+	return first ? add(writer, "-", 1, err) : 0;
+}
+
+static int add_content(struct writer *writer, char kind, uint32_t first, const struct image_record *record,
+		       struct image_error *err)
+{
+	char text[IMAGE_PATH_LONGEST + 1];
+
+	switch (kind) {
+	case 'f':
+		image_hash_digits(record->digest, text);
+		return add_text(writer, text, err);
+	case 'l':
+		return add_escaped(writer, (char *)writer->extra, record->target_length, "", err);
+	case 'h':
+		image_tree_path(writer->tree, first, text, sizeof(text));
+		return add_escaped(writer, text, strlen(text), "", err);
+	case 'c': case 'b':
+		snprintf(text, sizeof(text), "%" PRIu32 ":%" PRIu32, record->major, record->minor);
+		return add_text(writer, text, err);
+	default:
+		return add(writer, "-", 1, err);
+	}
+}
+
+static int add_line(struct writer *writer, uint32_t node, struct image_summary *summary, struct image_error *err)
+{
+	struct image_node *one = image_tree_node(writer->tree, node);
+	uint32_t source = one->kind == 'd' ? node : one->link, first = 0;
+	struct image_record record;
+	char kind = one->kind, text[IMAGE_PATH_LONGEST + 1];
+	size_t length;
+
+	if (image_records_get(writer->records, source, &record, err))
+		return -1;
+	if (kind == 'd')
+		image_record_complete(&record, node);
+	if (image_records_extra(writer->records, &record, &writer->extra, &writer->extra_room, err))
+		return -1;
+	if (kind != 'd') {
+		/* The first name in this order stands for the file, whichever had the content in the archive. */
+		uint32_t *named = &image_tree_node(writer->tree, source)->hash_next;
+
+		if (*named) {
+			first = *named;
+			kind = 'h';
+		} else {
+			*named = node;
+		}
+	}
+	snprintf(text, sizeof(text), "%c %" PRIo32 " %" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRId64 " ", kind, record.mode,
+		 record.uid, record.gid, record.size, record.mtime_ns);
+	if (add_text(writer, text, err) || add_content(writer, kind, first, &record, err) || add(writer, " ", 1, err) ||
+	    add_xattrs(writer, &record, err) || add(writer, " ", 1, err))
+		return -1;
+	length = (size_t)image_tree_path(writer->tree, node, text, sizeof(text));
+	if (length ? add_escaped(writer, text, length, "", err) : add(writer, ".", 1, err))
+		return -1;
+	summary->entries++;
+	summary->bytes += kind == 'f' ? record.size : 0;
+	return add(writer, "\n", 1, err);
+}
+
+static bool is_real(const struct image_node *node)
+{
+	return node->kind && node->kind != 'w';
+}
+
+static int by_name(const void *a, const void *b, void *context)
+{
+	const struct image_tree *tree = context;
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	size_t x_length = image_tree_node(tree, x)->name_length, y_length = image_tree_node(tree, y)->name_length;
+	int result = memcmp(image_tree_name(tree, x), image_tree_name(tree, y), x_length < y_length ? x_length : y_length);
+
+	return result ? result : (x_length > y_length) - (x_length < y_length);
+}
+
+/* Children by directory, sorted; the index by name is given up for it. */
+static int sort(struct writer *writer, struct image_error *err)
+{
+	struct image_tree *tree = writer->tree;
+	uint32_t count = image_tree_count(tree), folders = image_tree_folders(tree);
+
+	writer->starts = calloc((size_t)folders + 2, sizeof(uint32_t));
+	writer->children = calloc((size_t)count + 1, sizeof(uint32_t));
+	if (!writer->starts || !writer->children)
+		return image_fail_memory(err);
+	for (uint32_t i = 1; i < count; i++) {
+		struct image_node *node = image_tree_node(tree, i);
+
+		node->hash_next = 0;
+		if (is_real(node))
+			writer->starts[image_tree_node(tree, node->parent)->link + 2]++;
+	}
+	for (uint32_t i = 2; i < folders + 2; i++)
+		writer->starts[i] += writer->starts[i - 1];
+	for (uint32_t i = 1; i < count; i++) {
+		const struct image_node *node = image_tree_node(tree, i);
+
+		if (is_real(node))
+			writer->children[writer->starts[image_tree_node(tree, node->parent)->link + 1]++] = i;
+	}
+	for (uint32_t i = 0; i < folders; i++)
+		qsort_r(writer->children + writer->starts[i], writer->starts[i + 1] - writer->starts[i],
+			sizeof(uint32_t), by_name, tree);
+	return 0;
+}
+
+static int walk(struct writer *writer, const struct image_directory *shard, struct image_summary *summary,
+		struct image_error *err)
+{
+	/* As deep as a path of 4,095 bytes can be. */
+	struct { uint32_t folder, next; } stack[IMAGE_PATH_LONGEST / 2 + 2];
+	size_t depth = 0;
+
+	if ((!shard || image_directory_has(shard, IMAGE_ROOT)) && add_line(writer, IMAGE_ROOT, summary, err))
+		return -1;
+	stack[depth].folder = image_tree_node(writer->tree, IMAGE_ROOT)->link;
+	stack[depth++].next = writer->starts[stack[0].folder];
+	while (depth) {
+		uint32_t at = stack[depth - 1].next++, node;
+
+		if (at == writer->starts[stack[depth - 1].folder + 1]) {
+			depth--;
+			continue;
+		}
+		node = writer->children[at];
+		if ((!shard || image_directory_has(shard, node)) && add_line(writer, node, summary, err))
+			return -1;
+		if (image_tree_node(writer->tree, node)->kind == 'd') {
+			stack[depth].folder = image_tree_node(writer->tree, node)->link;
+			stack[depth].next = writer->starts[stack[depth].folder];
+			depth++;
+		}
+	}
+	return 0;
+}
+
+static int write_lines(struct writer *writer, const struct image_directory *shard, struct image_summary *summary,
+		       struct image_error *err)
+{
+	unsigned char digest[32];
+	char end[128];
+
+	if (image_hash_begin(&writer->hash))
+		return image_fail_memory(err);
+	if (sort(writer, err) || (!shard && add_text(writer, HEADER, err)) || walk(writer, shard, summary, err) ||
+	    flush(writer, err)) {
+		image_hash_drop(&writer->hash);
+		return -1;
+	}
+	image_hash_end(&writer->hash, digest);
+	image_hash_digits(digest, summary->digest);
+	if (shard)
+		return 0;
+	snprintf(end, sizeof(end), "end %llu %s\n", summary->entries, summary->digest);
+	return write(writer->fd, end, strlen(end)) == (ssize_t)strlen(end) ? 0 : image_fail_call(err, "", "write", errno);
+}
+
+int image_manifest_write(struct image_tree *tree, struct image_records *records, int fd,
+			 const struct image_directory *shard, struct image_summary *summary, struct image_error *err)
+{
+	struct writer writer = { .tree = tree, .records = records, .fd = fd, .buffer = malloc(BUFFER) };
+	int result;
+
+	*summary = (struct image_summary){ .entries = 0 };
+	result = writer.buffer ? write_lines(&writer, shard, summary, err) : image_fail_memory(err);
+	free(writer.buffer);
+	free(writer.extra);
+	free(writer.children);
+	free(writer.starts);
+	return result;
+}

@@ -1,0 +1,319 @@
+#define _GNU_SOURCE
+#include "merge_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHITEOUT ".wh."
+#define OPAQUE ".wh..wh..opq"
+#define AUFS ".wh..wh." /* aufs' own notes, which mean nothing elsewhere */
+
+/* Where an entry belongs. */
+struct place {
+	uint32_t folder, node; /* node: IMAGE_ROOT where there is none yet, or for the root */
+	const char *name;
+	size_t name_length;
+	bool hidden;
+};
+
+struct image_merge *image_merge_new(struct image_tree *tree, const struct image_sink *sink, struct image_error *err)
+{
+	struct image_merge *merge = calloc(1, sizeof(*merge));
+
+	if (!merge) {
+		image_fail_memory(err);
+		return NULL;
+	}
+	merge->tree = tree;
+	merge->sink = *sink;
+	at(merge, IMAGE_ROOT)->kind = 'd';
+	at(merge, IMAGE_ROOT)->flags = IMAGE_IMPLIED;
+	return merge;
+}
+
+void image_merge_free(struct image_merge *merge)
+{
+	if (merge)
+		free(merge->awaiting);
+	free(merge);
+}
+
+static bool begins(const char *name, size_t length, const char *prefix)
+{
+	return length >= strlen(prefix) && !memcmp(name, prefix, strlen(prefix));
+}
+
+/* A node becomes part of the tree. */
+static int claim(struct image_merge *merge, uint32_t number, char kind, unsigned layer, struct image_error *err)
+{
+	struct image_node *node = at(merge, number);
+	bool whiteout = node->kind == 'w';
+
+	if (kind == 'd' && image_tree_make_folder(merge->tree, number))
+		return image_fail_memory(err);
+	if (kind != 'd')
+		node->link = number;
+	node->kind = kind;
+	node->claimed = (uint16_t)layer;
+	/* Opaque by a marker that came before it, or by the whiteout of what was here. */
+	if (kind != 'd')
+		node->covered = IMAGE_NO_LAYER;
+	else if (whiteout)
+		node->covered = (uint16_t)layer;
+	node->flags &= (uint8_t)~(IMAGE_IMPLIED | IMAGE_PENDING);
+	if (number && kind != 'w')
+		at(merge, node->parent)->flags |= IMAGE_HAS_CHILDREN;
+	return 0;
+}
+
+static int not_a_folder(struct image_merge *merge, uint32_t number, struct image_error *err)
+{
+	char path[IMAGE_PATH_LONGEST + 1] = "";
+
+	image_tree_path(merge->tree, number, path, sizeof(path));
+	return image_fail(err, IMAGE_FAULT_SOURCE, path, "is no directory, and the archive has files below it");
+}
+
+/* What to do about directories on the way that nothing has said to be there. */
+enum missing {
+	LEAVE,
+	NOTE,  /* nodes are made, but not part of the tree: for a whiteout */
+	CLAIM, /* they are part of the tree */
+};
+
+/* Finds where `path` belongs. Below what is hidden nothing is made. */
+static int find_place(struct image_merge *merge, unsigned layer, const char *path, size_t length,
+		      enum missing missing, struct place *place, struct image_error *err)
+{
+	const char *end = path + length, *slash = memrchr(path, '/', length);
+
+	*place = (struct place){ .name = slash ? slash + 1 : path };
+	place->name_length = (size_t)(end - place->name);
+	for (; (slash = memchr(path, '/', (size_t)(end - path))); path = slash + 1) {
+		size_t part = (size_t)(slash - path);
+		uint32_t next;
+		struct image_node *node;
+
+		place->hidden |= at(merge, place->folder)->covered < layer;
+		next = image_tree_find(merge->tree, place->folder, path, part);
+		if (!next && (missing == LEAVE || place->hidden))
+			return 0;
+		if (!next && !(next = image_tree_make(merge->tree, place->folder, path, part)))
+			return image_fail_memory(err);
+		node = at(merge, next);
+		if (node->kind && node->kind != 'd') {
+			if (node->claimed < layer || (node->kind != 'w' && missing == NOTE))
+				place->hidden = true;
+			else if (node->kind != 'w' && missing == CLAIM)
+				return not_a_folder(merge, next, err);
+		}
+		if (missing == CLAIM && !place->hidden && node->kind != 'd') {
+			if (claim(merge, next, 'd', layer, err))
+				return -1;
+			node->flags |= IMAGE_IMPLIED;
+		}
+		place->folder = next;
+	}
+	place->hidden |= at(merge, place->folder)->covered < layer;
+	place->node = image_tree_find(merge->tree, place->folder, place->name, place->name_length);
+	return 0;
+}
+
+int merge_tell(struct image_merge *merge, uint32_t node, const struct image_entry *entry,
+		const struct image_content *content, struct image_error *err)
+{
+	const struct image_sink_operations *to = merge->sink.operations;
+	void *sink = merge->sink.context;
+	struct image_slice slice;
+	int got;
+
+	if (entry->kind == 'd')
+		return to->folder(sink, node, entry, err);
+	if (entry->kind != 'f')
+		return to->special(sink, node, entry, err);
+	if (to->file(sink, node, entry, err))
+		return -1;
+	while ((got = content->next(content->context, &slice, err)) > 0)
+		if (to->slice(sink, &slice, err))
+			return -1;
+	return got ? -1 : to->file_end(sink, err);
+}
+
+int merge_tell_link(struct image_merge *merge, uint32_t link, uint32_t primary, struct image_error *err)
+{
+	at(merge, link)->kind = at(merge, primary)->kind;
+	at(merge, link)->link = primary;
+	at(merge, link)->flags &= (uint8_t)~IMAGE_PENDING;
+	return merge->sink.operations->link(merge->sink.context, link, primary, err);
+}
+
+/* A second entry of one layer for a path: the later one counts. */
+static int replace(struct image_merge *merge, uint32_t number, struct image_error *err)
+{
+	struct image_node *node = at(merge, number);
+	uint32_t heir = IMAGE_ROOT;
+
+	if (node->kind == 'd' && (node->flags & IMAGE_HAS_CHILDREN))
+		return not_a_folder(merge, number, err);
+	if (node->flags & IMAGE_PENDING) {
+		for (size_t i = 0; i < merge->n_awaiting; i++)
+			if (merge->awaiting[i].link == number && !merge->awaiting[i].done) {
+				merge->n_hidden -= merge->awaiting[i].hidden;
+				merge->awaiting[i].done = true;
+			}
+		return 0;
+	}
+	if (node->kind != 'd' && node->link == number)
+		for (uint32_t i = 1; i < image_tree_count(merge->tree); i++) {
+			struct image_node *other = at(merge, i);
+
+			if (i == number || other->kind == 'd' || other->link != number)
+				continue;
+			if (!heir)
+				heir = i;
+			other->link = heir;
+		}
+	return merge->sink.operations->replace(merge->sink.context, number, heir, err);
+}
+
+static int whiteout(struct image_merge *merge, unsigned layer, const struct place *place, struct image_error *err)
+{
+	const char *name = place->name + strlen(WHITEOUT);
+	size_t length = place->name_length - strlen(WHITEOUT);
+	struct image_node *node;
+	uint32_t number;
+
+	if (!length || (length == 1 && *name == '.') || (length == 2 && !memcmp(name, "..", 2)))
+		return image_fail(err, IMAGE_FAULT_SOURCE, "", "a whiteout names nothing");
+	number = image_tree_make(merge->tree, place->folder, name, length);
+	if (!number)
+		return image_fail_memory(err);
+	node = at(merge, number);
+	if (!node->kind)
+		return claim(merge, number, 'w', layer, err);
+	if (node->kind == 'd' && node->covered > layer)
+		node->covered = (uint16_t)layer;
+	return 0;
+}
+
+static int add_folder(struct image_merge *merge, unsigned layer, uint32_t number, const struct image_entry *entry,
+		      struct image_error *err)
+{
+	struct image_node *node = at(merge, number);
+
+	if (number && node->kind != 'd') {
+		if (node->kind && node->kind != 'w' && replace(merge, number, err))
+			return -1;
+		if (claim(merge, number, 'd', layer, err))
+			return -1;
+	} else if (!(node->flags & IMAGE_IMPLIED) && node->claimed != layer) {
+		return 0; /* a higher layer has described it */
+	}
+	node->flags &= (uint8_t)~IMAGE_IMPLIED;
+	node->claimed = (uint16_t)layer;
+	return merge_tell(merge, number, entry, NULL, err);
+}
+
+static int add(struct image_merge *merge, unsigned layer, uint32_t number, const struct image_entry *entry,
+	       const struct image_content *content, struct image_error *err)
+{
+	struct image_node *node = at(merge, number);
+
+	if (node->kind == 'd' && (node->flags & IMAGE_IMPLIED))
+		return not_a_folder(merge, number, err);
+	if (node->kind && node->kind != 'w' && replace(merge, number, err))
+		return -1;
+	if (claim(merge, number, entry->kind, layer, err))
+		return -1;
+	if (entry->kind == 'h')
+		return merge_resolve(merge, number, layer, entry->target, entry->target_length, err);
+	return merge_tell(merge, number, entry, content, err);
+}
+
+static int merge_entry(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
+		       const struct image_content *content, struct image_error *err)
+{
+	struct place place;
+	struct image_node *node;
+	uint32_t number;
+
+	if (!entry->path_length)
+		return entry->kind == 'd' ? add_folder(merge, layer, IMAGE_ROOT, entry, err)
+					  : image_fail(err, IMAGE_FAULT_SOURCE, "/", "is no directory in the archive");
+	if (find_place(merge, layer, entry->path, entry->path_length, CLAIM, &place, err))
+		return -1;
+	number = place.node;
+	node = number ? at(merge, number) : NULL;
+	if (node && node->kind && node->claimed < layer && !(node->kind == 'd' && (node->flags & IMAGE_IMPLIED)))
+		place.hidden |= entry->kind != 'd' || node->kind != 'd';
+	if (place.hidden)
+		return node && (node->flags & IMAGE_IS_AWAITED)
+			       ? merge_arrived(merge, layer, number, entry, content, IMAGE_ROOT, false, err)
+			       : 0;
+	if (!number && !(number = image_tree_make(merge->tree, place.folder, place.name, place.name_length)))
+		return image_fail_memory(err);
+	if (entry->kind == 'd' ? add_folder(merge, layer, number, entry, err)
+			       : add(merge, layer, number, entry, content, err))
+		return -1;
+	node = at(merge, number);
+	if (!(node->flags & IMAGE_IS_AWAITED) || (node->flags & IMAGE_PENDING))
+		return 0;
+	return merge_arrived(merge, layer, number, entry, NULL, node->link, false, err);
+}
+
+/* 1: the entry is a whiteout and was applied, or a note of aufs and is nothing. 0: it is neither. -1. */
+static int maybe_whiteout(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
+			  struct image_error *err)
+{
+	bool noted = begins(entry->path, entry->path_length, AUFS) ||
+		     memmem(entry->path, entry->path_length, "/" AUFS, strlen("/" AUFS));
+	struct place place;
+	struct image_node *folder;
+	const char *slash = memrchr(entry->path, '/', entry->path_length), *name = slash ? slash + 1 : entry->path;
+
+	if (noted && strcmp(name, OPAQUE))
+		return 1;
+	if (!noted && strncmp(name, WHITEOUT, strlen(WHITEOUT)))
+		return 0;
+	if (find_place(merge, layer, entry->path, entry->path_length, NOTE, &place, err))
+		return -1;
+	if (place.hidden)
+		return 1;
+	if (!noted)
+		return whiteout(merge, layer, &place, err) ? -1 : 1;
+	folder = at(merge, place.folder);
+	if (folder->covered > layer)
+		folder->covered = (uint16_t)layer;
+	return 1;
+}
+
+int image_merge_entry_as_is(struct image_merge *merge, const struct image_entry *entry,
+			    const struct image_content *content, struct image_error *err)
+{
+	return merge_entry(merge, 0, entry, content, err);
+}
+
+int image_merge_entry(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
+		      const struct image_content *content, struct image_error *err)
+{
+	int handled = maybe_whiteout(merge, layer, entry, err);
+
+	if (handled)
+		return handled < 0 ? -1 : 0;
+	return merge_entry(merge, layer, entry, content, err);
+}
+
+int image_merge_again(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
+		      const struct image_content *content, struct image_error *err)
+{
+	struct place place;
+
+	if (!entry->path_length || !merge->n_hidden)
+		return 0;
+	if (find_place(merge, IMAGE_NO_LAYER, entry->path, entry->path_length, LEAVE, &place, err))
+		return -1;
+	if (!place.node || !(at(merge, place.node)->flags & IMAGE_IS_AWAITED))
+		return 0;
+	return merge_arrived(merge, layer, place.node, entry, content, IMAGE_ROOT, true, err);
+}

@@ -1,0 +1,36 @@
+/* The bytes of one layer, decompressed, in blocks; its digests are checked on the way.
+ *
+ * Threads of its own read, hash and decompress: none waits for another longer than a few blocks. A block
+ * is full unless it is the last, so a tar's headers never lie across two.
+ */
+#ifndef IMAGE_STREAM_H
+#define IMAGE_STREAM_H
+
+#include <stdatomic.h>
+
+#include "block.h"
+#include "error.h"
+
+struct image_stream_request {
+	int fd;                 /* of the compressed bytes: a file, a pipe or a socket; closed by the stream */
+	const char *digest;     /* SHA-256 of the compressed bytes in hexadecimal, or NULL: not checked */
+	const char *diff_id;    /* of the decompressed bytes, likewise */
+	atomic_ullong *counter; /* grows by the compressed bytes that were read; may be NULL */
+};
+
+struct image_stream;
+
+/* `pool` gives the decompressed blocks (IMAGE_BLOCK_SIZE). Takes the descriptor over, also on failure. */
+struct image_stream *image_stream_open(struct image_pool *pool, const struct image_stream_request *request,
+				       struct image_error *err);
+
+/* Gives the next block, whose reference is the caller's: 1. 0: the end, and every digest was right. -1. */
+int image_stream_next(struct image_stream *stream, struct image_block **block, struct image_error *err);
+
+/* Also before the end. A read that waits for a pipe is not interrupted: shut the other end first. */
+void image_stream_close(struct image_stream *stream);
+
+/* The digest of the compressed bytes, after the end: 64 digits, or "" when it was not asked for. */
+const char *image_stream_digest(const struct image_stream *stream);
+
+#endif

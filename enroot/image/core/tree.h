@@ -1,0 +1,66 @@
+/* The names of a tree, small enough for millions: 24 bytes, 4 of an index and the name itself, each.
+ *
+ * A node is found by its parent and name, is never removed, and keeps its number. Nodes lie in chunks that
+ * do not move, so a thread may read the names that it was told of while another adds to the tree.
+ */
+#ifndef IMAGE_TREE_H
+#define IMAGE_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+
+/* Number of a layer, counted from the top. The OCI specification has no limit; overlayfs takes 500. */
+#define IMAGE_NO_LAYER UINT16_MAX
+#define IMAGE_LAYERS_MOST 1000
+
+/* Number of the root's node; as a parent, a link or a search's result it means none. */
+#define IMAGE_ROOT 0u
+
+enum image_node_flag {
+	IMAGE_IMPLIED = 1,      /* a directory that only paths below it mention so far */
+	IMAGE_HAS_CHILDREN = 2, /* claimed ones */
+	IMAGE_IS_AWAITED = 4,   /* a hard link waits for what a lower layer has here */
+	IMAGE_PENDING = 8,      /* a hard link whose file has not come yet */
+};
+
+struct image_node {
+	uint32_t parent;
+	uint32_t hash_next; /* once all layers are read: see records.h */
+	uint32_t name;      /* where, in the names */
+	uint32_t link;      /* a directory's number among directories; else the node that has its record */
+	uint16_t claimed;   /* the layer that says what is here; of lower ones nothing is */
+	uint16_t covered;   /* a directory: nothing of the layers below this one is in it */
+	uint8_t name_length;
+	char kind; /* as in an entry; 'w': nothing, by a whiteout; 0: not known yet */
+	uint8_t flags;
+};
+
+struct image_tree;
+
+struct image_tree *image_tree_new(struct image_error *err);
+void image_tree_free(struct image_tree *tree);
+
+uint32_t image_tree_count(const struct image_tree *tree);
+uint32_t image_tree_folders(const struct image_tree *tree);
+struct image_node *image_tree_node(const struct image_tree *tree, uint32_t number);
+const char *image_tree_name(const struct image_tree *tree, uint32_t number); /* no zero byte at its end */
+
+/* The node of a directory's number. */
+uint32_t image_tree_folder_node(const struct image_tree *tree, uint32_t folder);
+
+/* The child of that name; IMAGE_ROOT: there is none. */
+uint32_t image_tree_find(const struct image_tree *tree, uint32_t parent, const char *name, size_t length);
+
+/* The child of that name, made when it is not there; IMAGE_ROOT: no memory. */
+uint32_t image_tree_make(struct image_tree *tree, uint32_t parent, const char *name, size_t length);
+
+/* Gives a node that becomes a directory its number among them. 0, or -1: no memory. */
+int image_tree_make_folder(struct image_tree *tree, uint32_t number);
+
+/* Writes the path and a zero byte; gives its length, or -1 when it is longer than `size` allows. */
+int image_tree_path(const struct image_tree *tree, uint32_t number, char *path, size_t size);
+
+#endif

@@ -1,0 +1,157 @@
+#define _GNU_SOURCE
+#include "work.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "scoped.h"
+
+struct worker {
+	struct image_work *work;
+	pthread_t thread;
+	void *state;
+};
+
+struct image_work {
+	pthread_mutex_t mutex;
+	pthread_cond_t put, taken;
+	struct image_job *first, **last;
+	size_t waiting, running, most;
+	bool ending, failed;
+	struct image_error error;
+	void (*begin)(void *state, void *context);
+	void (*end)(void *state);
+	void *context;
+	unsigned n_workers;
+	struct worker workers[];
+};
+
+static void *run(void *argument)
+{
+	struct worker *worker = argument;
+	struct image_work *work = worker->work;
+	struct image_error err;
+
+	if (work->begin)
+		work->begin(worker->state, work->context);
+	pthread_mutex_lock(&work->mutex);
+	for (;;) {
+		struct image_job *job;
+		bool stopped;
+		int result;
+
+		while (!work->first && !work->ending)
+			pthread_cond_wait(&work->put, &work->mutex);
+		job = work->first;
+		if (!job)
+			break;
+		work->first = job->next;
+		if (!work->first)
+			work->last = &work->first;
+		work->waiting--;
+		work->running++;
+		stopped = work->failed;
+		pthread_mutex_unlock(&work->mutex);
+		result = job->run(job, worker->state, stopped, &err);
+		pthread_mutex_lock(&work->mutex);
+		work->running--;
+		if (result && !work->failed) {
+			work->failed = true;
+			work->error = err;
+		}
+		pthread_cond_broadcast(&work->taken);
+	}
+	pthread_mutex_unlock(&work->mutex);
+	if (work->end)
+		work->end(worker->state);
+	return NULL;
+}
+
+struct image_work *image_work_new(unsigned threads, size_t state_size, void (*begin)(void *state, void *context),
+				  void (*end)(void *state), void *context, struct image_error *err)
+{
+	struct image_work *work = calloc(1, sizeof(*work) + threads * sizeof(work->workers[0]));
+
+	if (!work) {
+		image_fail_memory(err);
+		return NULL;
+	}
+	pthread_mutex_init(&work->mutex, NULL);
+	pthread_cond_init(&work->put, NULL);
+	pthread_cond_init(&work->taken, NULL);
+	work->last = &work->first;
+	work->most = 2 * (size_t)threads + 2;
+	work->begin = begin;
+	work->end = end;
+	work->context = context;
+	for (unsigned i = 0; i < threads; i++) {
+		struct worker *worker = &work->workers[i];
+
+		worker->work = work;
+		worker->state = calloc(1, state_size);
+		if (!worker->state || pthread_create(&worker->thread, NULL, run, worker)) {
+			free(worker->state);
+			image_fail_call(err, "", "pthread_create", EAGAIN);
+			image_work_free(work);
+			return NULL;
+		}
+		work->n_workers++;
+	}
+	return work;
+}
+
+int image_work_put(struct image_work *work, struct image_job *job, struct image_error *err)
+{
+	scoped_lock(&work->mutex);
+
+	while (work->waiting >= work->most && !work->failed)
+		pthread_cond_wait(&work->taken, &work->mutex);
+	job->next = NULL;
+	*work->last = job;
+	work->last = &job->next;
+	work->waiting++;
+	pthread_cond_signal(&work->put);
+	if (work->failed)
+		*err = work->error;
+	return work->failed ? -1 : 0;
+}
+
+int image_work_drain(struct image_work *work, struct image_error *err)
+{
+	scoped_lock(&work->mutex);
+
+	while (work->waiting || work->running)
+		pthread_cond_wait(&work->taken, &work->mutex);
+	if (work->failed)
+		*err = work->error;
+	return work->failed ? -1 : 0;
+}
+
+bool image_work_has_failed(struct image_work *work, struct image_error *err)
+{
+	scoped_lock(&work->mutex);
+
+	if (work->failed)
+		*err = work->error;
+	return work->failed;
+}
+
+void image_work_free(struct image_work *work)
+{
+	if (!work)
+		return;
+	{
+		scoped_lock(&work->mutex);
+		work->ending = work->failed = true;
+		pthread_cond_broadcast(&work->put);
+	}
+	for (unsigned i = 0; i < work->n_workers; i++) {
+		pthread_join(work->workers[i].thread, NULL);
+		free(work->workers[i].state);
+	}
+	pthread_cond_destroy(&work->put);
+	pthread_cond_destroy(&work->taken);
+	pthread_mutex_destroy(&work->mutex);
+	free(work);
+}

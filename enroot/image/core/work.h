@@ -1,0 +1,36 @@
+/* Threads that run jobs in the order in which they came; the first error stops the rest. */
+#ifndef IMAGE_WORK_H
+#define IMAGE_WORK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "error.h"
+
+/* At the beginning of a structure of the job's own. */
+struct image_job {
+	/* Runs on a thread with the state that `image_work_new` gave it; frees the job in any case. With `stopped`
+	 * it only gives back what it holds. 0, or -1: then no other job runs. */
+	int (*run)(struct image_job *job, void *state, bool stopped, struct image_error *err);
+	struct image_job *next;
+};
+
+struct image_work;
+
+/* `threads` of them, each with `state_size` bytes of zeros of its own; `end` is run on these at the end. */
+struct image_work *image_work_new(unsigned threads, size_t state_size, void (*begin)(void *state, void *context),
+				  void (*end)(void *state), void *context, struct image_error *err);
+
+/* Takes the job over, also on failure; waits while many wait. -1: a job has failed. */
+int image_work_put(struct image_work *work, struct image_job *job, struct image_error *err);
+
+/* Waits until all jobs have run. -1: one has failed. */
+int image_work_drain(struct image_work *work, struct image_error *err);
+
+/* Whether a job has failed, and with what. */
+bool image_work_has_failed(struct image_work *work, struct image_error *err);
+
+/* Jobs that have not begun do not run. */
+void image_work_free(struct image_work *work);
+
+#endif

@@ -1,0 +1,25 @@
+/* Other programs: found, run, waited for. They die with this one. */
+#ifndef ENROOT_PROGRAM_H
+#define ENROOT_PROGRAM_H
+
+#include <sys/types.h>
+
+#include "text.h"
+
+struct program {
+	char *const *arguments;   /* [0] is looked up in PATH unless it holds a "/" */
+	char *const *environment; /* NULL: this one's */
+	bool quiet;               /* standard output is thrown away */
+	bool (*prepare)(void);    /* runs in the child before exec; false: it ends with 126. May be NULL */
+	struct text_buffer *output; /* takes standard output; may be NULL */
+	int input;                /* descriptor that becomes standard input; 0: this one's */
+};
+
+/* Runs it to its end. Returns its exit status, 128 + N after signal N; -1 with `err` when it could not be
+ * started. */
+int program_run(const struct program *program, struct jail_error *err);
+
+/* The path of `name` in PATH and in the directories that users' paths lack, or NULL; the caller frees it. */
+char *program_find(const char *name);
+
+#endif

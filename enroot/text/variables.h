@@ -1,0 +1,26 @@
+/* KEY=VALUE pairs: settings, and environments. */
+#ifndef ENROOT_VARIABLES_H
+#define ENROOT_VARIABLES_H
+
+#include "text.h"
+
+/* `list` is fit for execve. Starts as { 0 }. */
+struct variables {
+	struct text_list list;
+};
+
+/* The value, or NULL. */
+const char *variables_get(const struct variables *variables, const char *key);
+/* Replaces what `key` had. */
+void variables_set(struct variables *variables, const char *key, const char *value);
+/* "KEY=VALUE"; the key is the first `length` bytes. */
+void variables_set_pair(struct variables *variables, const char *pair);
+void variables_unset(struct variables *variables, const char *key);
+void variables_free(struct variables *variables);
+
+/* Whether `name` is a name: letters, digits and "_", no digit first. */
+bool variables_is_name(const char *name, size_t length);
+
+#define scoped_variables __attribute__((cleanup(variables_free))) struct variables
+
+#endif

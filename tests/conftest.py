@@ -1,0 +1,66 @@
+"""Which tests may run side by side, when `build.py test` runs all of them with two workers.
+
+A group runs in one worker, one test after the other: tests that share a cluster, a daemon or an image, or
+else those of a file. The long groups come first, one that waits for Slurm beside one that computes, so that
+the workers end together (docs/decisions/ci-side-by-side.md).
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Any
+
+import pytest
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell has what it starts in the background ignore it, and so would all that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# In this order; what is not named follows as it is collected. Seconds, of one worker alone on two cores.
+_FIRST = (
+    "cluster debian13",  # 380, mostly waiting
+    "tests/integration/test_slurm_source.py",  # 160, both cores
+    "tests/integration/test_soak.py",
+    "cluster debian12",
+    "tests/integration/docker_engine",
+    "cluster debian14",
+    "tests/integration/escape",
+    "tests/integration/test_build.py",
+    "tests/test_launcher.py",
+    "tests/spank_jail/test_fuzz.py",
+)
+# Tests of one folder that share what is dear to make.
+_FOLDERS = ("tests/integration/docker_engine", "tests/integration/escape", "tests/integration/push")
+# Long, and content with a cluster of its own.
+_APART = ("tests/integration/test_soak.py",)
+# The id of a test in the shared cluster of a variant (tests/integration/conftest.py).
+_CLUSTER = re.compile(r"^tests/integration/.*[\[-](debian\d+)[\]-]")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By group. Not pytest-xdist's own marks for that: 3.8 does not see them with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the long groups first in a worker; one process alone runs them in the order of the files."""
+    if hasattr(config, "workerinput"):
+        rank = {name: number for number, name in enumerate(_FIRST)}
+        items.sort(key=lambda item: rank.get(group_of(item.nodeid), len(rank)))
+
+
+def group_of(nodeid: str) -> str:
+    """The group of a test: `cluster VARIANT`, a folder or a file."""
+    path = nodeid.partition("::")[0]
+    folder = next((folder for folder in _FOLDERS if path.startswith(f"{folder}/")), path)
+    found = _CLUSTER.match(nodeid)
+    return f"cluster {found[1]}" if found and folder == path and path not in _APART else folder

@@ -1,0 +1,138 @@
+"""Where settings come from, and what a value may say."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.enroot.conftest import Enroot
+
+
+def settings(enroot: Enroot, **environment: str) -> dict[str, str]:
+    told = enroot.out("info", env=environment).partition("Settings:\n")[2]
+    return dict(line.strip().split("=", 1) for line in told.splitlines())
+
+
+def test_defaults(shared: Enroot) -> None:
+    told = settings(shared)
+    assert told["ENROOT_DATA_PATH"] == str(shared.data)
+    assert told["ENROOT_CONFIG_PATH"] == str(shared.config)
+    assert told["ENROOT_CACHE_PATH"] == str(shared.home / ".cache/enroot")
+    assert told["ENROOT_RUNTIME_PATH"] == str(shared.base / "run/enroot")
+    assert told["ENROOT_TEMP_PATH"] == "/tmp"
+    assert told["ENROOT_MAX_PROCESSORS"] == str(len(os.sched_getaffinity(0)))
+    assert told["ENROOT_MAX_CONNECTIONS"] == "10"
+    assert told["ENROOT_LOGIN_SHELL"] == "yes"
+    assert told["ENROOT_REMAP_ROOT"] == "no"
+    assert settings(shared, XDG_DATA_HOME="/x")["ENROOT_DATA_PATH"] == "/x/enroot"
+
+
+def test_the_first_setter_wins(enroot: Enroot) -> None:
+    enroot.write(
+        enroot.sysconf / "enroot.conf", "# comment\nENROOT_A  main\nENROOT_B=main\n  NVIDIA_C = main\n"
+    )
+    enroot.write(enroot.sysconf / "enroot.conf.d/20.conf", "ENROOT_C second\nENROOT_D second\n")
+    enroot.write(enroot.sysconf / "enroot.conf.d/10.conf", "ENROOT_B first\nENROOT_C first\n")
+    enroot.write(enroot.sysconf / "enroot.conf.d/10.conf.off", "nonsense")
+    told = settings(enroot, ENROOT_A="environment")
+    assert [told[f"ENROOT_{key}"] for key in "ABCD"] == ["environment", "main", "first", "second"]
+    assert told["NVIDIA_C"] == "main"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("${HOME}/x", "{home}/x"),
+        ("$HOME-y", "{home}-y"),
+        ("${UNSET:-word}/${ENROOT_SYSCONF_PATH:+set}", "word/set"),
+        ("${UNSET:-${HOME}}", "{home}"),
+        ("/run/$(id -u)/$( id -g )", "/run/{uid}/{gid}"),
+        ("$UID", "{uid}"),
+        ("$(nproc)", "{nproc}"),
+        ("\"a b\" 'c $HOME' d\\$e", "a b c $HOME d$e"),
+        ("", ""),
+    ],
+)
+def test_values(enroot: Enroot, value: str, expected: str) -> None:
+    enroot.write(enroot.sysconf / "enroot.conf", f"ENROOT_X {value}\n")
+    owner = enroot.home.stat()
+    wanted = expected.format(
+        home=enroot.home, uid=owner.st_uid, gid=owner.st_gid, nproc=len(os.sched_getaffinity(0))
+    )
+    assert settings(enroot)["ENROOT_X"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("ENROOT_X $(cat /etc/passwd)", "$(cat /etc/passwd) is not run"),
+        ("ENROOT_X `id`", "are not run"),
+        ("ENROOT_X ${HOME", 'without "}"'),
+        ("ENROOT_X 'open", "is not closed"),
+        ("PATH /bin", '"PATH" is no setting'),
+        ("LD_PRELOAD=x", '"LD_PRELOAD" is no setting'),
+    ],
+)
+def test_a_wrong_line_is_named(enroot: Enroot, line: str, complaint: str) -> None:
+    path = enroot.write(enroot.sysconf / "enroot.conf", f"\n{line}\n")
+    done = enroot("list")
+    assert done.returncode == 1
+    assert f"[ERROR] {path}:2: " in done.stderr
+    assert complaint in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "remapped"), [("y", True), ("1", True), ("No", False), ("F", False), ("", False)]
+)
+def test_truth(shared: Enroot, value: str, remapped: bool) -> None:
+    assert (shared.sh("id -u", env={"ENROOT_REMAP_ROOT": value}) == "0") == remapped
+
+
+def test_lines_of_a_script_override_everything(shared: Enroot) -> None:
+    script = shared.write(shared.home / "conf", "#ENROOT_ROOTFS=small\n#ENROOT_REMAP_ROOT=no\n# ENROOT_X=y\n")
+    uid = str(shared.home.stat().st_uid)
+    assert shared.sh("id -u", "--root", "--conf", str(script)) == uid
+    assert shared.sh("id -u", "-c", str(script), env={"ENROOT_REMAP_ROOT": "yes"}) == uid
+
+
+def test_batch_runs_what_its_script_names(shared: Enroot) -> None:
+    script = shared.write(
+        shared.home / "batch",
+        """\
+        #!/usr/bin/env -S enroot batch
+        #ENROOT_ROOTFS=small
+        environ() { echo "FROM=${ENROOT_ROOTFS##*/}"; echo 'HOST=${HOME}'; }
+        mounts() { echo "/usr/share /mnt/share none x-create=dir,rbind,ro"; }
+        hooks() { echo "HOOK=$ENROOT_PID" >> "$ENROOT_ENVIRON"; }
+        rc() { echo "args: $*"; exec "$@"; }
+        """,
+    )
+    told = shared.out(
+        "batch", script, "sh", "-c", "echo $FROM $HOST $HOOK $$; ls /mnt/share | grep -c ."
+    ).splitlines()
+    assert told[0].startswith("args: sh -c")
+    name, host, hook, pid = told[1].split()
+    assert (name, host, hook) == ("small", str(shared.home), pid)
+    assert int(told[2]) > 1
+    nameless = shared.write(shared.home / "nameless", "true\n")
+    done = shared("batch", nameless)
+    assert done.returncode == 1
+    assert "#ENROOT_ROOTFS=" in done.stderr
+
+
+def test_a_failing_function_of_a_script_stops_the_start(shared: Enroot) -> None:
+    script = shared.write(shared.home / "failing", "hooks() { return 4; }\n")
+    done = shared("start", "-c", script, "small", "true")
+    assert done.returncode == 1
+    assert f"[ERROR] {script}: its function hooks() ended with status 4" in done.stderr
+
+
+def test_directories_are_made_for_their_user_alone(enroot: Enroot) -> None:
+    assert (enroot.data.stat().st_mode & 0o777, (enroot.base / "run/enroot").stat().st_mode & 0o777) == (
+        0o700,
+        0o700,
+    )
+    done = enroot("start", "small", "true", env={"ENROOT_RUNTIME_PATH": "/proc/nowhere"})
+    assert done.returncode == 1
+    assert "set ENROOT_RUNTIME_PATH to one that you may write" in done.stderr
