@@ -2,4 +2,10 @@
 
 from setuptools import setup
 
-setup(cffi_modules=["spank_jail/build_cffi.py:ffi", "enroot/build_cffi.py:ffi"])
+setup(
+    cffi_modules=[
+        "spank_jail/build_cffi.py:ffi",
+        "enroot/build_cffi.py:ffi",
+        "cellblock/jail/scan/build_cffi.py:ffi",
+    ]
+)

@@ -25,7 +25,7 @@ STALE = "stale"
 
 # Files that decide what is installed: the project's metadata, and the C that is compiled for Python.
 INPUTS = ("pyproject.toml", "setup.py", "cellblock/system_packages.py")
-COMPILED = ("spank_jail", "spank_jail/core", "enroot", "enroot/image/core", "pyxis")
+COMPILED = ("spank_jail", "spank_jail/core", "enroot", "enroot/image/core", "pyxis", "cellblock/jail/scan")
 
 
 def main(args: list[str]) -> int:

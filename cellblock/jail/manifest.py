@@ -45,6 +45,13 @@ def escape(text: bytes, unsafe: re.Pattern[bytes] = _ESCAPED) -> bytes:
     return unsafe.sub(lambda found: b"%%%02X" % found[0][0], text)
 
 
+def unescape(field: bytes) -> bytes:
+    """The path of a manifest's last field."""
+    if field == b".":
+        return b""
+    return unquote_to_bytes(field) if b"%" in field else field
+
+
 def line(entry: Entry) -> bytes:
     """The manifest's line for `entry`, with its newline."""
     if entry.kind == "f":
@@ -118,7 +125,7 @@ def parse(text: bytes) -> Entry:
         raise ValueError(f"unknown kind of file {name!r}")
     major, _, minor = content.partition(b":") if name in "cb" else (b"0", b"", b"0")
     return Entry(
-        path=b"" if path == b"." else unquote_to_bytes(path),
+        path=unescape(path),
         kind=cast(Kind, name),
         mode=int(mode, 8),
         uid=int(uid),

@@ -3,9 +3,12 @@
     VOLUME/
       root/                     the tree that jobs see; there is a whole one or none
       .cellblock/               root's alone, mode 0700
-        lock                    locked with fcntl while someone writes; says who
+        lock, writer            held while someone writes; who and since when (see `writer_lock`)
         state.json              what root/ was made from
         manifest                what root/ was when it was written (see `manifest`)
+        controls                the image's databases of packages and accounts (see `controls`)
+        transaction/            an upgrade being carried out (see `transaction`)
+        history/NUMBER/         upgrades of the past, with the files that they replaced
         staging-PID-RANDOM/     a tree being written: root/, state.json, manifest, mounted-image
 
 The rename of staging's root/ to VOLUME/root is the moment a volume becomes assembled. state.json and
@@ -15,21 +18,20 @@ manifest are put in place before it: as long as there is no root/ they mean noth
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
 import secrets
 import shutil
-import socket
 import stat
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
+from cellblock.jail import controls
 from cellblock.jail.source import SourceIdentity
+from cellblock.jail.writer_lock import WriterLock, myself
 
 STATE_VERSION = 1
 
@@ -91,6 +93,10 @@ class Volume:
         except (ValueError, KeyError, TypeError) as error:
             raise CellblockError(f"{path}: damaged: {error}; nothing was changed") from None
 
+    def read_state(self, folder: Path) -> VolumeState:
+        """What `write_state` wrote into `folder`. Raises OSError and ValueError."""
+        return _decode((folder / "state.json").read_text(encoding="utf-8"))
+
     def write_state(self, state: VolumeState, folder: Path) -> None:
         """Write `state` into `folder`, from where `publish` takes it."""
         text = json.dumps({"version": STATE_VERSION, **asdict(state)}, indent=2)
@@ -119,38 +125,15 @@ class Volume:
         self.private.chmod(0o700)
 
     @contextmanager
-    def lock(self, what: str) -> Iterator[None]:
+    def lock(
+        self, what: str, notice: Callable[[str], None] = lambda text: None
+    ) -> Iterator[Callable[[], None]]:
         """Be the only writer of the volume, also among hosts that share it. `prepare` comes first.
 
-        fcntl locks work over NFS and end with their process, so a killed writer blocks nobody. They
-        belong to the process: one process must not hold the lock of a volume twice.
+        Yields a function that raises LostLockError when another host took over. See `writer_lock`.
         """
-        path = self.private / "lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # The holder writes its name just after it has the lock and clears it just before it lets go:
-            # an empty name is one of these two moments, and is over at once.
-            for wait in (*[0.02] * 50, None):
-                try:
-                    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except (BlockingIOError, PermissionError):
-                    holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
-                    if holder or wait is None:
-                        name = holder or "another process"
-                        raise CellblockError(
-                            f"{self.path} is being written by {name}; nothing was changed",
-                            hint="wait until it is done, then run this again",
-                        ) from None
-                    time.sleep(wait)
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
-            text = f"`{what}` (process {os.getpid()} on {socket.gethostname()}, since {since})\n"
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, text.encode(), 0)
-            yield
-            os.ftruncate(descriptor, 0)
-        finally:
-            os.close(descriptor)
+        with WriterLock(self.private, self.path, myself(what)).held(notice) as check:
+            yield check
 
     def leftovers(self) -> list[Path]:
         """Staging folders of writers that were killed. Only the holder of the lock may ask."""
@@ -164,12 +147,15 @@ class Volume:
         try:
             yield folder
         finally:
-            shutil.rmtree(os.fsencode(folder))
+            if folder.exists():  # not renamed meanwhile, to be kept
+                shutil.rmtree(os.fsencode(folder))
 
     def publish(self, staging: Path) -> None:
         """Make what is in `staging` the volume's tree, all of it or nothing, safe from power loss."""
+        (staging / "controls").unlink(missing_ok=True)  # of a run that was interrupted here
+        controls.save(staging / "controls", controls.of_root(staging / "root"))
         sync_filesystem(self.path)
-        for name in ("manifest", "state.json"):
+        for name in ("manifest", "controls", "state.json"):
             (staging / name).replace(self.private / name)
         sync_directory(self.private)
         try:

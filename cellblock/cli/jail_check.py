@@ -1,0 +1,112 @@
+"""`build.py jail verify|diff`: what a volume is, against what it was made from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cellblock.cli.jail import image_reference
+from cellblock.cli.jail_change import VolumeArgument
+from cellblock.cli.options import JsonOption, LogOption
+
+if TYPE_CHECKING:
+    from cellblock.jail.comparison import Differing
+
+_SHOWN = 40
+
+
+def verify(
+    volume: VolumeArgument,
+    content: Annotated[
+        bool, typer.Option("--content", help="Read every file, not only its metadata.")
+    ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Restore what is damaged from the image.")] = False,
+    source: Annotated[
+        str | None, typer.Option(help="With --repair: where the very image lies now, if it moved.")
+    ] = None,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Check a volume against its image; status 1 when something is damaged and was not repaired."""
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+    from cellblock.jail import verify as code
+
+    events = Events()
+    with make_view(log, events):
+        reference = image_reference(source, None) if source else None
+        result = code.verify(volume, events, content=content, repair=repair, source=reference)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "clean": result.is_clean,
+                    "entries": result.entries,
+                    "damaged": [[_path(one), one.what] for one in result.damaged],
+                    "users": [[_path(one), one.what, one.package] for one in result.users],
+                    "repaired": result.repaired,
+                    "seconds": round(result.seconds, 3),
+                }
+            )
+        )
+    else:
+        for one in result.damaged:
+            print(f"{'repaired' if result.repaired else 'damaged':9s} {_path(one)}: {one.what}")
+        for one in result.users[:_SHOWN]:
+            package = f" (package {one.package})" if one.package else ""
+            print(f"{'users':9s} {_path(one)}: {one.what}{package}")
+        if len(result.users) > _SHOWN:
+            print(f"{'users':9s} ... and {len(result.users) - _SHOWN} more: `jail diff` lists them")
+        how = "every byte of " if content else ""
+        print(
+            f"{how}{result.entries} files compared in {result.seconds:.1f} s: {len(result.damaged)} damaged"
+            f"{', repaired' if result.repaired else ''}, {len(result.users)} changed by users"
+        )
+        if not result.is_clean:
+            print("  next: `jail verify --repair` restores them from the image")
+    if not result.is_clean:
+        raise typer.Exit(1)
+
+
+def _path(one: Differing) -> str:
+    return "/" + one.entry.path.decode(errors="backslashreplace")
+
+
+def diff(
+    volume: VolumeArgument,
+    tar: Annotated[
+        Path | None, typer.Option(help="Write the changes to a new tar: a layer to lay over the image.")
+    ] = None,
+    files: Annotated[bool, typer.Option("--files", help="List each file, not only sums.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what users changed against the image, by package, size and owner."""
+    from cellblock.jail import changes as code
+
+    if tar is not None:
+        members = code.export(volume, tar)
+        print(json.dumps({"tar": str(tar), "members": members}) if as_json else f"{tar}: {members} members")
+        return
+    if files:
+        for one in code.changes(volume):
+            path = "/" + one.path.decode(errors="backslashreplace")
+            if as_json:
+                print(json.dumps({**one._asdict(), "path": path}))
+            else:
+                print(f"{one.kind:8s} {one.size:12d} {one.owner or '-':12s} {one.package or '-':20s} {path}")
+        return
+    summary = code.summarize(code.changes(volume))
+    if as_json:
+        groups = [vars(group) for group in summary.groups]
+        print(json.dumps({"files": summary.files, "bytes": summary.bytes, "groups": groups}))
+        return
+    print(f"{'package':24s} {'owner':12s} {'added':>8s} {'changed':>8s} {'removed':>8s} {'MB':>10s}")
+    for group in summary.groups:
+        print(
+            f"{group.package or '-':24s} {group.owner or '-':12s} {group.added:8d} {group.changed:8d} "
+            f"{group.removed:8d} {group.bytes / 1e6:10.1f}"
+        )
+    print(f"{summary.files} files, {summary.bytes / 1e6:.1f} MB")

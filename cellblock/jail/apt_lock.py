@@ -1,0 +1,50 @@
+"""Hold dpkg's and apt's own locks of a tree, so that no apt runs in the jail while its database changes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.jail.tree_access import Blocked, TreeAccess
+
+_FILES = (b"var/lib/dpkg/lock-frontend", b"var/lib/dpkg/lock")
+
+
+@contextmanager
+def apt_locked(root: Path) -> Iterator[None]:
+    """Lock as dpkg(1) does: with fcntl, so also against nodes that share the volume over NFS.
+
+    Raises CellblockError when apt or dpkg is at work. A tree without dpkg has nothing to lock.
+    """
+    with ExitStack() as stack:
+        for name in _FILES:
+            descriptor = _open(root, name)
+            if descriptor is None:
+                continue
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise CellblockError(
+                    f"apt or dpkg is at work in {root}: {os.fsdecode(name)} is locked; nothing was changed",
+                    hint="wait until it is done, then run this again",
+                ) from None
+        yield
+
+
+def _open(root: Path, name: bytes) -> int | None:
+    with TreeAccess(os.fsencode(root)) as access:
+        try:
+            parent, base = access.at(name)
+            return os.open(
+                base,
+                os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+                0o640,
+                dir_fd=parent,
+            )
+        except (FileNotFoundError, Blocked):
+            return None

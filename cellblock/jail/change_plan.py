@@ -1,0 +1,206 @@
+"""A plan: exactly what an upgrade or rollback would do to a tree, as data that can be read and kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from cellblock.errors import CellblockError
+from cellblock.jail import manifest
+from cellblock.jail.entry import Entry, shown
+from cellblock.jail.source import SourceIdentity
+from cellblock.jail.tree_access import Stamp
+
+FORMAT = 1
+
+Verb = Literal["mkdir", "put", "metadata", "remove", "rmdir"]
+Operation = Literal["upgrade", "rollback", "repair"]
+
+
+@dataclass(frozen=True)
+class Action:
+    """One change of one path. `before` is what the tree held when this was planned, `after` what it will.
+
+    `stamp` is that of the file at `before`. `note` says why where it is not obvious; `beside` marks the
+    image's version of a file that users keep theirs of. `link` is the path of an earlier action whose new
+    file this is another name of (a hard link).
+    """
+
+    verb: Verb
+    path: bytes
+    before: Entry | None
+    after: Entry | None
+    stamp: Stamp | None = None
+    note: str = ""
+    beside: bool = False
+    link: bytes = b""
+
+    @property
+    def summary(self) -> str:
+        """What this is to a reader: add, update, remove, metadata, beside."""
+        if self.beside:
+            return "beside"
+        if self.verb == "metadata":
+            return "metadata"
+        if self.after is None:
+            return "remove"
+        return "add" if self.before is None else "update"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that stays as users have it: `kept` quietly, or a `conflict` that a person should see."""
+
+    kind: Literal["kept", "conflict"]
+    path: bytes
+    why: str
+
+
+@dataclass(frozen=True)
+class PackageChange:
+    """What becomes of a package; versions are empty where there is none."""
+
+    key: str
+    verdict: Literal["update", "add", "remove", "kept"]
+    before: str
+    after: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of it, in the order in which it is done."""
+
+    operation: Operation
+    base_manifest: str
+    """SHA-256 of the volume's manifest that this starts from."""
+    source: SourceIdentity
+    actions: tuple[Action, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    packages: tuple[PackageChange, ...] = ()
+    glibc: tuple[str, str] | None = None
+    """The upstream versions of the C library, when they differ: such a change needs a volume without jobs."""
+    regenerate_cache: bool = False
+    """Whether ld.so.cache has to be made anew, because users' libraries are in it too."""
+    contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Digest -> content of merged files, which no source has. Not part of a plan's file."""
+
+    def same_as(self, other: Plan) -> list[str]:
+        """How the other plan differs, in sentences; empty when it does the same to the same tree."""
+        found = []
+        if self.base_manifest != other.base_manifest:
+            found.append("the volume was upgraded or rolled back since")
+        if self.source.id != other.source.id:
+            found.append(f"the source is {other.source} now")
+        mine = {action.path: action for action in self.actions}
+        theirs = {action.path: action for action in other.actions}
+        for path in sorted({*mine, *theirs}):
+            if path not in theirs:
+                found.append(f"{shown(path)}: changed in the tree since; nothing would be done to it now")
+            elif path not in mine:
+                found.append(
+                    f"{shown(path)}: changed in the tree since; {theirs[path].summary} was not planned"
+                )
+            elif _essence(mine[path]) != _essence(theirs[path]):
+                found.append(f"{shown(path)}: changed in the tree since")
+        return found
+
+
+def _essence(action: Action) -> tuple[object, ...]:
+    return (action.verb, action.before, action.after)
+
+
+def write(plan: Plan, path: Path) -> None:
+    """Write a plan as JSON lines: a head, then an object each for packages, findings and actions."""
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "operation": plan.operation,
+        "base_manifest": plan.base_manifest,
+        "source": asdict(plan.source),
+        "glibc": plan.glibc,
+        "regenerate_cache": plan.regenerate_cache,
+    }
+    lines: list[dict[str, Any]] = [head]
+    lines += [{"package": asdict(package)} for package in plan.packages]
+    lines += [{"finding": [one.kind, _text(one.path), one.why]} for one in plan.findings]
+    lines += [
+        {
+            "action": action.verb,
+            "path": _text(action.path),
+            "before": _line(action.before),
+            "after": _line(action.after),
+            "stamp": action.stamp,
+            "note": action.note,
+            "beside": action.beside,
+            "link": _text(action.link),
+        }
+        for action in plan.actions
+    ]
+    lines.append({"end": len(plan.actions)})
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def read(path: Path) -> Plan:
+    """Read what `write` wrote. Raises CellblockError."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        head = lines[0]
+        if head["format"] != FORMAT:
+            raise ValueError(f"format {head['format']}; this Cellblock reads {FORMAT}")
+        actions = tuple(_actions(lines))
+        if lines[-1] != {"end": len(actions)}:
+            raise ValueError("the end is missing: the file was cut off")
+        return Plan(
+            operation=head["operation"],
+            base_manifest=head["base_manifest"],
+            source=SourceIdentity(**head["source"]),
+            actions=actions,
+            findings=tuple(
+                Finding(one["finding"][0], _bytes(one["finding"][1]), one["finding"][2])
+                for one in lines
+                if "finding" in one
+            ),
+            packages=tuple(PackageChange(**one["package"]) for one in lines if "package" in one),
+            glibc=tuple(head["glibc"]) if head["glibc"] else None,
+            regenerate_cache=head["regenerate_cache"],
+        )
+    except FileNotFoundError:
+        raise CellblockError(f"there is no plan {path}", hint="`jail upgrade --plan --output FILE`") from None
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise CellblockError(f"{path}: this is no plan of an upgrade: {error}") from None
+
+
+def _actions(lines: Iterable[dict[str, Any]]) -> Iterable[Action]:
+    for one in lines:
+        if "action" in one:
+            yield Action(
+                verb=one["action"],
+                path=_bytes(one["path"]),
+                before=_entry(one["before"]),
+                after=_entry(one["after"]),
+                stamp=Stamp(*one["stamp"]) if one["stamp"] else None,
+                note=one["note"],
+                beside=one["beside"],
+                link=_bytes(one["link"]),
+            )
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _line(entry: Entry | None) -> str | None:
+    return None if entry is None else _text(manifest.line(entry)).rstrip("\n")
+
+
+def _entry(line: str | None) -> Entry | None:
+    return None if line is None else manifest.parse(_bytes(line))

@@ -1,0 +1,242 @@
+"""What users changed in a volume: added, changed and removed, by package, owner and size; and as a tar."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from cellblock.jail import controls, manifest
+from cellblock.jail.comparison import differing
+from cellblock.jail.dpkg_database import Database, info_owner
+from cellblock.jail.entry import order
+from cellblock.jail.execution import assembled
+from cellblock.jail.record_merge import ids
+from cellblock.jail.tree_access import Stamp, TreeAccess
+
+Kind = Literal["added", "changed", "removed"]
+
+
+class Change(NamedTuple):
+    """One path that is otherwise than in the image. `size` is in bytes, 0 for what is removed."""
+
+    kind: Kind
+    path: bytes
+    size: int
+    owner: str
+    package: str
+    is_folder: bool
+
+
+@dataclass
+class Group:
+    """Changes of one package, or of none, by one owner."""
+
+    package: str
+    owner: str
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class Summary:
+    """The groups, the largest first, and the totals."""
+
+    groups: list[Group] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+
+
+def changes(path: Path) -> Iterator[Change]:
+    """Every change: first what the image has, then what it has not, each in the order of a sorted walk.
+
+    Files are compared by metadata, a file's time included. Raises CellblockError.
+    """
+    volume, _ = assembled(path)
+    tree = controls.of_root(volume.root)
+    names = {number: name.decode(errors="replace") for name, number in ids(tree, b"etc/passwd").items()}
+    packages = _owners(controls.load(volume.private / "controls"), tree)
+
+    def package(name: bytes) -> str:
+        return packages.get(name) or info_owner(name) or ""
+
+    for one in differing(volume, content=False):
+        owner = names.get(one.now.uid, str(one.now.uid)) if one.now else ""
+        kind: Kind = "removed" if one.now is None else "changed"
+        size = one.now.size if one.now and one.now.kind == "f" else 0
+        yield Change(kind, one.entry.path, size, owner, package(one.entry.path), one.entry.kind == "d")
+    for name, status in _added(volume.manifest, os.fsencode(volume.root)):
+        size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        owner = names.get(status.st_uid, str(status.st_uid))
+        yield Change("added", name, size, owner, package(name), stat.S_ISDIR(status.st_mode))
+
+
+def _owners(image: controls.Controls, tree: controls.Controls) -> dict[bytes, str]:
+    """Path -> package, of the packages that users installed, changed or removed."""
+    base, now = Database(image, {}), Database(tree, {})
+    found: dict[bytes, str] = {}
+    for key in {*base.installed, *now.installed}:
+        versions = [one.installed[key].version if key in one.installed else "" for one in (base, now)]
+        if versions[0] != versions[1]:
+            for database in (base, now):
+                found.update((path, key) for path in database.files(key))
+    return found
+
+
+def summarize(found: Iterator[Change]) -> Summary:
+    """Add changes up; holds one group in memory for each package and owner, not the changes."""
+    groups: dict[tuple[str, str], Group] = {}
+    summary = Summary()
+    for one in found:
+        group = groups.setdefault((one.package, one.owner), Group(one.package, one.owner))
+        setattr(group, one.kind, getattr(group, one.kind) + 1)
+        group.bytes += one.size
+        summary.files += 1
+        summary.bytes += one.size
+    summary.groups = sorted(groups.values(), key=lambda group: (-group.bytes, group.package, group.owner))
+    return summary
+
+
+def _added(path: Path, root: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+    """What the tree has and the manifest has not; both are read side by side."""
+    lines = _paths(path)
+    expected = next(lines, None)
+    for name, status in _walk(root, b""):
+        key = order(name)
+        while expected is not None and expected < key:
+            expected = next(lines, None)
+        if expected != key and not stat.S_ISSOCK(status.st_mode):
+            yield name, status
+
+
+def _paths(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        next(file)
+        for line in file:
+            if line.startswith(b"end "):
+                return
+            name = manifest.unescape(line[line.rindex(b" ") + 1 : -1])
+            if name:
+                yield order(name)
+
+
+def _walk(root: bytes, folder: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+    stack = [iter(_listing(root, folder))]
+    while stack:
+        found = next(stack[-1], None)
+        if found is None:
+            stack.pop()
+            continue
+        name, status = found
+        yield name, status
+        if stat.S_ISDIR(status.st_mode):
+            stack.append(iter(_listing(root, name)))
+
+
+def _listing(root: bytes, folder: bytes) -> list[tuple[bytes, os.stat_result]]:
+    try:
+        with os.scandir(root + b"/" + folder) as listing:
+            names = sorted(listing, key=lambda listed: listed.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []  # removed while we looked: users are at work
+    found = []
+    for one in names:
+        try:
+            found.append((folder + b"/" + one.name if folder else one.name, one.stat(follow_symlinks=False)))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def export(path: Path, target: Path) -> int:
+    """Write the changes as a layer (OCI image-spec 1.1): files as they are, removals as whiteouts.
+
+    Laid over the image, it makes the users' tree again. Returns the number of members. Raises
+    CellblockError and OSError.
+    """
+    volume, _ = assembled(path)
+    members = sorted(changes(path), key=lambda change: order(change.path))
+    links: dict[tuple[int, int], str] = {}
+    with (
+        target.open("xb") as file,
+        tarfile.open(
+            fileobj=file, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
+        ) as archive,
+        TreeAccess(os.fsencode(volume.root)) as access,
+    ):
+        gone: bytes | None = None
+        for one in members:
+            if one.kind == "removed":
+                if gone is None or not one.path.startswith(gone + b"/"):
+                    folder, _, name = one.path.rpartition(b"/")
+                    whiteout = tarfile.TarInfo(_text((folder + b"/" if folder else b"") + b".wh." + name))
+                    archive.addfile(whiteout)
+                    gone = one.path
+                continue
+            _export_one(archive, access, one.path, links)
+    return len(members)
+
+
+def _export_one(
+    archive: tarfile.TarFile, access: TreeAccess, path: bytes, links: dict[tuple[int, int], str]
+) -> None:
+    status = access.status(path)
+    entry = access.entry(path, status, "") if status is not None else None
+    if status is None or entry is None:
+        return
+    member = tarfile.TarInfo(_text(path) or ".")
+    member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
+    member.mtime = status.st_mtime_ns // 10**9
+    headers = {"mtime": f"{status.st_mtime_ns // 10**9}.{status.st_mtime_ns % 10**9:09d}"}
+    headers.update({f"SCHILY.xattr.{_text(name)}": _text(value) for name, value in entry.xattrs})
+    member.pax_headers = headers
+    inode = (status.st_dev, status.st_ino)
+    if entry.kind != "d" and inode in links:
+        member.type, member.linkname = tarfile.LNKTYPE, links[inode]
+        archive.addfile(member)
+        return
+    if status.st_nlink > 1:
+        links[inode] = member.name
+    if entry.kind == "f":
+        descriptor = access.open(path)
+        with os.fdopen(descriptor, "rb") as file:
+            content = _Exactly(file, Stamp.of(os.fstat(descriptor)).size)
+            member.size = content.size
+            archive.addfile(member, content)
+        return
+    member.type = {
+        "d": tarfile.DIRTYPE,
+        "l": tarfile.SYMTYPE,
+        "p": tarfile.FIFOTYPE,
+        "c": tarfile.CHRTYPE,
+        "b": tarfile.BLKTYPE,
+    }[entry.kind]
+    member.linkname = _text(entry.target)
+    member.devmajor, member.devminor = entry.device
+    archive.addfile(member)
+
+
+class _Exactly(io.RawIOBase):
+    """A file that has `size` bytes whatever its users do to it meanwhile: cut, or filled with zeros."""
+
+    def __init__(self, file: io.BufferedReader, size: int) -> None:
+        self._file = file
+        self.size = size
+        self._left = size
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        data = self._file.read(wanted)
+        self._left -= wanted
+        return data + bytes(wanted - len(data))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

@@ -1,0 +1,144 @@
+"""What of an image's files a tree has otherwise, and whose doing that is.
+
+Damage is what nobody can have meant: content that changed without its file's time (a failing disk, a
+restore gone wrong), and programs, libraries and data of the image that are gone or different although no
+package of the users' explains it. All else is the users': their own versions of packages, configuration,
+state, and what an upgrade found changed and left as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from cellblock.jail import controls, history, tree_check
+from cellblock.jail.dpkg_database import Database, info_owner
+from cellblock.jail.entry import Entry
+from cellblock.jail.identities import between
+from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_check import Difference
+from cellblock.jail.volume import Volume
+
+_USERS = (
+    "etc",
+    "var",
+    "home",
+    "root",
+    "opt",
+    "srv",
+    "mnt",
+    "media",
+    "tmp",
+    "run",
+    "boot",
+    "dev",
+    "proc",
+    "sys",
+)
+_USERS_FOLDERS = (*(name.encode() + b"/" for name in _USERS), b"usr/local/")
+_EXACT = frozenset((*(name.encode() for name in _USERS), b"usr/local", b""))
+"""Where users and running systems write as a matter of course."""
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A file of the image that the tree has otherwise. `entry` is what it should be, `now` what it is.
+
+    `package` is the users' package that it is about, if any.
+    """
+
+    entry: Entry
+    now: Entry | None
+    stamp: Stamp | None
+    difference: Difference
+    is_damage: bool
+    package: str = ""
+
+    @property
+    def what(self) -> str:
+        """The difference in words."""
+        return ", ".join(one.name.lower() for one in Difference if one in self.difference and one.name)
+
+
+def differing(
+    volume: Volume, *, content: bool, progress: Callable[[int], None] = lambda lines: None
+) -> Iterator[Differing]:
+    """All of them, in the manifest's order. Raises CellblockError."""
+    judge = _Judge(volume)
+    with TreeAccess(os.fsencode(volume.root)) as access:
+        for found in tree_check.check(volume.manifest, volume.root, content=content, progress=progress):
+            result = judge.judge(found, access)
+            if result is not None:
+                yield result
+
+
+class _Judge:
+    def __init__(self, volume: Volume) -> None:
+        image = controls.load(volume.private / "controls")
+        tree = controls.of_root(volume.root)
+        self._ids = between(image, tree)
+        base, now = Database(image, {}), Database(tree, {})
+        self._of_users: dict[bytes, str] = {}
+        installed = now.installed
+        for key, package in base.installed.items():
+            theirs = installed.get(key)
+            if theirs is None or theirs.version != package.version:
+                for database in (base, now):
+                    self._of_users.update((path, key) for path in database.files(key))
+        self.packages = set(self._of_users.values())
+        self._accepted = {
+            finding.path for done in history.read(volume) for finding in done.plan().findings
+        } | {os.fsencode(late[1]) for done in history.read(volume) for late in done.late}
+
+    def judge(self, found: tree_check.Found, access: TreeAccess) -> Differing | None:
+        entry = self._ids.apply(found.entry)
+        assert entry is not None
+        path = entry.path
+        try:
+            status = access.status(path)
+        except Blocked:
+            status = None
+        now = None
+        difference = found.difference
+        if status is not None:
+            now = access.entry(path, status, "")
+            if now is not None:
+                difference = _exactly(entry, now, difference)
+        if not difference:
+            return None
+        package = self._of_users.get(path) or info_owner(path) or ""
+        if package not in self.packages:
+            package = ""
+        damage = False
+        if not package:
+            silent = Difference.CONTENT in difference and not difference & (Difference.TIME | Difference.SIZE)
+            damage = silent or Difference.UNREADABLE in difference or not self._is_users(path)
+        if damage and difference == Difference.TIME and self._same_content(entry, access):
+            damage = False
+        stamp = Stamp.of(status) if status is not None else None
+        return Differing(entry, now, stamp, difference, damage, package)
+
+    def _is_users(self, path: bytes) -> bool:
+        if path in _EXACT or path.startswith(_USERS_FOLDERS) or path in self._accepted:
+            return True
+        while path:
+            path = path.rpartition(b"/")[0]
+            if path in self._accepted:
+                return True
+        return False
+
+    @staticmethod
+    def _same_content(entry: Entry, access: TreeAccess) -> bool:
+        return entry.kind != "f" or access.digest(entry.path) == entry.digest
+
+
+def _exactly(entry: Entry, now: Entry, difference: Difference) -> Difference:
+    """Take back what was only suspected, or is so by the numbers of users that the tree has."""
+    if Difference.OWNER in difference and (entry.uid, entry.gid) == (now.uid, now.gid):
+        difference &= ~Difference.OWNER
+    elif (entry.uid, entry.gid) != (now.uid, now.gid):
+        difference |= Difference.OWNER
+    if Difference.ATTRIBUTES in difference and entry.xattrs == now.xattrs:
+        difference &= ~Difference.ATTRIBUTES
+    return difference

@@ -1,0 +1,98 @@
+"""The few files of a tree that are databases, whose content a merge has to know: of packages and accounts.
+
+The image's own ones are kept on the volume, because users' changes overwrite them in the tree.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import zstandard
+
+from cellblock.jail.tree_access import TreeAccess
+
+ACCOUNTS = (b"etc/passwd", b"etc/group", b"etc/shadow", b"etc/gshadow", b"etc/subuid", b"etc/subgid")
+DPKG = b"var/lib/dpkg/"
+INFO = DPKG + b"info/"
+STATUS = DPKG + b"status"
+_LINES = (
+    DPKG + b"diversions",
+    DPKG + b"statoverride",
+    DPKG + b"arch",
+    DPKG + b"triggers/File",
+    b"etc/shells",
+)
+_STANZAS = (
+    b"var/lib/apt/extended_states",
+    b"var/cache/debconf/config.dat",
+    b"var/cache/debconf/templates.dat",
+    b"var/cache/debconf/passwords.dat",
+)
+ALTERNATIVES = DPKG + b"alternatives/"
+_OF_A_PACKAGE = re.compile(re.escape(INFO) + rb"[^/]+\.(list|md5sums|conffiles)")
+
+Controls = Mapping[bytes, bytes]
+"""Path -> content."""
+
+
+def is_control(path: bytes) -> bool:
+    """Whether the content of `path` takes part in a merge."""
+    if not path.startswith((b"etc/", b"var/")):
+        return False
+    return (
+        path in ACCOUNTS
+        or path == STATUS
+        or path in _LINES
+        or path in _STANZAS
+        or path.startswith(ALTERNATIVES)
+        or _OF_A_PACKAGE.fullmatch(path) is not None
+    )
+
+
+def of_tree(access: TreeAccess) -> dict[bytes, bytes]:
+    """The control files of a tree as it is."""
+    paths = [*ACCOUNTS, STATUS, *_LINES, *_STANZAS]
+    paths += [ALTERNATIVES + name for name in access.names(ALTERNATIVES.rstrip(b"/"))]
+    paths += [INFO + name for name in access.names(INFO.rstrip(b"/")) if _OF_A_PACKAGE.fullmatch(INFO + name)]
+    found = ((path, access.read(path)) for path in paths)
+    return {path: content for path, content in found if content is not None}
+
+
+def of_root(root: Path) -> dict[bytes, bytes]:
+    """The control files of the tree at `root`."""
+    with TreeAccess(os.fsencode(root)) as access:
+        return of_tree(access)
+
+
+def save(path: Path, files: Controls) -> None:
+    """Write `files` to the new file `path`, a tar compressed with zstd."""
+    compressor = zstandard.ZstdCompressor(level=1)
+    with (
+        path.open("xb") as file,
+        compressor.stream_writer(file) as stream,
+        tarfile.open(fileobj=stream, mode="w|", encoding="utf-8", errors="surrogateescape") as archive,
+    ):
+        for name, content in sorted(files.items()):
+            member = tarfile.TarInfo(name.decode("utf-8", "surrogateescape"))
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def load(path: Path) -> dict[bytes, bytes]:
+    """What `save` wrote. Raises FileNotFoundError."""
+    found = {}
+    with (
+        path.open("rb") as file,
+        zstandard.ZstdDecompressor().stream_reader(file) as stream,
+        tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as archive,
+    ):
+        for member in archive:
+            content = archive.extractfile(member)
+            assert content is not None  # only files are saved
+            found[member.name.encode("utf-8", "surrogateescape")] = content.read()
+    return found

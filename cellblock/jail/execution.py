@@ -1,0 +1,218 @@
+"""What upgrade, rollback and repair have in common: who may, staging, doing, finishing what was not done.
+
+What a crash leaves: before the commit a folder that the next run removes; after it a transaction that the
+next run finishes, whichever command that is. Who may run at once: one writer a volume; jobs go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.events import Events, Progress, State, SubjectState
+from cellblock.jail import change_plan, controls, history, transaction
+from cellblock.jail.apt_lock import apt_locked
+from cellblock.jail.catalogue import Blobs
+from cellblock.jail.change_plan import Finding, Plan
+from cellblock.jail.entry import Entry
+from cellblock.jail.source import release
+from cellblock.jail.staging import arranged, stage
+from cellblock.jail.transaction import Transaction
+from cellblock.jail.volume import Volume, VolumeState
+
+NOTE = "mounted-image"
+
+
+Check = Callable[[], None]
+"""Raises when another writer took the volume over."""
+
+
+@dataclass(frozen=True)
+class UpgradeResult:
+    """What was done, or with `changed` false would be. `number` is that in history; 0 for none.
+
+    `late` lists what users changed between the plan and its execution.
+    """
+
+    plan: Plan
+    changed: bool
+    number: int
+    late: tuple[Finding, ...]
+    seconds: float
+
+
+def assembled(path: Path) -> tuple[Volume, VolumeState]:
+    """The volume at `path` and what it holds. Raises CellblockError when it holds nothing."""
+    if os.geteuid() != 0:
+        raise CellblockError(
+            "a jail keeps the owners of its files, which only root can set", hint="run this as root (sudo)"
+        )
+    volume = Volume(path.absolute())
+    state = volume.state()
+    if state is None:
+        raise CellblockError(
+            f"{path} holds no jail yet", hint="`jail assemble SOURCE VOLUME` makes one; an upgrade changes it"
+        )
+    return volume, state
+
+
+@contextlib.contextmanager
+def writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, UpgradeResult | None]]:
+    """Be the only writer, of the volume and of its packages; first finish what was interrupted."""
+    started = time.monotonic()
+    with volume.lock(what, events.info) as check, apt_locked(volume.root):
+        for leftover in volume.leftovers():
+            events.info(f"removing what an interrupted run left in {leftover}")
+            release(leftover / NOTE)
+            shutil.rmtree(os.fsencode(leftover))
+        interrupted = transaction.pending(volume)
+        resumed = None
+        if interrupted is not None:
+            events.info(f"finishing what was interrupted: {interrupted.folder}")
+            resumed = _run(volume, interrupted, check, events, started)
+        yield check, resumed
+
+
+@contextlib.contextmanager
+def preparing(volume: Volume) -> Iterator[Path]:
+    """A folder for the transaction. Removed at the end unless it was committed, and so renamed."""
+    try:
+        with volume.staging() as folder:
+            yield folder
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CellblockError(
+                f"{volume.path} is full; the tree was not changed",
+                hint="free some space or use a larger volume, then run this again",
+            ) from error
+        where = os.fsdecode(error.filename) if error.filename else str(volume.path)
+        raise CellblockError(f"cannot upgrade {volume.path}: {where}: {error.strerror or error}") from error
+
+
+def refuse_new_glibc(plan: Plan, *, drained: bool) -> None:
+    """Raise CellblockError when the plan brings another C library and jobs may be running."""
+    if plan.glibc is not None and not drained:
+        before, after = plan.glibc
+        raise CellblockError(
+            f"this brings the C library from {before} to {after}, and programs that start in that moment "
+            "would load one half of each; nothing was changed",
+            hint="let no job run on the volume (drain the nodes), then run this again with --drained",
+        )
+
+
+def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> None:
+    """Make the plan's new files of the content in `blobs`, which are used up, and write the plan down."""
+
+    def find(entry: Entry) -> Path | None:
+        path = Path(os.fsdecode(blobs.path(entry.digest)))
+        return path if path.exists() else None
+
+    actions = arranged(plan, find)
+    last = {
+        action.after.digest: number
+        for number, action in enumerate(actions)
+        if action.verb == "put" and action.after is not None and action.after.kind == "f" and not action.link
+    }
+    numbers = {id(action.after): number for number, action in enumerate(actions)}
+
+    def fetch(entry: Entry, path: bytes) -> None:
+        text = plan.contents.get(entry.digest)
+        if text is not None:
+            with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
+                file.write(text)
+        elif last[entry.digest] == numbers[id(entry)]:
+            os.rename(blobs.path(entry.digest), path)  # noqa: PTH104
+        else:
+            shutil.copyfile(blobs.path(entry.digest), path)
+
+    stage(actions, folder / "new", fetch)
+    shutil.rmtree(blobs.folder)
+    write_records(volume, replace(plan, actions=tuple(actions)), folder)
+
+
+def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
+    """Write down the plan, and what a rollback needs: records, and the tree's databases before and after."""
+    (folder / "kept").mkdir(mode=0o700)
+    (folder / "old").mkdir(mode=0o700)
+    for name in transaction.RECORDS:
+        os.link(volume.private / name, folder / "old" / name)
+    before = controls.of_root(volume.root)
+    after = dict(before)
+    for action in plan.actions:
+        if controls.is_control(action.path):
+            if action.after is None:
+                after.pop(action.path, None)
+            elif action.after.digest in plan.contents:
+                after[action.path] = plan.contents[action.after.digest]
+    new = folder / "new"
+    for number, action in enumerate(plan.actions):
+        if action.verb == "put" and controls.is_control(action.path):
+            after[action.path] = (new / str(number)).read_bytes()
+    controls.save(folder / "before", before)
+    controls.save(folder / "after", after)
+    change_plan.write(plan, folder / "plan")
+
+
+def carry_out(volume: Volume, folder: Path, check: Check, events: Events, started: float) -> UpgradeResult:
+    """Commit what was staged in `folder`, and do it."""
+    running = Transaction(volume, folder)
+    check()
+    running.commit()
+    return _run(volume, running, check, events, started)
+
+
+def _run(volume: Volume, running: Transaction, check: Check, events: Events, started: float) -> UpgradeResult:
+    subject = volume.path.name
+    events.emit(SubjectState(subject, "running"))
+    ended: State = "failed"
+    try:
+        with events.step(subject, "replace files"):
+            plan = running.run(check, lambda done, total: _tick(events, subject, done, total))
+            if plan.regenerate_cache:
+                _make_ld_cache(volume.root, events)
+        previous = volume.read_state(running.folder / "old").source
+        number = int(running.number())
+        undoes = running.folder / "undoes"
+        if undoes.exists():
+            undone = volume.private / "history" / f"{int(undoes.read_text()):04d}"
+            if undone.exists():
+                (undone / "undone-by").write_text(str(number))
+        running.finish(
+            {
+                "operation": plan.operation,
+                "source": str(plan.source),
+                "previous": str(previous),
+                "finished_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "actions": len(plan.actions),
+            }
+        )
+        history.prune(volume)
+        ended = "done"
+    finally:
+        events.emit(SubjectState(subject, ended, seconds=time.monotonic() - started))
+    return UpgradeResult(plan, True, number, tuple(running.late), time.monotonic() - started)
+
+
+def _tick(events: Events, subject: str, done: int, total: int) -> None:
+    if done % 256 == 0 or done == total:
+        events.emit(Progress(subject, done, total, "files"))
+
+
+def _make_ld_cache(root: Path, events: Events) -> None:
+    """The loader's cache lists users' libraries too, so neither the image's nor the old one is right.
+
+    ldconfig(8) changes its root before it looks at anything, and only reads; -X: it makes no links.
+    """
+    from cellblock.process import Programs
+
+    done = Programs().run(["/sbin/ldconfig", "-X", "-r", str(root)], check=False)
+    if done.status != 0:
+        events.warning(f"ldconfig failed in {root}: {' '.join(done.tail)}; run it in the jail")

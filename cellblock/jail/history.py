@@ -1,0 +1,83 @@
+"""What was done to a volume, and what a rollback would need."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cellblock.jail import change_plan
+from cellblock.jail.change_plan import Plan
+from cellblock.jail.volume import Volume
+
+KEEP = 5
+"""How many transactions stay on the volume unless asked otherwise: each holds the files it replaced."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """One transaction of the past. `number` counts from 1; `undone_by` is that of the rollback, or 0."""
+
+    folder: Path
+    number: int
+    operation: str
+    source: str
+    previous: str
+    finished_at: str
+    actions: int
+    late: tuple[tuple[str, str, str], ...]
+    undone_by: int
+
+    def plan(self) -> Plan:
+        """What was done, in order."""
+        return change_plan.read(self.folder / "plan")
+
+    def record(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "number": self.number,
+            "operation": self.operation,
+            "source": self.source,
+            "previous": self.previous,
+            "finished_at": self.finished_at,
+            "actions": self.actions,
+            "undone_by": self.undone_by,
+        }
+
+
+def read(volume: Volume) -> list[Done]:
+    """All of them, the oldest first."""
+    return [_read(folder) for folder in sorted((volume.private / "history").glob("[0-9]*"))]
+
+
+def _read(folder: Path) -> Done:
+    report = json.loads((folder / "finished.json").read_text(encoding="utf-8"))
+    undone = folder / "undone-by"
+    return Done(
+        folder,
+        int(folder.name),
+        report["operation"],
+        report["source"],
+        report["previous"],
+        report["finished_at"],
+        report["actions"],
+        tuple(tuple(one) for one in report["late"]),
+        int(undone.read_text()) if undone.exists() else 0,
+    )
+
+
+def last_undoable(volume: Volume) -> Done | None:
+    """The transaction that a rollback would undo."""
+    done = [one for one in read(volume) if one.operation != "rollback" and not one.undone_by]
+    return done[-1] if done else None
+
+
+def prune(volume: Volume, keep: int = KEEP) -> None:
+    """Forget all but the newest `keep`. Only the holder of the lock may."""
+    for old in read(volume)[: -keep or None]:
+        # Renamed first: a half-removed one is no part of history.
+        target = volume.private / f"staging-forgotten-{old.number}"
+        old.folder.rename(target)
+        shutil.rmtree(target)

@@ -1,0 +1,398 @@
+"""Makes the plan of an upgrade or rollback: which file follows the image, and which stays the users'."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.jail import delta
+from cellblock.jail.action_order import in_order
+from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
+from cellblock.jail.controls import INFO, Controls, of_tree
+from cellblock.jail.delta import Delta
+from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
+from cellblock.jail.entry import Entry, order, shown
+from cellblock.jail.identities import Identities, between, renumbered
+from cellblock.jail.package_changes import new_glibc, package_changes
+from cellblock.jail.package_choice import Choices, choose
+from cellblock.jail.record_merge import merge_controls
+from cellblock.jail.source import SourceIdentity
+from cellblock.jail.threeway import Outcome, merge
+from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+
+_LD_CACHE = b"etc/ld.so.cache"
+_QUIET = (b"var/log/", b"var/cache/", b"var/lib/apt/lists/", b"run/", b"tmp/")
+_QUIET_FILES = frozenset(
+    (
+        _LD_CACHE,
+        b"var/lib/dpkg/status-old",
+        b"var/lib/dpkg/diversions-old",
+        b"var/lib/dpkg/statoverride-old",
+        b"var/lib/dpkg/available",
+        *(
+            b"etc/" + name + b"-"
+            for name in (b"passwd", b"group", b"shadow", b"gshadow", b"subuid", b"subgid")
+        ),
+    )
+)
+"""Of these the tree's are as good as the image's: nobody wants to compare them."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """One side of a merge: what an image's tree is. `entries` replaces what the manifest says of a path."""
+
+    manifest: Path
+    controls: Controls
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to merge into a tree: the differences of two images, or of a tree before and after."""
+
+    paths: dict[bytes, Delta]
+    base: Controls
+    new: Controls
+    look_up: Callable[[Iterable[bytes]], dict[bytes, Entry]]
+    """Entries of the new side by path, for paths that are no difference."""
+    groups: Callable[[], dict[bytes, list[bytes]]]
+    """Hard links of the new side: first name -> all names."""
+
+
+def between_images(base: Image, new: Image) -> Changes:
+    """The differences of two images."""
+    return Changes(
+        delta.compare(base.manifest, new.manifest),
+        base.controls,
+        new.controls,
+        lambda paths: delta.look_up(new.manifest, paths),
+        lambda: delta.groups(new.manifest),
+    )
+
+
+Digests = Callable[[bytes, Stamp], str | None]
+"""The digest of a file's content when it is known that the file with this stamp has it."""
+
+
+def make_plan(
+    changes: Changes,
+    root: Path,
+    *,
+    operation: Operation,
+    base_manifest: str,
+    source: SourceIdentity,
+    known: Digests = lambda path, stamp: None,
+) -> Plan:
+    """Merge `changes` into the tree at `root`, on paper. Raises CellblockError when that cannot end well."""
+    with TreeAccess(os.fsencode(root)) as access:
+        planner = _Planner(changes, access, known)
+        planner.plan()
+    ordered = in_order(planner.actions, downgrade=operation == "rollback")
+    return Plan(
+        operation,
+        base_manifest,
+        source,
+        tuple(ordered),
+        tuple(sorted(planner.findings, key=lambda one: order(one.path))),
+        tuple(package_changes(planner.choices, planner.base, planner.new, planner.tree)),
+        new_glibc(planner.choices, planner.new, planner.tree),
+        planner.regenerate,
+        planner.contents,
+    )
+
+
+@dataclass
+class _Seen:
+    entry: Entry | None
+    stamp: Stamp | None
+
+
+@dataclass
+class _Planner:
+    changes: Changes
+    access: TreeAccess
+    known: Digests
+    actions: list[Action] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    contents: dict[str, bytes] = field(default_factory=dict)
+    regenerate: bool = False
+    _blocked: set[bytes] = field(default_factory=set)
+    _made: set[bytes] = field(default_factory=set)
+
+    def plan(self) -> None:
+        tree_controls = of_tree(self.access)
+        aliases = self._aliases()
+        new = renumbered(self.changes.new, tree_controls)
+        self.base = Database(self.changes.base, aliases)
+        self.new = Database(new, aliases)
+        self.tree = Database(tree_controls, aliases)
+        self.choices = choose(self.base, self.new, self.tree) if self.new.packages else Choices()
+        if self.choices.problems:
+            lines = "\n  ".join(f"{one.package}: {one.relation}" for one in self.choices.problems[:10])
+            raise CellblockError(
+                f"users' packages and the image's do not fit together; nothing was changed:\n  {lines}",
+                hint="in the jail, upgrade or remove these packages with apt, then run this again",
+            )
+        merged = merge_controls(
+            self.changes.base, new, tree_controls, (self.base, self.new, self.tree), self.choices
+        )
+        # Where users changed nothing, or just what the image changed, it is a file like others.
+        merged = {
+            path: text
+            for path, text in merged.items()
+            if not self._is_plain(path, tree_controls[path], new.get(path))
+        }
+        after = {**tree_controls, **merged}
+        self.ids = (between(self.changes.base, after), between(self.changes.new, after))
+        self._own()
+        paths = self._candidates()
+        for path in sorted(paths, key=order):
+            if path and path not in merged:
+                self._path(path, paths[path])
+        for path, text in merged.items():
+            if text == tree_controls[path]:
+                continue
+            self._put_merged(path, text, paths.get(path))
+        self._join_links()
+
+    def _is_plain(self, path: bytes, tree: bytes, new: bytes | None) -> bool:
+        if new != self.changes.new.get(path):
+            return False  # renumbered
+        return tree in (self.changes.base.get(path), new)
+
+    def _aliases(self) -> dict[bytes, bytes]:
+        """Top directories that are links within the tree, as /bin is to usr/bin."""
+        found = {}
+        for name in self.access.names(b""):
+            status = self.access.status(name)
+            if status is not None and status.st_mode & 0o170000 == 0o120000:
+                target = os.readlink(self.access.magic(name)).strip(b"/")  # noqa: PTH115
+                if target and not target.startswith(b"."):
+                    found[name] = target
+        return found
+
+    def _own(self) -> None:
+        """Who owns a path, where that matters: only packages of which not simply the image's goes on."""
+        special = {key for key, side in self.choices.side.items() if side != "image"}
+        special |= self.choices.overridden
+        self.held: dict[bytes, str] = {}
+        self.replaced: dict[bytes, str] = {}
+        for key in special:
+            side = self.choices.side[key]
+            for database in (self.new, self.tree):
+                if key not in database.packages:
+                    continue
+                for path in database.files(key):
+                    if key in self.choices.overridden:
+                        self.replaced.setdefault(path, key)
+                    elif side == "tree" or database is self.new:
+                        self.held.setdefault(path, key)
+        if not self.held:
+            return
+        # A directory that several packages own, or a file that moved to a package which goes on, is not held.
+        for key, side in self.choices.side.items():
+            if side == "image" and key in self.new.packages:
+                for path in self.new.files(key):
+                    owner = self.held.get(path)
+                    if owner is not None and self.choices.side[owner] == "none":
+                        del self.held[path]
+
+    def _candidates(self) -> dict[bytes, Delta]:
+        """Paths to decide on, by the image's two entries with the tree's numbers of owners."""
+        found = dict(self.changes.paths)
+        missing = {path for path in self.replaced if path not in found}
+        missing |= {path for path in self._info_of_replaced() if path not in found}
+        groups = self.changes.groups() if found else {}
+        for first, names in groups.items():
+            if any(name in found for name in names):
+                missing |= {name for name in (first, *names) if name not in found}
+        if missing:
+            known = self.changes.look_up(missing)
+            for path in missing:
+                found[path] = Delta(known.get(path), known.get(path))
+        self._groups = groups
+        base, new = self.ids
+        return {path: Delta(base.apply(pair.base), new.apply(pair.new)) for path, pair in found.items()}
+
+    def _info_of_replaced(self) -> Iterable[bytes]:
+        for key in self.choices.overridden:
+            yield from (INFO + f"{key}.{member}".encode() for member in INFO_MEMBERS)
+        for name in self.access.names(b"var/lib/dpkg/info"):
+            path = INFO + name
+            if info_owner(path) in self.choices.overridden:
+                yield path
+
+    def _path(self, path: bytes, pair: Delta) -> None:
+        path, diverted = self._diverted(path)
+        try:
+            status = self.access.status(path)
+        except Blocked as error:
+            if error.path in self._made:  # it becomes a directory
+                self._act(path, merge(None, pair.new, None), _Seen(None, None), pair)
+                return
+            if pair.new is not None and error.path not in self._blocked:
+                self._blocked.add(error.path)
+                self.findings.append(
+                    Finding("conflict", error.path, "is no directory any more; the image has files below it")
+                )
+            return
+        if diverted:
+            pair = Delta(
+                pair.base and pair.base._replace(path=path), pair.new and pair.new._replace(path=path)
+            )
+        seen = self._see(path, status, pair)
+        if path in self.held or self._is_held_record(path):
+            return
+        base = self._effective_base(path, pair, seen)
+        outcome = merge(base, pair.new, seen.entry)
+        if pair.new is not None and pair.new.kind == "d" and seen.entry is None and outcome.verdict == "same":
+            return
+        self._act(path, outcome, seen, pair)
+
+    def _diverted(self, path: bytes) -> tuple[bytes, bool]:
+        """Where a package's file really lies when users diverted it (dpkg-divert(1))."""
+        found = self.tree.diversions.get(path)
+        if found is None or path in self.base.diversions or path in self.new.diversions:
+            return path, False
+        to, package = found
+        owner = self._owner_of(path)
+        return (to, True) if owner is None or owner != package else (path, False)
+
+    def _owner_of(self, path: bytes) -> bytes | None:
+        for key in self.new.packages:
+            if path in self.new.files(key):
+                return self.new.packages[key].name.encode()
+        return None
+
+    def _is_held_record(self, path: bytes) -> bool:
+        owner = info_owner(path)
+        if owner is None:
+            return False
+        side = self.choices.side.get(owner)
+        return side == "tree" or (side == "none" and owner not in self.tree.installed)
+
+    def _see(self, path: bytes, status: os.stat_result | None, pair: Delta) -> _Seen:
+        if status is None:
+            return _Seen(None, None)
+        stamp = Stamp.of(status)
+        return _Seen(self.access.entry(path, status, self.known(path, stamp)), stamp)
+
+    def _effective_base(self, path: bytes, pair: Delta, seen: _Seen) -> Entry | None:
+        """What an untouched file would be here: the image's old one, or that of the users' version."""
+        if info_owner(path) is not None:
+            return seen.entry
+        key = self.replaced.get(path)
+        if key is None or seen.entry is None:
+            # A package that users removed and that is needed again brings its files.
+            return None if key is not None and key not in self.tree.installed else pair.base
+        if key not in self.tree.packages:
+            return pair.base
+        if seen.entry.kind != "f":
+            return seen.entry
+        wanted = self._md5(key).get(path)
+        if wanted is not None and wanted != self.access.digest(path, "md5"):
+            return pair.base if path not in self.tree.packages[key].conffiles else None
+        return seen.entry if wanted is not None else pair.base
+
+    def _md5(self, key: str) -> dict[bytes, str]:
+        self._sums: dict[str, dict[bytes, str]] = getattr(self, "_sums", {})
+        if key not in self._sums:
+            self._sums[key] = self.tree.md5(key)
+        return self._sums[key]
+
+    def _act(self, path: bytes, outcome: Outcome, seen: _Seen, pair: Delta) -> None:
+        quiet = path in _QUIET_FILES or path.startswith(_QUIET)
+        if outcome.verdict in ("kept", "conflict"):
+            if path == _LD_CACHE:
+                self.regenerate = True
+            if quiet:
+                return
+            kind = "d" if seen.entry is not None and seen.entry.kind == "d" else ""
+            self.findings.append(Finding(outcome.verdict, path, outcome.why))
+            if outcome.beside is not None and outcome.beside.kind in "fl" and kind != "d":
+                self._put_beside(path, outcome.beside)
+            return
+        if outcome.verdict == "same":
+            return
+        verb: Verb
+        if outcome.result is None:
+            assert seen.entry is not None
+            verb = "rmdir" if seen.entry.kind == "d" else "remove"
+        elif outcome.result.kind == "d":
+            verb = "metadata" if seen.entry is not None and seen.entry.kind == "d" else "mkdir"
+            if verb == "metadata" and seen.entry is not None:
+                result = outcome.result._replace(mtime_ns=0)
+                if result == seen.entry:
+                    return
+                outcome = outcome._replace(result=result)
+        else:
+            verb = "metadata" if outcome.verdict == "metadata" else "put"
+        if verb in ("mkdir", "put"):
+            self._need_parent(path)
+        self._made.add(path)
+        self.actions.append(Action(verb, path, seen.entry, outcome.result, seen.stamp))
+
+    def _put_beside(self, path: bytes, entry: Entry) -> None:
+        name = path + (b".dpkg-dist" if self._is_conffile(path) else b".cellblock-new")
+        status = self.access.status(name)
+        seen = self._see(name, status, Delta(None, None))
+        after = entry._replace(path=name)
+        if seen.entry == after:
+            return
+        self.actions.append(
+            Action("put", name, seen.entry, after, seen.stamp, f"beside {shown(path)}", beside=True)
+        )
+
+    def _is_conffile(self, path: bytes) -> bool:
+        if not hasattr(self, "_conffiles"):
+            self._conffiles = {
+                self.new.plain(one) for package in self.new.installed.values() for one in package.conffiles
+            }
+        return path in self._conffiles
+
+    def _need_parent(self, path: bytes) -> None:
+        """Plan the directories that a new file needs and users removed."""
+        parent = path.rpartition(b"/")[0]
+        if not parent or parent in self._made:
+            return
+        status = self.access.status(parent)
+        if status is not None:
+            return
+        self._need_parent(parent)
+        found = self.changes.look_up([parent]).get(parent)
+        entry = self.ids[1].apply(found) or Entry(parent, "d", 0o755, 0, 0, 0, 0)
+        self._made.add(parent)
+        self.actions.append(Action("mkdir", parent, None, entry, None, "for files below it"))
+
+    def _put_merged(self, path: bytes, text: bytes, pair: Delta | None) -> None:
+        status = self.access.status(path)
+        seen = self._see(path, status, Delta(None, None))
+        assert seen.entry is not None  # only files that the tree has are merged
+        digest = hashlib.sha256(text).hexdigest()
+        self.contents[digest] = text
+        new = pair.new if pair else None
+        # A time that is a function of the inputs, so that planning twice gives one plan.
+        mtime = max(seen.entry.mtime_ns, new.mtime_ns if new else 0)
+        after = seen.entry._replace(size=len(text), digest=digest, mtime_ns=mtime)
+        self.actions.append(Action("put", path, seen.entry, after, seen.stamp, "merged"))
+
+    def _join_links(self) -> None:
+        """Make names of one file in the image names of one file in the tree too, where all are put."""
+        puts = {action.path: number for number, action in enumerate(self.actions) if action.verb == "put"}
+        for first, names in self._groups.items():
+            members = [name for name in dict.fromkeys((first, *names)) if name in puts]
+            for name in members[1:]:
+                lead, action = self.actions[puts[members[0]]], self.actions[puts[name]]
+                if (
+                    lead.after
+                    and action.after
+                    and lead.after._replace(path=b"") == action.after._replace(path=b"")
+                ):
+                    self.actions[puts[name]] = Action(**{**action.__dict__, "link": members[0]})
+
+
+__all__ = ["Changes", "Identities", "Image", "between_images", "make_plan"]

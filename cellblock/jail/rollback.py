@@ -1,0 +1,121 @@
+"""Undo an upgrade: the same merge, with what was before it as the image to go to."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+from cellblock.jail import controls, delta, history, transaction
+from cellblock.jail.change_plan import Plan
+from cellblock.jail.delta import Delta
+from cellblock.jail.entry import Entry
+from cellblock.jail.execution import (
+    UpgradeResult,
+    assembled,
+    carry_out,
+    preparing,
+    refuse_new_glibc,
+    write_records,
+    writing,
+)
+from cellblock.jail.planner import Changes, make_plan
+from cellblock.jail.staging import arranged, stage
+from cellblock.jail.transaction import kept_file
+from cellblock.jail.volume import Volume
+
+
+def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeResult:
+    """Undo the last upgrade or repair that was not undone yet; what users changed since stays.
+
+    Raises CellblockError when there is none, and as `upgrade`.
+    """
+    started = time.monotonic()
+    volume, _ = assembled(path)
+    with writing(volume, f"jail rollback {path}", events) as (check, resumed):
+        if resumed is not None and resumed.plan.operation == "rollback":
+            return resumed
+        last = history.last_undoable(volume)
+        if last is None:
+            raise CellblockError(f"{path} has no upgrade to undo", hint=f"`jail history {path}` lists them")
+        with preparing(volume) as folder:
+            done = last.plan()
+            changes = _backwards(volume, last, done)
+            state = volume.state()
+            assert state is not None
+            previous = volume.read_state(last.folder / "old")
+            plan = make_plan(
+                changes,
+                volume.root,
+                operation="rollback",
+                base_manifest=state.manifest_sha256,
+                source=previous.source,
+            )
+            if done.regenerate_cache:
+                plan = replace(plan, regenerate_cache=True)
+            refuse_new_glibc(plan, drained=drained)
+            with events.step(path.name, "make the new files"):
+                _stage_rollback(volume, last, done, plan, folder)
+            return carry_out(volume, folder, check, events, started)
+
+
+def _backwards(volume: Volume, last: history.Done, done: Plan) -> Changes:
+    """The changes of a transaction the other way round."""
+    paths = {action.path: Delta(action.after, action.before) for action in done.actions}
+    manifest = last.folder / "old" / "manifest"
+    before = {action.path: action.before for action in done.actions if action.before is not None}
+
+    def look_up(wanted: object) -> dict[bytes, Entry]:
+        names = set(wanted)  # type: ignore[call-overload]
+        found = delta.look_up(manifest, {name for name in names if name not in before})
+        return {**found, **{name: before[name] for name in names if name in before}}
+
+    return Changes(
+        paths,
+        controls.load(last.folder / "after"),
+        controls.load(last.folder / "before"),
+        look_up,
+        dict,
+    )
+
+
+def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> None:
+    places = {action.path: kept_file(last.folder, number) for number, action in enumerate(done.actions)}
+    by_digest = {
+        action.before.digest: places[action.path]
+        for action in done.actions
+        if action.before is not None and action.before.kind == "f"
+    }
+
+    def place(entry: Entry) -> Path | None:
+        path = places.get(entry.path)
+        if path is None or not path.exists():
+            path = by_digest.get(entry.digest)  # beside a file that users keep
+        return path
+
+    actions = arranged(plan, place)
+
+    def fetch(entry: Entry, path: bytes) -> None:
+        text = plan.contents.get(entry.digest)
+        if text is not None:
+            with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
+                file.write(text)
+            return
+        kept = place(entry)
+        if kept is None or not kept.exists():
+            raise CellblockError(
+                f"{last.folder} does not hold the old /{os.fsdecode(entry.path)}; nothing was changed"
+            )
+        # A name of the very file that was there: with all its attributes, and no space needed.
+        os.link(kept, path, follow_symlinks=False)
+
+    stage(actions, folder / "new", fetch)
+    next_folder = folder / "next"
+    next_folder.mkdir(mode=0o700)
+    for name in transaction.RECORDS:
+        os.link(last.folder / "old" / name, next_folder / name)
+    (folder / "undoes").write_text(str(last.number))
+    write_records(volume, replace(plan, actions=tuple(actions)), folder)

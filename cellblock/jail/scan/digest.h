@@ -1,0 +1,19 @@
+/* SHA-256 by OpenSSL's libcrypto, which uses what the processor has for it. */
+#ifndef VOLUME_DIGEST_H
+#define VOLUME_DIGEST_H
+
+#include <stdint.h>
+
+#include "check.h"
+
+struct volume_digest;
+
+/* NULL with `err` where there is no libcrypto. */
+struct volume_digest *volume_digest_new(struct volume_error *err);
+void volume_digest_free(struct volume_digest *digest);
+
+/* Reads `fd` to its end; `bytes` grows by what was read. Writes 64 hexadecimal digits and a NUL.
+ * Returns 0, or an errno. */
+int volume_digest_file(struct volume_digest *digest, int fd, char hex[65], uint64_t *bytes);
+
+#endif

@@ -1,0 +1,66 @@
+"""Makes every new file of a plan before the tree is touched: with its content, owner, mode and times.
+
+After this an upgrade only renames. What cannot be made (a full disk, an attribute that the filesystem
+does not hold) is found out while nothing has changed yet.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from cellblock.jail.action_order import LIBRARY, rank, sort_libraries
+from cellblock.jail.change_plan import Action, Plan
+from cellblock.jail.elf_needs import needs
+from cellblock.jail.entry import Entry
+from cellblock.jail.writer import _set_metadata as set_metadata
+
+Fetch = Callable[[Entry, bytes], None]
+"""Makes a regular file with an entry's content at a path; its metadata is set by the caller."""
+
+
+def arranged(plan: Plan, find: Callable[[Entry], Path | None]) -> list[Action]:
+    """The actions in their final order; `find` says where the content of a library lies."""
+    wanted = {}
+    for action in plan.actions:
+        if rank(action) == LIBRARY and action.after is not None and action.after.kind == "f":
+            path = find(action.after)
+            if path is not None:
+                wanted[action.path] = needs(path)
+    return sort_libraries(plan.actions, wanted, downgrade=plan.operation == "rollback")
+
+
+def stage(actions: list[Action], folder: Path, fetch: Fetch) -> None:
+    """Make the new file of action N as `folder`/N. Raises OSError and CellblockError."""
+    folder.mkdir(mode=0o700)
+    top = os.fsencode(folder) + b"/"
+    numbers: dict[bytes, int] = {}
+    links: list[tuple[int, bytes]] = []
+    for number, action in enumerate(actions):
+        if action.verb not in ("mkdir", "put"):
+            continue
+        assert action.after is not None
+        if action.link:
+            links.append((number, action.link))
+            continue
+        numbers[action.path] = number
+        _make(action.after, top + b"%d" % number, fetch)
+    for number, lead in links:
+        os.link(top + b"%d" % numbers[lead], top + b"%d" % number, follow_symlinks=False)
+
+
+def _make(entry: Entry, path: bytes, fetch: Fetch) -> None:
+    if entry.kind == "d":
+        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib knows no paths of bytes
+    elif entry.kind == "l":
+        os.symlink(entry.target, path)  # noqa: PTH211
+    elif entry.kind == "p":
+        os.mkfifo(path, 0o600)
+    elif entry.kind in "cb":
+        kind = stat.S_IFCHR if entry.kind == "c" else stat.S_IFBLK
+        os.mknod(path, kind | 0o600, os.makedev(*entry.device))
+    else:
+        fetch(entry, path)
+    set_metadata(path, entry)

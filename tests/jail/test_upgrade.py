@@ -1,0 +1,419 @@
+"""`jail upgrade` and `rollback`: the image's changes arrive, the users' stay, packages fit together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from deb_trees import Deb, DebTree
+from jail_trees import snapshot
+
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+from cellblock.jail import Volume, assemble, change_plan, history
+from cellblock.jail.change_plan import Plan
+from cellblock.jail.execution import UpgradeResult
+from cellblock.jail.rollback import rollback
+from cellblock.jail.upgrade import MovedTreeError, plan_upgrade, upgrade
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
+
+FOO, BAR, LIB, APP = (Deb(name, "1") for name in ("foo", "bar", "lib", "app"))
+FOO2, LIB2 = Deb("foo", "2"), Deb("lib", "2")
+
+
+@dataclass
+class Jail:
+    """A volume made from `old`, which `new` upgrades."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.path = self.folder / "volume"
+        self.debs = self.folder / "debs"
+        self.debs.mkdir()
+        self.events = Events()
+
+    @property
+    def root(self) -> Path:
+        return self.path / "root"
+
+    @property
+    def tree(self) -> DebTree:
+        return DebTree(self.root, self.debs)
+
+    def image(self, name: str, *packages: Deb) -> DebTree:
+        return DebTree.make(self.folder / name, self.debs, *packages)
+
+    def assemble(self, *packages: Deb) -> DebTree:
+        old = self.image("old", *packages)
+        assemble(str(old.root), self.path, self.events)
+        return old
+
+    def plan(self, name: str = "new") -> Plan:
+        return plan_upgrade(str(self.folder / name), self.path)
+
+    def upgrade(self, name: str = "new") -> UpgradeResult:
+        return upgrade(str(self.folder / name), self.path, self.events)
+
+    def rollback(self) -> UpgradeResult:
+        return rollback(self.path, self.events)
+
+    def read(self, name: str) -> str:
+        return (self.root / name).read_text()
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Jail:
+    return Jail(tmp_path)
+
+
+def timeless(seen: dict[bytes, tuple[object, ...]]) -> dict[bytes, tuple[object, ...]]:
+    """Without the times of directories, which change with what is in them."""
+    return {
+        path: (*found[:3], *found[4:]) if str(found[0]).startswith("0o4") else found
+        for path, found in seen.items()
+    }
+
+
+def kept_or_conflict(plan: Plan) -> dict[str, str]:
+    return {one.path.decode(): one.kind for one in plan.findings}
+
+
+def test_untouched_it_becomes_the_new_image(jail: Jail) -> None:
+    jail.assemble(FOO, BAR, LIB)
+    new = jail.image("new", FOO2, LIB, APP)
+    assert jail.upgrade().changed
+    expected, found = snapshot(new.root), snapshot(jail.root)
+    for path in (b"var/lib/dpkg/status", b"var/lib/dpkg/status-old"):  # the order of stanzas may differ
+        del expected[path], found[path]
+    assert timeless(found) == timeless(expected)
+    assert jail.tree.versions() == new.versions() == {"foo": "2", "lib": "1", "app": "1"}
+    jail.tree.check()
+
+
+def test_the_same_image_is_nothing_to_do(jail: Jail) -> None:
+    old = jail.assemble(FOO)
+    jail.write("home/ada/work", "precious")
+    before = snapshot(jail.root)
+    assert not jail.upgrade("old").changed
+    assert jail.plan("old").actions == ()
+    assert snapshot(jail.root) == before
+    assert old.versions() == {"foo": "1"}
+
+
+def test_what_users_made_survives_and_both_ways(jail: Jail) -> None:
+    jail.assemble(FOO, BAR)
+    jail.image("new", FOO2)
+    files = ("home/ada/work", "root/.bashrc", "opt/conda/bin/python", "usr/local/bin/tool", "srv/data/x")
+    for name in files:
+        jail.write(name, name)
+    jail.write("usr/share/foo/users-own", "mine")
+    jail.write("usr/share/bar/users-own", "mine")
+    before = timeless(snapshot(jail.root))
+    jail.upgrade()
+    for name in (*files, "usr/share/foo/users-own", "usr/share/bar/users-own"):
+        assert (jail.root / name).exists()
+    assert not (jail.root / "usr/share/bar/data").exists()
+    assert jail.rollback().changed
+    assert timeless(snapshot(jail.root)) == before
+    jail.tree.check()
+
+
+def test_a_plan_says_what_upgrade_then_does(jail: Jail) -> None:
+    jail.assemble(FOO, BAR)
+    jail.image("new", FOO2, APP)
+    before = snapshot(jail.path)
+    plan = jail.plan()
+    assert snapshot(jail.path) == before, "planning changes nothing"
+    verdicts = {one.key: (one.verdict, one.before, one.after) for one in plan.packages}
+    assert verdicts == {"foo": ("update", "1", "2"), "bar": ("remove", "1", ""), "app": ("add", "", "1")}
+    names = {action.path.decode(): action.summary for action in plan.actions}
+    assert names["usr/bin/foo"] == "update"
+    assert names["usr/bin/bar"] == "remove"
+    assert names["usr/bin/app"] == "add"
+    assert jail.upgrade().plan.same_as(plan) == []
+
+
+def test_conffiles_follow_dpkgs_rules(jail: Jail) -> None:
+    names = ("same", "theirs", "both", "gone", "removed")
+    jail.assemble(Deb("foo", "1", {f"etc/foo/{name}": "1" for name in names}))
+    after = {"same": "2", "theirs": "1", "both": "2", "removed": "2"}
+    jail.image("new", Deb("foo", "2", {f"etc/foo/{name}": text for name, text in after.items()}))
+    for name in ("theirs", "both", "gone"):
+        jail.write(f"etc/foo/{name}", "user")
+    (jail.root / "etc/foo/removed").unlink()
+    plan = jail.upgrade().plan
+    assert jail.read("etc/foo/same") == "2"
+    assert [jail.read(f"etc/foo/{name}") for name in ("theirs", "both", "gone")] == ["user"] * 3
+    assert jail.read("etc/foo/both.dpkg-dist") == "2"
+    assert not (jail.root / "etc/foo/removed").exists()
+    assert kept_or_conflict(plan) == {
+        "etc/foo/both": "conflict",
+        "etc/foo/gone": "kept",
+        "etc/foo/removed": "kept",
+    }
+
+
+def test_a_mode_that_users_set_stays_with_new_content(jail: Jail) -> None:
+    jail.assemble(FOO)
+    jail.image("new", FOO2)
+    (jail.root / "usr/share/foo/data").chmod(0o600)
+    os.chown(jail.root / "usr/bin/foo", 7, 8)
+    jail.upgrade()
+    assert (jail.root / "usr/share/foo/data").stat().st_mode & 0o777 == 0o600
+    assert "foo 2" in jail.read("usr/bin/foo")
+    assert (jail.root / "usr/bin/foo").stat().st_uid == 7
+
+
+def test_a_changed_file_that_is_no_conffile_gets_the_images_beside_it(jail: Jail) -> None:
+    jail.assemble(FOO)
+    jail.image("new", FOO2)
+    jail.write("usr/share/foo/data", "hacked")
+    plan = jail.upgrade().plan
+    assert jail.read("usr/share/foo/data") == "hacked"
+    assert jail.read("usr/share/foo/data.cellblock-new") == "2" * 100
+    assert kept_or_conflict(plan) == {"usr/share/foo/data": "conflict"}
+
+
+def test_users_packages_and_what_they_need_stay(jail: Jail) -> None:
+    jail.assemble(FOO, BAR, LIB)
+    jail.image("new", FOO2, LIB2)
+    jail.tree.install(Deb("mine", "1", fields={"Depends": "bar, lib (>= 1)"}))
+    jail.upgrade()
+    assert jail.tree.versions() == {"foo": "2", "lib": "2", "bar": "1", "mine": "1"}
+    jail.tree.check()
+
+
+def test_a_package_that_users_pinned_by_dependency_is_held(jail: Jail) -> None:
+    jail.assemble(FOO, LIB)
+    jail.image("new", FOO2, LIB2)
+    jail.tree.install(Deb("mine", "1", fields={"Depends": "lib (= 1)"}))
+    plan = jail.upgrade().plan
+    assert jail.tree.versions() == {"foo": "2", "lib": "1", "mine": "1"}
+    assert [one.why for one in plan.packages if one.key == "lib"] == ["the users' mine needs it"]
+    assert jail.read("usr/share/lib/data") == "1" * 100
+    jail.tree.check()
+
+
+def test_packages_that_cannot_fit_are_refused(jail: Jail) -> None:
+    jail.assemble(FOO, LIB)
+    jail.image("new", FOO2, LIB2, Deb("app", "1", fields={"Depends": "lib (>= 2)", "Conflicts": "mine"}))
+    jail.tree.install(Deb("mine", "1", fields={"Depends": "lib (= 1)"}))
+    before = snapshot(jail.path)
+    with pytest.raises(CellblockError, match=r"do not fit together; nothing was changed:\n  app"):
+        jail.plan()
+    del before[b""]
+    after = snapshot(jail.path)
+    del after[b""]
+    assert after == before
+
+
+@pytest.mark.parametrize(("theirs", "result"), [("1.5", "2"), ("2", "2"), ("3", "3")])
+def test_a_version_that_users_installed_stays_if_it_is_not_older(
+    jail: Jail, theirs: str, result: str
+) -> None:
+    jail.assemble(FOO, LIB)
+    jail.image("new", FOO2, LIB)
+    jail.tree.install(Deb("foo", theirs))
+    jail.upgrade()
+    assert jail.tree.versions()["foo"] == result
+    assert jail.read("usr/share/foo/data") == result * 100
+    only = [path.name for path in (jail.root / "usr/share/foo").glob("only-*")]
+    assert only == [f"only-{result}"], "no file of another version is left"
+    assert jail.read("etc/foo.conf") == f"version = {result}\n"
+    jail.tree.check()
+
+
+def test_what_users_removed_or_held_stays_so(jail: Jail) -> None:
+    jail.assemble(FOO, BAR, LIB)
+    jail.image("new", FOO2, Deb("bar", "2"), LIB2)
+    jail.tree.dpkg("--purge", "foo")
+    jail.tree.dpkg("--remove", "bar")
+    subprocess.run(
+        ["dpkg", f"--root={jail.root}", "--set-selections"], input="lib hold\n", text=True, check=True
+    )
+    jail.upgrade()
+    assert jail.tree.versions() == {"lib": "1"}
+    assert not (jail.root / "usr/bin/foo").exists()
+    jail.tree.check()
+
+
+def test_what_users_removed_comes_back_when_it_is_needed(jail: Jail) -> None:
+    jail.assemble(FOO, LIB)
+    jail.image("new", Deb("foo", "2", fields={"Depends": "lib"}), LIB)
+    jail.tree.dpkg("--purge", "lib")
+    jail.upgrade()
+    assert jail.tree.versions() == {"foo": "2", "lib": "1"}
+    jail.tree.check()
+
+
+def test_accounts_are_merged_by_entry(jail: Jail) -> None:
+    jail.assemble(FOO)
+    new = jail.image("new", FOO2)
+    with (new.root / "etc/passwd").open("a") as file:
+        file.write("svc:x:101:101::/var/svc:/bin/false\n")
+    with (new.root / "etc/group").open("a") as file:
+        file.write("svc:x:101:\n")
+    (new.root / "etc/shadow").write_text("root:*:19000:0:99999:7:::\nold:!:19000::::::\nsvc:!:19500::::::\n")
+    (new.root / "var/svc").mkdir()
+    os.chown(new.root / "var/svc", 101, 101)
+    jail.write(
+        "etc/passwd", jail.read("etc/passwd") + "ada:x:1000:1000::/home/ada:/bin/sh\nown:x:101:101::/:\n"
+    )
+    jail.write("etc/group", "root:x:0:\nold:x:100:\nvideo:x:44:ada\nada:x:1000:\nown:x:101:\n")
+    jail.write("etc/shadow", jail.read("etc/shadow").replace("root:*", "root:$6$x") + "ada:$6$y:1::::::\n")
+    jail.upgrade()
+    users = {line.split(":")[0]: line.split(":")[2] for line in jail.read("etc/passwd").splitlines()}
+    assert users["ada"] == "1000"
+    assert users["own"] == "101"
+    assert users["svc"] not in ("101", "1000"), "its number was taken"
+    status = (jail.root / "var/svc").stat()
+    assert str(status.st_uid) == users["svc"]
+    assert f"svc:x:{status.st_gid}:" in jail.read("etc/group")
+    assert "video:x:44:ada" in jail.read("etc/group")
+    assert jail.read("etc/shadow").splitlines() == [
+        "root:$6$x:19000:0:99999:7:::",
+        "old:!:19000::::::",
+        "ada:$6$y:1::::::",
+        "svc:!:19500::::::",
+    ]
+    again = jail.image("again", FOO2, APP)
+    shutil.copytree(new.root / "etc", again.root / "etc", dirs_exist_ok=True)
+    (again.root / "var/svc").mkdir()
+    os.chown(again.root / "var/svc", 101, 101)
+    (again.root / "var/svc/f").touch()
+    os.chown(again.root / "var/svc/f", 101, 101)
+    jail.upgrade("again")
+    assert str((jail.root / "var/svc/f").stat().st_uid) == users["svc"]
+
+
+def test_apply_refuses_when_the_tree_moved(jail: Jail, tmp_path: Path) -> None:
+    jail.assemble(FOO, BAR)
+    jail.image("new", FOO2)
+    plan = jail.plan()
+    change_plan.write(plan, tmp_path / "plan")
+    expected = change_plan.read(tmp_path / "plan")
+    assert expected.same_as(plan) == []
+    times = (jail.root / "usr/share/foo/data").stat().st_mtime_ns
+    jail.write("usr/share/foo/data", "hacked")
+    before = timeless(snapshot(jail.root))
+    with pytest.raises(MovedTreeError, match="/usr/share/foo/data: changed in the tree since"):
+        upgrade(str(tmp_path / "new"), jail.path, jail.events, expected=expected)
+    assert timeless(snapshot(jail.root)) == before
+    jail.write("usr/share/foo/data", "1" * 100)
+    os.utime(jail.root / "usr/share/foo/data", ns=(times, times))
+    assert upgrade(str(tmp_path / "new"), jail.path, jail.events, expected=expected).changed
+
+
+def test_a_rollback_keeps_what_users_did_since(jail: Jail) -> None:
+    jail.assemble(FOO, BAR)
+    jail.image("new", FOO2, LIB)
+    jail.upgrade()
+    jail.write("home/ada/work", "since")
+    jail.write("etc/foo.conf", "since")
+    jail.tree.install(Deb("mine", "1", fields={"Depends": "lib"}))
+    result = jail.rollback()
+    assert jail.tree.versions() == {"foo": "1", "bar": "1", "lib": "1", "mine": "1"}
+    assert jail.read("home/ada/work") == "since"
+    assert jail.read("etc/foo.conf") == "since"
+    assert jail.read("etc/foo.conf.dpkg-dist") == "version = 1\n"
+    assert kept_or_conflict(result.plan) == {"etc/foo.conf": "conflict"}
+    jail.tree.check()
+
+
+def test_history_and_rollback_over_several_upgrades(jail: Jail) -> None:
+    jail.assemble(FOO)
+    trees = [timeless(snapshot(jail.root))]
+    for number in (2, 3):
+        jail.image(f"new{number}", Deb("foo", str(number)), LIB)
+        jail.upgrade(f"new{number}")
+        trees.append(timeless(snapshot(jail.root)))
+    for expected in reversed(trees[:-1]):
+        jail.rollback()
+        assert timeless(snapshot(jail.root)) == expected
+    with pytest.raises(CellblockError, match="has no upgrade to undo"):
+        jail.rollback()
+    done = history.read(Volume(jail.path))
+    assert [(one.operation, one.undone_by) for one in done] == [
+        ("upgrade", 4),
+        ("upgrade", 3),
+        ("rollback", 0),
+        ("rollback", 0),
+    ]
+    state = Volume(jail.path).state()
+    assert state is not None
+    assert "/old " in str(state.source)
+
+
+def test_hard_links_and_special_files_come_through(jail: Jail) -> None:
+    jail.assemble(FOO)
+    new = jail.image("new", FOO2)
+    (new.root / "usr/bin/one").write_text("linked")
+    for name in ("two", "three"):
+        os.link(new.root / "usr/bin/one", new.root / "usr/bin" / name)
+    os.mkfifo(new.root / "var/pipe")
+    os.mknod(new.root / "var/null", 0o020666, os.makedev(1, 3))
+    (new.root / "usr/lib/link").symlink_to("nowhere")
+    os.setxattr(new.root / "usr/bin/one", "user.note", b"x")
+    jail.upgrade()
+    expected, found = snapshot(new.root), snapshot(jail.root)
+    for path in (b"usr/bin/one", b"usr/bin/three", b"var/pipe", b"var/null", b"usr/lib/link"):
+        assert found[path] == expected[path]
+    (new.root / "usr/bin/one").write_text("other")
+    jail.upgrade()
+    expected, found = snapshot(new.root), snapshot(jail.root)
+    for name in (b"one", b"two", b"three"):
+        assert found[b"usr/bin/" + name] == expected[b"usr/bin/" + name]
+
+
+def test_nothing_outside_is_written_through_users_links(jail: Jail, tmp_path: Path) -> None:
+    jail.assemble(FOO)
+    jail.image("new", FOO2)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    shutil.move(jail.root / "usr/share/foo", outside / "foo")
+    (jail.root / "usr/share/foo").symlink_to(outside / "foo")
+    before = snapshot(outside)
+    plan = jail.upgrade().plan
+    assert snapshot(outside) == before
+    assert kept_or_conflict(plan)["usr/share/foo"] == "conflict"
+
+
+def test_diverted_files_follow_their_diversion(jail: Jail) -> None:
+    jail.assemble(FOO)
+    jail.image("new", FOO2)
+    divert = ["dpkg-divert", "--local", "--rename", "--divert", "/usr/bin/foo.real", "/usr/bin/foo"]
+    subprocess.run(
+        [divert[0], "--root", str(jail.root), *divert[1:]], check=True, capture_output=True, text=True
+    )
+    jail.write("usr/bin/foo", "#!/bin/sh\nwrapper\n")
+    jail.upgrade()
+    assert "wrapper" in jail.read("usr/bin/foo")
+    assert "foo 2" in jail.read("usr/bin/foo.real")
+
+
+def test_apt_at_work_in_the_jail_is_not_disturbed(jail: Jail) -> None:
+    jail.assemble(FOO)
+    jail.image("new", FOO2)
+    script = (
+        "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX);"
+        "print('locked', flush=True); time.sleep(60)"
+    )
+    lock = jail.root / "var/lib/dpkg/lock-frontend"
+    with subprocess.Popen(["python3", "-c", script, str(lock)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(CellblockError, match="apt or dpkg is at work in"):
+            jail.upgrade()
+        holder.kill()
+    assert jail.upgrade().changed

@@ -1,0 +1,192 @@
+"""`jail verify` and `jail diff`: damage is found and repaired, users' changes are theirs and listed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from deb_trees import Deb, DebTree
+from jail_trees import make_everything, snapshot
+
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+from cellblock.jail import assemble
+from cellblock.jail.changes import changes, export, summarize
+from cellblock.jail.rollback import rollback
+from cellblock.jail.upgrade import upgrade
+from cellblock.jail.verify import VerifyResult, verify
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
+
+EVENTS = Events()
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """A jail of everything a filesystem can hold, and two packages."""
+    make_everything(tmp_path / "image")
+    (tmp_path / "debs").mkdir()
+    DebTree.make(tmp_path / "more", tmp_path / "debs", Deb("foo", "1"), Deb("bar", "1"))
+    for name in ("tmp", "usr", "bin"):
+        path = tmp_path / "more" / name
+        target = tmp_path / "image" / name
+        if path.is_symlink():
+            target.unlink()
+    shutil.copytree(tmp_path / "more", tmp_path / "image", symlinks=True, dirs_exist_ok=True)
+    assemble(str(tmp_path / "image"), tmp_path / "volume", EVENTS)
+    return tmp_path / "volume"
+
+
+def tree(volume: Path) -> DebTree:
+    return DebTree(volume / "root", volume.parent / "debs")
+
+
+def damage(result: VerifyResult) -> dict[str, str]:
+    return {one.entry.path.decode(errors="replace"): one.what for one in result.damaged}
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_a_new_volume_is_clean(volume: Path, content: bool) -> None:
+    result = verify(volume, EVENTS, content=content)
+    assert result.is_clean
+    assert result.damaged == result.users == ()
+
+
+def overwrite(path: Path) -> None:
+    """Other content, and neither size nor time tell."""
+    status = path.stat()
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+DAMAGES = {
+    "usr/bin/big": (lambda path: path.unlink(), "missing"),
+    "usr/bin/foo": (lambda path: path.write_text("other"), "size, time"),
+    "usr/bin/passwd": (lambda path: path.chmod(0o755), "mode"),
+    "shared": (lambda path: os.chown(path, 5, 6), "owner"),
+    "secret": (lambda path: os.setxattr(path, "user.x", b"y"), "attributes"),
+    "dangling": (lambda path: (path.unlink(), path.symlink_to("x")), "owner, time, target"),
+    "fifo": (lambda path: (path.unlink(), path.mkdir()), "kind"),
+    "z-hard-link": (lambda path: (path.unlink(), path.write_bytes(b"x")), "size, time, link"),
+    "null": (lambda path: (path.unlink(), os.mknod(path, 0o020666, os.makedev(1, 5))), "time, device"),
+    "private": (lambda path: path.chmod(0o777), "mode"),
+}
+
+
+@pytest.mark.parametrize("name", list(DAMAGES))
+def test_each_kind_of_damage_is_found_and_repaired(volume: Path, name: str) -> None:
+    before = snapshot(volume / "root")
+    act, what = DAMAGES[name]
+    act(volume / "root" / name)
+    found = damage(verify(volume, EVENTS))
+    assert found.pop(name).replace("size, ", "") == what.replace("size, ", "")
+    assert set(found) <= {"hard-link", "usr/bin/big", "z-hard-link"}
+    assert verify(volume, EVENTS, repair=True).repaired
+    assert verify(volume, EVENTS, content=True).damaged == ()
+    after = snapshot(volume / "root")
+    for path, was in before.items():
+        if not str(was[0]).startswith("0o4"):
+            assert after[path][:6] == was[:6], path
+
+
+def test_silent_corruption_shows_only_in_the_content(volume: Path) -> None:
+    for name in ("usr/bin/foo", "etc/passwd"):
+        overwrite(volume / "root" / name)
+    assert verify(volume, EVENTS).is_clean
+    assert damage(verify(volume, EVENTS, content=True)) == {"usr/bin/foo": "content", "etc/passwd": "content"}
+    result = verify(volume, EVENTS, content=True, repair=True)
+    assert result.repaired
+    assert verify(volume, EVENTS, content=True).is_clean
+    rollback(volume, EVENTS)
+    assert (volume / "root/usr/bin/foo").read_text().endswith("?"), "what a repair replaced is not lost"
+
+
+def test_what_users_changed_is_not_damage_and_survives_a_repair(volume: Path) -> None:
+    tree(volume).install(Deb("foo", "2"), Deb("mine", "1"))
+    tree(volume).dpkg("--remove", "bar")
+    (volume / "root/etc/foo.conf").write_text("mine")
+    (volume / "root/home/ada").mkdir()
+    (volume / "root/usr/bin/big").unlink()
+    before = (volume / "root/usr/bin/foo").read_text()
+    assert set(damage(verify(volume, EVENTS))) == {"usr/bin/big"}
+    verify(volume, EVENTS, repair=True)
+    assert verify(volume, EVENTS).is_clean
+    assert (volume / "root/usr/bin/foo").read_text() == before
+    assert (volume / "root/etc/foo.conf").read_text() == "mine"
+    assert not (volume / "root/usr/bin/bar").exists()
+    tree(volume).check()
+
+
+def test_after_an_upgrade_conflicts_are_no_damage(volume: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    shutil.copytree(tmp_path / "more", new, symlinks=True)
+    tree(volume)
+    (new / "usr/share/foo/data").write_text("new")
+    (volume / "root/usr/share/foo/data").write_text("users'")
+    upgrade(str(new), volume, EVENTS)
+    assert verify(volume, EVENTS, content=True).is_clean
+    shutil.rmtree(volume / "root/usr/share/bar")
+    assert set(damage(verify(volume, EVENTS))) == {
+        "usr/share/bar",
+        "usr/share/bar/data",
+        "usr/share/bar/only-1",
+    }
+    assert verify(volume, EVENTS, repair=True).repaired
+    assert (volume / "root/usr/share/foo/data").read_text() == "users'"
+
+
+def test_a_source_that_changed_repairs_nothing(volume: Path, tmp_path: Path) -> None:
+    (volume / "root/usr/bin/foo").unlink()
+    (tmp_path / "image/usr/bin/foo").write_text("newer")
+    before = snapshot(volume / "root")
+    with pytest.raises(CellblockError, match=r"was made from .* and that is now .*; nothing was repaired"):
+        verify(volume, EVENTS, repair=True)
+    assert snapshot(volume / "root") == before
+
+
+def test_diff_names_package_owner_and_size(volume: Path) -> None:
+    tree(volume).install(Deb("mine", "1"))
+    work = volume / "root/home/ada"
+    work.mkdir()
+    (work / "work").write_bytes(bytes(1000))
+    os.chown(work / "work", 100, 100)  # old, in passwd
+    (volume / "root/usr/bin/foo").unlink()
+    (volume / "root/etc/foo.conf").write_text("mine")
+    found = {one.path.decode(): one for one in changes(volume)}
+    assert found["home/ada/work"][:5] == ("added", b"home/ada/work", 1000, "old", "")
+    assert found["usr/bin/mine"].package == "mine"
+    assert found["usr/bin/foo"].kind == "removed"
+    assert found["etc/foo.conf"].kind == "changed"
+    assert "usr/bin/bar" not in found
+    groups = {(group.package, group.owner): group for group in summarize(changes(volume)).groups}
+    assert groups["", "old"].bytes == 1000
+    assert groups["mine", "root"].added >= 4
+
+
+def test_the_tar_of_a_diff_laid_over_the_image_is_the_users_tree(volume: Path, tmp_path: Path) -> None:
+    tree(volume).install(Deb("mine", "1"))
+    root = volume / "root"
+    (root / "home/ada").mkdir()
+    (root / "home/ada/w").write_text("w")
+    os.setxattr(root / "home/ada/w", "user.note", b"\xff\x00")
+    os.link(root / "home/ada/w", root / "home/ada/w2")
+    (root / "home/ada/l").symlink_to("w")
+    shutil.rmtree(root / "usr/share/bar")
+    (root / "etc/foo.conf").write_text("mine")
+    assert export(volume, tmp_path / "diff.tar")
+    with tarfile.open(tmp_path / "diff.tar") as archive:
+        names = set(archive.getnames())
+        assert "usr/share/.wh.bar" in names
+        assert not any(name.startswith("usr/share/.wh.bar/") for name in names)
+        for member in archive:
+            if ".wh." not in member.name:
+                archive.extract(member, tmp_path / "image", numeric_owner=True, filter="fully_trusted")
+    shutil.rmtree(tmp_path / "image/usr/share/bar")
+    expected, found = snapshot(root), snapshot(tmp_path / "image")
+    assert set(found) == set(expected)
+    for path in (b"home/ada/w", b"home/ada/w2", b"home/ada/l", b"etc/foo.conf", b"usr/bin/mine"):
+        assert found[path][5] == expected[path][5]
+        assert found[path][7:] == expected[path][7:]
