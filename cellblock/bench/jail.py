@@ -2,7 +2,8 @@
 
 All runs of a round are on one worker of one cluster, inside one allocation, so that only the step is
 timed. The worker's plugstack.conf is replaced by rename between them, outside the timed part: Slurm reads
-it at each launch, in srun and in slurmstepd. Their order is drawn anew for each round.
+it at each launch, in srun and in slurmstepd. Their order is drawn anew for each round. Each level has rounds
+of its own: a job has one, and steps at two of them in turn would each make the job's jail anew.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ LEVELS = ("capabilities", "pid")
 
 @dataclass(frozen=True)
 class StepCost:
-    """Measured on one worker; names are levels of the jail, and WITHOUT."""
+    """Measured on one worker; names are levels of the jail, and of `memory` WITHOUT."""
 
     rounds: int
     mounts: int
     steps: dict[str, list[float]]
     """Times of `srun true` in ms."""
+    without: dict[str, list[float]]
+    """The same without the plugin, in the rounds of a level."""
     tasks: dict[str, list[float]]
     """Of steps with 64 tasks: what all of them together spent on entering the jail, in ms."""
     memory: dict[str, float]
@@ -53,11 +56,11 @@ class StepCost:
 
     def levels(self) -> list[str]:
         """The levels measured, in the order asked for."""
-        return [name for name in self.steps if name != WITHOUT]
+        return list(self.steps)
 
     def added(self, level: str, percent: float) -> float:
         """What `level` adds to `srun true`: the difference of two percentiles, in ms."""
-        return percentile(self.steps[level], percent) - percentile(self.steps[WITHOUT], percent)
+        return percentile(self.steps[level], percent) - percentile(self.without[level], percent)
 
     def entering(self, level: str) -> float:
         """What 64 tasks together spend on entering at the median, in ms, on however many processors."""
@@ -82,10 +85,10 @@ class StepCost:
         if default in self.steps and pid in self.steps:
             keys["pid_level_extra_ms_p50"] = round(self.added(pid, 50) - self.added(default, 50), 3)
         keys |= {"rounds": self.rounds, "mounts": self.mounts}
-        for name, values in self.steps.items():
-            keys[f"step_ms_p50_{name}"] = round(percentile(values, 50), 3)
-            keys[f"step_ms_p99_{name}"] = round(percentile(values, 99), 3)
         for level in self.levels():
+            for name, values in ((level, self.steps[level]), (f"{WITHOUT}_{level}", self.without[level])):
+                keys[f"step_ms_p50_{name}"] = round(percentile(values, 50), 3)
+                keys[f"step_ms_p99_{name}"] = round(percentile(values, 99), 3)
             keys[f"step_overhead_ms_p50_{level}"] = round(self.added(level, 50), 3)
             keys[f"step_overhead_ms_p99_{level}"] = round(self.added(level, 99), 3)
             keys[f"tasks64_enter_ms_{level}"] = round(self.entering(level), 3)
@@ -128,7 +131,7 @@ def step_cost(name: str, levels: Sequence[str], rounds: int, mounts: int, events
         raise UsageError(f"{rounds} pairs give no percentile", hint="use --pairs 1000")
     known = state.require(name)
     started = time.monotonic()
-    lines = _Lines(rounds, len(levels) + 1, events)
+    lines = _Lines(rounds * len(levels), 2, events)
     environment = {
         "LEVELS": " ".join(levels),
         "ROUNDS": str(rounds),
@@ -142,14 +145,17 @@ def step_cost(name: str, levels: Sequence[str], rounds: int, mounts: int, events
         container = client.containers.get(container_name(name, "worker-1"))
         command = ["salloc", "--quiet", "--nodelist=worker-1", "bash", "-c", script]
         status, rest = _stream(client.api, container.id, command, environment, lines)
-    steps = lines.milliseconds("step")
-    if status != 0 or any(len(steps.get(each, ())) != rounds for each in (WITHOUT, *levels)):
+    times = lines.milliseconds("step")
+    steps = {level: times.get(level, []) for level in levels}
+    without = {level: times.get(f"{WITHOUT}:{level}", []) for level in levels}
+    if status != 0 or any(len(each) != rounds for each in (*steps.values(), *without.values())):
         raise CellblockError(
             f"the benchmark ended with status {status}: {rest}",
             hint="`build.py status` shows whether the workers take jobs",
         )
     memory = {each: values[0] for each, values in lines.found["memory"].items()}
-    return StepCost(rounds, mounts, steps, lines.milliseconds("tasks"), memory, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return StepCost(rounds, mounts, steps, without, lines.milliseconds("tasks"), memory, seconds)
 
 
 def _stream(

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs on a worker, outside the jail, in an allocation. Prints KIND NAME NUMBER, a line a run:
-#   step NAME MICROSECONDS     srun true
+#   step NAME MICROSECONDS     srun true; without the plugin in the rounds of a level: without:LEVEL
 #   tasks LEVEL MICROSECONDS   what all tasks of srun --ntasks=$TASKS true together spent on entering
 #   memory NAME KIB            proportional set size a task, of a step with $MEMORY_TASKS tasks
 # NAME is a level of the jail, or "without" the plugin.
@@ -42,16 +42,18 @@ for level in "${levels[@]}"; do
     [ "$inside" != "$outside" ] || { echo "a task's / is $outside at level $level and without"; exit 1; }
 done
 
+# A job has one level: what its first step makes for all, steps at another level would each make anew.
 rounds() {
     local t0 t1
     for (( i = 0; i < ROUNDS; i++ )); do
         # In any order: what a step leaves to be cleared away costs the one after it.
-        for name in $(printf '%s\n' "${names[@]}" | shuf); do
+        for name in $(printf '%s\n' "$1" without | shuf); do
             use "$name"
             t0=$EPOCHREALTIME
             # A step of its own kind of MPI sets up a server, 25 ms and their scatter, in which the jail's part drowns.
             srun --mpi=none --immediate=60 true < /dev/null
             t1=$EPOCHREALTIME
+            [ "$name" != without ] || name=without:$1
             echo "step $name $(( ${t1/./} - ${t0/./} ))"
         done
     done
@@ -79,8 +81,8 @@ pss() {
     done
 }
 
-rounds
 for level in "${levels[@]}"; do
+    rounds "$level"
     entering "$level"
 done
 for name in "${names[@]}"; do

@@ -43,11 +43,11 @@ def jail(
     if as_json:
         print(json.dumps(result.keys()))
         return
-    print(f"{pairs} rounds of `srun true`, plan of {mounts} lines, in {result.seconds:.0f} s; ms:")
+    print(f"{pairs} rounds of `srun true` a level, plan of {mounts} lines, in {result.seconds:.0f} s; ms:")
     print(f"  {'':24s}{'p50':>8s}{'p99':>8s}")
-    for each, values in result.steps.items():
-        print(f"  {each:24s}{percentile(values, 50):8.2f}{percentile(values, 99):8.2f}")
     for each in result.levels():
+        for title, values in (("without the jail", result.without[each]), (each, result.steps[each])):
+            print(f"  {title:24s}{percentile(values, 50):8.2f}{percentile(values, 99):8.2f}")
         print(f"  {'added by ' + each:24s}{result.added(each, 50):8.2f}{result.added(each, 99):8.2f}")
         print(f"  {f'  {TASKS_AT_ONCE} tasks entering':24s}{result.entering(each):8.2f}")
         print(f"  {'  memory, KiB a task':24s}{result.memory_added(each):8.0f}")

@@ -11,7 +11,8 @@ def cost(*levels: str) -> StepCost:
     return StepCost(
         rounds=2,
         mounts=20,
-        steps={name: [50 + more, 51 + more] for name, more in added.items()},
+        steps={name: [50 + added[name], 51 + added[name]] for name in levels},
+        without={name: [50, 51] for name in levels},
         tasks={name: [10 + added[name]] for name in levels},
         memory={name: 1000 + 10 * more for name, more in added.items()},
         seconds=1,
