@@ -92,7 +92,9 @@ def assemble(
     state = target.state()
     identity = origin.identify(state.source if state else None)
     if state:
-        return _unchanged(target, state, identity, started)
+        unchanged = _unchanged(target, state, identity, started)
+        if not target.leftovers():
+            return unchanged
     writing = _Writing(target, origin, identity, events, options, f"jail assemble {source} {volume}", started)
     with _explained(target):
         target.prepare()
@@ -141,8 +143,11 @@ class _Writing:
         """Write and publish the tree under the volume's lock."""
         with self.target.lock(self.command):
             state = self.target.state()
-            if state:  # another writer finished between the look before and the lock
-                return _unchanged(self.target, state, self.identity, self.started)
+            if state:
+                # Of another writer since the look before the lock, or of one that was killed at its very end.
+                unchanged = _unchanged(self.target, state, self.identity, self.started)
+                self._remove_others(None)
+                return unchanged
             staging = self.target.private / f"staging-{self.identity.id[-16:]}"
             self._remove_others(staging)
             resume = self._prepare(staging)
@@ -193,7 +198,7 @@ class _Writing:
                 shutil.rmtree(os.fsencode(folder.path))
                 return result
 
-    def _remove_others(self, staging: Path) -> None:
+    def _remove_others(self, staging: Path | None) -> None:
         for leftover in self.target.leftovers():
             if leftover == staging:
                 continue
