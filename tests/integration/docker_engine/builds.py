@@ -90,6 +90,12 @@ class Builds:
 
 
 NOT_COMPARED = (
+    # What mmdebstrap leaves behind, which makes the base's tar for a Containerfile: the default engine lays
+    # packages down without it (docs/decisions/build-laid-down-packages.md).
+    "etc/fstab",
+    "var/cache/apt/archives/lock",
+    "var/cache/debconf/tmp.ci",
+    "var/lib/dpkg/arch",
     # The mode of / itself is in no layer: each engine shows its own folder's.
     ".",
     # apt gives it to its sandbox user when that user can reach the place where mmdebstrap works.
@@ -102,8 +108,12 @@ NOT_COMPARED = (
 
 
 def comparable(tree: dict[str, trees.Entry]) -> dict[str, trees.Entry]:
-    """Without what says nothing of an image."""
-    return {path: entry for path, entry in tree.items() if path not in NOT_COMPARED}
+    """Without what says nothing of an image; engines mount a /dev of their own over an image's."""
+    return {
+        path: entry
+        for path, entry in tree.items()
+        if path not in NOT_COMPARED and not path.startswith("dev/")
+    }
 
 
 def lay_files(files: Path) -> None:
