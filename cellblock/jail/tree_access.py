@@ -7,7 +7,7 @@ goes through the directory's descriptor.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -94,7 +94,7 @@ class TreeAccess:
             except (NotADirectoryError, OSError) as error:
                 if isinstance(error, FileNotFoundError):
                     raise
-                if isinstance(error, NotADirectoryError) or error.errno == 40:  # ELOOP: a link
+                if isinstance(error, NotADirectoryError) or error.errno == errno.ELOOP:  # a link
                     raise Blocked(b"/".join(names[: number + 1])) from None
                 raise
             self._chain.append((names[number], opened))
@@ -178,12 +178,20 @@ class TreeAccess:
         return total.hexdigest()
 
     def read(self, path: bytes) -> bytes | None:
-        """The content of a regular file; None when there is none."""
-        with contextlib.suppress(FileNotFoundError, Blocked, OSError):
+        """The content of a regular file; None when there is none.
+
+        Raises OSError when it cannot be read: what is taken for absent would be decided upon.
+        """
+        try:
             descriptor = self.open(path)
-            with os.fdopen(descriptor, "rb") as file:
-                return file.read()
-        return None
+        except (FileNotFoundError, Blocked):
+            return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a socket
+                return None
+            raise
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read()
 
     def names(self, path: bytes) -> list[bytes]:
         """The sorted names in the directory `path`; none when it is none."""
