@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -63,13 +64,11 @@ def build(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonO
     events = Events()
     with make_view(log, events):
         result = build_cost(variant, events)
-    keys = result.keys()
-    if as_json:
-        print(json.dumps(keys))
-        return
-    print(f"All {len(result.images)} images of {result.variant}, measured in {result.seconds:.0f} s:")
-    for name, value in keys.items():
-        print(f"  {name:32s}{value if value is not None else 'not measured'}")
+    _print_keys(
+        f"All {len(result.images)} images of {result.variant}, measured in {result.seconds:.0f} s:",
+        result.keys(),
+        as_json,
+    )
 
 
 @app.command()
@@ -86,13 +85,7 @@ def enroot(
     events = Events()
     with make_view(log, events):
         result = enroot_cost(runs, events)
-    keys = result.keys()
-    if as_json:
-        print(json.dumps(keys))
-        return
-    print(f"{runs} starts of each kind, measured in {result.seconds:.0f} s:")
-    for name, value in keys.items():
-        print(f"  {name:24s}{value if value is not None else 'not measured'}")
+    _print_keys(f"{runs} starts of each kind, measured in {result.seconds:.0f} s:", result.keys(), as_json)
 
 
 @app.command()
@@ -109,10 +102,18 @@ def volume(
     events = Events()
     with make_view(log, events):
         result = volume_cost(events, rounds=rounds)
-    keys = result.keys()
+    _print_keys(
+        f"{result.files} files, {result.bytes / 1e9:.2f} GB, measured in {result.seconds:.0f} s:",
+        result.keys(),
+        as_json,
+    )
+
+
+def _print_keys(title: str, keys: Mapping[str, object], as_json: bool) -> None:
+    """What a benchmark measured: one JSON object, or a line a key."""
     if as_json:
         print(json.dumps(keys))
         return
-    print(f"{result.files} files, {result.bytes / 1e9:.2f} GB, measured in {result.seconds:.0f} s:")
+    print(title)
     for name, value in keys.items():
         print(f"  {name:32s}{value if value is not None else 'not measured'}")

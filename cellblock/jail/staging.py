@@ -15,7 +15,7 @@ from cellblock.jail.action_order import LIBRARY, rank, sort_libraries
 from cellblock.jail.change_plan import Action, Plan
 from cellblock.jail.elf_needs import needs
 from cellblock.jail.entry import Entry
-from cellblock.jail.writer import _set_metadata as set_metadata
+from cellblock.jail.metadata import set_metadata
 
 Fetch = Callable[[Entry, bytes], None]
 """Makes a regular file with an entry's content at a path; its metadata is set by the caller."""

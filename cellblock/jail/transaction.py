@@ -27,10 +27,10 @@ from cellblock.errors import CellblockError
 from cellblock.jail import change_plan
 from cellblock.jail.change_plan import Action, Finding, Plan
 from cellblock.jail.entry import Entry
+from cellblock.jail.metadata import set_metadata
 from cellblock.jail.rename_exchange import exchange
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 from cellblock.jail.volume import Volume, sync_directory, sync_filesystem
-from cellblock.jail.writer import _set_metadata as set_metadata
 
 RECORDS = ("manifest", "controls", "state.json")
 """Files of `.cellblock` that a transaction replaces, the one that says what the volume holds last."""

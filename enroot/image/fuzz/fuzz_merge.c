@@ -1,7 +1,7 @@
 /* Any entries in any layers: refused with a reason, or the tree is one. Each pair of bytes is an entry: what it is
  * and where, of a few names, so that they meet. The rules themselves are compared with a model in tests/jail. */
 #include "../tests/memory_tar.h"
-#include "fuzz.h"
+#include "../../../spank_jail/fuzz/fuzz.h"
 
 static const char *const paths[] = { "a", "b", "a/a", "a/b", "b/a", "a/a/a", "a/a/b", "b/a/a" };
 static const char *const whiteouts[] = {

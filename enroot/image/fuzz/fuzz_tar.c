@@ -2,7 +2,7 @@
  * right first, or no input would get past them. */
 #include "../core/tar_header.h"
 #include "../tests/memory_tar.h"
-#include "fuzz.h"
+#include "../../../spank_jail/fuzz/fuzz.h"
 
 static void check_path(const char *path, size_t length)
 {

@@ -1,5 +1,5 @@
 /* The merge from the top down: what is told to the sink, and in which order. More in tests/jail, by a model. */
-#include "check.h"
+#include "../../../spank_jail/tests/check.h"
 #include "memory_tar.h"
 
 struct told { char kind; const char *path, *target; };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "../core/sha256_many.h"
-#include "check.h"
+#include "../../../spank_jail/tests/check.h"
 
 #define COUNT 300
 

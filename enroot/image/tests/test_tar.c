@@ -1,7 +1,7 @@
 /* The tar reader: numbers, names and maps, and what it refuses. Whole archives are compared with GNU tar's
  * and Python's in tests/jail. */
 #include "../core/tar_header.h"
-#include "check.h"
+#include "../../../spank_jail/tests/check.h"
 #include "memory_tar.h"
 
 static struct image_error err;

@@ -1,0 +1,33 @@
+"""Gives a file the metadata of an entry, exactly."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from cellblock.errors import CellblockError
+from cellblock.jail.entry import Entry, shown
+
+
+def set_metadata(target: bytes | int, entry: Entry) -> None:
+    """Owner, mode, attributes and time of a path (a link itself, never its target) or descriptor.
+
+    In this order: chown(2) drops setuid and capabilities, chmod(2) edits an ACL's mask.
+    """
+    follow = isinstance(target, int)
+    os.chown(target, entry.uid, entry.gid, follow_symlinks=follow)
+    if entry.kind != "l":
+        os.chmod(target, entry.mode)  # noqa: PTH101
+    for name, value in entry.xattrs:
+        try:
+            os.setxattr(target, name, value, follow_symlinks=follow)
+        except OSError as error:
+            if error.errno in (errno.ENOTSUP, errno.EPERM, errno.E2BIG):
+                text = name.decode(errors="replace")
+                raise CellblockError(
+                    f"the volume's filesystem cannot hold the attribute {text} of {shown(entry.path)}: "
+                    f"{error.strerror}",
+                    hint="use a filesystem with extended attributes (ext4, xfs, btrfs; NFS from 4.2 on)",
+                ) from None
+            raise
+    os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=follow)
