@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# What editors, compilers and Python leave beside sources.
-NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+# Patterns of what editors, compilers and Python leave beside sources.
+NOT_SOURCES = ("__pycache__", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache", "*.abi3.so")
 
 
 def digest_of_tree(folder: Path, suffixes: Iterable[str] | None = None) -> str:
@@ -69,13 +70,17 @@ def digests_of_files(
     names do not. Without `folder`, nothing.
     """
     found: dict[str, str] = {}
-    without = frozenset(ignored)
+    without = tuple(ignored)
+
+    def counts(each: str) -> bool:
+        return not any(fnmatchcase(each, pattern) for pattern in without)
+
     for directory, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if each not in without)
+        folders[:] = sorted(filter(counts, folders))
         links = [each for each in folders if Path(directory, each).is_symlink()]
         if not folders and not files and suffixes is None and Path(directory) != folder:
             found[f"{name}/{Path(directory).relative_to(folder)}"] = "folder"
-        for each in sorted((*files, *links)):
+        for each in sorted((*filter(counts, files), *links)):
             if suffixes is not None and not each.endswith(tuple(suffixes)):
                 continue
             path = Path(directory, each)

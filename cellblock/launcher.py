@@ -24,8 +24,24 @@ STALE = "stale"
 """Fingerprint of an environment that works but could not be brought up to date."""
 
 # Files that decide what is installed: the project's metadata, and the C that is compiled for Python.
-INPUTS = ("pyproject.toml", "setup.py", "cellblock/system_packages.py")
-COMPILED = ("spank_jail", "spank_jail/core", "enroot", "enroot/image/core", "pyxis", "cellblock/jail/scan")
+INPUTS = (
+    "pyproject.toml",
+    "setup.py",
+    "cellblock/system_packages.py",
+    "enroot/container/fstab.c",
+    "enroot/container/fstab.h",
+)
+COMPILED = (
+    "spank_jail",
+    "spank_jail/core",
+    "enroot",
+    "enroot/image/core",
+    "enroot/settings",
+    "enroot/text",
+    "pyxis",
+    "pyxis/options",
+    "cellblock/jail/scan",
+)
 
 
 def main(args: list[str]) -> int:

@@ -117,9 +117,11 @@ class Programs:
         env: Mapping[str, str] | None = None,
         check: bool = True,
         feed: Callable[[IO[bytes]], None] | None = None,
+        keep_output: bool = True,
     ) -> Finished:
         """Run `argv` to its end, passing each line of stdout and stderr to `on_line`.
 
+        Without `keep_output` the result's `output` stays empty: for programs that print millions of lines.
         `env` is added to the environment. `feed` writes the program's stdin, in a thread of its own; that a
         program does not read all of it is its own affair. Raises ProgramFailed when `check` and the status is
         not 0, Interrupted after `stop`, CellblockError when there is no such program, and what `feed` raises.
@@ -139,7 +141,9 @@ class Programs:
                 target=self._drain, args=(*readers, process.stderr, [tail.append, on_line])
             )
             errors.start()
-            self._drain(*readers, process.stdout, [output.append, tail.append, on_line])
+            self._drain(
+                *readers, process.stdout, [output.append if keep_output else None, tail.append, on_line]
+            )
             errors.join()
             if feed:
                 feeder.join()

@@ -56,6 +56,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("iptables", "sets the network rules of the cluster"),
         _one("gpg", "compares the fingerprint of an archive's key"),
         _one("zstd", "compresses and reads image layers"),
+        _one("restic", "stores backups of the jail"),
         _one("openssh-client", "makes the SSH keys of a cluster, and logs in to it"),
         _one("debian-archive-keyring", "verifies Debian's archive when building its images", optional=True),
         _one("ubuntu-keyring", "verifies Ubuntu's archive when building its images", optional=True),
@@ -63,6 +64,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
     # What only the tests run.
     "test": (
         _one("shellcheck", "checks shell scripts"),
+        _one("catatonit", "holds the pods that podman plays"),
         _one("docker-registry", "is the registry that tests push to and pull from"),
         _one("cppcheck", "checks the C sources"),
         _one("libpam0g-dev", "has the headers to compile the PAM module that a test loads"),
@@ -74,9 +76,20 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         # Ubuntu's is a snap, which no container can install: there the tests of the report's page skip.
         Need("opens the report's page", (("chromium-headless-shell",), ("chromium",)), optional=True),
         _one("openssl", "checks signatures and makes certificates that nothing of Cellblock has a part in"),
+        # The kernel that runs the tests rarely has NFS, and no test could give it any.
+        _one("user-mode-linux", "is the kernel with NFS on which two hosts share a jail", optional=True),
+        _one("nfs-kernel-server", "exports the jail that two hosts share"),
+        _one("nfs-common", "mounts it on them"),
+        _one("iproute2", "gives each of these hosts a network"),
         _one("libcap2-bin", "gives files capabilities"),
         _one("squashfs-tools", "makes and unpacks the images of the container runtime"),
         _one("squashfuse", "mounts the images of the container runtime"),
+        _one("fuse-overlayfs", "lets containers write over images where the kernel does not"),
+        _one("liblz4-dev", "compresses images of the container runtime; headers and library"),
+        _one("zlib1g-dev", "compresses images of the container runtime for old readers; headers and library"),
+        _one("libcurl4-openssl-dev", "speaks to registries for the container runtime; headers and library"),
+        _one("libjansson-dev", "reads manifests of images for the container runtime; headers and library"),
+        _one("umoci", "unpacks images, to compare with what the container runtime makes of them"),
         _one("dpkg-dev", "packs the small packages that tests compile and install"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),
         # The command is a package of its own since Debian 13 and Ubuntu 24.10, and so is its BuildKit plugin.

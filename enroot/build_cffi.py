@@ -18,24 +18,33 @@ HAS_ISAL = Path("/usr/include/isa-l/igzip_lib.h").exists()
 DECLARATIONS = """
 enum image_fault {
     IMAGE_FAULT_NONE, IMAGE_FAULT_SYSTEM, IMAGE_FAULT_SOURCE, IMAGE_FAULT_LOSSY, IMAGE_FAULT_CHANGED,
-    IMAGE_FAULT_CANCELLED
+    IMAGE_FAULT_CANCELLED, IMAGE_FAULT_ABSENT
 };
 struct image_error {
     enum image_fault fault; char path[512]; char syscall[24]; int number; char message[512];
 };
 
-struct image_directory_request {
-    int root; unsigned jobs; bool resume; bool lossy; unsigned shard, shards;
+struct image_pick {
+    const uint64_t *digests; size_t count; const uint32_t *starts; int file; bool wanted;
+    const char *const *always; unsigned n_always;
 };
-struct image_layer { const char *name, *digest, *diff_id; };
-struct image_request {
-    struct image_directory_request directory;
-    const char *records_folder, *source;
+struct image_directory_request {
+    int root; unsigned jobs; bool resume; bool lossy; unsigned shard, shards; const struct image_pick *pick;
+};
+struct image_layer {
+    const char *name, *digest, *diff_id; unsigned long long length; int listing, list_to;
+};
+struct image_layers_request {
     const struct image_layer *layers;
     unsigned n_layers;
     int (*open_layer)(void *context, unsigned layer);
     int (*progress)(void *context, unsigned long long bytes);
     void *context;
+};
+struct image_request {
+    struct image_directory_request directory;
+    const char *records_folder, *source;
+    struct image_layers_request layers;
 };
 struct image_summary { unsigned long long entries, bytes; char digest[65]; };
 struct image_progress { unsigned long long read, written, files, kept; };
@@ -50,6 +59,17 @@ int image_assembly_manifest(struct image_assembly *assembly, int fd, bool part, 
 struct image_progress image_assembly_progress(struct image_assembly *assembly);
 struct image_lost_count image_assembly_lost(const struct image_assembly *assembly, unsigned loss);
 
+struct image_difference { uint64_t a, b; };
+struct image_lines { const char *text; uint64_t length, at, dropped; };
+size_t image_manifest_compare(struct image_lines *a, struct image_lines *b, struct image_difference *found,
+                              size_t room);
+size_t image_pick_digests(const char *text, size_t length, uint64_t *digests);
+void image_pick_starts(const uint64_t *digests, size_t count, uint32_t *starts);
+#define IMAGE_PICK_STARTS ...
+
+struct sha256_one { const unsigned char *data; size_t length; unsigned char *digest; };
+void image_sha256_many(struct sha256_one *all, size_t count);
+
 const char *image_inflate_library(void);
 
 static const int N_LOSSES;
@@ -62,6 +82,9 @@ SOURCE = """
 #include <stdint.h>
 #include "assembly.h"
 #include "inflate.h"
+#include "manifest_compare.h"
+#include "pick.h"
+#include "sha256_many.h"
 
 static const int N_LOSSES = IMAGE_N_LOSSES;
 """

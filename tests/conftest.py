@@ -1,7 +1,7 @@
-"""Which tests may run side by side, when `build.py test` runs all of them with two workers.
+"""Which tests may run side by side, when `build.py test` runs all of them with three workers.
 
 A group runs in one worker, one test after the other: tests that share a cluster, a daemon or an image, or
-else those of a file. The long groups come first, one that waits for Slurm beside one that computes, so that
+else those of a file. The long groups come first, those that wait for Slurm beside those that compute, so that
 the workers end together (docs/decisions/ci-side-by-side.md).
 """
 
@@ -21,15 +21,24 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 _FIRST = (
     "cluster debian13",  # 380, mostly waiting
     "tests/integration/test_slurm_source.py",  # 160, both cores
-    "tests/integration/test_soak.py",
+    "fuzzing",  # 170 and its compiling, on what others leave idle
     "cluster debian12",
-    "tests/integration/docker_engine",
-    "cluster debian14",
-    "tests/integration/escape",
+    "tests/integration/test_soak.py",
     "tests/integration/test_build.py",
+    "cluster debian14",
+    "tests/integration/docker_engine",
+    "tests/integration/escape",
+    "tests/integration/escape debian12",
+    "tests/integration/escape debian14",
     "tests/test_launcher.py",
-    "tests/spank_jail/test_fuzz.py",
+    "tests/jail/test_nfs.py",
+    "tests/jail/test_backup.py",
+    "tests/jail/test_assemble_filesystems.py",
+    "tests/integration/test_jail_init.py",
+    "tests/integration/push",
 )
+# The targets of libFuzzer, of whatever file: one after the other, for each would have the idle cores.
+_FUZZING = "::test_no_input_breaks_a_target"
 # Tests of one folder that share what is dear to make.
 _FOLDERS = ("tests/integration/docker_engine", "tests/integration/escape", "tests/integration/push")
 # Long, and content with a cluster of its own.
@@ -59,8 +68,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: `cluster VARIANT`, a folder or a file."""
+    """The group of a test: `fuzzing`, `cluster VARIANT`, a folder or a file."""
+    if nodeid.endswith(_FUZZING):
+        return "fuzzing"
     path = nodeid.partition("::")[0]
     folder = next((folder for folder in _FOLDERS if path.startswith(f"{folder}/")), path)
     found = _CLUSTER.match(nodeid)
+    if found and folder.endswith("/escape"):
+        return f"{folder} {found[1]}"
     return f"cluster {found[1]}" if found and folder == path and path not in _APART else folder

@@ -1,7 +1,7 @@
 """What the container runtime costs: a start from a created root and from an image file, and a create.
 
 All of one image the size of a big one for machine learning (docs/benchmarks.md), made of this machine's own
-programs. Figures of `import` belong into `EnrootFigures` as well and come with it.
+programs. The figures of `import` are in enroot_import.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock import paths
+from cellblock.bench.enroot_import import ImportFigures, import_cost
 from cellblock.bench.percentile import percentile
 from cellblock.bench.scratch import scratch
 from cellblock.errors import CellblockError
@@ -29,7 +30,7 @@ BIG_BYTES = 1_500_000_000
 LARGEST = 64_000_000
 """No single file is larger: a few debug files would be most of the image."""
 
-CREATE_ROUNDS = 3
+CREATE_ROUNDS = 4
 WARM_UP = 3
 """Starts that are not counted: the first reads the image's shell from the disk."""
 
@@ -44,15 +45,15 @@ class EnrootFigures:
     start_sqsh_ms: tuple[float, ...]
     create_s: tuple[float, ...]
     unsquashfs_s: tuple[float, ...]
+    imports: ImportFigures | None
+    """None: not measured."""
     seconds: float
 
     def keys(self) -> dict[str, float | None]:
-        """The keys that `build.py bench enroot --json` prints; those of import are None so far."""
+        """The keys that `build.py bench enroot --json` prints; None where import was left out."""
+        names = ("import_base_s", "import_big_s", "import_cached_s", "import_peak_mb")
         return {
-            "import_base_s": None,
-            "import_big_s": None,
-            "import_cached_s": None,
-            "import_peak_mb": None,
+            **(self.imports.keys() if self.imports else dict.fromkeys(names)),
             "start_ms": round(percentile(self.start_ms, 50), 2),
             "start_ms_p99": round(percentile(self.start_ms, 99), 2),
             "start_sqsh_ms": round(percentile(self.start_sqsh_ms, 50), 2),
@@ -66,7 +67,7 @@ class EnrootFigures:
         }
 
 
-def enroot_cost(runs: int, events: Events) -> EnrootFigures:
+def enroot_cost(runs: int, events: Events, *, imports: bool = True) -> EnrootFigures:
     """Compile enroot, make the image, and measure `runs` starts of each kind.
 
     Needs gcc, squashfs-tools and squashfuse. Raises CellblockError when one is missing or a command fails.
@@ -88,13 +89,18 @@ def enroot_cost(runs: int, events: Events) -> EnrootFigures:
         with events.step("start", f"{runs} starts of each kind"):
             started = _starts(program, "big", runs, environment, events)
             from_image = _starts(program, str(image), runs, environment, events)
+        image_bytes = image.stat().st_size
+        shutil.rmtree(folder / "data")
+        image.unlink()
+        imported = import_cost(folder, events) if imports else None
         return EnrootFigures(
             files=files,
-            image_bytes=image.stat().st_size,
+            image_bytes=image_bytes,
             start_ms=started,
             start_sqsh_ms=from_image,
             create_s=create,
             unsquashfs_s=unsquashfs,
+            imports=imported,
             seconds=time.monotonic() - began,
         )
 
@@ -158,7 +164,10 @@ def _programs(*names: str) -> Iterator[Path]:
 
 
 def _make_image(image: Path) -> int:
-    """Returns how many files are in it."""
+    """An image of this machine's own programs as squashfs.
+
+    Returns how many files are in it. Raises CellblockError when mksquashfs fails.
+    """
     root = image.with_suffix(".root")
     n = total = 0
     for path in _chosen():
@@ -193,19 +202,27 @@ def _take(path: Path, target: Path) -> bool:
 def _creates(
     program: Path, image: Path, folder: Path, environment: dict[str, str]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds of each round; interleaved, so that both meet the same disk. The container `big` stays.
+    """Seconds of each round, in turns: each is first as often as the other. The container `big` stays.
 
+    A virtual machine hands memory that is free back to its host, and who touches it first pays for getting
+    it again: of the same program, some rounds took four times as long as others. So one round is thrown away.
     Without sync(2), which on a machine with other writers waits for all of theirs.
     """
-    ours, theirs = [], []
-    for _ in range(CREATE_ROUNDS):
-        target = folder / "unsquashfs"
-        theirs.append(_run(["unsquashfs", "-quiet", "-no-progress", "-dest", str(target), str(image)]))
-        shutil.rmtree(target)
-        if (folder / "data/big").exists():
-            shutil.rmtree(folder / "data/big")
-        ours.append(_run([str(program), "create", "-n", "big", str(image)], environment))
-    return tuple(ours), tuple(theirs)
+    times: dict[bool, list[float]] = {True: [], False: []}
+    target, root = folder / "unsquashfs", folder / "data/big"
+    commands = {
+        True: [str(program), "create", "-n", "big", str(image)],
+        False: ["unsquashfs", "-quiet", "-no-progress", "-dest", str(target), str(image)],
+    }
+    for number in range(CREATE_ROUNDS + 1):
+        for ours in (True, False) if number % 2 else (False, True):
+            for old in (target, root):
+                if old.exists():
+                    shutil.rmtree(old)
+            times[ours].append(_run(commands[ours], environment))
+    if not root.exists():
+        _run(commands[True], environment)
+    return tuple(times[True][1:]), tuple(times[False][1:])
 
 
 def _starts(

@@ -144,7 +144,7 @@ def step_cost(name: str, levels: Sequence[str], rounds: int, mounts: int, events
     with connect(known.engine) as client, events.step("steps", f"{rounds} rounds of srun true"):
         container = client.containers.get(container_name(name, "worker-1"))
         command = ["salloc", "--quiet", "--nodelist=worker-1", "bash", "-c", script]
-        status, rest = _stream(client.api, container.id, command, environment, lines)
+        status, rest = stream(client.api, container.id, command, environment, lines)
     times = lines.milliseconds("step")
     steps = {level: times.get(level, []) for level in levels}
     without = {level: times.get(f"{WITHOUT}:{level}", []) for level in levels}
@@ -158,7 +158,7 @@ def step_cost(name: str, levels: Sequence[str], rounds: int, mounts: int, events
     return StepCost(rounds, mounts, steps, without, lines.milliseconds("tasks"), memory, seconds)
 
 
-def _stream(
+def stream(
     api: Any,
     container: str | None,
     command: list[str],

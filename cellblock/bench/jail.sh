@@ -28,7 +28,8 @@ done
 
 : > "$kept/without"
 for level in "${levels[@]}"; do
-    sed "s|plan=[^ ]*|plan=$kept/jail.fstab|; s|level=[^ ]*|level=$level|" "$kept/original" > "$kept/$level"
+    # The jail alone.
+    sed "/pyxis[.]so/d; s|plan=[^ ]*|plan=$kept/jail.fstab|; s|level=[^ ]*|level=$level|" "$kept/original" > "$kept/$level"
     grep -q "level=$level" "$kept/$level" || { echo "no level= in plugstack.conf"; exit 1; }
 done
 names=(without "${levels[@]}")

@@ -1,17 +1,20 @@
 """What it takes to assemble a jail volume, beside what others use to fill a directory.
 
-One tree of at least 45,000 files and 1.4 GB, taken from this machine's own /usr, as a directory, a plain tar,
-an OCI layout of one zstd layer, and a restic repository. Each way writes it to the same filesystem, in turns
-and more than once; the median counts. What is written is flushed before the next begins, outside of the time:
-`tar -x` does not wait for the disk. Our own time has everything that `jail assemble` does, also the flush.
+One tree of at least 45,000 files and 1.4 GB, taken from this machine's own /usr, as a directory, a plain
+tar, an OCI layout of one zstd layer, and a restic repository. Each way writes it to the same filesystem, ours
+and tar's in turns, the others once: a round takes minutes. What is written is flushed before the next begins,
+outside of the time: `tar -x` does not wait for the disk. Our own time has everything that `jail assemble`
+does, also the flush.
+
+The first touch of a page costs a virtual machine that gave its free memory back to the host: one and the
+same tar took 7 seconds with memory that was touched before and 15 to 18 without. So one round is run and
+thrown away, and against tar the figure is the median of what the rounds give by themselves, each of two
+neighbours in time.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -24,34 +27,30 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cellblock.bench.slow_fs import slow_filesystem
+from cellblock.bench.volume_sources import TAR, Layout, make_sources, make_tree
+from cellblock.bench.volume_upgrade import UpgradeCost, upgrade_cost
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail.layout import ARCHITECTURES
-from cellblock.oci.model import MANIFEST, Configuration, Descriptor, Index, Manifest, Platform
 
-FILES, BYTES = 45_000, 1_400_000_000
-SLOW_FILES = 1_500
-_LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
-_TAR = ["tar", "--format=posix", "--xattrs", "--xattrs-include=*"]
-_TAKEN = ("share/doc", "share/man", "include", "share/locale", "share/icons", "lib/python3", "bin", "lib")
+SLOW_FILES = 600
 
 
 @dataclass
 class VolumeCost:
-    """Seconds of each way, by round; `slow` on the filesystem with 1 ms a call."""
+    """Seconds of each way, by round, those of `tar` and of `assemble` in the same order.
+
+    `slow`: with 1 ms a call; `later`: of a volume that is there.
+    """
 
     files: int
     bytes: int
     times: dict[str, list[float]] = field(default_factory=dict)
     slow: dict[str, float] = field(default_factory=dict)
+    later: UpgradeCost | None = None
     seconds: float = 0.0
 
     def keys(self) -> dict[str, float | int | None]:
-        """The figures by the names that others rely on; None where a program is not here.
-
-        The other half of this bench, of a volume that is there (noop_upgrade_vs_find, verify_vs_sha256sum),
-        adds its keys here.
-        """
+        """The figures by the names that others rely on; None where a program is not here."""
         found: dict[str, float | int | None] = {"files": self.files, "bytes": self.bytes}
         for name, times in self.times.items():
             found[f"{name}_s"] = round(statistics.median(times), 2)
@@ -61,16 +60,26 @@ class VolumeCost:
             found[f"slow_{name}_s"] = round(seconds, 2)
         ours, theirs = self.slow.get("assemble"), self.slow.get("rsync")
         found["slow_fs_vs_rsync"] = round(ours / theirs, 4) if ours and theirs else None
+        if self.later is not None:
+            found.update(self.later.keys())
         return found
 
     def _ratio(self, ours: str, theirs: str) -> float | None:
         if ours not in self.times or theirs not in self.times:
             return None
-        return round(statistics.median(self.times[ours]) / statistics.median(self.times[theirs]), 3)
+        ours_s, theirs_s = self.times[ours], self.times[theirs]
+        if len(ours_s) == len(theirs_s):
+            return round(statistics.median(a / b for a, b in zip(ours_s, theirs_s, strict=True)), 3)
+        return round(statistics.median(ours_s) / statistics.median(theirs_s), 3)
 
 
-def volume_cost(events: Events, *, rounds: int = 3, slow_files: int = SLOW_FILES) -> VolumeCost:
-    """Measure. Takes minutes, and 8 GB below /var/tmp. Raises CellblockError."""
+def volume_cost(
+    events: Events, *, rounds: int = 4, slow_files: int = SLOW_FILES, manifest_files: int = 5_000_000
+) -> VolumeCost:
+    """Measure, in `rounds` and one more that is not counted. Takes eight minutes, and 8 GB below /var/tmp.
+
+    Raises CellblockError.
+    """
     if os.geteuid() != 0:
         raise CellblockError("this measures what only root can write", hint="run this as root (sudo)")
     began = time.monotonic()
@@ -78,94 +87,37 @@ def volume_cost(events: Events, *, rounds: int = 3, slow_files: int = SLOW_FILES
         work = Path(folder)
         with events.step("volume", "make the tree"):
             files, size = make_tree(work / "tree")
-            make_sources(work / "tree", work)
+            layout = make_sources(work / "tree", work)
         cost = VolumeCost(files, size)
-        for number in range(rounds):
-            for name, run in _ways(work).items():
-                with events.step("volume", f"{name}, round {number + 1}"):
-                    cost.times.setdefault(name, []).append(_timed(run, work / "target"))
         with events.step("volume", "1 ms a call"):
             cost.slow = _slow(work, slow_files)
+        ways = _ways(work, layout)
+        volume = work / "volume"
+        for number in range(rounds + 1):
+            for name in ("tar", "assemble"):
+                with events.step("volume", f"{name}, round {number}" if number else f"{name}, not counted"):
+                    kept = volume if name == "assemble" and number == rounds else None
+                    seconds, flushed = _timed(ways[name], work / "target", kept)
+                if not number:
+                    continue
+                cost.times.setdefault(name, []).append(seconds)
+                if name == "tar":
+                    cost.times.setdefault("tar_flushed", []).append(flushed)
+        with events.step("volume", "upgrade and verify"):
+            cost.later = upgrade_cost(volume, work, layout, manifest_files=manifest_files)
+        for name in sorted(set(ways) - {"tar", "assemble"}):
+            with events.step("volume", name):
+                cost.times[name] = [_timed(ways[name], work / "target")[0]]
         cost.seconds = time.monotonic() - began
     return cost
-
-
-def make_tree(root: Path, files: int = FILES, size: int = BYTES) -> tuple[int, int]:
-    """Copy directories of /usr until there are so many files and bytes, under other names if need be."""
-    counted = total = 0
-    for again in range(9):
-        for name in _TAKEN:
-            if counted >= files and total >= size:
-                return counted, total
-            source, target = Path("/usr", name), root / f"usr{again or ''}" / name
-            if not source.is_dir():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            folders = [source] if name != "lib" else [one for one in source.iterdir() if one.is_dir()]
-            for one in folders:
-                place = target if name != "lib" else target / one.name
-                if counted >= files and total >= size:
-                    break
-                if place.exists():
-                    continue
-                place.parent.mkdir(parents=True, exist_ok=True)
-                subprocess.run(["cp", "-a", str(one), str(place)], check=True)
-                for path, _, names in os.walk(place):
-                    counted += len(names)
-                    total += sum(os.lstat(os.path.join(path, each)).st_size for each in names)  # noqa: PTH118
-    raise CellblockError("/usr is too small to make a jail of")
-
-
-def make_sources(tree: Path, work: Path) -> None:
-    """The tree as work/tree.tar, the layout work/layout, and where restic is here, work/repository."""
-    archive = work / "tree.tar"
-    subprocess.run([*_TAR, "-C", str(tree), "-cf", str(archive), "."], check=True)
-    write_layout(archive, work / "layout")
-    if shutil.which("restic"):
-        restic = ["restic", "-q", "-r", str(work / "repository"), "--no-cache"]
-        environment = {**os.environ, "RESTIC_PASSWORD": "bench"}
-        subprocess.run([*restic, "init"], check=True, env=environment)
-        subprocess.run([*restic, "backup", "."], check=True, env=environment, cwd=tree)
-
-
-def write_layout(archive: Path, folder: Path) -> None:
-    """An OCI layout with one image of one layer: the tar, compressed as `build.py build` does by default."""
-    blobs = folder / "blobs/sha256"
-    blobs.mkdir(parents=True)
-    layer = folder / "layer"
-    subprocess.run(["zstd", "-q", "-3", "-T0", str(archive), "-o", str(layer)], check=True)
-
-    def stored(data: bytes, media_type: str) -> Descriptor:
-        digest = hashlib.sha256(data).hexdigest()
-        (blobs / digest).write_bytes(data)
-        return Descriptor(media_type, f"sha256:{digest}", len(data))
-
-    digest = _digest(layer)
-    size = layer.stat().st_size
-    layer.rename(blobs / digest)
-    machine = ARCHITECTURES.get(platform.machine(), platform.machine())
-    configuration = Configuration(Platform("linux", machine), (f"sha256:{_digest(archive)}",))
-    config = stored(configuration.to_bytes(), "application/vnd.oci.image.config.v1+json")
-    manifest = Manifest(config, (Descriptor(_LAYER, f"sha256:{digest}", size),))
-    (folder / "index.json").write_bytes(Index((stored(manifest.to_bytes(), MANIFEST),)).to_bytes())
-    (folder / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        total = hashlib.sha256()
-        while data := file.read(1 << 20):
-            total.update(data)
-    return total.hexdigest()
 
 
 def _assemble(source: str, target: Path) -> list[str]:
     return [sys.executable, "-m", "cellblock.cli", "jail", "assemble", source, str(target), "--log", "json"]
 
 
-def _ways(work: Path) -> dict[str, Callable[[Path], object]]:
-    tar, layout = str(work / "tree.tar"), work / "layout"
-    layer = max((layout / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+def _ways(work: Path, layout: Layout) -> dict[str, Callable[[Path], object]]:
+    tar, layer = str(work / "tree.tar"), layout.largest()
 
     def run(*command: str, env: dict[str, str] | None = None) -> None:
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})})
@@ -173,21 +125,16 @@ def _ways(work: Path) -> dict[str, Callable[[Path], object]]:
             raise CellblockError(f"{' '.join(command)}: {done.stderr.strip()[-1000:]}")
 
     def untar(target: Path) -> None:
-        run(*_TAR, "-C", str(target), "-xf", tar)
-
-    def untar_flushed(target: Path) -> None:
-        untar(target)
-        run("sync", "-f", str(target))
+        run(*TAR, "-C", str(target), "-xf", tar)
 
     def unpack_and_cp(target: Path) -> None:
         (target / "unpacked").mkdir()
-        run(*_TAR, "-C", str(target / "unpacked"), "--zstd", "-xf", str(layer))
+        run(*TAR, "-C", str(target / "unpacked"), "--zstd", "-xf", str(layer))
         run("cp", "-a", str(target / "unpacked"), str(target / "copied"))
 
     ways: dict[str, Callable[[Path], object]] = {
-        "assemble": lambda target: run(*_assemble(f"oci:{layout}", target)),
+        "assemble": lambda target: run(*_assemble(f"oci:{layout.folder}:old", target)),
         "tar": untar,
-        "tar_flushed": untar_flushed,
         "unpack_and_cp": unpack_and_cp,
     }
     if shutil.which("rsync"):
@@ -201,16 +148,21 @@ def _ways(work: Path) -> dict[str, Callable[[Path], object]]:
     return ways
 
 
-def _timed(run: Callable[[Path], object], target: Path) -> float:
+def _timed(run: Callable[[Path], object], target: Path, kept: Path | None = None) -> tuple[float, float]:
+    """Seconds, without and with flushing what was written. It is removed, or becomes `kept`."""
     target.mkdir()
     os.sync()
     began = time.monotonic()
     run(target)
     seconds = time.monotonic() - began
     os.sync()
-    shutil.rmtree(target)
-    os.sync()
-    return seconds
+    flushed = time.monotonic() - began
+    if kept is not None:
+        target.rename(kept)
+    else:
+        shutil.rmtree(target)
+        os.sync()
+    return seconds, flushed
 
 
 def _slow(work: Path, files: int) -> dict[str, float]:
@@ -221,14 +173,14 @@ def _slow(work: Path, files: int) -> dict[str, float]:
         place = part / path.relative_to(work / "tree")
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, place)
-    subprocess.run([*_TAR, "-C", str(part), "-cf", str(work / "part.tar"), "."], check=True)
-    write_layout(work / "part.tar", work / "part-layout")
+    subprocess.run([*TAR, "-C", str(part), "-cf", str(work / "part.tar"), "."], check=True)
+    Layout(work / "part-layout").add("part", work / "part.tar")
     times = {}
     with ExitStack() as mounted:
         folder = work / "slow"
         folder.mkdir()
         place = mounted.enter_context(slow_filesystem(folder))
-        commands = {"assemble": _assemble(f"oci:{work / 'part-layout'}", place / "volume")}
+        commands = {"assemble": _assemble(f"oci:{work / 'part-layout'}:part", place / "volume")}
         if shutil.which("rsync"):
             commands["rsync"] = ["rsync", "-aHAX", f"{part}/", f"{place / 'rsync'}/"]
         for name, command in commands.items():

@@ -1,7 +1,7 @@
 """What upgrade and verify of a jail volume cost, beside `find` and `sha256sum` over the same tree.
 
-All times are wall clock, warm (each is run before it is timed), the best of several runs: other work on
-the machine only adds to them.
+All times are wall clock of whole commands, ours with Python's start, warm (each is run before it is timed),
+the best of several runs: other work on the machine only adds to them.
 """
 
 from __future__ import annotations
@@ -14,44 +14,42 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from cellblock.events import Event, Events, StepFinished
-from cellblock.jail import Volume, assemble, manifest
-from cellblock.jail.rollback import rollback
-from cellblock.jail.upgrade import upgrade
-from cellblock.jail.verify import verify
+from cellblock.bench.volume_sources import TAR, Layout
+from cellblock.errors import CellblockError
+from cellblock.jail import manifest
 
 _RUNS = 5
 _PERCENT = 100
 """One file in so many is another in the image that is upgraded to."""
 
-_MANIFEST_FILES = 5_000_000
-
 
 @dataclass(frozen=True)
 class UpgradeCost:
-    """Times in seconds; `memory_mb` is the peak of comparing two made-up manifests of 5 million files."""
+    """Times in seconds; `memory_mb` is the peak of comparing two made-up manifests of millions of files.
 
-    files: int
-    bytes: int
+    `noop`: to the image that is there. `rebuilt`: to another image of the same files. `one_percent`: to one
+    with a layer of changed files more; `write` is what tar and a flush take to write these.
+    """
+
     find: float
     noop: float
     rebuilt: float
-    rebuilt_without_reading: float
     one_percent: float
-    one_percent_without_reading: float
+    write: float
     sha256sum: float
     verify: float
     verify_content: float
     memory_mb: float
 
-    def keys(self) -> dict[str, float]:
+    def keys(self) -> dict[str, float | int | None]:
         """As `build.py bench volume --json` prints them."""
         return {
             "noop_upgrade_vs_find": round(self.noop / self.find, 3),
-            "rebuilt_upgrade_vs_find": round(self.rebuilt_without_reading / self.find, 3),
-            "one_percent_upgrade_vs_find": round(self.one_percent_without_reading / self.find, 3),
+            "rebuilt_upgrade_vs_find": round(self.rebuilt / self.find, 3),
+            "one_percent_upgrade_vs_find": round((self.one_percent - self.write) / self.find, 3),
             "verify_vs_sha256sum": round(self.sha256sum / self.verify_content, 3),
             "verify_metadata_vs_find": round(self.verify / self.find, 3),
             "upgrade_memory_5m_mb": round(self.memory_mb, 1),
@@ -59,94 +57,90 @@ class UpgradeCost:
             "noop_upgrade_s": round(self.noop, 3),
             "rebuilt_upgrade_s": round(self.rebuilt, 3),
             "one_percent_upgrade_s": round(self.one_percent, 3),
+            "one_percent_write_s": round(self.write, 3),
             "sha256sum_s": round(self.sha256sum, 3),
             "verify_content_s": round(self.verify_content, 3),
         }
 
 
-def upgrade_cost(tree: Path, work: Path, *, memory: bool = True) -> UpgradeCost:
-    """Measure with the root directory `tree`; `work` is a folder for tars and volumes, of its size thrice."""
-    images = _Images(tree, work)
-    volume = work / "upgrade-volume"
-    assemble(str(images.old), volume, Events())
-    root = volume / "root"
+def upgrade_cost(volume: Path, work: Path, layout: Layout, *, manifest_files: int) -> UpgradeCost:
+    """Measure with `volume`, which holds the image `old` of `layout`, and is removed; `work` is a folder."""
+    changed = _changed_layer(volume / "root", work)
+    old = work / "tree.tar"
+    layout.add("rebuilt", old, settings=["REBUILT=1"])
+    layout.add("one-percent", old, changed)
     find = _best(lambda: _run(["find", str(volume), "-printf", "%s %T@ %C@\\n"]))
-    noop = _best(lambda: upgrade(str(images.old), volume, Events()))
-    content = _best(lambda: verify(volume, Events(), content=True), runs=2)
-    metadata = _best(lambda: verify(volume, Events()))
+    noop = _best(lambda: _upgrade(layout, "old", volume))
+    content = _best(lambda: _jail("verify", str(volume), "--content"), runs=2)
+    metadata = _best(lambda: _jail("verify", str(volume)))
     names = work / "names"
     with names.open("wb") as file:
-        subprocess.run(["find", str(root), "-type", "f", "-print0"], stdout=file, check=True)
+        subprocess.run(["find", str(volume / "root"), "-type", "f", "-print0"], stdout=file, check=True)
     processors = len(os.sched_getaffinity(0))
     hashing = f"xargs -0 -P {processors} -n 200 sha256sum <{names} >/dev/null"
     sums = _best(lambda: _run(["sh", "-c", hashing]), runs=2)
-    rebuilt = _upgrade(images.rebuilt, volume)
-    rollback(volume, Events())
-    one_percent = _upgrade(images.one_percent, volume)
-    state = Volume(volume).state()
-    assert state is not None
-    result = UpgradeCost(
-        state.entries,
-        state.bytes,
-        find,
-        noop,
-        *rebuilt,
-        *one_percent,
-        sums,
-        metadata,
-        content,
-        _memory(work) if memory else 0.0,
-    )
+    rebuilt = min(_timed(partial(_upgrade, layout, tag, volume)) for tag in ("rebuilt", "old") * 2)
+    write, one_percent = [], []
+    for _ in range(3):
+        write.append(_timed(lambda: _write(changed, work / "written")))
+        one_percent.append(_timed(lambda: _upgrade(layout, "one-percent", volume)))
+        _jail("rollback", str(volume))
+        # As for the first time: the layer is not known.
+        for listing in (volume / ".cellblock/layers").iterdir():
+            if listing.stat().st_size < 1 << 20:
+                listing.unlink()
+    memory = _memory(work, manifest_files) if manifest_files else 0.0
     shutil.rmtree(volume)
-    return result
+    return UpgradeCost(find, noop, rebuilt, min(one_percent), min(write), sums, metadata, content, memory)
 
 
-class _Images:
-    """Tars: of the tree, of the same with other bytes around it, and with one file in a hundred changed."""
-
-    def __init__(self, tree: Path, work: Path) -> None:
-        self.old, self.rebuilt, self.one_percent = (work / f"{name}.tar" for name in ("old", "same", "new"))
-        subprocess.run(["tar", *_TAR, "-cf", str(self.old), "-C", str(tree), "."], check=True)
-        blocking = ["--blocking-factor=64"]
-        subprocess.run(["tar", *_TAR, *blocking, "-cf", str(self.rebuilt), "-C", str(tree), "."], check=True)
-        changed = work / "changed"
-        subprocess.run(["cp", "-a", "--reflink=auto", str(tree), str(changed)], check=True)
-        files = sorted(path for path in changed.rglob("*") if path.is_file() and not path.is_symlink())
-        for path in files[::_PERCENT]:
-            with path.open("ab") as file:
-                file.write(b"changed")
-        subprocess.run(["tar", *_TAR, "-cf", str(self.one_percent), "-C", str(changed), "."], check=True)
-        shutil.rmtree(changed)
-
-
-_TAR = ("--format=pax", "--xattrs", "--xattrs-include=*", "--numeric-owner")
+def _changed_layer(root: Path, work: Path) -> Path:
+    """A layer with one file in a hundred of `root`, and something more in each."""
+    changed, archive = work / "changed", work / "changed.tar"
+    files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    for path in files[::_PERCENT]:
+        target = changed / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+        with target.open("ab") as file:
+            file.write(b"changed")
+    # Of directories a layer says what they are: these are not the tree's, and are left out.
+    with subprocess.Popen(
+        ["find", ".", "-type", "f", "-print0"], cwd=changed, stdout=subprocess.PIPE
+    ) as found:
+        command = [*TAR, "--numeric-owner", "-cf", str(archive), "-C", str(changed), "--null", "-T", "-"]
+        subprocess.run(command, stdin=found.stdout, check=True)
+    return archive
 
 
-def _upgrade(source: Path, volume: Path) -> tuple[float, float]:
-    """Seconds of an upgrade, and of it without reading the source."""
-    reading = 0.0
+def _write(archive: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    _run([*TAR, "-C", str(target), "-xf", str(archive)])
+    _run(["sync", "-f", str(target)])
 
-    def listen(event: Event) -> None:
-        nonlocal reading
-        if isinstance(event, StepFinished) and event.step == "read the source":
-            reading = event.seconds
 
-    events = Events()
-    events.subscribe(listen)
-    started = time.perf_counter()
-    upgrade(str(source), volume, events)
-    total = time.perf_counter() - started
-    return total, total - reading
+def _jail(*arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cellblock.cli", "jail", *arguments, "--json"], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise CellblockError(f"jail {' '.join(arguments)}: {done.stderr.strip()[-1000:]}")
+
+
+def _upgrade(layout: Layout, tag: str, volume: Path) -> None:
+    _jail("upgrade", f"oci:{layout.folder}:{tag}", str(volume), "--log", "json")
 
 
 def _best(action: Callable[[], object], runs: int = _RUNS) -> float:
     action()
-    times = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - started)
-    return min(times)
+    return min(_timed(action) for _ in range(runs))
+
+
+def _timed(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
 
 
 def _run(command: list[str]) -> None:
@@ -156,15 +150,15 @@ def _run(command: list[str]) -> None:
 _MEMORY = """
 import resource, sys
 from pathlib import Path
-from cellblock.jail import catalogue, delta
+from cellblock.jail import delta, known_digests
 old, new = Path(sys.argv[1]), Path(sys.argv[2])
-known = catalogue.KnownDigests(old)
-found = delta.compare(old, new)
+with known_digests.known_digests(old):
+    found = delta.compare(old, new)
 print(len(found), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-def _memory(work: Path, files: int = _MANIFEST_FILES) -> float:
+def _memory(work: Path, files: int) -> float:
     """Peak memory, in MB, of the comparison of two manifests of `files` that differ in one in a thousand."""
     for name, step in (("old", 0), ("new", 1000)):
         _write_manifest(work / f"{name}.manifest", files, step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 
@@ -11,10 +12,10 @@ from cellblock.errors import CellblockError
 
 def main() -> int:
     """Run the command line; returns the exit status (0 done, 1 failed, 2 wrong usage)."""
-    from cellblock.cli.app import app
-
+    # A command makes many objects and no garbage; the default looks for some at every 700.
+    gc.set_threshold(50_000)
     try:
-        app(prog_name="build.py")
+        _run(sys.argv[1:])
     except CellblockError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_status
@@ -29,9 +30,28 @@ def main() -> int:
         sys.stderr.write(f"error: {where}{error.strerror or error}\n  next: {hint}, then run this again\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write("error: interrupted\n")
+        sys.stderr.write(
+            "error: interrupted\n  next: run the same command again: it goes on where this stopped\n"
+        )
         return 130
     return 0
+
+
+def _run(args: list[str]) -> None:
+    if args[:1] != ["jail"]:
+        from cellblock.cli.app import app
+
+        app(prog_name="build.py")
+        return
+    from cellblock.cli import jail_upgrade
+
+    plain = jail_upgrade.plainly(args)
+    if plain is not None:
+        jail_upgrade.run(plain.source, plain.volume, log=plain.log, as_json=plain.as_json)
+        return
+    from cellblock.cli.jail_app import app as jail_app
+
+    jail_app(prog_name="build.py")
 
 
 if __name__ == "__main__":

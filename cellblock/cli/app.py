@@ -12,9 +12,7 @@ from cellblock.cli import (
     cluster,
     doctor,
     inspect,
-    jail,
-    jail_change,
-    jail_check,
+    jail_app,
     lock,
     matrix,
     push,
@@ -51,12 +49,7 @@ app.command()(cluster.status)
 app.command()(cluster.shell)
 app.command()(cluster.down)
 app.add_typer(render.app, name="render")
-for command in (
-    *(jail_change.upgrade, jail_change.apply, jail_change.rollback, jail_change.history),
-    *(jail_check.verify, jail_check.diff),
-):
-    jail.app.command()(command)
-app.add_typer(jail.app, name="jail")
+app.add_typer(jail_app.group, name="jail")
 app.add_typer(bench.app, name="bench")
 app.command("test", context_settings=testing.CONTEXT)(testing.run_tests)
 app.command()(doctor.doctor)

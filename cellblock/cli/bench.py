@@ -74,27 +74,48 @@ def build(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonO
 @app.command()
 def enroot(
     runs: Annotated[int, typer.Option(help="Starts of each kind.", min=2)] = 200,
+    imports: Annotated[bool, typer.Option(help="Measure imports from a registry too.")] = True,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the container runtime: start and create of a big image (about a minute)."""
+    """Measure the container runtime: start, create and import (four minutes, 6 GB of disk)."""
     from cellblock.bench.enroot import enroot_cost
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
     events = Events()
     with make_view(log, events):
-        result = enroot_cost(runs, events)
+        result = enroot_cost(runs, events, imports=imports)
     _print_keys(f"{runs} starts of each kind, measured in {result.seconds:.0f} s:", result.keys(), as_json)
 
 
 @app.command()
-def volume(
-    rounds: Annotated[int, typer.Option(min=1, help="How often each way is measured.")] = 3,
+def pyxis(
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the running cluster to measure on.")
+    ] = "cellblock",
+    rounds: Annotated[int, typer.Option(help="Steps of each kind.", min=2)] = 30,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure assembling a jail volume beside tar, rsync, cp and restic (takes minutes and 8 GB of disk)."""
+    """Measure what a container adds to a step, on the running cluster (`build.py up` first; 5 GB of disk)."""
+    from cellblock.bench.pyxis import container_cost
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        result = container_cost(name, rounds, events)
+    _print_keys(f"{rounds} steps of each kind, measured in {result.seconds:.0f} s:", result.keys(), as_json)
+
+
+@app.command()
+def volume(
+    rounds: Annotated[int, typer.Option(min=1, help="How often ours and tar are measured.")] = 4,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a jail volume beside tar, rsync, cp, restic, find, sha256sum (eight minutes, 8 GB of disk)."""
     from cellblock.bench.volume import volume_cost
     from cellblock.cli.views import make_view
     from cellblock.events import Events

@@ -11,9 +11,11 @@ import typer
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_change import VolumeArgument
 from cellblock.cli.options import JsonOption, LogOption
+from cellblock.printable import printable, shown
 
 if TYPE_CHECKING:
     from cellblock.jail.comparison import Differing
+    from cellblock.jail.verify import VerifyResult
 
 _SHOWN = 40
 
@@ -32,9 +34,12 @@ def verify(
 ) -> None:
     """Check a volume against its image; status 1 when something is damaged and was not repaired."""
     from cellblock.cli.views import make_view
+    from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.jail import verify as code
 
+    if source is not None and not repair:
+        raise UsageError("--source goes with --repair", hint="add --repair, or leave --source out")
     events = Events()
     with make_view(log, events):
         reference = image_reference(source, None) if source else None
@@ -45,6 +50,9 @@ def verify(
                 {
                     "clean": result.is_clean,
                     "entries": result.entries,
+                    "n_damaged": result.n_damaged,
+                    "n_users": result.n_users,
+                    "left": result.n_left,
                     "damaged": [[_path(one), one.what] for one in result.damaged],
                     "users": [[_path(one), one.what, one.package] for one in result.users],
                     "repaired": result.repaired,
@@ -54,21 +62,31 @@ def verify(
         )
     else:
         for one in result.damaged:
-            print(f"{'repaired' if result.repaired else 'damaged':9s} {_path(one)}: {one.what}")
+            print(f"{'repaired' if result.repaired else 'damaged':9s} {shown(one.entry.path)}: {one.what}")
+        if result.n_damaged > len(result.damaged):
+            more = result.n_damaged - len(result.damaged)
+            print(f"{'damaged':9s} ... and {more} more: `jail diff --files` lists them")
         for one in result.users[:_SHOWN]:
             package = f" (package {one.package})" if one.package else ""
-            print(f"{'users':9s} {_path(one)}: {one.what}{package}")
-        if len(result.users) > _SHOWN:
-            print(f"{'users':9s} ... and {len(result.users) - _SHOWN} more: `jail diff` lists them")
+            print(f"{'users':9s} {shown(one.entry.path)}: {one.what}{printable(package)}")
+        if result.n_users > _SHOWN:
+            print(f"{'users':9s} ... and {result.n_users - _SHOWN} more: `jail diff --files` lists them")
         how = "every byte of " if content else ""
         print(
-            f"{how}{result.entries} files compared in {result.seconds:.1f} s: {len(result.damaged)} damaged"
-            f"{', repaired' if result.repaired else ''}, {len(result.users)} changed by users"
+            f"{how}{result.entries} files compared in {result.seconds:.1f} s: {result.n_damaged} damaged"
+            f"{_repaired(result)}, {result.n_users} changed by users"
         )
         if not result.is_clean:
-            print("  next: `jail verify --repair` restores them from the image")
+            again = f" again: {result.n_left} are left" if result.repaired else ""
+            print(f"  next: `jail verify --repair`{again or ' restores them from the image'}")
     if not result.is_clean:
         raise typer.Exit(1)
+
+
+def _repaired(result: VerifyResult) -> str:
+    if not result.repaired:
+        return ""
+    return f", {result.n_damaged - result.n_left} of them repaired" if result.n_left else ", repaired"
 
 
 def _path(one: Differing) -> str:
@@ -96,7 +114,8 @@ def diff(
             if as_json:
                 print(json.dumps({**one._asdict(), "path": path}))
             else:
-                print(f"{one.kind:8s} {one.size:12d} {one.owner or '-':12s} {one.package or '-':20s} {path}")
+                line = f"{one.kind:8s} {one.size:12d} {one.owner or '-':12s} {one.package or '-':20s} {path}"
+                print(printable(line))
         return
     summary = code.summarize(code.changes(volume))
     if as_json:

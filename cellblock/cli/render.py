@@ -1,4 +1,4 @@
-"""`build.py render`: the images in the words of other tools."""
+"""`build.py render`: images and volumes in the words of other tools."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import Annotated
 import typer
 
 from cellblock.cli.options import LogOption, MirrorOption, VariantOption, image_names
+from cellblock.cli.render_kubernetes import kubernetes
 
-app = typer.Typer(help="Write the images in the words of other tools.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    # With a callback typer keeps `containerfile` a subcommand also while it is the only one.
-    pass
+app = typer.Typer(help="Write images and volumes in the words of other tools.", no_args_is_help=True)
+app.command()(kubernetes)
 
 
 @app.command()

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-# One waits for Slurm while the other computes; more would make tests of Slurm late on two cores.
-_JOBS = 2
+# Half of their time is waiting: for Slurm, for containers, for disks (docs/decisions/ci-side-by-side.md).
+_JOBS = 3
 # What pytest does in its own process only.
 _ALONE = ("--pdb", "--trace", "-s", "--capture=no", "--collect-only", "--co")
 
@@ -23,7 +23,7 @@ def run_tests(
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", min=1, help="Tests at once (default: 2; 1 when tests are named)."),
+        typer.Option("--jobs", "-j", min=1, help="Tests at once (default: 3; 1 when tests are named)."),
     ] = None,
 ) -> None:
     """Run all tests: linters, type checker, unit tests, integration tests. More arguments go to pytest."""

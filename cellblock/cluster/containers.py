@@ -19,6 +19,7 @@ LABEL_ROLE = "org.cellblock.role"
 # Read by the entrypoints (images/slurm/files/usr/lib/cellblock/waiting.sh).
 _SECRETS = "/run/secrets/cellblock"
 _SSH_PORT = 22
+_FUSE = "/dev/fuse"
 
 # What a worker can write outside the jail: file systems in memory. Its root is read-only, because slurmd
 # serves sbcast without asking any plugin, and writes for a user there, or for root as root. noexec:
@@ -65,6 +66,8 @@ class Container:
     read_only: bool = False
     tmpfs: Mapping[str, str] = field(default_factory=dict)
     """Path -> mount options; what can be written when the root is read-only."""
+    devices: tuple[str, ...] = ()
+    """Devices of this machine, at the same path."""
 
     @property
     def ports(self) -> dict[str, tuple[str, int]]:
@@ -122,6 +125,8 @@ def plan(
             ssh_port=spec.ssh_port if role == "login" else None,
             read_only=role == "worker",
             tmpfs=_WORKER_WRITES if role == "worker" else {},
+            # Users' images are mounted by it; without the module they are unpacked.
+            devices=(_FUSE,) if role == "worker" and Path(_FUSE).exists() else (),
         )
 
     # Docker's AppArmor profile forbids all mounts, whatever the capabilities; its seccomp profile forbids

@@ -120,6 +120,7 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, netw
         },
         cap_drop=["ALL"],
         cap_add=list(container.cap_add),
+        devices=[f"{path}:{path}:rw" for path in container.devices],
         security_opt=list(container.security_opt),
         cgroupns=cgroup,
         ulimits=[Ulimit(name=limit.name, soft=limit.value, hard=limit.value) for limit in container.limits],

@@ -16,7 +16,7 @@ from cellblock.cluster import state
 from cellblock.cluster.local import check_volume, refuse_other, start
 from cellblock.cluster.model import ClusterSpec, ClusterStatus, EngineName, JailRoot, Proof, SlurmVariant
 from cellblock.cluster.proof import prove
-from cellblock.errors import UsageError
+from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.jail import OtherSourceError, Volume, assemble
 from cellblock.variants import choose_variant, load_variants
@@ -92,24 +92,37 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         built = build_images(BuildRequest(images, variant.name, request.mirrors, bring=True), events)
     spec = replace(spec, images={role: built.images[role].reference for role in _ROLES})
     with _timed(phases, "jail"):
-        _assemble(built.images[request.jail].reference, spec, events)
+        outdated = _assemble(built.images[request.jail].reference, spec, events)
     with _timed(phases, "cluster"):
         status = start(spec, events)
     with _timed(phases, "proof"):
-        proof = prove(request.name, events, "root" if spec.jail_root == "operator" else _NOT_ROOT)
+        try:
+            proof = prove(request.name, events, "root" if spec.jail_root == "operator" else _NOT_ROOT)
+        except CellblockError as error:
+            if not outdated:
+                raise
+            raise CellblockError(error.message, hint=f"{outdated}; then `build.py up` again") from error
     return UpResult(built, status, proof, phases)
 
 
-def _assemble(jail: str, spec: ClusterSpec, events: Events) -> None:
-    """Fill the cluster's volume, or go on with the jail that is there: users have work in it."""
+def _assemble(jail: str, spec: ClusterSpec, events: Events) -> str:
+    """Fill the cluster's volume, or go on with the jail that is there: users have work in it.
+
+    Returns what to do about a jail from an earlier build, which may lack what the new images need, or "".
+    """
     try:
         assemble(jail, spec.volume, events)
     except OtherSourceError:
-        again = "build.py down --purge" + ("" if spec.name == "cellblock" else f" --name {spec.name}")
-        events.warning(
-            f"the jail in {spec.volume} is from an earlier build of its image and is kept as it is; "
-            f"`{again}` deletes it with all that users wrote, and the next `up` makes a new one"
+        purge = "build.py down --purge" + ("" if spec.name == "cellblock" else f" --name {spec.name}")
+        advice = (
+            f"`build.py jail upgrade {jail} {spec.volume}` brings the jail up to date and keeps users' work, "
+            f"`{purge}` deletes it with all that they wrote"
         )
+        events.warning(
+            f"the jail in {spec.volume} is from an earlier build of its image and is kept as it is: {advice}"
+        )
+        return advice
+    return ""
 
 
 def purge_cluster(name: str, events: Events) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -48,3 +49,10 @@ def _open(root: Path, name: bytes) -> int | None:
             )
         except (FileNotFoundError, Blocked):
             return None
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise
+            raise CellblockError(
+                f"{root}: {os.fsdecode(name)} is no file that can be locked; nothing was changed",
+                hint="remove it in the jail: dpkg makes it anew",
+            ) from None

@@ -14,7 +14,7 @@ from cellblock.errors import CellblockError
 from cellblock.jail import layout
 from cellblock.jail.feeding import Feeding, part_of_file, piped
 from cellblock.jail.image_core import LayerBytes
-from cellblock.jail.source import Opened, SourceIdentity, from_labels
+from cellblock.jail.source import SourceIdentity, from_labels
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,6 @@ class ArchiveSource:
             layers.append(LayerBytes(name, digest.removeprefix("sha256:"), piped(feeding, chunks)))
         feeding.layers, feeding.needs = layers, feeding.total
         yield feeding
-
-    @contextmanager
-    def open(self, note: Path) -> Iterator[Opened]:
-        """Not a way to read an archive."""
-        raise CellblockError(
-            f"cannot upgrade from {self.reference} directly", hint="unpack it and name oci:DIR:TAG"
-        )
-        yield
 
 
 class _Members:

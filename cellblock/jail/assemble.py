@@ -12,7 +12,6 @@ import errno
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +24,8 @@ from cellblock.events import Events, Progress, State, SubjectState
 from cellblock.jail import holding
 from cellblock.jail.feeding import Feeding
 from cellblock.jail.image_core import Assembly, ImageError, Loss, Summary, Target, assembling
+from cellblock.jail.known_digests import records_folder
+from cellblock.jail.layer_listings import LayerListings
 from cellblock.jail.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source, release
 from cellblock.jail.volume import Volume, VolumeState
@@ -163,7 +164,7 @@ class _Writing:
                 shutil.rmtree(os.fsencode(staging), ignore_errors=True)
                 raise
             finally:
-                _remove_if_empty(staging)
+                _remove_if_published(staging)
 
     def part(self) -> AssembleResult:
         """Write one shard; whoever finishes last publishes all."""
@@ -195,8 +196,10 @@ class _Writing:
                     assembly.seal()
                     summary = folder.join(_absent(folder.path / "manifest"))
                 result = self._publish(folder.path, summary, assembly)
-                shutil.rmtree(os.fsencode(folder.path))
-                return result
+        # Not before the files in it are closed: NFS keeps the name of what is open, and so the folder.
+        with patient_lock(self.target, self.command):
+            shutil.rmtree(os.fsencode(folder.path))
+        return result
 
     def _remove_others(self, staging: Path | None) -> None:
         for leftover in self.target.leftovers():
@@ -234,12 +237,17 @@ class _Writing:
             reading.callback(os.close, root)
             shard = self.options.shard
             goal = Target(root, jobs, resume, self.options.allow_lossy, shard.index, shard.of)
+            # A shard hashes only its own files, which is no listing of a layer.
+            listings = LayerListings(self.target.layers)
+            layers = reading.enter_context(
+                listings.joined(feeding.layers, keep=shard.of == 1, read=_all_of(feeding))
+            )
             assembly = reading.enter_context(
                 assembling(
-                    feeding.directory or feeding.layers,
+                    feeding.directory or layers,
                     goal,
                     lambda read: self.events.emit(Progress(self.subject, read, feeding.total)),
-                    _records_folder(),
+                    records_folder(),
                 )
             )
             with self.events.step(self.subject, "read and write"):
@@ -261,10 +269,22 @@ class _Writing:
             yield assembly
 
     def _publish(self, staging: Path, summary: Summary, assembly: Assembly) -> AssembleResult:
+        if summary.entries <= 1:
+            raise CellblockError(
+                f"{self.identity} has no files; nothing was assembled",
+                hint="is it the source that you meant?",
+            )
         losses, kept = assembly.losses(), assembly.written().kept
         with self.events.step(self.subject, "flush to disk"):
             assembled_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            state = VolumeState(self.identity, summary.digest, summary.entries, summary.bytes, assembled_at)
+            state = VolumeState(
+                self.identity,
+                summary.digest,
+                summary.entries,
+                summary.bytes,
+                assembled_at,
+                Feeding(layers=assembly.layers).digests,
+            )
             self.target.write_state(state, staging)
             if losses:
                 text = json.dumps([asdict(loss) for loss in losses], indent=2)
@@ -315,21 +335,21 @@ class _Writing:
         return error
 
 
+def _all_of(feeding: Feeding) -> set[str]:
+    """Every layer: a tree is made of content, which no listing has."""
+    return {layer.digest for layer in feeding.layers if layer.digest is not None}
+
+
 def _absent(path: Path) -> Path:
     """The path, without what an earlier run may have left there."""
     path.unlink(missing_ok=True)
     return path
 
 
-def _remove_if_empty(staging: Path) -> None:
-    """After `publish` has taken everything out of it."""
-    if staging.exists() and not any(one for one in staging.iterdir() if one.name != NOTE):
+def _remove_if_published(staging: Path) -> None:
+    """After `publish` has taken the tree out of it; a killed run's trial files may be left."""
+    if staging.exists() and not (staging / "root").exists():
         shutil.rmtree(os.fsencode(staging))
-
-
-def _records_folder() -> Path:
-    """On a local disk, rather than in memory as /tmp may be."""
-    return Path("/var/tmp") if os.access("/var/tmp", os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _check_space(target: Volume, feeding: Feeding, shard: Shard) -> None:

@@ -1,53 +1,34 @@
 """Reading a source once: the manifest of its tree with all digests, its databases, and what is new of it.
 
-Content that the volume's image does not have yet is put aside on the way, by its digest, so that an
-upgrade reads its source once.
+The image core merges and hashes in threads. Content that the volume's image does not have yet is put aside on
+the way, by its digest, so that an upgrade reads its source once; a layer that the volume knows (see
+`layer_listings`) is not read at all.
 """
 
 from __future__ import annotations
 
 import hashlib
-import heapq
 import os
+import shutil
 from array import array
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail import controls, manifest
-from cellblock.jail.archive import Content
-from cellblock.jail.entry import Entry, shown
-from cellblock.jail.source import Opened
-
-_CHUNK = 1 << 20
-_IN_MEMORY = 8 << 20
-_PART = 100_000
-_HOLE = bytes(64 << 10)
-_ROOT_MODE = 0o755
-
-
-class KnownDigests:
-    """The digests of a manifest's files, in 8 bytes each."""
-
-    def __init__(self, path: Path | None) -> None:
-        # Sorted in parts, for a list of millions of Python's numbers takes five times the memory of these.
-        parts = [array("Q")]
-        if path is not None:
-            with path.open("rb") as file:
-                for line in file:
-                    if line[:2] == b"f ":
-                        parts[-1].append(int(line.split(b" ", 7)[6][:16], 16))
-                        if len(parts[-1]) == _PART:
-                            parts.append(array("Q"))
-        self._sorted = array("Q", heapq.merge(*(array("Q", sorted(part)) for part in parts)))
-
-    def __contains__(self, digest: str) -> bool:
-        value = int(digest[:16], 16)
-        place = bisect_left(self._sorted, value)
-        return place < len(self._sorted) and self._sorted[place] == value
+from cellblock.jail import controls
+from cellblock.jail.feeding import Feeding
+from cellblock.jail.image_core import (
+    ImageError,
+    LayerBytes,
+    Pick,
+    Summary,
+    Target,
+    assembling,
+)
+from cellblock.jail.known_digests import KnownDigests, records_folder
+from cellblock.jail.layer_listings import LayerListings
+from cellblock.jail.manifest_index import opened
 
 
 @dataclass(frozen=True)
@@ -60,6 +41,20 @@ class Catalogue:
     bytes: int
     controls: controls.Controls
     blobs: Path
+    layers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read: with how many threads, whom to tell how many bytes were read, which layers are known.
+
+    `keep` says that what layers say may be kept among the listings.
+    """
+
+    listings: LayerListings
+    jobs: int = 8
+    keep: bool = True
+    progress: Callable[[int], None] = lambda read: None
 
 
 class Blobs:
@@ -78,164 +73,128 @@ class Blobs:
         """Where the content is, or would be."""
         return self._folder + b"/" + digest.encode()
 
-    def add(self, digest: str, content: Iterable[bytes]) -> None:
-        """Put content aside, once; blocks of zeros become holes."""
-        path = self.path(digest)
-        if os.path.lexists(path):
-            return
-        # Several threads may come with the same content: each has its own name until it is whole.
-        temporary = path + b".%x" % id(content)
-        with open(temporary, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
-            for data in content:
-                for start in range(0, len(data), len(_HOLE)):
-                    block = data[start : start + len(_HOLE)]
-                    if block == _HOLE:
-                        file.seek(len(block), os.SEEK_CUR)
-                    else:
-                        file.write(block)
-            file.truncate()
-        os.rename(temporary, path)  # noqa: PTH104
-
     def missing(self, digests: Collection[str]) -> set[str]:
         """Those of `digests` that are not here."""
         return {digest for digest in digests if not os.path.lexists(self.path(digest))}
 
 
-def read(opened: Opened, folder: Path, known: KnownDigests | None, jobs: int) -> Catalogue:
-    """Read all of a source. With `known`, content of other digests is kept in `folder`/blobs."""
-    blobs = Blobs(folder / "blobs")
-    kept: dict[bytes, bytes] = {}
-    digests: dict[bytes, str] = {}
+def read(
+    feeding: Feeding,
+    folder: Path,
+    reading: Reading,
+    *,
+    known: KnownDigests | None,
+    at_hand: Mapping[bytes, bytes] | None = None,
+) -> Catalogue:
+    """Read all of a source that is not known; content whose digest is not among `known` is put aside.
 
-    def take(path: bytes, size: int, content: Iterable[bytes]) -> None:
-        digest, whole = _digest(size, content)
-        digests[path] = digest
-        if controls.is_control(path):
-            kept[path] = b"".join(whole or ())
-        if known is not None and digest not in known:
-            if whole is None:
-                raise AssertionError("large content is put aside by its own way")
-            blobs.add(digest, whole)
-
-    def take_large(path: bytes, again: Iterable[bytes], content: Iterable[bytes]) -> None:
-        digest, _ = _digest(_IN_MEMORY + 1, content)
-        digests[path] = digest
-        if known is not None and digest not in known:
-            blobs.add(digest, again)
-
-    if opened.directory is not None:
-        _read_directory(opened, opened.directory, jobs, take, take_large)
-    else:
-        _read_archive(opened, blobs, known, digests, take)
-    entries = opened.entries
-    if not entries or entries[0].path:
-        entries = [Entry(b"", "d", _ROOT_MODE, 0, 0, 0, 0), *entries]
-    # As assemble does: the top is root's alone to write, or the jail's plugin refuses it.
-    entries = [entries[0]._replace(mode=_ROOT_MODE, uid=0, gid=0), *entries[1:]]
+    None: no content is. `at_hand` are databases of the volume's image: what the source has the same is taken
+    from there. Raises CellblockError and OSError.
+    """
+    # Of what nobody wants nothing is written but the databases.
+    pick = Pick(array("Q") if known is None else known, wanted=known is None, always=controls.PREFIXES)
     path = folder / "manifest"
-    digest = manifest.write(
-        path, (one._replace(digest=digests[one.path]) if one.kind == "f" else one for one in entries)
+    summary = _run(feeding, folder, reading, pick, (), path)
+    digests = control_digests(path)
+    found = {hashlib.sha256(text).hexdigest(): text for text in (at_hand or {}).values()}
+    blobs = Blobs(folder / "blobs")
+    for digest in set(digests.values()) - set(found):
+        if not blobs.missing([digest]):
+            found[digest] = Path(os.fsdecode(blobs.path(digest))).read_bytes()
+    missing = set(digests.values()) - set(found)
+    if missing:
+        fetch(feeding, folder / "more", reading, missing)
+        for digest in missing:
+            found[digest] = (folder / "more/blobs" / digest).read_bytes()
+        shutil.rmtree(folder / "more")
+    kept = {name: found[digest] for name, digest in digests.items()}
+    return Catalogue(
+        path, summary.digest, summary.entries, summary.bytes, kept, folder / "blobs", feeding.digests
     )
-    total = sum(entry.size for entry in entries if entry.kind == "f")
-    return Catalogue(path, digest, len(entries), total, kept, folder / "blobs")
 
 
-def fetch(opened: Opened, catalogue: Catalogue, wanted: set[str], jobs: int) -> None:
-    """Put aside content that `read` passed over because the image's old tree had it too."""
-    blobs = Blobs(catalogue.blobs)
-    paths: dict[bytes, str] = {}
-    for entry in manifest.read(catalogue.manifest):
-        if entry.kind == "f" and entry.digest in wanted:
-            wanted.discard(entry.digest)
-            paths[entry.path] = entry.digest
-    if opened.directory is not None:
-        root = opened.directory
-        with ThreadPoolExecutor(jobs) as pool:
-            jobs_done = [
-                pool.submit(blobs.add, digest, _chunks(root + b"/" + path)) for path, digest in paths.items()
-            ]
-            for job in jobs_done:
-                job.result()
-    elif opened.archive is not None:
-        for content in opened.archive.contents():
-            if content.path in paths:
-                blobs.add(paths[content.path], _stream(content))
+def fetch(feeding: Feeding, folder: Path, reading: Reading, wanted: Collection[str]) -> None:
+    """Put content aside that `read` passed over, in `folder`/blobs. Reads the layers that may have it.
+
+    Raises CellblockError when the source does not have it: it is not what it was.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    pick = Pick(array("Q", sorted(int(digest[:16], 16) for digest in wanted)), wanted=True)
+    bare = {bytes.fromhex(digest) for digest in wanted}
+    needed = [layer.digest for layer in feeding.layers if reading.listings.holds(layer.digest, bare)]
+    _run(feeding, folder, reading, pick, [one for one in needed if one is not None], None)
+    if missing := Blobs(folder / "blobs").missing(wanted):
+        raise CellblockError(
+            f"the source does not have the content with SHA-256 {min(missing)}; nothing was changed",
+            hint="it changed since it was read; run this again, and for a repair name the very image",
+        )
 
 
-def _read_directory(opened: Opened, root: bytes, jobs: int, take: object, take_large: object) -> None:
-    assert callable(take)
-    assert callable(take_large)
-
-    def one(entry: Entry) -> None:
-        path = root + b"/" + entry.path
-        if entry.size > _IN_MEMORY:
-            take_large(entry.path, _chunks(path), _chunks(path))
-        else:
-            take(entry.path, entry.size, _chunks(path))
-        status = os.lstat(path)
-        if (status.st_size, status.st_mtime_ns) != (entry.size, entry.mtime_ns):
-            raise CellblockError(
-                f"{shown(entry.path)} changed in the source while it was read; nothing was changed",
-                hint="run this again when nobody writes to the source",
-            )
-
-    files = (entry for entry in opened.entries if entry.kind == "f")
-    with ThreadPoolExecutor(jobs) as pool:
-        for _ in pool.map(one, files):
-            pass
-
-
-def _read_archive(
-    opened: Opened, blobs: Blobs, known: KnownDigests | None, digests: dict[bytes, str], take: object
-) -> None:
-    assert opened.archive is not None
-    assert callable(take)
-    for content in opened.archive.contents():
-        if content.size <= _IN_MEMORY:
-            take(content.path, content.size, _stream(content))
-            continue
-        # Too large for memory, and there is no second look at a stream: written first, judged afterwards.
-        total = hashlib.sha256()
-        name = "large"
-        blobs.add(name, _hashed(total, _stream(content)))
-        digest = total.hexdigest()
-        digests[content.path] = digest
-        if known is not None and digest not in known:
-            os.rename(blobs.path(name), blobs.path(digest))  # noqa: PTH104
-        else:
-            os.unlink(blobs.path(name))  # noqa: PTH108
+def _run(
+    feeding: Feeding, folder: Path, reading: Reading, pick: Pick, read: Sequence[str], target: Path | None
+) -> Summary:
+    """Let the core read; a layer whose listing turns out not to suffice is then read itself."""
+    must = set(read)
+    while True:
+        aside = folder / "blobs"
+        shutil.rmtree(aside, ignore_errors=True) if target is not None else None
+        aside.mkdir(mode=0o700, exist_ok=True)
+        root = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with reading.listings.joined(feeding.layers, keep=reading.keep, read=must) as layers:
+                return _once(feeding, layers, Target(root, reading.jobs, pick=pick), reading, target)
+        except ImageError as error:
+            if feeding.errors:
+                raise feeding.errors[0] from error
+            layer = feeding.layers[-1 - error.layer].digest if error.layer >= 0 else None
+            if error.fault != "absent" or layer is None or layer in must:
+                raise _translated(error) from error
+            must.add(layer)
+        finally:
+            os.close(root)
 
 
-def _hashed(total: hashlib._Hash, content: Iterable[bytes]) -> Iterator[bytes]:
-    for data in content:
-        total.update(data)
-        yield data
+def _once(
+    feeding: Feeding, layers: Sequence[LayerBytes], target: Target, reading: Reading, path: Path | None
+) -> Summary:
+    source = feeding.directory or layers
+    with assembling(source, target, reading.progress, records_folder()) as assembly:
+        assembly.run()
+        if feeding.errors:
+            raise feeding.errors[0]
+        return Summary(0, 0, "") if path is None else assembly.write_manifest(path)
 
 
-def _digest(size: int, content: Iterable[bytes]) -> tuple[str, list[bytes] | None]:
-    """The digest of content, and the content itself when it is small."""
-    total, whole = hashlib.sha256(), list[bytes]()
-    for data in content:
-        total.update(data)
-        if size <= _IN_MEMORY:
-            whole.append(data)
-    return total.hexdigest(), whole if size <= _IN_MEMORY else None
+def _translated(error: ImageError) -> BaseException:
+    if error.fault == "changed":
+        return CellblockError(
+            f"{error}; nothing was changed", hint="run this again when nobody writes to the source"
+        )
+    if error.fault == "source":
+        return CellblockError(
+            f"{error}; nothing was changed", hint="copy or pull the source again, and verify it"
+        )
+    if error.number:
+        return OSError(error.number, os.strerror(error.number), "/" + error.path if error.path else None)
+    return error
 
 
-def _chunks(path: bytes) -> Iterator[bytes]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        while data := os.read(descriptor, _CHUNK):
-            yield data
-    finally:
-        os.close(descriptor)
-
-
-def _stream(content: Content) -> Iterator[bytes]:
-    left = content.size
-    while left > 0:
-        data = content.stream.read(min(_CHUNK, left))
-        if not data:
-            raise CellblockError(f"the source's {shown(content.path)} ends too early: it is damaged")
-        left -= len(data)
-        yield data
+def control_digests(path: Path) -> dict[bytes, str]:
+    """The digests of the databases, by path; a name that is another's file's has that one's."""
+    found: dict[bytes, str] = {}
+    links: dict[bytes, bytes] = {}
+    with opened(path) as index:
+        for entry in (entry for folder in (b"etc", b"var") for entry in index.below(folder)):
+            if not controls.is_control(entry.path):
+                continue
+            if entry.kind == "f":
+                found[entry.path] = entry.digest
+            elif entry.kind == "h":
+                links[entry.path] = entry.target
+    if links:
+        with opened(path) as index:
+            for name, first in links.items():
+                named = index.entry(first)
+                if named is not None and named.kind == "f":
+                    found[name] = named.digest
+    return found

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cellblock.errors import CellblockError
 from cellblock.jail import manifest
@@ -16,11 +16,13 @@ from cellblock.jail.tree_access import Stamp
 
 FORMAT = 1
 
+_HINT = "`jail upgrade SOURCE VOLUME --plan --output FILE` writes one"
+
 Verb = Literal["mkdir", "put", "metadata", "remove", "rmdir"]
 Operation = Literal["upgrade", "rollback", "repair"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Action:
     """One change of one path. `before` is what the tree held when this was planned, `after` what it will.
 
@@ -50,7 +52,7 @@ class Action:
         return "add" if self.before is None else "update"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something that stays as users have it: `kept` quietly, or a `conflict` that a person should see."""
 
@@ -59,7 +61,7 @@ class Finding:
     why: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PackageChange:
     """What becomes of a package; versions are empty where there is none."""
 
@@ -123,11 +125,20 @@ def write(plan: Plan, path: Path) -> None:
         "glibc": plan.glibc,
         "regenerate_cache": plan.regenerate_cache,
     }
-    lines: list[dict[str, Any]] = [head]
-    lines += [{"package": asdict(package)} for package in plan.packages]
-    lines += [{"finding": [one.kind, _text(one.path), one.why]} for one in plan.findings]
-    lines += [
-        {
+    with path.open("w", encoding="utf-8") as file:
+        for line in _lines(head, plan):
+            file.write(json.dumps(line) + "\n")
+
+
+def _lines(head: dict[str, Any], plan: Plan) -> Iterable[dict[str, Any]]:
+    """One at a time: a plan may have a hundred thousand."""
+    yield head
+    for package in plan.packages:
+        yield {"package": asdict(package)}
+    for one in plan.findings:
+        yield {"finding": [one.kind, _text(one.path), one.why]}
+    for action in plan.actions:
+        yield {
             "action": action.verb,
             "path": _text(action.path),
             "before": _line(action.before),
@@ -137,57 +148,72 @@ def write(plan: Plan, path: Path) -> None:
             "beside": action.beside,
             "link": _text(action.link),
         }
-        for action in plan.actions
-    ]
-    lines.append({"end": len(plan.actions)})
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+    yield {"end": len(plan.actions)}
 
 
-def read(path: Path) -> Plan:
-    """Read what `write` wrote. Raises CellblockError."""
+def read(path: Path, *, actions_too: bool = True) -> Plan:
+    """Read what `write` wrote, or all but its actions, which come last and may be many.
+
+    Raises CellblockError.
+    """
     try:
+        packages: list[PackageChange] = []
+        findings: list[Finding] = []
+        actions: list[Action] = []
         with path.open(encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
-        head = lines[0]
-        if head["format"] != FORMAT:
-            raise ValueError(f"format {head['format']}; this Cellblock reads {FORMAT}")
-        actions = tuple(_actions(lines))
-        if lines[-1] != {"end": len(actions)}:
+            head = json.loads(next(file, ""))
+            if head["format"] != FORMAT:
+                raise ValueError(f"format {head['format']}; this Cellblock reads {FORMAT}")
+            one: dict[str, Any] = {}
+            for one in map(json.loads, file):
+                if "action" in one and not actions_too:
+                    one = {"end": 0}
+                    break
+                if "action" in one:
+                    actions.append(_action(one))
+                elif "finding" in one:
+                    kind, name, why = one["finding"]
+                    findings.append(Finding(kind, _bytes(name), why))
+                elif "package" in one:
+                    packages.append(PackageChange(**one["package"]))
+        if one != {"end": len(actions)}:
             raise ValueError("the end is missing: the file was cut off")
+        if head["operation"] not in get_args(Operation):
+            raise ValueError(f"unknown operation {head['operation']!r}")
         return Plan(
             operation=head["operation"],
             base_manifest=head["base_manifest"],
             source=SourceIdentity(**head["source"]),
-            actions=actions,
-            findings=tuple(
-                Finding(one["finding"][0], _bytes(one["finding"][1]), one["finding"][2])
-                for one in lines
-                if "finding" in one
-            ),
-            packages=tuple(PackageChange(**one["package"]) for one in lines if "package" in one),
+            actions=tuple(actions),
+            findings=tuple(findings),
+            packages=tuple(packages),
             glibc=tuple(head["glibc"]) if head["glibc"] else None,
             regenerate_cache=head["regenerate_cache"],
         )
     except FileNotFoundError:
-        raise CellblockError(f"there is no plan {path}", hint="`jail upgrade --plan --output FILE`") from None
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise CellblockError(f"{path}: this is no plan of an upgrade: {error}") from None
+        raise CellblockError(f"there is no plan {path}", hint=_HINT) from None
+    except ValueError as error:
+        raise CellblockError(f"{path}: this is no plan of an upgrade: {error}", hint=_HINT) from None
+    except (KeyError, TypeError, IndexError):
+        raise CellblockError(
+            f"{path}: this is no plan of an upgrade: something in it is missing or of another kind",
+            hint=_HINT,
+        ) from None
 
 
-def _actions(lines: Iterable[dict[str, Any]]) -> Iterable[Action]:
-    for one in lines:
-        if "action" in one:
-            yield Action(
-                verb=one["action"],
-                path=_bytes(one["path"]),
-                before=_entry(one["before"]),
-                after=_entry(one["after"]),
-                stamp=Stamp(*one["stamp"]) if one["stamp"] else None,
-                note=one["note"],
-                beside=one["beside"],
-                link=_bytes(one["link"]),
-            )
+def _action(one: dict[str, Any]) -> Action:
+    if one["action"] not in get_args(Verb):
+        raise ValueError(f"unknown action {one['action']!r}")
+    return Action(
+        verb=one["action"],
+        path=_bytes(one["path"]),
+        before=_entry(one["before"]),
+        after=_entry(one["after"]),
+        stamp=Stamp(*one["stamp"]) if one["stamp"] else None,
+        note=one["note"],
+        beside=one["beside"],
+        link=_bytes(one["link"]),
+    )
 
 
 def _text(path: bytes) -> str:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import heapq
 import io
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from cellblock.jail import controls, manifest
-from cellblock.jail.comparison import differing
+from cellblock.jail import controls, live_walk, manifest
+from cellblock.jail.adoption import known_controls
+from cellblock.jail.comparison import Differing, differing
 from cellblock.jail.dpkg_database import Database, info_owner
 from cellblock.jail.entry import order
 from cellblock.jail.execution import assembled
+from cellblock.jail.live_walk import Seen
 from cellblock.jail.record_merge import ids
-from cellblock.jail.tree_access import Stamp, TreeAccess
+from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 
 Kind = Literal["added", "changed", "removed"]
 
@@ -59,35 +64,60 @@ def changes(path: Path) -> Iterator[Change]:
 
     Files are compared by metadata, a file's time included. Raises CellblockError.
     """
-    volume, _ = assembled(path)
+    for found in _both(path):
+        yield from found
+
+
+def _both(path: Path) -> tuple[Iterator[Change], Iterator[Change]]:
+    """What the image has, and what it has not."""
+    volume, state = assembled(path)
     tree = controls.of_root(volume.root)
     names = {number: name.decode(errors="replace") for name, number in ids(tree, b"etc/passwd").items()}
-    packages = _owners(controls.load(volume.private / "controls"), tree)
+    packages = _owners(known_controls(volume, state), tree)
 
     def package(name: bytes) -> str:
         return packages.get(name) or info_owner(name) or ""
 
-    for one in differing(volume, content=False):
-        owner = names.get(one.now.uid, str(one.now.uid)) if one.now else ""
-        kind: Kind = "removed" if one.now is None else "changed"
-        size = one.now.size if one.now and one.now.kind == "f" else 0
-        yield Change(kind, one.entry.path, size, owner, package(one.entry.path), one.entry.kind == "d")
-    for name, status in _added(volume.manifest, os.fsencode(volume.root)):
-        size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-        owner = names.get(status.st_uid, str(status.st_uid))
-        yield Change("added", name, size, owner, package(name), stat.S_ISDIR(status.st_mode))
+    return (
+        (_of_the_image(one, names, package) for one in differing(volume, content=False)),
+        (_added_one(seen, names, package) for seen in _added(volume.manifest, os.fsencode(volume.root))),
+    )
+
+
+Package = Callable[[bytes], str]
+
+
+def _of_the_image(one: Differing, names: dict[int, str], package: Package) -> Change:
+    owner = names.get(one.now.uid, str(one.now.uid)) if one.now else ""
+    kind: Kind = "removed" if one.now is None else "changed"
+    size = one.now.size if one.now and one.now.kind == "f" else 0
+    return Change(kind, one.entry.path, size, owner, package(one.entry.path), one.entry.kind == "d")
+
+
+def _added_one(seen: Seen, names: dict[int, str], package: Package) -> Change:
+    name, status = seen.path, seen.status
+    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    owner = names.get(status.st_uid, str(status.st_uid))
+    return Change("added", name, size, owner, package(name), stat.S_ISDIR(status.st_mode))
 
 
 def _owners(image: controls.Controls, tree: controls.Controls) -> dict[bytes, str]:
-    """Path -> package, of the packages that users installed, changed or removed."""
+    """Path -> package, by dpkg's lists of the image and of the tree; what several packages own has none.
+
+    A package that users installed, changed or removed comes before one that is as in the image.
+    """
     base, now = Database(image, {}), Database(tree, {})
-    found: dict[bytes, str] = {}
-    for key in {*base.installed, *now.installed}:
+    theirs: dict[bytes, str] = {}
+    ours: dict[bytes, str] = {}
+    for key in sorted({*base.installed, *now.installed}):
         versions = [one.installed[key].version if key in one.installed else "" for one in (base, now)]
         if versions[0] != versions[1]:
             for database in (base, now):
-                found.update((path, key) for path in database.files(key))
-    return found
+                theirs.update((path, key) for path in database.files(key))
+        else:
+            for path in base.files(key):
+                ours[path] = "" if path in ours else key
+    return {**ours, **theirs}
 
 
 def summarize(found: Iterator[Change]) -> Summary:
@@ -104,16 +134,16 @@ def summarize(found: Iterator[Change]) -> Summary:
     return summary
 
 
-def _added(path: Path, root: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+def _added(path: Path, root: bytes) -> Iterator[Seen]:
     """What the tree has and the manifest has not; both are read side by side."""
     lines = _paths(path)
     expected = next(lines, None)
-    for name, status in _walk(root, b""):
-        key = order(name)
+    for seen in live_walk.walk(root):
+        key = order(seen.path)
         while expected is not None and expected < key:
             expected = next(lines, None)
-        if expected != key and not stat.S_ISSOCK(status.st_mode):
-            yield name, status
+        if expected != key and not stat.S_ISSOCK(seen.status.st_mode):
+            yield seen
 
 
 def _paths(path: Path) -> Iterator[bytes]:
@@ -127,34 +157,6 @@ def _paths(path: Path) -> Iterator[bytes]:
                 yield order(name)
 
 
-def _walk(root: bytes, folder: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
-    stack = [iter(_listing(root, folder))]
-    while stack:
-        found = next(stack[-1], None)
-        if found is None:
-            stack.pop()
-            continue
-        name, status = found
-        yield name, status
-        if stat.S_ISDIR(status.st_mode):
-            stack.append(iter(_listing(root, name)))
-
-
-def _listing(root: bytes, folder: bytes) -> list[tuple[bytes, os.stat_result]]:
-    try:
-        with os.scandir(root + b"/" + folder) as listing:
-            names = sorted(listing, key=lambda listed: listed.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return []  # removed while we looked: users are at work
-    found = []
-    for one in names:
-        try:
-            found.append((folder + b"/" + one.name if folder else one.name, one.stat(follow_symlinks=False)))
-        except FileNotFoundError:
-            continue
-    return found
-
-
 def export(path: Path, target: Path) -> int:
     """Write the changes as a layer (OCI image-spec 1.1): files as they are, removals as whiteouts.
 
@@ -162,7 +164,9 @@ def export(path: Path, target: Path) -> int:
     CellblockError and OSError.
     """
     volume, _ = assembled(path)
-    members = sorted(changes(path), key=lambda change: order(change.path))
+    count = 0
+    # Both are sorted: users may have made millions of files.
+    members = heapq.merge(*_both(path), key=lambda change: order(change.path))
     links: dict[tuple[int, int], str] = {}
     with (
         target.open("xb") as file,
@@ -173,6 +177,7 @@ def export(path: Path, target: Path) -> int:
     ):
         gone: bytes | None = None
         for one in members:
+            count += 1
             if one.kind == "removed":
                 if gone is None or not one.path.startswith(gone + b"/"):
                     folder, _, name = one.path.rpartition(b"/")
@@ -180,8 +185,9 @@ def export(path: Path, target: Path) -> int:
                     archive.addfile(whiteout)
                     gone = one.path
                 continue
-            _export_one(archive, access, one.path, links)
-    return len(members)
+            with contextlib.suppress(Blocked):  # users put something else in the place of its directory
+                _export_one(archive, access, one.path, links)
+    return count
 
 
 def _export_one(
@@ -202,15 +208,22 @@ def _export_one(
         member.type, member.linkname = tarfile.LNKTYPE, links[inode]
         archive.addfile(member)
         return
-    if status.st_nlink > 1:
-        links[inode] = member.name
     if entry.kind == "f":
-        descriptor = access.open(path)
+        try:
+            descriptor = access.open(path)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+                return  # it is no file any more
+            raise
         with os.fdopen(descriptor, "rb") as file:
             content = _Exactly(file, Stamp.of(os.fstat(descriptor)).size)
             member.size = content.size
             archive.addfile(member, content)
+        if status.st_nlink > 1:
+            links[inode] = member.name
         return
+    if status.st_nlink > 1:
+        links[inode] = member.name
     member.type = {
         "d": tarfile.DIRTYPE,
         "l": tarfile.SYMTYPE,

@@ -7,13 +7,16 @@ to nothing, in time and memory.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from cellblock.errors import CellblockError
 from cellblock.jail import manifest
 from cellblock.jail.entry import Entry, order
+from cellblock.jail.manifest_index import opened, side_by_side
 
 _CHUNK = 1 << 20
 
@@ -50,28 +53,46 @@ def check(path: Path) -> None:
         raise CellblockError(f"{path}: damaged manifest: its SHA-256 does not match what precedes the end")
 
 
-def compare(base: Path, new: Path) -> dict[bytes, Delta]:
+@contextmanager
+def checked_meanwhile(path: Path) -> Iterator[None]:
+    """`check` the manifest while the block runs; what it raises is raised at the end of the block."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            check(path)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> dict[bytes, Delta]:
     """Path -> entries, of every path whose entries differ, in the manifests' order.
 
-    Hard links whose other name changed count as different too. Raises CellblockError.
+    Hard links whose other name changed count as different too. The checksums of those `checked` need no look.
+    Raises CellblockError.
     """
-    check(base)
-    check(new)
+    for side in (base, new):
+        if side not in checked:
+            check(side)
     found: dict[bytes, Delta] = {}
     links: dict[bytes, tuple[Entry | None, Entry | None]] = {}
-    with base.open("rb") as left, new.open("rb") as right:
-        for one, other in _side_by_side(_lines(left), _lines(right)):
-            if one is not None and one == other:
-                if one[0] == 0x68:  # h
-                    entry = manifest.parse(one)
-                    links[entry.path] = (entry, entry)
-                continue
-            before = manifest.parse(one) if one is not None else None
-            after = manifest.parse(other) if other is not None else None
-            path = (before or after or _never()).path
+    for one, other in side_by_side(base, new):
+        before = manifest.parse(one) if one is not None else None
+        after = manifest.parse(other) if other is not None else None
+        path = (before or after or _never()).path
+        if one != other:
             found[path] = Delta(before, after)
-            if (before and before.kind == "h") or (after and after.kind == "h"):
-                links[path] = (before, after)
+        if (before and before.kind == "h") or (after and after.kind == "h"):
+            links[path] = (before, after)
     for path, pair in links.items():
         if path not in found and any(entry is not None and entry.target in found for entry in pair):
             found[path] = Delta(*pair)
@@ -91,15 +112,12 @@ def _never() -> Entry:
 
 def look_up(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Entry]:
     """The entries of some paths of a manifest; hard links as files."""
-    names = {manifest.escape(one) or b"." for one in wanted}
-    if not names:
-        return {}
     found = {}
-    with path.open("rb") as file:
-        for line in _lines(file):
-            if line[line.rindex(b" ") + 1 : -1] in names:
-                entry = manifest.parse(line)
-                found[entry.path] = entry
+    with opened(path) as index:
+        for name in wanted:
+            entry = index.entry(name)
+            if entry is not None:
+                found[name] = entry
     return {**found, **_resolve(path, list(found.values()))}
 
 
@@ -118,45 +136,17 @@ def _resolve(path: Path, entries: list[Entry]) -> dict[bytes, Entry]:
 def groups(path: Path) -> dict[bytes, list[bytes]]:
     """First name -> all names, of every file of a manifest that has several."""
     found: dict[bytes, list[bytes]] = {}
+    rest = b""
     with path.open("rb") as file:
-        for line in _lines(file):
-            if line[0] == 0x68:
-                entry = manifest.parse(line)
+        while data := file.read(_CHUNK):
+            data = rest + data
+            last = data.rfind(b"\n")
+            # By find(), not line by line: few files have several names.
+            start = data.find(b"\nh ", 0, last)
+            while start >= 0:
+                end = data.index(b"\n", start + 1)
+                entry = manifest.parse(data[start + 1 : end])
                 found.setdefault(entry.target, [entry.target]).append(entry.path)
+                start = data.find(b"\nh ", end, last)
+            rest = data[max(last, 0) :]
     return found
-
-
-def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    next(file, None)  # the header
-    for line in file:
-        if line.startswith(b"end "):
-            return
-        yield line
-
-
-def _key(line: bytes) -> bytes:
-    name = line[line.rindex(b" ") + 1 : -1]
-    return order(manifest.unescape(name))
-
-
-def _side_by_side(
-    left: Iterator[bytes], right: Iterator[bytes]
-) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Join two sorted runs of lines by path."""
-    one, other = next(left, None), next(right, None)
-    while one is not None or other is not None:
-        if one == other:
-            yield one, other
-            one, other = next(left, None), next(right, None)
-            continue
-        first = _key(one) if one is not None else None
-        second = _key(other) if other is not None else None
-        if first == second:
-            yield one, other
-            one, other = next(left, None), next(right, None)
-        elif second is None or (first is not None and first < second):
-            yield one, None
-            one = next(left, None)
-        else:
-            yield None, other
-            other = next(right, None)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from debian.debian_support import NativeVersion
 
+from cellblock.errors import CellblockError
 from cellblock.jail.dpkg_database import Package
 
 _ATOM = re.compile(
@@ -38,7 +39,13 @@ def compare(left: str, right: str) -> int:
     """Compare two versions as dpkg does: negative, 0 or positive."""
     if left == right:
         return 0
-    one, other = NativeVersion(left), NativeVersion(right)
+    try:
+        one, other = NativeVersion(left), NativeVersion(right)
+    except ValueError as error:
+        raise CellblockError(
+            f"a package in the jail's database has a version that is none: {error}; nothing was changed",
+            hint="`dpkg --audit` in the jail, or its file /var/lib/dpkg/status, says which",
+        ) from None
     return -1 if one < other else 1 if one > other else 0
 
 

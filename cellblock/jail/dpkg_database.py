@@ -125,7 +125,7 @@ def _stanzas(text: bytes) -> Iterator[Package]:
         name = fields.get(b"Package", b"").decode("utf-8", "surrogateescape")
         if not name:
             continue
-        architecture = fields.get(b"Architecture", b"").decode()
+        architecture = fields.get(b"Architecture", b"").decode("utf-8", "surrogateescape")
         is_same = fields.get(b"Multi-Arch", b"") == b"same"
         yield Package(f"{name}:{architecture}" if is_same else name, stanza)
 

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from cellblock.printable import shown as shown
+
 Kind = Literal["d", "f", "l", "p", "c", "b", "h"]
 """Directory, regular file, symbolic link, fifo, character device, block device, hard link."""
 
 Xattrs = tuple[tuple[bytes, bytes], ...]
 
 # Names that belong to the machine a tree lies on and not to the tree: overlayfs keeps its own notes in
-# the first, SELinux labels by the policy of the running system, IMA and EVM sign for one machine's key.
-_OF_THE_MACHINE = (b"trusted.overlay.", b"security.selinux", b"security.ima", b"security.evm")
+# the first, SELinux labels by the policy of the running system, IMA and EVM sign for one machine's key, and
+# an NFS client shows owner and mode of every file as an ACL of the server's kind, which cannot be removed.
+_OF_THE_MACHINE = (
+    b"trusted.overlay.",
+    b"security.selinux",
+    b"security.ima",
+    b"security.evm",
+    b"system.nfs4_acl",
+    b"system.nfs4_dacl",
+    b"system.nfs4_sacl",
+)
 
 
 class Entry(NamedTuple):
@@ -47,8 +58,3 @@ def order(path: bytes) -> bytes:
 def kept_xattrs(xattrs: Iterable[tuple[bytes, bytes]]) -> Xattrs:
     """The extended attributes that belong to a tree, sorted by name."""
     return tuple(sorted(pair for pair in xattrs if not pair[0].startswith(_OF_THE_MACHINE)))
-
-
-def shown(path: bytes) -> str:
-    """A path for a message: as it is where it is UTF-8, escaped where not."""
-    return "/" + path.decode("utf-8", "backslashreplace")

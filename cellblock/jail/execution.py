@@ -26,6 +26,7 @@ from cellblock.jail.entry import Entry
 from cellblock.jail.source import release
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import Transaction
+from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.volume import Volume, VolumeState
 
 NOTE = "mounted-image"
@@ -108,8 +109,11 @@ def refuse_new_glibc(plan: Plan, *, drained: bool) -> None:
         )
 
 
-def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> None:
-    """Make the plan's new files of the content in `blobs`, which are used up, and write the plan down."""
+def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> Plan:
+    """Make the plan's new files of the content in `blobs`, which are used up, and write the plan down.
+
+    Returns it as it was written: with its actions in their final order.
+    """
 
     def find(entry: Entry) -> Path | None:
         path = Path(os.fsdecode(blobs.path(entry.digest)))
@@ -135,7 +139,9 @@ def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> None:
 
     stage(actions, folder / "new", fetch)
     shutil.rmtree(blobs.folder)
-    write_records(volume, replace(plan, actions=tuple(actions)), folder)
+    final = replace(plan, actions=tuple(actions))
+    write_records(volume, final, folder)
+    return final
 
 
 def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
@@ -161,30 +167,38 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
     change_plan.write(plan, folder / "plan")
 
 
-def carry_out(volume: Volume, folder: Path, check: Check, events: Events, started: float) -> UpgradeResult:
-    """Commit what was staged in `folder`, and do it."""
+def carry_out(
+    volume: Volume, folder: Path, check: Check, events: Events, started: float, plan: Plan | None = None
+) -> UpgradeResult:
+    """Commit what was staged in `folder`, and do it. `plan` saves reading what was written there."""
     running = Transaction(volume, folder)
     check()
     running.commit()
-    return _run(volume, running, check, events, started)
+    return _run(volume, running, check, events, started, plan)
 
 
-def _run(volume: Volume, running: Transaction, check: Check, events: Events, started: float) -> UpgradeResult:
+def _run(
+    volume: Volume,
+    running: Transaction,
+    check: Check,
+    events: Events,
+    started: float,
+    plan: Plan | None = None,
+) -> UpgradeResult:
     subject = volume.path.name
     events.emit(SubjectState(subject, "running"))
     ended: State = "failed"
     try:
         with events.step(subject, "replace files"):
-            plan = running.run(check, lambda done, total: _tick(events, subject, done, total))
+            plan = plan or change_plan.read(running.folder / "plan")
+            running.run(plan, check, lambda done, total: _tick(events, subject, done, total))
             if plan.regenerate_cache:
                 _make_ld_cache(volume.root, events)
         previous = volume.read_state(running.folder / "old").source
         number = int(running.number())
         undoes = running.folder / "undoes"
         if undoes.exists():
-            undone = volume.private / "history" / f"{int(undoes.read_text()):04d}"
-            if undone.exists():
-                (undone / "undone-by").write_text(str(number))
+            history.mark_undone(volume, int(undoes.read_text()), number)
         running.finish(
             {
                 "operation": plan.operation,
@@ -196,6 +210,13 @@ def _run(volume: Volume, running: Transaction, check: Check, events: Events, sta
         )
         history.prune(volume)
         ended = "done"
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CellblockError(
+            f"{volume.path} is full; the files were replaced, the records of that are still to be written",
+            hint="free some space, then run the same command again: it goes on where this stopped",
+        ) from error
     finally:
         events.emit(SubjectState(subject, ended, seconds=time.monotonic() - started))
     return UpgradeResult(plan, True, number, tuple(running.late), time.monotonic() - started)
@@ -210,9 +231,22 @@ def _make_ld_cache(root: Path, events: Events) -> None:
     """The loader's cache lists users' libraries too, so neither the image's nor the old one is right.
 
     ldconfig(8) changes its root before it looks at anything, and only reads; -X: it makes no links.
+    -C: the file that it would write is the same for all that run it, also in jobs at this moment
+    (images/jail says more).
     """
     from cellblock.process import Programs
 
-    done = Programs().run(["/sbin/ldconfig", "-X", "-r", str(root)], check=False)
-    if done.status != 0:
-        events.warning(f"ldconfig failed in {root}: {' '.join(done.tail)}; run it in the jail")
+    name = f"ld.so.cache.upgrade-{os.getpid()}"
+    # Bounded: it waits for ever for a fifo that somebody made in ld.so.conf.d.
+    ldconfig = ["timeout", "-k", "5", "300", "/sbin/ldconfig", "-X", "-r", str(root), "-C", f"/etc/{name}"]
+    done = Programs().run(ldconfig, check=False)
+    why = "" if done.status == 0 else " ".join(done.tail)
+    if not why:
+        try:
+            with TreeAccess(os.fsencode(root)) as access:
+                folder = access.folder(b"etc")
+                os.rename(name, "ld.so.cache", src_dir_fd=folder, dst_dir_fd=folder)
+        except (OSError, Blocked) as error:
+            why = f"etc/ld.so.cache: {error}"
+    if why:
+        events.warning(f"ldconfig failed in {root}: {why}; run it in the jail")

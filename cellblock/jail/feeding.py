@@ -28,6 +28,13 @@ class Feeding:
     total: int = 0
     needs: int = 0
     files: int = 0
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Of the layers; empty when one is not known, or there are none."""
+        found = tuple(layer.digest for layer in self.layers if layer.digest is not None)
+        return found if len(found) == len(self.layers) else ()
+
     errors: list[BaseException] = field(default_factory=list)
     """Of threads that fill pipes: the cause, where the core only sees that a layer was cut off."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cellblock.jail import change_plan
-from cellblock.jail.change_plan import Plan
+from cellblock.jail.change_plan import Finding, Plan
 from cellblock.jail.volume import Volume
 
 KEEP = 5
@@ -33,6 +33,10 @@ class Done:
     def plan(self) -> Plan:
         """What was done, in order."""
         return change_plan.read(self.folder / "plan")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What stayed as users had it."""
+        return change_plan.read(self.folder / "plan", actions_too=False).findings
 
     def record(self) -> dict[str, Any]:
         """For `--json`."""
@@ -66,6 +70,15 @@ def _read(folder: Path) -> Done:
         tuple(tuple(one) for one in report["late"]),
         int(undone.read_text()) if undone.exists() else 0,
     )
+
+
+def mark_undone(volume: Volume, undone: int, by: int) -> None:
+    """Note that transaction `by` undid the transaction `undone`; whole or not at all, and more than once."""
+    folder = volume.private / "history" / f"{undone:04d}"
+    if folder.exists():
+        temporary = folder / "undone-by.new"
+        temporary.write_text(str(by))
+        temporary.replace(folder / "undone-by")
 
 
 def last_undoable(volume: Volume) -> Done | None:

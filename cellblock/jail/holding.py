@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 import struct
 import time
@@ -47,7 +48,8 @@ class Held:
 
 def probe(folder: Path) -> Held:
     """Try everything in a new folder below `folder`, which is removed again. Raises OSError."""
-    place = folder / f"probe-{os.getpid()}"
+    # Pods have the same PID: shards must not meet, nor one that goes on with what a killed one left.
+    place = folder / f"probe-{secrets.token_hex(8)}"
     place.mkdir(mode=0o700)
     try:
         started = time.perf_counter()

@@ -1,7 +1,9 @@
 """Numbers of users and groups: the image's and the tree's may differ for one name.
 
-Users make accounts of their own, and an image that brings a new system user may find its number taken.
-The name counts: the image's files get the number that the tree has for their owner's name.
+Users make accounts of their own, and an image that brings a new system user may find its number taken; two
+builds of an image may number their system users differently. The name counts: the image's files get the
+number that the tree has for their owner's name. An account's number in the tree never changes, for files that
+no image knows of may be its own.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ def between(image: Controls, tree: Controls) -> Identities:
 
 
 def renumbered(image: Controls, tree: Controls) -> dict[bytes, bytes]:
-    """The image's databases, with numbers for its new users and groups that are free in the tree."""
+    """The image's databases, with the tree's numbers, and free ones for users and groups new to it."""
     result = dict(image)
-    users = _clashes(image, tree, b"etc/passwd")
-    groups = _clashes(image, tree, b"etc/group")
+    users = _other_numbers(image, tree, b"etc/passwd")
+    groups = _other_numbers(image, tree, b"etc/group")
     if not users and not groups:
         return result
     lines = []
@@ -72,13 +74,16 @@ def renumbered(image: Controls, tree: Controls) -> dict[bytes, bytes]:
     return result
 
 
-def _clashes(image: Controls, tree: Controls, path: bytes) -> dict[int, int]:
-    """Numbers that the image gives to names new to the tree, and that the tree has given to others."""
+def _other_numbers(image: Controls, tree: Controls, path: bytes) -> dict[int, int]:
+    """What the image's numbers become that the tree has given to others, or has others for the names of."""
     ours, theirs = ids(image, path), ids(tree, path)
     taken = {*theirs.values(), *ours.values()}
     found = {}
     for name, number in ours.items():
-        if name not in theirs and number in theirs.values():
+        if name in theirs:
+            if theirs[name] != number:
+                found[number] = theirs[name]
+        elif number in theirs.values():
             free = next((one for one in reversed(_SYSTEM) if one not in taken), number)
             taken.add(free)
             found[number] = free

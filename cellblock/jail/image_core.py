@@ -6,6 +6,7 @@ This module turns its structs into typed values and its one error struct into `I
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from cellblock.errors import CellblockError
 
 try:
     from cellblock._image_core import ffi, lib
+    from cellblock.jail.known_digests import KnownDigests
 except ImportError as error:  # an installation without a compiler
     raise CellblockError(
         f"the image core is not compiled ({error})",
@@ -23,8 +25,8 @@ except ImportError as error:  # an installation without a compiler
         "then run: pip install -e .",
     ) from error
 
-Fault = Literal["system", "source", "lossy", "changed", "cancelled"]
-_FAULTS: tuple[Fault, ...] = ("system", "system", "source", "lossy", "changed", "cancelled")
+Fault = Literal["system", "source", "lossy", "changed", "cancelled", "absent"]
+_FAULTS: tuple[Fault, ...] = ("system", "system", "source", "lossy", "changed", "cancelled", "absent")
 
 LOSSES = (
     "owners",
@@ -60,12 +62,16 @@ class ImageError(CellblockError):
 class LayerBytes:
     """A layer to read: its name for messages and the SHA-256 that its bytes must have (None: unknown).
 
-    `open` gives a descriptor of its bytes, compressed or not, that the core closes.
+    `open` gives a descriptor of its bytes, compressed or not, that the core closes. `listing` is a
+    descriptor of what `listings` keeps of it, which is then read instead (-1: there is none); `list_to` one
+    of a new file for that (-1: not wanted). Both stay the caller's.
     """
 
     name: str
     digest: str | None
     open: Callable[[], int]
+    listing: int = -1
+    list_to: int = -1
 
 
 @dataclass(frozen=True)
@@ -97,11 +103,25 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Pick:
+    """Which content to write into a folder, each under its digest's name, instead of a tree.
+
+    `digests` are sorted, the first 8 bytes of each: what to write if `wanted`, else what not to. Of paths
+    that begin like one of `always` everything is written.
+    """
+
+    digests: array[int] | KnownDigests
+    wanted: bool = False
+    always: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
 class Target:
     """Where and how to write: the descriptor of a folder that only root can enter, and of how many threads.
 
     `resume`: the folder may hold what an earlier run wrote from the same source. `lossy`: what the
-    filesystem cannot hold is counted and not an error. Of `shards` parts this writes number `shard`.
+    filesystem cannot hold is counted and not an error. Of `shards` parts this writes number `shard`. With
+    `pick` no tree is written but some files' content.
     """
 
     root: int
@@ -110,6 +130,7 @@ class Target:
     lossy: bool = False
     shard: int = 0
     shards: int = 1
+    pick: Pick | None = None
 
 
 class _Calls:
@@ -136,16 +157,25 @@ class _Calls:
         return 0
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator]
+def _escaped(kind: object, error: BaseException, traceback: Any) -> None:
+    """Keep an exception of a callback outside its `try`: Ctrl-C is raised where Python code begins to run.
+
+    cffi would print it, and the core would go on. What is returned instead, -1, stops the core.
+    """
+    calls: _Calls = ffi.from_handle(traceback.tb_frame.f_locals["context"])
+    calls.error = calls.error or error
+
+
+@ffi.def_extern(error=-1, onerror=_escaped)  # type: ignore[untyped-decorator]
 def cellblock_image_open_layer(context: Any, layer: int) -> int:
-    """See struct image_request."""
+    """See struct image_layers_request."""
     calls: _Calls = ffi.from_handle(context)
     return calls.open_layer(layer)
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator]
+@ffi.def_extern(error=-1, onerror=_escaped)  # type: ignore[untyped-decorator]
 def cellblock_image_progress(context: Any, read: int) -> int:
-    """See struct image_request."""
+    """See struct image_layers_request."""
     calls: _Calls = ffi.from_handle(context)
     return calls.tell(read)
 
@@ -157,6 +187,11 @@ class Assembly:
         self._pointer = pointer
         self._calls = calls
         self._error = ffi.new("struct image_error *")
+
+    @property
+    def layers(self) -> tuple[LayerBytes, ...]:
+        """What it is made of, the lowest first; none for a directory."""
+        return tuple(reversed(self._calls.layers))
 
     def run(self) -> None:
         """Read the source and write the files. Raises ImageError, or what a callback raised."""
@@ -236,17 +271,32 @@ def assembling(
     for number, layer in enumerate(layers):
         listed[number].name = text(layer.name.encode("utf-8", "replace"))
         listed[number].digest = text(layer.digest)
+        listed[number].listing, listed[number].list_to = layer.listing, layer.list_to
     request = ffi.new("struct image_request *")
     directory = request.directory
     directory.root, directory.jobs = target.root, target.jobs
     directory.resume, directory.lossy = target.resume, target.lossy
     directory.shard, directory.shards = target.shard, target.shards
+    if target.pick is not None:
+        pick = ffi.new("struct image_pick *")
+        prefixes = ffi.new("char *[]", [text(prefix) for prefix in target.pick.always])
+        among = target.pick.digests
+        if isinstance(among, KnownDigests):
+            pick.starts, pick.file, pick.count = among.starts, among.file, among.count
+        else:
+            values = ffi.from_buffer("uint64_t[]", among)
+            pick.digests, pick.count = values, len(among)
+            kept.append(values)
+        kept += [pick, prefixes, among]
+        pick.wanted = target.pick.wanted
+        pick.always, pick.n_always = prefixes, len(target.pick.always)
+        directory.pick = pick
     request.records_folder = text(os.fsencode(records))
     request.source = text(os.fsencode(source)) if isinstance(source, Path) else ffi.NULL
-    request.layers, request.n_layers = listed, len(layers)
-    request.open_layer = lib.cellblock_image_open_layer
-    request.progress = lib.cellblock_image_progress
-    request.context = handle
+    request.layers.layers, request.layers.n_layers = listed, len(layers)
+    request.layers.open_layer = lib.cellblock_image_open_layer
+    request.layers.progress = lib.cellblock_image_progress
+    request.layers.context = handle
     error = ffi.new("struct image_error *")
     pointer = lib.image_assembly_new(request, error)
     if pointer == ffi.NULL:

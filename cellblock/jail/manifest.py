@@ -123,7 +123,10 @@ def parse(text: bytes) -> Entry:
     name = kind.decode("ascii", "replace")
     if name not in _KINDS:
         raise ValueError(f"unknown kind of file {name!r}")
-    major, _, minor = content.partition(b":") if name in "cb" else (b"0", b"", b"0")
+    device = (0, 0)
+    if name in "cb":
+        major, _, minor = content.partition(b":")
+        device = (int(major), int(minor))
     return Entry(
         path=unescape(path),
         kind=cast(Kind, name),
@@ -133,7 +136,7 @@ def parse(text: bytes) -> Entry:
         size=int(size),
         mtime_ns=int(mtime),
         target=unquote_to_bytes(content) if name in "lh" else b"",
-        device=(int(major), int(minor)),
+        device=device,
         xattrs=_xattrs(xattrs),
         digest=content.decode("ascii") if name == "f" else "",
     )

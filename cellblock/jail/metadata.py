@@ -10,11 +10,14 @@ from cellblock.jail.entry import Entry, shown
 
 
 def set_metadata(target: bytes | int, entry: Entry) -> None:
-    """Owner, mode, attributes and time of a path (a link itself, never its target) or descriptor.
+    """Owner, mode, attributes and time of a path (a link itself, never its target) or descriptor (O_PATH).
 
-    In this order: chown(2) drops setuid and capabilities, chmod(2) edits an ACL's mask.
+    In this order: chown(2) drops setuid and capabilities, chmod(2) edits an ACL's mask. A path only where
+    nobody else can rename: chmod(2) follows a link that takes the file's place.
     """
     follow = isinstance(target, int)
+    if isinstance(target, int):
+        target = b"/proc/self/fd/%d" % target  # leads to the file itself, also where that is a link
     os.chown(target, entry.uid, entry.gid, follow_symlinks=follow)
     if entry.kind != "l":
         os.chmod(target, entry.mode)  # noqa: PTH101

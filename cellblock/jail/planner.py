@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail import delta
+from cellblock.jail import delta, digests
 from cellblock.jail.action_order import in_order
 from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
 from cellblock.jail.controls import INFO, Controls, of_tree
@@ -48,6 +48,8 @@ class Image:
 
     manifest: Path
     controls: Controls
+    checked: bool = False
+    """Whether the manifest's checksum was just looked at, or written, by this process."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,14 @@ class Changes:
 def between_images(base: Image, new: Image) -> Changes:
     """The differences of two images."""
     return Changes(
-        delta.compare(base.manifest, new.manifest),
+        delta.compare(
+            base.manifest, new.manifest, checked=[one.manifest for one in (base, new) if one.checked]
+        ),
         base.controls,
         new.controls,
         lambda paths: delta.look_up(new.manifest, paths),
         lambda: delta.groups(new.manifest),
     )
-
-
-Digests = Callable[[bytes, Stamp], str | None]
-"""The digest of a file's content when it is known that the file with this stamp has it."""
 
 
 def make_plan(
@@ -85,11 +85,10 @@ def make_plan(
     operation: Operation,
     base_manifest: str,
     source: SourceIdentity,
-    known: Digests = lambda path, stamp: None,
 ) -> Plan:
     """Merge `changes` into the tree at `root`, on paper. Raises CellblockError when that cannot end well."""
     with TreeAccess(os.fsencode(root)) as access:
-        planner = _Planner(changes, access, known)
+        planner = _Planner(changes, access)
         planner.plan()
     ordered = in_order(planner.actions, downgrade=operation == "rollback")
     return Plan(
@@ -115,13 +114,13 @@ class _Seen:
 class _Planner:
     changes: Changes
     access: TreeAccess
-    known: Digests
     actions: list[Action] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     contents: dict[str, bytes] = field(default_factory=dict)
     regenerate: bool = False
     _blocked: set[bytes] = field(default_factory=set)
     _made: set[bytes] = field(default_factory=set)
+    _known: digests.Known = field(default_factory=dict)
 
     def plan(self) -> None:
         tree_controls = of_tree(self.access)
@@ -150,9 +149,10 @@ class _Planner:
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self._own()
         paths = self._candidates()
-        for path in sorted(paths, key=order):
-            if path and path not in merged:
-                self._path(path, paths[path])
+        ordered = sorted((path for path in paths if path and path not in merged), key=order)
+        self._known = digests.of_small_files(self.access, ordered)
+        for path in ordered:
+            self._path(path, paths[path])
         for path, text in merged.items():
             if text == tree_controls[path]:
                 continue
@@ -279,7 +279,11 @@ class _Planner:
         if status is None:
             return _Seen(None, None)
         stamp = Stamp.of(status)
-        return _Seen(self.access.entry(path, status, self.known(path, stamp)), stamp)
+        digest, sizes = self._known.get((path, stamp)), {entry.size for entry in pair if entry is not None}
+        judged_by_itself = path in self.replaced or info_owner(path) is not None
+        if digest is None and sizes and stamp.size not in sizes and not judged_by_itself:
+            digest = ""  # neither image's, whatever is in it: it may have a terabyte by now
+        return _Seen(self.access.entry(path, status, digest), stamp)
 
     def _effective_base(self, path: bytes, pair: Delta, seen: _Seen) -> Entry | None:
         """What an untouched file would be here: the image's old one, or that of the users' version."""
@@ -392,7 +396,7 @@ class _Planner:
                     and action.after
                     and lead.after._replace(path=b"") == action.after._replace(path=b"")
                 ):
-                    self.actions[puts[name]] = Action(**{**action.__dict__, "link": members[0]})
+                    self.actions[puts[name]] = replace(action, link=members[0])
 
 
 __all__ = ["Changes", "Identities", "Image", "between_images", "make_plan"]

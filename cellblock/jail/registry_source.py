@@ -12,7 +12,7 @@ from cellblock.errors import CellblockError
 from cellblock.jail.feeding import Feeding, piped
 from cellblock.jail.image_core import LayerBytes
 from cellblock.jail.layout import ARCHITECTURES
-from cellblock.jail.source import Opened, SourceIdentity, from_labels
+from cellblock.jail.source import SourceIdentity, from_labels
 from cellblock.oci.model import DOCKER_LIST, INDEX, Configuration, Descriptor, Index, Manifest
 from cellblock.oci.registry import Reference, Registry, Repository
 from cellblock.oci.registry.download import blob_chunks
@@ -39,15 +39,6 @@ class RegistrySource:
         feeding.needs = feeding.total
         feeding.layers = [self._layer(feeding, repository, layer) for layer in manifest.layers]
         yield feeding
-
-    @contextmanager
-    def open(self, note: Path) -> Iterator[Opened]:
-        """Not a way to read a registry."""
-        raise CellblockError(
-            f"cannot upgrade from {self.reference} directly",
-            hint="copy it first: skopeo copy docker://... oci:DIR:TAG",
-        )
-        yield
 
     def _layer(self, feeding: Feeding, repository: Repository, layer: Descriptor) -> LayerBytes:
         name = f"{self.reference}: layer {layer.digest}"

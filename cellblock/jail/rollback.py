@@ -58,8 +58,10 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
                 plan = replace(plan, regenerate_cache=True)
             refuse_new_glibc(plan, drained=drained)
             with events.step(path.name, "make the new files"):
-                _stage_rollback(volume, last, done, plan, folder)
-            return carry_out(volume, folder, check, events, started)
+                plan = _stage_rollback(volume, last, done, plan, folder)
+            # Each takes 1 KB for a file: not both while the plan is carried out.
+            del done, changes
+            return carry_out(volume, folder, check, events, started, plan)
 
 
 def _backwards(volume: Volume, last: history.Done, done: Plan) -> Changes:
@@ -82,8 +84,8 @@ def _backwards(volume: Volume, last: history.Done, done: Plan) -> Changes:
     )
 
 
-def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> None:
-    places = {action.path: kept_file(last.folder, number) for number, action in enumerate(done.actions)}
+def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> Plan:
+    places = {action.path: number for number, action in enumerate(done.actions)}
     by_digest = {
         action.before.digest: places[action.path]
         for action in done.actions
@@ -91,10 +93,10 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     }
 
     def place(entry: Entry) -> Path | None:
-        path = places.get(entry.path)
-        if path is None or not path.exists():
-            path = by_digest.get(entry.digest)  # beside a file that users keep
-        return path
+        number = places.get(entry.path)
+        if number is None or not kept_file(last.folder, number).exists():
+            number = by_digest.get(entry.digest)  # beside a file that users keep
+        return None if number is None else kept_file(last.folder, number)
 
     actions = arranged(plan, place)
 
@@ -118,4 +120,6 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     for name in transaction.RECORDS:
         os.link(last.folder / "old" / name, next_folder / name)
     (folder / "undoes").write_text(str(last.number))
-    write_records(volume, replace(plan, actions=tuple(actions)), folder)
+    final = replace(plan, actions=tuple(actions))
+    write_records(volume, final, folder)
+    return final

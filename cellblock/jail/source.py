@@ -8,7 +8,7 @@
     /PATH, ./PATH, ../PATH               a root directory
 
 A source is asked for its identity first (cheap: is there anything to do?). Then `feed` gives its bytes to
-the image core, which reads them once; `open` is for those who want its entries in Python.
+the image core, which reads them once.
 """
 
 from __future__ import annotations
@@ -26,16 +26,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal, Protocol, cast
 
-from cellblock.errors import CellblockError
+from cellblock.errors import CellblockError, UsageError
 from cellblock.jail import layout, manifest, tree
-from cellblock.jail.archive import Archive
-from cellblock.jail.entry import Entry
 from cellblock.jail.feeding import Feeding, opener, piped
 from cellblock.jail.image_core import LayerBytes
 from cellblock.process import Programs
 
 _LABEL = "org.cellblock"
+_OTHER_FORMS = re.compile(
+    r"(https?://|docker-(archive|daemon):|containers-storage:|dir:|file:|sif:|ostree:|registry:|docker:|oci/)"
+)
+"""What other tools name an image by, and what people write for `docker://`."""
 _TAR = re.compile(r"\.(tar|tgz|tar\.[a-z0-9]+)$")
+
+_FORMS = (
+    "write docker://HOST/PATH[:TAG] (a registry), oci:DIR[:TAG], oci-archive:FILE[:TAG], the name of an "
+    "image of this machine's storage, or a tar or a directory (/PATH or ./PATH)"
+)
 
 
 @dataclass(frozen=True)
@@ -59,42 +66,34 @@ class SourceIdentity:
         return f"{self.reference} ({self.id[: len('sha256:') + 12]})"
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A source ready to be read: its sorted entries, and their content in a `directory` or `archive`."""
-
-    entries: list[Entry]
-    directory: bytes | None = None
-    archive: Archive | None = None
-
-
 class Source(Protocol):
     """One kind of source."""
 
     def identify(self, known: SourceIdentity | None) -> SourceIdentity:
         """Which source this is. `known` is one of the past that may save reading it all again."""
 
-    def open(self, note: Path) -> AbstractContextManager[Opened]:
-        """Read the entries; what must be undone after a kill is written to the file `note`."""
-
     def feed(self, note: Path) -> AbstractContextManager[Feeding]:
-        """The bytes, for the image core; `note` as for `open`."""
+        """The bytes, for the image core; what must be undone after a kill is written to the file `note`."""
 
 
 def find_source(text: str) -> Source:
-    """The source that `text` names. Raises CellblockError when there is none."""
+    """The source that `text` names. Raises UsageError: it names none; CellblockError: it is not there."""
+    if not text:
+        raise UsageError("no source is named", hint=_FORMS)
     if text.startswith("oci:"):
-        folder, _, tag = text[len("oci:") :].partition(":")
+        folder, _, tag = _named(text).partition(":")
         return LayoutSource(text, Path(folder), tag)
     if text.startswith("oci-archive:"):
         from cellblock.jail.archive_source import ArchiveSource
 
-        file, _, tag = text[len("oci-archive:") :].partition(":")
+        file, _, tag = _named(text).partition(":")
         return ArchiveSource(text, Path(file), tag)
     if text.startswith("docker://"):
         from cellblock.jail.registry_source import RegistrySource
 
         return RegistrySource(text)
+    if _OTHER_FORMS.match(text):
+        raise UsageError(f"'{text}' is no form of a source", hint=_FORMS)
     path = Path(text).expanduser()
     is_path = text.startswith(("/", "./", "../", "~")) or text in (".", "..")
     if not is_path and not (_TAR.search(text) and path.is_file()):
@@ -103,7 +102,22 @@ def find_source(text: str) -> Source:
         raise CellblockError(f"there is no {path} to assemble from", hint="name a tar or a directory")
     if (path / "oci-layout").exists():
         raise CellblockError(f"{path} is an OCI layout", hint=f"say so: oci:{path}")
-    return DirectorySource(text, path) if path.is_dir() else TarSource(text, path)
+    if path.is_dir():
+        return DirectorySource(text, path)
+    if not path.is_file():
+        # It is read twice, to hash and to unpack: a pipe has nothing the second time, /dev/zero no end.
+        raise CellblockError(
+            f"{path} is neither a file nor a directory", hint="write what it gives to a file first"
+        )
+    return TarSource(text, path)
+
+
+def _named(text: str) -> str:
+    """What stands behind the first colon. Raises UsageError: nothing does, which would be this directory."""
+    found = text.partition(":")[2]
+    if found.partition(":")[0]:
+        return found
+    raise UsageError(f"'{text}' names no {'file' if 'archive' in text else 'directory'}", hint=_FORMS)
 
 
 @dataclass(frozen=True)
@@ -132,13 +146,6 @@ class ImageSource:
             yield Path(Programs().run(["podman", "image", "mount", image]).output.strip())
         finally:
             release(note)
-
-    @contextmanager
-    def open(self, note: Path) -> Iterator[Opened]:
-        """Mount it and walk it."""
-        with self._mounted(note) as mounted:
-            folder = os.fsencode(mounted)
-            yield Opened(list(tree.walk(folder)), directory=folder)
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[Feeding]:
@@ -171,14 +178,6 @@ class LayoutSource:
         return from_labels("layout", self.reference, found.id, found.labels)
 
     @contextmanager
-    def open(self, note: Path) -> Iterator[Opened]:
-        """Check every layer against its digest, then merge them."""
-        archive = Archive(
-            [layout.blob(self.folder, one) for one in layout.read_image(self.folder, self.tag).layers]
-        )
-        yield Opened(archive.entries, archive=archive)
-
-    @contextmanager
     def feed(self, note: Path) -> Iterator[Feeding]:
         """The layers as they lie; the core checks their digests."""
         feeding, layers = Feeding(), []
@@ -209,12 +208,6 @@ class TarSource:
         if known is not None and known.kind == "tar" and known.stamp == stamp:
             return replace(known, reference=self.reference)
         return SourceIdentity("tar", self.reference, "sha256:" + layout.sha256_of(self.path), stamp=stamp)
-
-    @contextmanager
-    def open(self, note: Path) -> Iterator[Opened]:
-        """Read the headers."""
-        archive = Archive([self.path])
-        yield Opened(archive.entries, archive=archive)
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[Feeding]:
@@ -258,12 +251,6 @@ class DirectorySource:
         for entry in tree.walk(os.fsencode(self.path.resolve())):
             total.update(manifest.line(entry))
         return SourceIdentity("directory", self.reference, "sha256:" + total.hexdigest())
-
-    @contextmanager
-    def open(self, note: Path) -> Iterator[Opened]:
-        """Walk it."""
-        folder = os.fsencode(self.path.resolve())
-        yield Opened(list(tree.walk(folder)), directory=folder)
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[Feeding]:

@@ -24,16 +24,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail import change_plan
 from cellblock.jail.change_plan import Action, Finding, Plan
 from cellblock.jail.entry import Entry
 from cellblock.jail.metadata import set_metadata
 from cellblock.jail.rename_exchange import exchange
-from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_access import KINDS, Blocked, Stamp, TreeAccess
 from cellblock.jail.volume import Volume, sync_directory, sync_filesystem
 
 RECORDS = ("manifest", "controls", "state.json")
 """Files of `.cellblock` that a transaction replaces, the one that says what the volume holds last."""
+
+
+_MOVED = {
+    errno.ENOENT: "its directory was removed meanwhile",
+    errno.ENOTDIR: "users put something else there meanwhile",
+    errno.EISDIR: "users put something else there meanwhile",
+    errno.EEXIST: "users made it meanwhile",
+    errno.ENOTEMPTY: "users made it meanwhile",
+    errno.ELOOP: "users put a link there meanwhile",
+    errno.EBUSY: "something is mounted there",
+    errno.EXDEV: "it is on another filesystem, mounted here",
+}
+"""What a step fails with when users move what it is about between its look and its deed; never ours."""
 
 
 class MovedError(Exception):
@@ -57,9 +69,11 @@ class Transaction:
         sync_directory(self.volume.private)
         self.folder = target
 
-    def run(self, check: Callable[[], None], progress: Callable[[int, int], None]) -> Plan:
-        """Do all actions. `check` raises when this must not go on: another writer has taken over."""
-        plan = change_plan.read(self.folder / "plan")
+    def run(self, plan: Plan, check: Callable[[], None], progress: Callable[[int, int], None]) -> None:
+        """Do all actions of the `plan` that is written down here.
+
+        `check` raises when this must not go on: another writer has taken over.
+        """
         new, kept = (_opened(self.folder / name) for name in ("new", "kept"))
         try:
             with TreeAccess(os.fsencode(self.volume.root)) as access:
@@ -70,7 +84,6 @@ class Transaction:
         finally:
             os.close(new)
             os.close(kept)
-        return plan
 
     def finish(self, finished: dict[str, object]) -> Path:
         """Put the records in place and move the folder to history; returns where it is now."""
@@ -119,8 +132,8 @@ class Transaction:
                 step, str(error) if isinstance(error, MovedError) else "its directory is none any more"
             )
         except OSError as error:
-            if error.errno == errno.EXDEV:
-                self._leave(step, "it is on another filesystem, mounted here")
+            if error.errno in _MOVED:
+                self._leave(step, _MOVED[error.errno])
             elif error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CellblockError(
                     f"{self.volume.path} is full; the {step.action.verb} of "
@@ -239,24 +252,36 @@ class _Step:
         return MovedError(why)
 
     def metadata(self) -> None:
-        after = self.action.after
+        try:
+            pinned = self.access.pinned(self.action.path)
+        except FileNotFoundError:
+            raise MovedError("users removed it meanwhile") from None
+        try:
+            self._set_metadata(pinned)
+        finally:
+            os.close(pinned)
+
+    def _set_metadata(self, pinned: int) -> None:
+        before, after, stamp = self.action.before, self.action.after, self.action.stamp
         assert after is not None
-        status = self.access.status(self.action.path)
-        stamp = self.action.stamp
-        if status is None or stamp is None or status.st_ino != stamp.inode:
+        status = os.fstat(pinned)
+        if (
+            stamp is None
+            or status.st_ino != stamp.inode
+            or KINDS.get(stat.S_IFMT(status.st_mode)) != after.kind
+        ):
             raise MovedError("users replaced it meanwhile")
-        path = self.access.magic(self.action.path)
         if after.kind == "d":
             # Its time is users' business; setting owner and mode does not touch it.
             after = after._replace(mtime_ns=status.st_mtime_ns)
         elif status.st_size != stamp.size:
             raise MovedError("users changed it meanwhile")
-        for name in os.listxattr(path, follow_symlinks=False):
-            if os.fsencode(name) in dict(
-                self.action.before.xattrs if self.action.before else ()
-            ) and os.fsencode(name) not in dict(after.xattrs):
-                os.removexattr(path, name, follow_symlinks=False)
-        set_metadata(path, after)
+        path = b"/proc/self/fd/%d" % pinned
+        had, has = dict(before.xattrs if before else ()), dict(after.xattrs)
+        for name in os.listxattr(path):
+            if os.fsencode(name) in had and os.fsencode(name) not in has:
+                os.removexattr(path, name)
+        set_metadata(pinned, after)
 
     def remove(self) -> None:
         status = self.access.status(self.action.path)
@@ -307,8 +332,11 @@ class _Step:
         if kept is None or self._is_expected(kept):
             return
         parent, name = self.access.at(self.action.path)
-        os.link(self._name, name, src_dir_fd=self.kept, dst_dir_fd=parent, follow_symlinks=False)
-        os.unlink(self._name, dir_fd=self.kept)
+        if stat.S_ISDIR(kept.st_mode):  # one of theirs, with their files: it has no second name
+            os.rename(self._name, name, src_dir_fd=self.kept, dst_dir_fd=parent)
+        else:
+            os.link(self._name, name, src_dir_fd=self.kept, dst_dir_fd=parent, follow_symlinks=False)
+            os.unlink(self._name, dir_fd=self.kept)
         raise MovedError("users changed it meanwhile")
 
 

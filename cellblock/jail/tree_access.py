@@ -2,7 +2,8 @@
 
 A path is walked one directory at a time, never through a symbolic link: users are root in the jail and
 could lay a link to the host's /etc where a directory was a moment ago. What is then done to the last name
-goes through the directory's descriptor.
+goes through the directory's descriptor. Paths come from users too (dpkg's lists, diversions and link targets
+are theirs to write): one that has `..` in it leads nowhere.
 """
 
 from __future__ import annotations
@@ -51,11 +52,23 @@ class Blocked(Exception):
         self.path = path
 
 
+def _names_of(path: bytes) -> list[bytes]:
+    """The names on the way to `path`. Raises Blocked at one that is no name of a file, as `..`."""
+    names = path.split(b"/") if path else []
+    for number, name in enumerate(names):
+        if name in (b".", b"..") or b"\0" in name:
+            raise Blocked(b"/".join(names[: number + 1]))
+    return names
+
+
 class TreeAccess:
     """The tree below `root`, by paths relative to it. Keeps the last directories open; used by one thread."""
 
     def __init__(self, root: bytes) -> None:
+        self.root = root
         self._chain: list[tuple[bytes, int]] = [(b"", os.open(root, _DIRECTORY))]
+        self._last: bytes | None = None
+        """The path of the end of the chain, when it is that of a whole path: it is asked for many times."""
 
     def __enter__(self) -> TreeAccess:
         return self
@@ -65,11 +78,13 @@ class TreeAccess:
 
     def close(self) -> None:
         """Close every directory."""
+        self._last = None
         while self._chain:
             os.close(self._chain.pop()[1])
 
     def forget(self) -> None:
         """Look anew at every directory from now on: some were replaced."""
+        self._last = None
         while len(self._chain) > 1:
             os.close(self._chain.pop()[1])
 
@@ -78,7 +93,10 @@ class TreeAccess:
 
         Raises FileNotFoundError, or Blocked when something on the way is no directory.
         """
-        names = path.split(b"/") if path else []
+        if path == self._last:
+            return self._chain[-1][1]
+        self._last = None
+        names = _names_of(path)
         common = 0
         while (
             common < len(names)
@@ -94,21 +112,34 @@ class TreeAccess:
             except (NotADirectoryError, OSError) as error:
                 if isinstance(error, FileNotFoundError):
                     raise
+                if error.errno == errno.ENAMETOOLONG:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
                 if isinstance(error, NotADirectoryError) or error.errno == errno.ELOOP:  # a link
                     raise Blocked(b"/".join(names[: number + 1])) from None
                 raise
             self._chain.append((names[number], opened))
+        self._last = path
         return self._chain[-1][1]
 
     def at(self, path: bytes) -> tuple[int, bytes]:
         """(descriptor of the parent, last name) of `path`. Raises as `folder`."""
         parent, _, name = path.rpartition(b"/")
+        _names_of(name)
         return self.folder(parent), name or b"."
 
     def magic(self, path: bytes) -> bytes:
         """A path for the calls that take no descriptor: the last name of `path` in its opened parent."""
         parent, name = self.at(path)
         return b"/proc/self/fd/%d/%s" % (parent, name)
+
+    def pinned(self, path: bytes) -> int:
+        """A descriptor (O_PATH) of `path` itself, of a link not its target; the caller closes it.
+
+        What is done through /proc/self/fd/N is done to this very file, whatever has its name by then:
+        chmod(2) by name would follow a link that is put there meanwhile. Raises as `folder`.
+        """
+        parent, name = self.at(path)
+        return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
 
     def status(self, path: bytes) -> os.stat_result | None:
         """lstat(2); None when there is no such file or directory. Raises Blocked."""
@@ -117,6 +148,10 @@ class TreeAccess:
             return os.stat(name, dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return None
+            raise
 
     def entry(self, path: bytes, status: os.stat_result, digest: str | None = None) -> Entry | None:
         """The entry of an existing file, read now; its content is hashed unless `digest` is known.
@@ -177,10 +212,11 @@ class TreeAccess:
             os.close(descriptor)
         return total.hexdigest()
 
-    def read(self, path: bytes) -> bytes | None:
+    def read(self, path: bytes, most: int = 1 << 30) -> bytes | None:
         """The content of a regular file; None when there is none.
 
-        Raises OSError when it cannot be read: what is taken for absent would be decided upon.
+        Raises OSError when it cannot be read, or has more than `most` bytes: what is taken for absent would
+        be decided upon, and a file of a terabyte that a user made would fill the memory.
         """
         try:
             descriptor = self.open(path)
@@ -191,7 +227,13 @@ class TreeAccess:
                 return None
             raise
         with os.fdopen(descriptor, "rb") as file:
-            return file.read()
+            size = os.fstat(descriptor).st_size
+            found = file.read(size + 1) if size <= most else b""  # a number is room that is made for it
+            if len(found) > size:
+                found += file.read(most - size)  # it grew meanwhile
+        if max(size, len(found)) > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), b"/" + path)
+        return found
 
     def names(self, path: bytes) -> list[bytes]:
         """The sorted names in the directory `path`; none when it is none."""

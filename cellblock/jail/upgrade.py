@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 import time
 from datetime import datetime, timezone
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.events import Events
+from cellblock.events import Events, Progress
 from cellblock.jail import catalogue, controls, transaction
-from cellblock.jail.catalogue import Blobs, Catalogue, KnownDigests
+from cellblock.jail.adoption import base_controls
+from cellblock.jail.catalogue import Blobs, Catalogue, Reading
 from cellblock.jail.change_plan import Plan
+from cellblock.jail.controls import Controls
+from cellblock.jail.delta import checked_meanwhile
 from cellblock.jail.execution import (
     NOTE,
     UpgradeResult,
@@ -22,8 +25,13 @@ from cellblock.jail.execution import (
     stage_files,
     writing,
 )
+from cellblock.jail.feeding import Feeding
+from cellblock.jail.known_digests import known_digests
+from cellblock.jail.layer_listings import LayerListings
+from cellblock.jail.moved_content import copy_from_tree
+from cellblock.jail.passing_folder import passing_folder
 from cellblock.jail.planner import Image, between_images, make_plan
-from cellblock.jail.source import Opened, SourceIdentity, find_source
+from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source
 from cellblock.jail.volume import Volume, VolumeState
 
 
@@ -38,15 +46,18 @@ def plan_upgrade(source: str, path: Path, *, jobs: int = 8) -> Plan:
         raise CellblockError(
             f"an upgrade of {path} was interrupted", hint="run it again to finish it, then plan the next one"
         )
-    origin = find_source(source)
+    origin = _source(source, volume)
     identity = origin.identify(state.source)
     if identity.id == state.source.id:
         return _nothing(state, identity)
-    with tempfile.TemporaryDirectory(prefix="cellblock-plan-") as temporary:
-        folder = Path(temporary)
-        with origin.open(folder / NOTE) as opened:
-            new = catalogue.read(opened, folder, None, jobs)
-        return _plan(volume, state, identity, new)
+    with passing_folder("cellblock-plan-") as folder:
+        reading = Reading(LayerListings(volume.layers), jobs, keep=False)
+        base = base_controls(volume, state, reading)
+        with origin.feed(folder / NOTE) as feeding:
+            new = _same_layers(volume, state, base, feeding, folder) or catalogue.read(
+                feeding, folder, reading, known=None, at_hand=base
+            )
+        return _plan(volume, state, identity, base, new)
 
 
 def upgrade(
@@ -66,7 +77,7 @@ def upgrade(
     """
     started = time.monotonic()
     volume, _ = assembled(path)
-    origin = find_source(source)
+    origin = _source(source, volume)
     with writing(volume, f"jail upgrade {source} {path}", events) as (check, resumed):
         state = volume.state()
         assert state is not None  # it was there a moment ago, and only writers remove it
@@ -78,34 +89,93 @@ def upgrade(
                 _nothing(state, identity), False, 0, (), time.monotonic() - started
             )
         with preparing(volume) as folder:
-            with events.step(path.name, "read the source"), origin.open(folder / NOTE) as opened:
-                new = catalogue.read(opened, folder, KnownDigests(volume.manifest), jobs)
-                plan = _plan(volume, state, identity, new)
-                _check(plan, expected)
-                refuse_new_glibc(plan, drained=drained)
-                _fetch_missing(plan, opened, new, jobs)
-            with events.step(path.name, "make the new files"):
-                _stage_upgrade(volume, state, identity, plan, new, folder)
-            return carry_out(volume, folder, check, events, started)
+            final = _prepare(volume, (origin, identity), events, folder, (jobs, drained, expected))
+            return carry_out(volume, folder, check, events, started, final)
+
+
+def _prepare(
+    volume: Volume,
+    source: tuple[Source, SourceIdentity],
+    events: Events,
+    folder: Path,
+    how: tuple[int, bool, Plan | None],
+) -> Plan:
+    """Read the source, make in `folder` all that the upgrade needs; the plan as it is carried out."""
+    (origin, identity), (jobs, drained, expected) = source, how
+    name, state = volume.path.name, volume.state()
+    assert state is not None
+    with events.step(name, "read the source"), origin.feed(folder / NOTE) as feeding:
+        reading = Reading(
+            LayerListings(volume.layers),
+            jobs,
+            progress=lambda read: events.emit(Progress(name, read, feeding.total)),
+        )
+        base = base_controls(volume, state, reading, events.info)
+        new = _same_layers(volume, state, base, feeding, folder)
+        if new is None:
+            with checked_meanwhile(volume.manifest), known_digests(volume.manifest) as known:
+                new = catalogue.read(feeding, folder, reading, known=known, at_hand=base)
+        plan = _plan(volume, state, identity, base, new, checked=True)
+        _check(plan, expected)
+        refuse_new_glibc(plan, drained=drained)
+        _fetch_missing(volume, plan, new, feeding, reading)
+    with events.step(name, "make the new files"):
+        return _stage_upgrade(volume, identity, plan, new, folder)
+
+
+def _source(text: str, volume: Volume) -> Source:
+    """The source: anything but the volume's own tree, which would make users' work the image's."""
+    found = find_source(text)
+    if isinstance(found, DirectorySource) and found.path.resolve().is_relative_to(volume.path.resolve()):
+        raise CellblockError(
+            f"{text} is part of {volume.path} itself; nothing was changed",
+            hint="name the image to upgrade to; `jail backup` keeps what users made",
+        )
+    if isinstance(found, DirectorySource) and volume.path.resolve().is_relative_to(found.path.resolve()):
+        raise CellblockError(
+            f"the volume {volume.path} lies inside its source {text}; nothing was changed",
+            hint="name the directory that is an image's root",
+        )
+    return found
 
 
 def _nothing(state: VolumeState, identity: SourceIdentity) -> Plan:
     return Plan("upgrade", state.manifest_sha256, identity)
 
 
-def _image(volume: Volume, state: VolumeState) -> Image:
-    """What the volume's tree was made from."""
-    try:
-        return Image(volume.manifest, controls.load(volume.private / "controls"))
-    except FileNotFoundError:
+def _same_layers(
+    volume: Volume, state: VolumeState, base: Controls, feeding: Feeding, folder: Path
+) -> Catalogue | None:
+    """The volume's image, if the new one has its very layers: then it has its files."""
+    if not state.layers or feeding.digests != state.layers:
+        return None
+    manifest = folder / "manifest"
+    shutil.copyfile(volume.manifest, manifest)
+    return Catalogue(
+        manifest, state.manifest_sha256, state.entries, state.bytes, base, folder / "blobs", state.layers
+    )
+
+
+def _plan(
+    volume: Volume,
+    state: VolumeState,
+    identity: SourceIdentity,
+    base: Controls,
+    new: Catalogue,
+    *,
+    checked: bool = False,
+) -> Plan:
+    """`checked`: the volume's manifest is known to be whole."""
+    if new.manifest_sha256 == state.manifest_sha256:
+        return Plan("upgrade", state.manifest_sha256, identity)
+    if new.entries <= 1:
         raise CellblockError(
-            f"{volume.private / 'controls'} is missing: this volume was made by an older Cellblock",
-            hint=f"assemble {state.source.reference} into another volume and copy the file from there",
-        ) from None
-
-
-def _plan(volume: Volume, state: VolumeState, identity: SourceIdentity, new: Catalogue) -> Plan:
-    changes = between_images(_image(volume, state), Image(new.manifest, new.controls))
+            f"{identity} has no files, and all of the image's would be removed; nothing was changed",
+            hint="is it the image that you meant?",
+        )
+    changes = between_images(
+        Image(volume.manifest, base, checked), Image(new.manifest, new.controls, checked=True)
+    )
     return make_plan(
         changes,
         volume.root,
@@ -133,19 +203,26 @@ def _needed(plan: Plan) -> set[str]:
     } - set(plan.contents)
 
 
-def _fetch_missing(plan: Plan, opened: Opened, new: Catalogue, jobs: int) -> None:
-    missing = Blobs(new.blobs).missing(_needed(plan))
+def _fetch_missing(volume: Volume, plan: Plan, new: Catalogue, feeding: Feeding, reading: Reading) -> None:
+    """Content that the volume's image has too, under another name: from the tree, or else from the source."""
+    blobs = Blobs(new.blobs)
+    missing = blobs.missing(_needed(plan))
     if missing:
-        catalogue.fetch(opened, new, missing, jobs)
+        copy_from_tree(volume, missing, blobs)
+        missing = blobs.missing(missing)
+    if missing:
+        catalogue.fetch(feeding, new.blobs.parent, reading, missing)
 
 
 def _stage_upgrade(
-    volume: Volume, state: VolumeState, identity: SourceIdentity, plan: Plan, new: Catalogue, folder: Path
-) -> None:
+    volume: Volume, identity: SourceIdentity, plan: Plan, new: Catalogue, folder: Path
+) -> Plan:
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     new.manifest.rename(next_folder / "manifest")
     controls.save(next_folder / "controls", new.controls)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    volume.write_state(VolumeState(identity, new.manifest_sha256, new.entries, new.bytes, now), next_folder)
-    stage_files(volume, plan, Blobs(new.blobs), folder)
+    volume.write_state(
+        VolumeState(identity, new.manifest_sha256, new.entries, new.bytes, now, new.layers), next_folder
+    )
+    return stage_files(volume, plan, Blobs(new.blobs), folder)

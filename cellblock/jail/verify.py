@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
-from cellblock.jail import catalogue, layout, transaction
+from cellblock.jail import catalogue, transaction
 from cellblock.jail.action_order import in_order
-from cellblock.jail.catalogue import Blobs, Catalogue
+from cellblock.jail.adoption import base_controls
+from cellblock.jail.catalogue import Blobs, Reading
 from cellblock.jail.change_plan import Action, Plan, Verb
 from cellblock.jail.comparison import Differing, differing
 from cellblock.jail.delta import check, groups, look_up
@@ -23,29 +25,76 @@ from cellblock.jail.execution import (
     stage_files,
     writing,
 )
+from cellblock.jail.layer_listings import LayerListings
 from cellblock.jail.source import find_source
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 from cellblock.jail.tree_check import Difference
 from cellblock.jail.volume import Volume, VolumeState
+
+LISTED = 10_000
+"""Files that a result names: a chown(1) of a whole tree makes millions differ, and each takes 1 KB."""
+REPAIRED = 50_000
+"""Files that one repair puts right: it plans all of them before it touches the first."""
 
 
 @dataclass(frozen=True)
 class VerifyResult:
     """`damaged` is what nobody can have meant; `users` what users changed, which is theirs.
 
-    `repaired` says that the damage was put right; its number in history is that, or 0.
+    Of each the first in the manifest's order are named, up to `LISTED`; `n_damaged` and `n_users` count all.
+    `repaired` says that the damage was put right, of the first `REPAIRED` files; its number in history is
+    that, or 0.
     """
 
     entries: int
     damaged: tuple[Differing, ...]
     users: tuple[Differing, ...]
+    n_damaged: int
+    n_users: int
     repaired: int
     seconds: float
 
     @property
+    def n_left(self) -> int:
+        """How many are damaged now."""
+        return max(0, self.n_damaged - REPAIRED) if self.repaired else self.n_damaged
+
+    @property
     def is_clean(self) -> bool:
         """Whether nothing is damaged now."""
-        return not self.damaged or self.repaired > 0
+        return not self.n_left
+
+
+@dataclass
+class _Found:
+    """What a comparison found; of damaged files the first `most` are kept, of the users' `LISTED`."""
+
+    most: int
+    damaged: list[Differing] = field(default_factory=list)
+    users: list[Differing] = field(default_factory=list)
+    n_damaged: int = 0
+    n_users: int = 0
+
+    def add(self, one: Differing) -> None:
+        if one.is_damage:
+            self.n_damaged += 1
+            if len(self.damaged) < self.most:
+                self.damaged.append(one)
+        else:
+            self.n_users += 1
+            if len(self.users) < LISTED:
+                self.users.append(one)
+
+    def result(self, state: VolumeState, repaired: int, started: float) -> VerifyResult:
+        return VerifyResult(
+            state.entries,
+            tuple(self.damaged[:LISTED]),
+            tuple(self.users),
+            self.n_damaged,
+            self.n_users,
+            repaired,
+            time.monotonic() - started,
+        )
 
 
 def verify(
@@ -64,38 +113,36 @@ def verify(
             raise CellblockError(
                 f"an upgrade of {path} was interrupted", hint="run it again to finish it, then verify"
             )
-        damaged, users = _compare(volume, state, events, content=content)
-        return VerifyResult(state.entries, damaged, users, 0, time.monotonic() - started)
+        return _compare(volume, state, events, LISTED, content=content).result(state, 0, started)
     with writing(volume, f"jail verify --repair {path}", events) as (lost, _):
         state = volume.state() or state
-        damaged, users = _compare(volume, state, events, content=content)
+        base_controls(volume, state, Reading(LayerListings(volume.layers)), events.info, source)
+        found = _compare(volume, state, events, REPAIRED, content=content)
         number = 0
-        if damaged:
+        if found.damaged:
             with preparing(volume) as folder:
-                plan = _stage_repair(volume, state, damaged, source, folder)
+                plan = _stage_repair(volume, state, found.damaged, source, folder)
+                del found.damaged[LISTED:]
                 if plan.actions:
-                    number = carry_out(volume, folder, lost, events, started).number
-    return VerifyResult(state.entries, damaged, users, number, time.monotonic() - started)
+                    number = carry_out(volume, folder, lost, events, started, plan).number
+    return found.result(state, number, started)
 
 
-def _compare(
-    volume: Volume, state: VolumeState, events: Events, *, content: bool
-) -> tuple[tuple[Differing, ...], tuple[Differing, ...]]:
+def _compare(volume: Volume, state: VolumeState, events: Events, most: int, *, content: bool) -> _Found:
     check(volume.manifest)
-    subject = volume.path.name
+    subject, found = volume.path.name, _Found(most)
     with events.step(subject, "compare"):
-        found = list(
-            differing(
-                volume,
-                content=content,
-                progress=lambda lines: events.emit(Progress(subject, lines, state.entries, "files")),
-            )
-        )
-    return tuple(one for one in found if one.is_damage), tuple(one for one in found if not one.is_damage)
+        for one in differing(
+            volume,
+            content=content,
+            progress=lambda lines: events.emit(Progress(subject, lines, state.entries, "files")),
+        ):
+            found.add(one)
+    return found
 
 
 def _stage_repair(
-    volume: Volume, state: VolumeState, damaged: tuple[Differing, ...], source: str | None, folder: Path
+    volume: Volume, state: VolumeState, damaged: Sequence[Differing], source: str | None, folder: Path
 ) -> Plan:
     reference = source or state.source.reference
     origin = find_source(reference)
@@ -117,19 +164,11 @@ def _stage_repair(
         for action in plan.actions
         if action.verb == "put" and action.after is not None and action.after.kind == "f"
     }
-    new = Catalogue(volume.manifest, state.manifest_sha256, state.entries, state.bytes, {}, folder / "blobs")
-    blobs = Blobs(new.blobs)
-    with origin.open(folder / NOTE) as opened:
-        catalogue.fetch(opened, new, set(wanted), jobs=8)
-    for digest in wanted:
-        blob = Path(blobs.path(digest).decode())
-        if not blob.exists() or layout.sha256_of(blob) != digest:
-            raise CellblockError(
-                f"{state.source} does not have the content that this was made from; nothing was repaired",
-                hint="its files changed since; name a copy of the very image with --source",
-            )
-    stage_files(volume, plan, blobs, folder)
-    return plan
+    blobs = Blobs(folder / "blobs")
+    if wanted:
+        with origin.feed(folder / NOTE) as feeding:
+            catalogue.fetch(feeding, folder, Reading(LayerListings(volume.layers)), wanted)
+    return stage_files(volume, plan, blobs, folder)
 
 
 def _with_links(volume: Volume, actions: list[Action]) -> list[Action]:
@@ -165,6 +204,8 @@ def _action(one: Differing) -> Action:
     touched = Difference.CONTENT | Difference.SIZE | Difference.TIME | Difference.TARGET | Difference.DEVICE
     touched |= Difference.KIND | Difference.LINK | Difference.UNREADABLE
     if not one.difference & touched:
-        return Action("metadata", entry.path, now, entry, one.stamp, one.what)
+        # Its content is what it should be: a rollback of the repair needs to know that.
+        before = now._replace(digest=entry.digest)
+        return Action("metadata", entry.path, before, entry, one.stamp, one.what)
     verb = "mkdir" if entry.kind == "d" else "put"
     return Action(verb, entry.path, now, entry, one.stamp, one.what)

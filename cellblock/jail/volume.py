@@ -7,9 +7,13 @@
         state.json              what root/ was made from
         manifest                what root/ was when it was written (see `manifest`)
         controls                the image's databases of packages and accounts (see `controls`)
+        layers/DIGEST           what a layer says that was read (see `layer_listings`)
         transaction/            an upgrade being carried out (see `transaction`)
         history/NUMBER/         upgrades of the past, with the files that they replaced
         staging-PID-RANDOM/     a tree being written: root/, state.json, manifest, mounted-image
+        backup/                 the name of its snapshots, the list of the tree at the last (see `backup`)
+        restore/                a restored tree being put in place (see `backup.switching`)
+        replaced-TIME/          what a restore replaced; nobody's any more
 
 The rename of staging's root/ to VOLUME/root is the moment a volume becomes assembled. state.json and
 manifest are put in place before it: as long as there is no root/ they mean nothing and are replaced.
@@ -34,17 +38,23 @@ from cellblock.jail.source import SourceIdentity
 from cellblock.jail.writer_lock import WriterLock, myself
 
 STATE_VERSION = 1
+RESTORE = "restore"
+"""In `.cellblock`, from the moment that a restore is decided until it is carried out."""
 
 
 @dataclass(frozen=True)
 class VolumeState:
-    """What a volume's root/ was made from, when, and how much it was."""
+    """What a volume's root/ was made from, when, and how much it was.
+
+    `layers` are the digests of the image's layers, the lowest first; none where they are not known.
+    """
 
     source: SourceIdentity
     manifest_sha256: str
     entries: int
     bytes: int
     assembled_at: str
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,11 @@ class Volume:
         """The manifest of the tree as it was written."""
         return self.private / "manifest"
 
+    @property
+    def layers(self) -> Path:
+        """What the layers of images say that were read for this volume (see `layer_listings`)."""
+        return self.private / "layers"
+
     def is_assembled(self) -> bool:
         """Whether there is a root; an empty directory is none (a fresh mount point)."""
         try:
@@ -75,9 +90,19 @@ class Volume:
                 return next(listing, None) is not None
         except FileNotFoundError:
             return False
+        except NotADirectoryError:
+            file = self.root if self.path.is_dir() else self.path
+            raise CellblockError(
+                f"{file} is no directory", hint="name the directory of a volume; `jail assemble` makes it"
+            ) from None
 
     def state(self) -> VolumeState | None:
         """What root/ was made from; None when there is no root. Raises CellblockError."""
+        if (self.private / RESTORE).exists():
+            raise CellblockError(
+                f"a restore of {self.path} was interrupted: tree and records may not belong together",
+                hint="run the same `jail restore` again: it finishes that",
+            )
         if not self.is_assembled():
             return None
         path = self.private / "state.json"
@@ -106,8 +131,15 @@ class Volume:
         """Make the volume's directory and `.cellblock`, owned by root and closed to other writers.
 
         Raises CellblockError for a directory that is in use and that others may write: a user could
-        swap the root under running jobs.
+        swap the root under running jobs. Likewise for one inside another jail, which that one's users write.
         """
+        for above in self.path.resolve().parents:
+            outer = above.parent / ".cellblock"
+            if above.name in ("root", ".cellblock") and (outer / "state.json").exists():
+                raise CellblockError(
+                    f"{self.path} lies inside another jail, {above.parent}; nothing was written",
+                    hint="put each volume into a directory of its own, beside the other",
+                )
         self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
         status = self.path.stat()
         if status.st_uid != 0 or status.st_gid != 0 or stat.S_IMODE(status.st_mode) != 0o755:
@@ -118,11 +150,9 @@ class Volume:
                     f"{stat.S_IMODE(status.st_mode):o}) and not empty",
                     hint=f"chown root:root {self.path} && chmod 755 {self.path}",
                 )
-            os.chown(self.path, 0, 0)
-            self.path.chmod(0o755)
-        self.private.mkdir(exist_ok=True)
-        os.chown(self.private, 0, 0)
-        self.private.chmod(0o700)
+            _make_roots(self.path, 0o755)
+        self.private.mkdir(exist_ok=True, mode=0o700)
+        _make_roots(self.private, 0o700)
 
     @contextmanager
     def lock(
@@ -138,6 +168,11 @@ class Volume:
     def leftovers(self) -> list[Path]:
         """Staging folders of writers that were killed. Only the holder of the lock may ask."""
         return sorted(self.private.glob("staging-*"))
+
+    def lasting(self) -> list[Path]:
+        """What in `.cellblock` belongs to the jail, and not to who writes there now or to nobody."""
+        passing = ("lock", "writer", "staging-", "shards-", "replaced-", RESTORE, "ready")
+        return sorted(one for one in self.private.iterdir() if not one.name.startswith(passing))
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
@@ -189,9 +224,28 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def _make_roots(folder: Path, mode: int) -> None:
+    """Give a folder to root alone. NFS that squashes root, and some FUSE, give nothing to root.
+
+    What is lost with that is then listed, and refused or allowed, as for every other file. Raises
+    CellblockError when others could write the folder afterwards.
+    """
+    try:
+        os.chown(folder, 0, 0)
+        folder.chmod(mode)
+    except PermissionError as error:
+        if stat.S_IMODE(folder.stat().st_mode) & 0o022:
+            raise CellblockError(
+                f"{folder} cannot be made root's alone to write: {error.strerror}; nothing was changed",
+                hint="an NFS server that squashes root does that: export with no_root_squash to the nodes",
+            ) from None
+
+
 def _decode(text: str) -> VolumeState:
     fields = json.loads(text)
     version = fields.pop("version")
     if version != STATE_VERSION:
         raise ValueError(f"version {version}; this Cellblock reads version {STATE_VERSION}")
-    return VolumeState(**{**fields, "source": SourceIdentity(**fields["source"])})
+    fields["source"] = SourceIdentity(**fields["source"])
+    fields["layers"] = tuple(fields.get("layers", ()))
+    return VolumeState(**fields)

@@ -116,7 +116,15 @@ class WriterLock:
         descriptor = os.open(self._private / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._lock_file(descriptor)
-            self._take_record(notice)
+            try:
+                self._take_record(notice)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise CellblockError(
+                    f"{self._volume} is full; the tree was not changed: the writer's record has no room",
+                    hint="free some space or use a larger volume, then run this again",
+                ) from error
             self._written = time.monotonic()
             self._sweep()
             beating = threading.Thread(target=self._beat, daemon=True)
@@ -160,8 +168,8 @@ class WriterLock:
 
     def _take_record(self, notice: Callable[[str], None]) -> None:
         mine = self._private / f"writer-{self._me.token}"
-        mine.write_text(json.dumps(asdict(self._me)), encoding="utf-8")
         try:
+            mine.write_text(json.dumps(asdict(self._me)), encoding="utf-8")
             while True:
                 try:
                     _publish(mine, self._private / "writer")

@@ -65,7 +65,7 @@ def note_settled(cache: Path) -> None:
     if now - made < _WRITTEN_S or settled(cache) > made:
         return
     # Beside the build: another program's files may be what takes long.
-    threading.Thread(target=_settle, args=(cache, now), daemon=True).start()
+    threading.Thread(target=_settle, args=(cache, now), name=f"settle {cache}", daemon=True).start()
 
 
 def settled(cache: Path) -> float:

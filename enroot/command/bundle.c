@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,30 +12,24 @@
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
+#include "../container/carried.h"
 #include "../text/program.h"
 #include "../text/report.h"
 #include "command.h"
+#include "options.h"
 #include "output.h"
-#include "start_options.h"
-#include "unpack.h"
 
-#define MAGIC "\nenroot bundle 1\n"
+#define MAGIC "\nenroot bundle 2\n"
 /* Of squashfs in a file: where the kernel could mount it through a loop device as well. */
 #define ALIGNMENT 4096
 
 /* Lies in the program's data; `enroot bundle` finds it in its own file by the magic and fills it in the copy. */
-struct bundle_header {
-	char magic[24];
-	uint64_t offset; /* of the image in this file; 0: this is no bundle */
-	char sha256[72]; /* of the image, in hex; empty: not to be checked */
-	char description[512], target[512];
-};
 extern const volatile struct bundle_header bundle_header;
 const volatile struct bundle_header bundle_header = { .magic = MAGIC };
 
 /* A copy, byte by byte, because the compiler must not believe what it put there. The magic is never written down a
  * second time: it would be found in the file as well. */
-static struct bundle_header own_header(void)
+struct bundle_header bundle_own_header(void)
 {
 	struct bundle_header header = { .offset = 0 };
 
@@ -46,8 +38,7 @@ static struct bundle_header own_header(void)
 	return header;
 }
 
-/* The SHA-256 of `fd` from `offset` to its end. */
-static int hash(int fd, off_t offset, char sha256[72], struct jail_error *err)
+int bundle_hash(int fd, off_t offset, char sha256[72], struct jail_error *err)
 {
 	char *const arguments[] = { (char *)(uintptr_t)"sha256sum", NULL };
 	scoped_buffer output = { 0 };
@@ -95,174 +86,66 @@ static int fill_header(int fd, off_t size, const struct bundle_header *header, s
 	       : jail_fail(err, "pwrite", errno, "cannot write the bundle");
 }
 
-static int write_bundle(struct output *output, const char *image, struct bundle_header *header, bool checked,
-			struct jail_error *err)
+/* The program, the configuration files if there are any, and from a multiple of ALIGNMENT on the image. */
+static int write_bundle(struct output *output, const char *image, const struct text_buffer *files,
+			struct bundle_header *header, bool checked, struct jail_error *err)
 {
 	if (append_file(output->fd, "/proc/self/exe", err))
 		return -1;
 	off_t size = lseek(output->fd, 0, SEEK_END);
-	header->offset = ((uint64_t)size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	header->files_offset = (uint64_t)size;
+	header->files_length = files->length;
+	if (files->length && text_write(output->fd, files->text, files->length))
+		return jail_fail(err, "write", errno, "cannot write the bundle");
+	header->offset = ((uint64_t)size + files->length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	if (lseek(output->fd, (off_t)header->offset, SEEK_SET) < 0)
 		return jail_fail(err, "lseek", errno, "cannot write the bundle");
 	if (append_file(output->fd, image, err) ||
-	    (checked && hash(output->fd, (off_t)header->offset, header->sha256, err)))
+	    (checked && bundle_hash(output->fd, (off_t)header->offset, header->sha256, err)))
 		return -1;
 	return fill_header(output->fd, size, header, err);
 }
 
 int command_bundle(int argc, char **argv)
 {
-	static const struct option names[] = {
-		{ "all", no_argument, NULL, 'a' }, { "checksum", no_argument, NULL, 'c' },
-		{ "desc", required_argument, NULL, 'd' }, { "output", required_argument, NULL, 'o' },
-		{ "target", required_argument, NULL, 't' }, { "force", no_argument, NULL, 'f' },
-		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
-	};
-	struct bundle_header header = own_header();
+	struct bundle_header header = bundle_own_header();
 	struct settings settings;
 	struct output output;
 	struct jail_error err;
-	const char *given = NULL;
-	int option;
+	scoped_buffer files = { 0 };
+	const char *given = NULL, *description = "", *target = "";
+	bool all = false, checked = false, force = false;
+	const struct command_option options[] = {
+		{ .name = "all", .letter = 'a', .flag = &all },	      { .name = "checksum", .letter = 'c', .flag = &checked },
+		{ .name = "desc", .letter = 'd', .value = &description }, { .name = "output", .letter = 'o', .value = &given },
+		{ .name = "target", .letter = 't', .value = &target },    { .name = "force", .letter = 'f', .flag = &force },
+		{ .name = NULL },
+	};
+	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
 
+	if (status >= 0)
+		return status;
+	if (first + 1 != argc)
+		return command_usage("bundle", "it takes one image");
+	if (strlen(description) >= sizeof(header.description) || strlen(target) >= sizeof(header.target))
+		return command_usage("bundle", "--desc and --target take at most %zu bytes", sizeof(header.target) - 1);
 	if (command_settings(&settings, NULL))
 		return 1;
-	bool all = settings_true(&settings, "ENROOT_BUNDLE_ALL"), checked = settings_true(&settings, "ENROOT_BUNDLE_CHECKSUM");
-	bool force = settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":acd:o:t:fh", names, NULL)) != -1) {
-		switch (option) {
-		case 'a': all = true; break;
-		case 'c': checked = true; break;
-		case 'd': snprintf(header.description, sizeof(header.description), "%s", optarg); break;
-		case 'o': given = optarg; break;
-		case 't': snprintf(header.target, sizeof(header.target), "%s", optarg); break;
-		case 'f': force = true; break;
-		case 'h': return command_describe("bundle");
-		case ':': return command_usage("bundle", "the option %s needs a value", argv[optind - 1]);
-		default: return command_usage("bundle", "unknown option %s", argv[optind - 1]);
-		}
-	}
-	if (optind + 1 != argc)
-		return command_usage("bundle", "it takes one image");
-	if (all)
-		report_warning("--all: a bundle does not carry the user's configuration files yet");
-	const char *image = argv[optind];
-	if (!command_is_image(image))
-		return report_error("%s: it is no squashfs image", image);
+	all = all || settings_true(&settings, "ENROOT_BUNDLE_ALL");
+	checked = checked || settings_true(&settings, "ENROOT_BUNDLE_CHECKSUM");
+	force = force || settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
+	snprintf(header.description, sizeof(header.description), "%s", description);
+	snprintf(header.target, sizeof(header.target), "%s", target);
+	const char *image = argv[first];
+	int unfit = command_check_image(image);
+	if (unfit)
+		return unfit > 0 ? 1 : report_error("%s: there is no such file", image);
+	if (all && carried_pack(settings_get(&settings, "ENROOT_CONFIG_PATH"), &files, &err))
+		return report_failure(&err);
 	size_t length = strlen(image) - (text_ends(image, ".sqsh") ? strlen(".sqsh") : 0);
 	scoped_free char *file = given ? text_copy(given, strlen(given)) : text_format("%.*s.run", (int)length, image);
-	int result = output_open(&output, file, force, &err) || write_bundle(&output, image, &header, checked, &err) ||
-		     output_commit(&output, 0777, &err) ? -1 : 0;
+	int result = output_open(&output, file, force, &err) ||
+		     write_bundle(&output, image, &files, &header, checked, &err) || output_commit(&output, 0777, &err) ? -1 : 0;
 	output_close(&output);
 	return result ? report_failure(&err) : 0;
-}
-
-/* Options of a bundle besides start's, taken out of the arguments. */
-struct own_options {
-	bool info, keep, quiet, verbose, extract;
-};
-
-static int take_own(int argc, char **argv, struct own_options *own)
-{
-	static const char *const with_value[] = { "-c", "--conf", "-e", "--env", "--rc", "-m", "--mount" };
-	int kept = 1;
-
-	for (int i = 1; i < argc; i++) {
-		const char *word = argv[i];
-		bool *flag = !strcmp(word, "-i") || !strcmp(word, "--info") ? &own->info
-			     : !strcmp(word, "-k") || !strcmp(word, "--keep") ? &own->keep
-			     : !strcmp(word, "-q") || !strcmp(word, "--quiet") ? &own->quiet
-			     : !strcmp(word, "-v") || !strcmp(word, "--verbose") ? &own->verbose
-			     : !strcmp(word, "-x") || !strcmp(word, "--extract") ? &own->extract : NULL;
-		if (flag) {
-			*flag = true;
-			continue;
-		}
-		argv[kept++] = argv[i];
-		bool value = false;
-		for (size_t j = 0; j < sizeof(with_value) / sizeof(with_value[0]); j++)
-			value = value || !strcmp(word, with_value[j]);
-		if (value && i + 1 < argc) {
-			argv[kept++] = argv[++i];
-		} else if (word[0] != '-' || !strcmp(word, "--")) {
-			while (++i < argc)
-				argv[kept++] = argv[i];
-		}
-	}
-	argv[kept] = NULL;
-	return kept;
-}
-
-static int check(const char *self, const struct bundle_header *header, struct jail_error *err)
-{
-	char sha256[72];
-	scoped_fd fd = open(self, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return jail_fail(err, "open", errno, "cannot read the bundle");
-	if (hash(fd, (off_t)header->offset, sha256, err))
-		return -1;
-	return strcmp(sha256, header->sha256) ? jail_fail(err, NULL, 0, "the image in this bundle is damaged: its SHA-256 is %s, "
-							  "and was %s", sha256, header->sha256) : 0;
-}
-
-/* The image as a tree, where the user asks for it. */
-static int extract(const char *self, const struct bundle_header *header, char **root, struct jail_error *err)
-{
-	struct settings settings;
-	const char *slash = strrchr(self, '/');
-	scoped_free char *target = header->target[0] ? text_format("%s", header->target) : text_format("%s.rootfs", slash + 1);
-
-	if (command_settings(&settings, NULL))
-		return -1;
-	if (mkdir(target, 0700)) {
-		jail_fail(err, "mkdir", errno, "cannot make the directory to extract to");
-		return jail_error_at(err, NULL, 0, target);
-	}
-	*root = realpath(target, NULL);
-	return unpack(self, header->offset, target, &settings, err);
-}
-
-static int run(const struct bundle_header *header, int argc, char **argv)
-{
-	struct own_options own = { 0 };
-	struct start_options options;
-	struct jail_error err;
-	char *self = realpath("/proc/self/exe", NULL), *root = NULL;
-
-	argc = take_own(argc, argv, &own);
-	if (start_parse(argc, argv, &options))
-		return 1;
-	if (own.quiet)
-		report_quiet();
-	if (options.help)
-		return printf("Usage: %s [options of enroot start] [-i] [-k] [-q] [-v] [-x] [--] [COMMAND] [ARG...]\n\n"
-			      " -i, --info     what this is\n -k, --keep     extract, run and keep\n -q, --quiet    no messages\n"
-			      " -v, --verbose  more messages\n -x, --extract  extract only\n", argv[0]) < 0;
-	if (own.info) {
-		puts(header->description[0] ? header->description : "(no description)");
-		return 0;
-	}
-	if (!self)
-		return report_error("cannot find this program's own file");
-	if (header->sha256[0] && check(self, header, &err))
-		return report_failure(&err);
-	if (own.verbose)
-		report_info("image at byte %llu of %s", (unsigned long long)header->offset, self);
-	if ((own.keep || own.extract) && extract(self, header, &root, &err))
-		return report_failure(&err);
-	if (own.extract && !own.keep)
-		return 0;
-	return start_container(&options, root ? NULL : self, header->offset, root, options.rest);
-}
-
-bool bundle_is_one(int *status, int argc, char **argv)
-{
-	if (!bundle_header.offset)
-		return false;
-	const struct bundle_header header = own_header();
-	*status = run(&header, argc, argv);
-	return true;
 }

@@ -3,10 +3,7 @@
 #define ENROOT_COMMAND_H
 
 #include "../settings/settings.h"
-
-#define ENROOT_VERSION "0.1.0"
-/* The version whose command line, configuration and images this one has. */
-#define ENROOT_COMPATIBLE "4.1.2"
+#include "version.h"
 
 typedef int command(int argc, char **argv);
 
@@ -25,7 +22,8 @@ int command_settings(struct settings *settings, const char *script);
  * file. */
 char *command_root(const struct settings *settings, const char *name);
 
-/* Whether `path` is a file that begins as squashfs does. */
-bool command_is_image(const char *path);
+/* Whether `path` can be an image: a whole squashfs file, version 4.0, of a compression that there is; of its content nothing is
+ * read. Returns 0; 1 after a message that says what it is instead; -1: there is no such file. */
+int command_check_image(const char *path);
 
 #endif

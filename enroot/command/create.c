@@ -1,19 +1,23 @@
 #define _GNU_SOURCE
-#include <getopt.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
 #include "../text/program.h"
 #include "../text/report.h"
 #include "command.h"
+#include "options.h"
 #include "staging.h"
 #include "unpack.h"
 
 /* Status of unsquashfs when all data is there, and device nodes or attributes are not: what no user may make. */
 #define NOT_ALL 2
+/* What is free then of a file system that ran full: unsquashfs writes by blocks. */
+#define FULL (4ULL << 20)
 
 int unpack(const char *image, unsigned long long offset, const char *folder, const struct settings *settings,
 	   struct jail_error *err)
@@ -41,7 +45,13 @@ int unpack(const char *image, unsigned long long offset, const char *folder, con
 		report_warning("%s: some attributes or device nodes could not be made", image);
 	if (status <= 0 || status == NOT_ALL)
 		return status < 0 ? -1 : 0;
-	jail_fail(err, NULL, 0, "unsquashfs ended with status %d: the image is damaged, or there is no room left", status);
+	struct statvfs room;
+	if (!statvfs(folder, &room) && (unsigned long long)room.f_bavail * room.f_frsize < FULL) {
+		jail_fail(err, "write", ENOSPC, "there is no room for what the image unpacks to; make room there, or set ENROOT_DATA_PATH");
+		return jail_error_at(err, NULL, 0, folder);
+	}
+	jail_fail(err, NULL, 0, "unsquashfs ended with status %d: the image is damaged, or a quota is used up; its own words are before this",
+		  status);
 	return jail_error_at(err, NULL, 0, image);
 }
 
@@ -77,33 +87,23 @@ static int create(const struct settings *settings, const char *image, const char
 
 int command_create(int argc, char **argv)
 {
-	static const struct option names[] = { { "name", required_argument, NULL, 'n' }, { "force", no_argument, NULL, 'f' },
-					       { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
 	struct settings settings;
 	const char *given = NULL;
-	int option;
+	bool force = false;
+	const struct command_option options[] = { { .name = "name", .letter = 'n', .value = &given },
+						  { .name = "force", .letter = 'f', .flag = &force }, { .name = NULL } };
+	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
 
+	if (status >= 0)
+		return status;
+	if (first + 1 != argc)
+		return command_usage("create", "it takes one image");
 	if (command_settings(&settings, NULL))
 		return 1;
-	bool force = settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":n:fh", names, NULL)) != -1) {
-		switch (option) {
-		case 'n': given = optarg; break;
-		case 'f': force = true; break;
-		case 'h': return command_describe("create");
-		case ':': return command_usage("create", "the option %s needs a value", argv[optind - 1]);
-		default: return command_usage("create", "unknown option %s", argv[optind - 1]);
-		}
-	}
-	if (optind + 1 != argc)
-		return command_usage("create", "it takes one image");
-	const char *image = argv[optind];
-	if (access(image, R_OK))
-		return report_error("%s: there is no such file, or it cannot be read", image);
-	if (!command_is_image(image))
-		return report_error("%s: it is no squashfs image", image);
+	const char *image = argv[first];
+	int unfit = command_check_image(image);
+	if (unfit)
+		return unfit > 0 ? 1 : report_error("%s: there is no such file", image);
 	scoped_free char *name = given ? text_copy(given, strlen(given)) : default_name(image);
-	return create(&settings, image, name, force);
+	return create(&settings, image, name, force || settings_true(&settings, "ENROOT_FORCE_OVERRIDE"));
 }

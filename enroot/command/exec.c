@@ -1,48 +1,26 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../container/container.h"
-#include "../container/fake_chown.h"
+#include "../container/join.h"
 #include "../container/launch.h"
+#include "../text/variables.h"
 #include "../text/report.h"
 #include "command.h"
+#include "options.h"
 #include "start_options.h"
 
 #define MAX_ENVIRONMENT (4 * 1024 * 1024)
-
-static const struct { const char *name; int flag; } namespaces[] = {
-	{ "user", CLONE_NEWUSER },     { "mnt", CLONE_NEWNS },   { "pid", CLONE_NEWPID }, { "net", CLONE_NEWNET },
-	{ "ipc", CLONE_NEWIPC },       { "uts", CLONE_NEWUTS },  { "cgroup", CLONE_NEWCGROUP },
-};
-
-/* The kinds of namespaces that the process has of its own. */
-static int differing(long pid)
-{
-	int flags = 0;
-
-	for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++) {
-		scoped_free char *own = text_format("/proc/self/ns/%s", namespaces[i].name);
-		scoped_free char *theirs = text_format("/proc/%ld/ns/%s", pid, namespaces[i].name);
-		struct stat a, b;
-		if (!stat(own, &a) && !stat(theirs, &b) && a.st_ino != b.st_ino)
-			flags |= namespaces[i].flag;
-	}
-	return flags;
-}
 
 static int read_environment(long pid, struct variables *environment, struct jail_error *err)
 {
@@ -58,16 +36,13 @@ static int read_environment(long pid, struct variables *environment, struct jail
 	return 0;
 }
 
-/* Becomes a member of the container's namespaces. */
-static int join(long pid, int flags, struct jail_error *err)
+static int join(long pid, int kinds, struct jail_error *err)
 {
 	scoped_fd process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
 	if (process < 0)
 		return jail_fail(err, "pidfd_open", errno, "there is no process %ld", pid);
-	if (sys_setns(process, flags))
-		return jail_fail(err, "setns", errno, "cannot join the namespaces of process %ld; is it a container of yours?", pid);
-	return 0;
+	return join_enter(process, kinds, pid, err);
 }
 
 /* A PID namespace holds what is forked from now on. Returns in the child. */
@@ -90,7 +65,7 @@ static int fork_inside(struct jail_error *err)
 static int enter(long pid, const struct text_list *variables, char *const *arguments, struct jail_error *err)
 {
 	scoped_variables environment = { 0 };
-	int flags = differing(pid);
+	int flags = join_differing(pid);
 
 	if (kill((pid_t)pid, 0))
 		return jail_fail(err, "kill", errno, errno == ESRCH ? "there is no process %ld" : "process %ld is another user's",
@@ -103,39 +78,27 @@ static int enter(long pid, const struct text_list *variables, char *const *argum
 		return -1;
 	for (size_t i = 0; i < variables->n; i++)
 		variables_set_pair(&environment, variables->items[i]);
-	const struct container container = { .uid = geteuid(), .privileged = !(flags & CLONE_NEWUSER) };
-	if (!container.privileged && fake_chown(err))
-		return -1;
-	return container_drop(&container, err) ? -1 : launch(arguments, environment.list.items, err);
+	return join_confine(flags, err) ? -1 : launch(arguments, environment.list.items, err);
 }
 
 int command_exec(int argc, char **argv)
 {
-	static const struct option options[] = { { "env", required_argument, NULL, 'e' }, { "help", no_argument, NULL, 'h' },
-						 { NULL, 0, NULL, 0 } };
-	struct text_list variables = { 0 };
+	scoped_list given = { 0 }, variables = { 0 };
+	const struct command_option options[] = { { .name = "env", .letter = 'e', .list = &given }, { .name = NULL } };
 	struct jail_error err;
 	char *end;
-	int option;
+	int first, ended = command_options(argc, argv, options, OPTIONS_AHEAD, &first);
 
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, "+:e:h", options, NULL)) != -1) {
-		if (option == 'h')
-			return command_describe("exec");
-		if (option == ':')
-			return command_usage("exec", "the option %s needs a value", argv[optind - 1]);
-		if (option != 'e')
-			return command_usage("exec", "unknown option %s", argv[optind - 1]);
-		if (start_add_variable(&variables, "exec", optarg))
-			return 1;
-	}
-	if (optind + 1 >= argc)
+	if (ended >= 0)
+		return ended;
+	if (start_add_variables(&variables, "exec", &given))
+		return 1;
+	if (first + 1 >= argc)
 		return command_usage("exec", "it takes a process id and a command");
-	long pid = strtol(argv[optind], &end, 10);
+	long pid = strtol(argv[first], &end, 10);
 	if (*end || pid <= 0)
-		return command_usage("exec", "\"%s\" is no process id", argv[optind]);
-	enter(pid, &variables, argv + optind + 1, &err);
+		return command_usage("exec", "\"%s\" is no process id", argv[first]);
+	enter(pid, &variables, argv + first + 1, &err);
 	int status = err.number == ENOENT && err.target[0] ? 127 : err.number == EACCES && err.target[0] ? 126 : 1;
 	report_failure(&err);
 	return status;

@@ -1,5 +1,4 @@
 #define _GNU_SOURCE
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +8,7 @@
 #include "../text/program.h"
 #include "../text/report.h"
 #include "command.h"
+#include "options.h"
 #include "output.h"
 
 /* Places to mount on that a start left behind: empty, and of a mode that nobody else gives. */
@@ -65,28 +65,20 @@ static int export(const struct settings *settings, const char *name, const char 
 
 int command_export(int argc, char **argv)
 {
-	static const struct option names[] = { { "output", required_argument, NULL, 'o' }, { "force", no_argument, NULL, 'f' },
-					       { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
 	struct settings settings;
 	const char *given = NULL;
-	int option;
+	bool force = false;
+	const struct command_option options[] = { { .name = "output", .letter = 'o', .value = &given },
+						  { .name = "force", .letter = 'f', .flag = &force }, { .name = NULL } };
+	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
 
+	if (status >= 0)
+		return status;
+	if (first + 1 != argc)
+		return command_usage("export", "it takes the name of one container");
 	if (command_settings(&settings, NULL))
 		return 1;
-	bool force = settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":o:fh", names, NULL)) != -1) {
-		switch (option) {
-		case 'o': given = optarg; break;
-		case 'f': force = true; break;
-		case 'h': return command_describe("export");
-		case ':': return command_usage("export", "the option %s needs a value", argv[optind - 1]);
-		default: return command_usage("export", "unknown option %s", argv[optind - 1]);
-		}
-	}
-	if (optind + 1 != argc)
-		return command_usage("export", "it takes the name of one container");
-	scoped_free char *file = given ? text_copy(given, strlen(given)) : text_format("%s.sqsh", argv[optind]);
-	return export(&settings, argv[optind], file, force);
+	force = force || settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
+	scoped_free char *file = given ? text_copy(given, strlen(given)) : text_format("%s.sqsh", argv[first]);
+	return export(&settings, argv[first], file, force);
 }

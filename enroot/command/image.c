@@ -26,6 +26,6 @@ int command_image(int argc, char **argv)
 	for (int i = 0; i < argc; i++)
 		text_list_add(&arguments, argv[i]);
 	execv(program, arguments.items);
-	return report_error("%s: this build has no import yet (%s: %s). Make a squashfs image by other means, such as mksquashfs "
-			    "of a tree that buildah unpacks", argv[0], program, strerrordesc_np(errno));
+	return report_error("%s: cannot run %s: %s. It belongs to enroot (make -C enroot/importing install); ENROOT_LIBRARY_PATH says "
+			    "where it is", argv[0], program, strerrordesc_np(errno));
 }

@@ -12,11 +12,25 @@
 #include "../container/refusal.h"
 #include "../text/program.h"
 #include "command.h"
+#include "options.h"
+
+/* For commands that take nothing. */
+static int take_nothing(int argc, char **argv)
+{
+	static const struct command_option none[] = { { .name = NULL } };
+	int first, status = command_options(argc, argv, none, OPTIONS_ANYWHERE, &first);
+
+	if (status >= 0)
+		return status;
+	return first == argc ? -1 : command_usage(argv[0], "it takes no arguments");
+}
 
 int command_version(int argc, char **argv)
 {
-	(void)argc;
-	(void)argv;
+	int status = take_nothing(argc, argv);
+
+	if (status >= 0)
+		return status;
 	puts(ENROOT_VERSION " (Cellblock; compatible with " ENROOT_COMPATIBLE ")");
 	return 0;
 }
@@ -53,9 +67,10 @@ int command_info(int argc, char **argv)
 {
 	struct settings settings;
 	struct utsname kernel;
+	int status = take_nothing(argc, argv);
 
-	(void)argc;
-	(void)argv;
+	if (status >= 0)
+		return status;
 	if (command_settings(&settings, NULL))
 		return 1;
 	printf("enroot %s, compatible with %s\n\nThis machine:\n", ENROOT_VERSION, ENROOT_COMPATIBLE);
@@ -65,6 +80,7 @@ int command_info(int argc, char **argv)
 	printf("  /dev/fuse           %s\n", access("/dev/fuse", R_OK | W_OK)
 	       ? "cannot be used: `start` of an image file needs it; chmod 0666 /dev/fuse" : "works");
 	print_program("squashfuse", "not installed: `start` of an image file needs it");
+	print_program("fuse-overlayfs", "not installed: only ENROOT_NATIVE_OVERLAYFS=no needs it");
 	print_program("unsquashfs", "not installed: `create` needs it (squashfs-tools)");
 	print_program("mksquashfs", "not installed: `export` needs it (squashfs-tools)");
 	print_program("nvidia-container-cli", "not installed: GPUs come by CDI, where there is a specification");

@@ -2,7 +2,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,88 +12,9 @@
 #include "../../spank_jail/core/scoped.h"
 #include "../text/report.h"
 #include "command.h"
+#include "options.h"
+#include "processes.h"
 #include "staging.h"
-
-/* A process whose root is that of a container. */
-struct process {
-	long pid;
-	unsigned long long started, used; /* clock ticks: since boot, of processor time */
-	char state, comm[64];
-	dev_t device;                     /* of its root */
-	ino_t inode;
-	ino_t mounts, users;              /* its namespaces */
-};
-
-struct processes {
-	struct process *items;
-	size_t n;
-};
-
-static bool read_status(struct process *process, const char *folder)
-{
-	struct jail_error ignored;
-	scoped_free char *path = text_format("%s/stat", folder);
-	scoped_free char *text = text_read(AT_FDCWD, path, 65536, NULL, &ignored);
-	char *open = text ? strchr(text, '(') : NULL, *close = text ? strrchr(text, ')') : NULL;
-	unsigned long user, system;
-
-	if (!open || !close)
-		return false;
-	snprintf(process->comm, sizeof(process->comm), "%.*s", (int)(close - open - 1), open + 1);
-	/* proc(5): fields 3 (state), 14 and 15 (utime, stime), 22 (starttime). */
-	if (sscanf(close + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu %*s %*s %*s %*s %*s %*s %llu",
-		   &process->state, &user, &system, &process->started) != 4)
-		return false;
-	process->used = user + system;
-	return true;
-}
-
-static ino_t inode_of(const char *folder, const char *name)
-{
-	scoped_free char *path = text_format("%s/%s", folder, name);
-	struct stat st;
-
-	return stat(path, &st) ? 0 : st.st_ino;
-}
-
-/* All processes that one may look at and that have another root: of a mount namespace the one that began first. */
-static void find_processes(struct processes *found)
-{
-	DIR *stream = opendir("/proc");
-	struct stat own, root;
-
-	*found = (struct processes){ 0 };
-	if (stat("/", &own))
-		own = (struct stat){ 0 };
-	for (struct dirent *entry; stream && (entry = readdir(stream));) {
-		struct process process = { .pid = atol(entry->d_name) };
-		scoped_free char *folder = text_format("/proc/%ld", process.pid);
-		scoped_free char *link = text_format("%s/root", folder);
-		if (process.pid <= 0 || stat(link, &root) || (root.st_dev == own.st_dev && root.st_ino == own.st_ino) ||
-		    !read_status(&process, folder))
-			continue;
-		process.device = root.st_dev;
-		process.inode = root.st_ino;
-		process.mounts = inode_of(folder, "ns/mnt");
-		process.users = inode_of(folder, "ns/user");
-		size_t i = 0;
-		while (i < found->n && found->items[i].mounts != process.mounts)
-			i++;
-		if (i < found->n) {
-			struct process *known = &found->items[i];
-			if (process.started < known->started || (process.started == known->started && process.pid < known->pid))
-				*known = process;
-			continue;
-		}
-		struct process *larger = realloc(found->items, (found->n + 1) * sizeof(*larger));
-		if (!larger)
-			break;
-		found->items = larger;
-		found->items[found->n++] = process;
-	}
-	if (stream)
-		closedir(stream);
-}
 
 static void print_time(const struct process *process)
 {
@@ -138,10 +58,13 @@ static void print_fancy(int data, const struct text_list *names)
 	struct stat root;
 	int width = 4;
 
-	find_processes(&processes);
+	processes_find(&processes);
 	for (size_t i = 0; i < names->n; i++)
 		if ((int)strlen(names->items[i]) > width)
 			width = (int)strlen(names->items[i]);
+	for (size_t i = 0; i < processes.n; i++)
+		if (processes.items[i].image && (int)strlen(processes.items[i].image) > width)
+			width = (int)strlen(processes.items[i].image);
 	printf("%-*s  %-7s  %-15s  %-5s  %-8s  %-8s  %-10s  %-10s  %s\n", width, "NAME", "PID", "COMM", "STATE", "STARTED",
 	       "TIME", "MNTNS", "USERNS", "COMMAND");
 	for (size_t i = 0; i < names->n; i++) {
@@ -156,29 +79,25 @@ static void print_fancy(int data, const struct text_list *names)
 		if (!running)
 			print_process(names->items[i], width, NULL);
 	}
-	free(processes.items);
+	/* Image files have no name here but their path. */
+	for (size_t i = 0; i < processes.n; i++)
+		if (processes.items[i].image)
+			print_process(processes.items[i].image, width, &processes.items[i]);
+	processes_free(&processes);
 }
 
 int command_list(int argc, char **argv)
 {
-	static const struct option options[] = { { "fancy", no_argument, NULL, 'f' }, { "help", no_argument, NULL, 'h' },
-						 { NULL, 0, NULL, 0 } };
 	struct settings settings;
 	struct jail_error err;
 	scoped_list names = { 0 };
 	bool fancy = false;
-	int option;
+	const struct command_option options[] = { { .name = "fancy", .letter = 'f', .flag = &fancy }, { .name = NULL } };
+	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
 
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":fh", options, NULL)) != -1) {
-		if (option == 'h')
-			return command_describe("list");
-		if (option != 'f')
-			return command_usage("list", "unknown option %s", argv[optind - 1]);
-		fancy = true;
-	}
-	if (optind != argc)
+	if (status >= 0)
+		return status;
+	if (first != argc)
 		return command_usage("list", "it takes no names");
 	if (command_settings(&settings, NULL))
 		return 1;
@@ -194,6 +113,7 @@ int command_list(int argc, char **argv)
 		print_fancy(data, &names);
 	for (size_t i = 0; !fancy && i < names.n; i++)
 		puts(names.items[i]);
-	closedir(stream);
+	if (stream)
+		closedir(stream);
 	return 0;
 }

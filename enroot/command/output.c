@@ -1,11 +1,13 @@
 #define _GNU_SOURCE
 #include "output.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +24,42 @@ static int exists(const struct output *output, struct jail_error *err)
 	return fail(output, NULL, EEXIST, "it exists already; remove it, give another name with --output, or use --force", err);
 }
 
+/* Removes what killed commands left beside this name: a draft, or a link that was to replace it. Whoever still writes
+ * holds the lock. */
+static void sweep(const struct output *output)
+{
+	scoped_free char *prefix = text_format(".%s.enroot-", output->name);
+	int copy = openat(output->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+
+	for (struct dirent *entry; stream && (entry = readdir(stream));) {
+		if (!text_starts(entry->d_name, prefix))
+			continue;
+		scoped_fd fd = openat(output->folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
+			unlinkat(output->folder, entry->d_name, 0);
+	}
+	if (stream)
+		closedir(stream);
+}
+
+/* Where the file system has no nameless files (NFS). */
+static int open_draft(struct output *output, struct jail_error *err)
+{
+	struct stat st;
+
+	output->draft = text_format(".%s.enroot-%d", output->name, getpid());
+	do {
+		jail_close(&output->fd);
+		output->fd = openat(output->folder, output->draft, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (output->fd < 0)
+			return fail(output, "open", errno, "cannot make it", err);
+		/* Before the lock was there, another command may have taken it for left behind. */
+		flock(output->fd, LOCK_EX);
+	} while (!fstat(output->fd, &st) && !st.st_nlink);
+	return 0;
+}
+
 int output_open(struct output *output, const char *path, bool force, struct jail_error *err)
 {
 	const char *slash = strrchr(path, '/');
@@ -34,12 +72,15 @@ int output_open(struct output *output, const char *path, bool force, struct jail
 		return fail(output, "open", errno, "cannot open the directory that it is to lie in", err);
 	if (!force && !faccessat(output->folder, output->name, F_OK, AT_SYMLINK_NOFOLLOW))
 		return exists(output, err);
+	sweep(output);
 	output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-		output->draft = text_format(".%s.enroot-draft", output->name);
-		output->fd = openat(output->folder, output->draft, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	}
-	return output->fd < 0 ? fail(output, "open", errno, "cannot make it", err) : 0;
+	if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL))
+		return open_draft(output, err);
+	if (output->fd < 0)
+		return fail(output, "open", errno, "cannot make it", err);
+	/* Of the file, whatever its name is then. */
+	flock(output->fd, LOCK_EX);
+	return 0;
 }
 
 char *output_path(const struct output *output)
@@ -73,7 +114,8 @@ int output_commit(struct output *output, mode_t mode, struct jail_error *err)
 
 void output_close(struct output *output)
 {
-	if (output->draft && output->folder >= 0)
+	/* After a commit it has another name. */
+	if (output->draft && output->fd >= 0)
 		unlinkat(output->folder, output->draft, 0);
 	jail_close(&output->fd);
 	jail_close(&output->folder);

@@ -1,9 +1,6 @@
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
 #include "../text/report.h"
@@ -23,15 +20,4 @@ char *command_root(const struct settings *settings, const char *name)
 		return NULL;
 	}
 	return text_format("%s/%s", settings_get(settings, "ENROOT_DATA_PATH"), name);
-}
-
-bool command_is_image(const char *path)
-{
-	char magic[4];
-	struct stat st;
-	/* A FIFO would block here. */
-	scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	return fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && pread(fd, magic, 4, 0) == 4 &&
-	       !memcmp(magic, "hsqs", 4);
 }

@@ -21,7 +21,7 @@ static int open_folder(int parent, const char *name)
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 
-	if (fd < 0 && errno == EACCES && !fchmodat(parent, name, 0700, 0))
+	if (fd < 0 && errno == EACCES && !fchmodat(parent, name, 0700, AT_SYMLINK_NOFOLLOW))
 		fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0 && !fstat(fd, &st) && (st.st_mode & 0700) != 0700)
 		fchmod(fd, 0700);
@@ -82,26 +82,37 @@ static void sweep(int data)
 		closedir(stream);
 }
 
-int staging_data(const struct settings *settings, struct jail_error *err)
+static int open_swept(const char *path, struct jail_error *err)
 {
-	const char *path = settings_get(settings, "ENROOT_DATA_PATH");
-
-	if (settings_directory(settings, "ENROOT_DATA_PATH", err))
-		return -1;
 	int data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
 	if (data < 0) {
-		jail_fail(err, "open", errno, "cannot open the directory of the containers (ENROOT_DATA_PATH)");
+		jail_fail(err, "open", errno, "cannot open the directory that containers lie in");
 		return jail_error_at(err, NULL, 0, path);
 	}
 	sweep(data);
 	return data;
 }
 
+int staging_data(const struct settings *settings, struct jail_error *err)
+{
+	return settings_directory(settings, "ENROOT_DATA_PATH", err) ? -1
+	       : open_swept(settings_get(settings, "ENROOT_DATA_PATH"), err);
+}
+
 int staging_begin(struct staging *staging, const struct settings *settings, struct jail_error *err)
+{
+	/* It is ended also where it never began. */
+	*staging = (struct staging){ .data = -1, .lock = -1 };
+	return settings_directory(settings, "ENROOT_DATA_PATH", err) ? -1
+	       : staging_begin_in(staging, settings_get(settings, "ENROOT_DATA_PATH"), err);
+}
+
+int staging_begin_in(struct staging *staging, const char *folder, struct jail_error *err)
 {
 	struct stat st;
 
-	*staging = (struct staging){ .data = staging_data(settings, err), .lock = -1 };
+	*staging = (struct staging){ .data = open_swept(folder, err), .lock = -1 };
 	if (staging->data < 0)
 		return -1;
 	do {
@@ -109,39 +120,43 @@ int staging_begin(struct staging *staging, const struct settings *settings, stru
 		jail_close(&staging->lock);
 		staging->name = fresh_name(staging->data);
 		if (mkdirat(staging->data, staging->name, 0700))
-			return jail_fail(err, "mkdir", errno, "cannot make a directory in %s",
-					 settings_get(settings, "ENROOT_DATA_PATH"));
+			return jail_fail(err, "mkdir", errno, "cannot make a directory in %s", folder);
 		staging->lock = openat(staging->data, staging->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		/* Before the lock was there, another command may have taken it for left behind. */
 	} while (staging->lock < 0 || (flock(staging->lock, LOCK_EX) && errno == EINTR) ||
 		 (!fstat(staging->lock, &st) && !st.st_nlink));
-	staging->path = text_format("%s/%s", settings_get(settings, "ENROOT_DATA_PATH"), staging->name);
+	staging->path = text_format("%s/%s", folder, staging->name);
+	return 0;
+}
+
+/* Puts the new root in the place of one that is there, which gets a name that the next command removes. At no moment is
+ * there none, but on file systems that cannot exchange names (NFS). */
+static int replace(struct staging *staging, const char *name)
+{
+	if (!renameat2(staging->data, staging->name, staging->data, name, RENAME_EXCHANGE))
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -1;
+	scoped_free char *old = fresh_name(staging->data);
+	if (renameat(staging->data, name, staging->data, old) ||
+	    renameat2(staging->data, staging->name, staging->data, name, RENAME_NOREPLACE))
+		return -1;
+	free(staging->name);
+	staging->name = text_copy(old, strlen(old));
 	return 0;
 }
 
 int staging_commit(struct staging *staging, const char *name, bool force, struct jail_error *err)
 {
-	scoped_free char *old = NULL;
-
-	for (int i = 0; i < 2; i++) {
-		if (!renameat2(staging->data, staging->name, staging->data, name, RENAME_NOREPLACE)) {
-			free(staging->name);
-			staging->name = NULL;
-			break;
-		}
-		if (errno != EEXIST || !force)
-			break;
-		/* Its new name is one that the next command removes, should this one be killed. */
-		old = fresh_name(staging->data);
-		if (renameat(staging->data, name, staging->data, old))
-			break;
-	}
-	int number = errno;
-	if (old)
-		remove_tree(staging->data, old);
-	if (!staging->name)
+	if (!renameat2(staging->data, staging->name, staging->data, name, RENAME_NOREPLACE)) {
+		free(staging->name);
+		staging->name = NULL;
 		return 0;
-	jail_fail(err, "rename", number, number == EEXIST ? "a container of this name exists already; remove it, give another "
+	}
+	/* staging_end removes the old one. */
+	if (errno == EEXIST && force && !replace(staging, name))
+		return 0;
+	jail_fail(err, "rename", errno, errno == EEXIST ? "a container of this name exists already; remove it, give another "
 		  "name with --name, or use --force" : "cannot give the container its name");
 	return jail_error_at(err, NULL, 0, name);
 }
@@ -156,14 +171,32 @@ void staging_end(struct staging *staging)
 	free(staging->path);
 }
 
+/* Gives it a name that the next command removes, should this one not come to its end. In the jail's epilog each node's
+ * is process 1: a name that was free a moment ago may be another's. */
+static int hide(int data, const char *name, char **hidden)
+{
+	for (int attempt = 0; attempt < 100; attempt++) {
+		free(*hidden);
+		*hidden = fresh_name(data);
+		if (!renameat2(data, name, data, *hidden, RENAME_NOREPLACE))
+			return 0;
+		/* NFS knows no such rename. The plain one replaces an empty directory at most. */
+		if ((errno == EINVAL || errno == ENOSYS) && !renameat(data, name, data, *hidden))
+			return 0;
+		if (errno != EEXIST && errno != ENOTEMPTY)
+			return -1;
+	}
+	return -1;
+}
+
 int staging_remove(int data, const char *name, struct jail_error *err)
 {
-	scoped_free char *hidden = fresh_name(data);
+	scoped_free char *hidden = NULL;
 	scoped_fd lock = openat(data, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (lock >= 0)
 		flock(lock, LOCK_EX | LOCK_NB);
-	if (renameat(data, name, data, hidden))
+	if (hide(data, name, &hidden))
 		jail_fail(err, "rename", errno, "cannot remove the container");
 	else if (remove_tree(data, hidden))
 		jail_fail(err, "unlink", errno, "cannot remove all of the container; what is left is %s, and the next command "

@@ -6,22 +6,24 @@
 #include "../settings/settings.h"
 
 struct staging {
-	int data;   /* DATA_PATH */
+	int data;   /* the folder that it lies in: DATA_PATH, or where a bundle extracts to */
 	int lock;   /* the directory itself */
-	char *name; /* within DATA_PATH */
+	char *name; /* within that folder */
 	char *path;
 };
 
 /* Opens DATA_PATH, makes it if need be, and removes what is left of killed commands. Returns a descriptor or -1. */
 int staging_data(const struct settings *settings, struct jail_error *err);
 
-/* Makes an empty directory. Returns 0 or -1. */
+/* Makes an empty directory in DATA_PATH. Returns 0 or -1. */
 int staging_begin(struct staging *staging, const struct settings *settings, struct jail_error *err);
+/* The same in `folder`, where what is left of killed commands is removed first. */
+int staging_begin_in(struct staging *staging, const char *folder, struct jail_error *err);
 
 /* It becomes the root `name`; one that is there is replaced when `force`. Returns 0 or -1. */
 int staging_commit(struct staging *staging, const char *name, bool force, struct jail_error *err);
 
-/* Removes the directory unless it was committed. */
+/* Removes what is left under a hidden name: the directory unless it was committed, and what it replaced. */
 void staging_end(struct staging *staging);
 
 /* Takes the root `name` out of sight at once, and then away. Returns 0 or -1. */

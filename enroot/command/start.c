@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +10,11 @@
 #include "../container/start.h"
 #include "../text/report.h"
 #include "command.h"
+#include "options.h"
 #include "start_options.h"
 
-enum { OPTION_RC = 256, OPTION_PID, OPTION_NET, OPTION_IPC, OPTION_UTS };
+/* Start's own, those of a bundle, and the end. */
+#define MAX_OPTIONS 24
 
 /* SOURCE[:TARGET[:OPTIONS]], or a line of fstab. */
 static void add_mount(struct text_list *mounts, const char *text)
@@ -27,58 +28,60 @@ static void add_mount(struct text_list *mounts, const char *text)
 	text_list_take(mounts, line);
 }
 
-int start_add_variable(struct text_list *variables, const char *name, const char *text)
+int start_add_variables(struct text_list *variables, const char *name, const struct text_list *given)
 {
-	size_t length = strcspn(text, "=");
-
-	if (!variables_is_name(text, length))
-		return command_usage(name, "--env %s: it takes KEY or KEY=VALUE", text);
-	if (text[length])
-		text_list_add(variables, text);
-	else if (getenv(text))
-		text_list_take(variables, text_format("%s=%s", text, getenv(text)));
+	for (size_t i = 0; i < given->n; i++) {
+		const char *text = given->items[i];
+		size_t length = strcspn(text, "=");
+		if (!variables_is_key(text, length))
+			return command_usage(name, "--env %s: it takes KEY or KEY=VALUE", text);
+		if (text[length])
+			text_list_add(variables, text);
+		else if (getenv(text))
+			text_list_take(variables, text_format("%s=%s", text, getenv(text)));
+	}
 	return 0;
 }
 
-int start_parse(int argc, char **argv, struct start_options *options)
+int start_parse(int argc, char **argv, const struct command_option *more, struct start_options *options)
 {
-	static const struct option names[] = {
-		{ "conf", required_argument, NULL, 'c' }, { "env", required_argument, NULL, 'e' },
-		{ "rc", required_argument, NULL, OPTION_RC }, { "root", no_argument, NULL, 'r' },
-		{ "rw", no_argument, NULL, 'w' }, { "mount", required_argument, NULL, 'm' },
-		{ "pid", no_argument, NULL, OPTION_PID }, { "net", no_argument, NULL, OPTION_NET },
-		{ "ipc", no_argument, NULL, OPTION_IPC }, { "uts", no_argument, NULL, OPTION_UTS },
-		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	static const char *const keys[] = { "ENROOT_REMAP_ROOT", "ENROOT_ROOTFS_WRITABLE", "ENROOT_UNSHARE_PID",
+					    "ENROOT_UNSHARE_NET", "ENROOT_UNSHARE_IPC", "ENROOT_UNSHARE_UTS" };
+	bool flags[6] = { false };
+	const char *hold = NULL, *hold_rc = NULL;
+	scoped_list variables = { 0 }, mounts = { 0 };
+	struct command_option table[MAX_OPTIONS] = {
+		{ .name = "root", .letter = 'r', .flag = &flags[0] },  { .name = "rw", .letter = 'w', .flag = &flags[1] },
+		{ .name = "pid", .flag = &flags[2] },		       { .name = "net", .flag = &flags[3] },
+		{ .name = "ipc", .flag = &flags[4] },		       { .name = "uts", .flag = &flags[5] },
+		{ .name = "conf", .letter = 'c', .value = &options->script },
+		{ .name = "env", .letter = 'e', .list = &variables },
+		{ .name = "mount", .letter = 'm', .list = &mounts },   { .name = "rc", .value = &options->rc },
+		/* Of other programs, no user's: container/hold.h. */
+		{ .name = "hold", .value = &hold },		       { .name = "hold-rc", .value = &hold_rc },
 	};
-	static const char *const keys[] = { "ENROOT_UNSHARE_PID", "ENROOT_UNSHARE_NET", "ENROOT_UNSHARE_IPC",
-					    "ENROOT_UNSHARE_UTS" };
-	int option;
+	size_t n = 0;
+	int first;
 
 	*options = (struct start_options){ 0 };
-	optind = 0;
-	opterr = 0;
-	/* "+": stop at the name, the command's options are its own. */
-	while ((option = getopt_long(argc, argv, "+:c:e:rwm:h", names, NULL)) != -1) {
-		switch (option) {
-		case 'c': options->script = optarg; break;
-		case 'e':
-			if (start_add_variable(&options->variables, argv[0], optarg))
-				return 1;
-			break;
-		case OPTION_RC: options->rc = optarg; break;
-		case 'r': text_list_add(&options->settings, "ENROOT_REMAP_ROOT=y"); break;
-		case 'w': text_list_add(&options->settings, "ENROOT_ROOTFS_WRITABLE=y"); break;
-		case 'm': add_mount(&options->mounts, optarg); break;
-		case OPTION_PID: case OPTION_NET: case OPTION_IPC: case OPTION_UTS:
-			text_list_take(&options->settings, text_format("%s=y", keys[option - OPTION_PID]));
-			break;
-		case 'h': options->help = true; return 0;
-		case ':': return command_usage(argv[0], "the option %s needs a value", argv[optind - 1]);
-		default: return command_usage(argv[0], "unknown option %s", argv[optind - 1]);
-		}
-	}
-	options->rest = argv + optind;
-	return 0;
+	while (table[n].name)
+		n++;
+	for (; more && more->name && n + 1 < MAX_OPTIONS; more++)
+		table[n++] = *more;
+	/* The command's options are its own. */
+	int status = command_options(argc, argv, table, OPTIONS_AHEAD, &first);
+	if (status >= 0)
+		return status;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (flags[i])
+			text_list_take(&options->settings, text_format("%s=y", keys[i]));
+	for (size_t i = 0; i < mounts.n; i++)
+		add_mount(&options->mounts, mounts.items[i]);
+	options->rest = argv + first;
+	options->hold.with_rc = hold_rc;
+	if ((hold || hold_rc) && hold_parse(hold_rc ? hold_rc : hold, &options->hold))
+		return command_usage(argv[0], "--hold %s: it takes two descriptors, READY,LIFE", hold_rc ? hold_rc : hold);
+	return start_add_variables(&options->variables, argv[0], &variables) ? 1 : -1;
 }
 
 int start_container(const struct start_options *options, char *image, unsigned long long offset, char *root,
@@ -95,6 +98,7 @@ int start_container(const struct start_options *options, char *image, unsigned l
 	struct container container = {
 		.settings = &settings, .script = options->script, .rc = options->rc, .variables = options->variables,
 		.mounts = options->mounts, .command = arguments, .image = image, .offset = offset, .top = root,
+		.carried = options->carried, .hold = options->hold,
 	};
 	return container_start(&container);
 }
@@ -107,7 +111,7 @@ static int find(const char *name, const char *script, char **image, char **root)
 
 	if (command_settings(&settings, script))
 		return 1;
-	if (!strchr(name, '/') && name[0] != '.') {
+	if (*name && !strchr(name, '/') && name[0] != '.') {
 		*root = command_root(&settings, name);
 		if (*root && !stat(*root, &st) && S_ISDIR(st.st_mode)) {
 			char *real = realpath(*root, NULL);
@@ -118,12 +122,13 @@ static int find(const char *name, const char *script, char **image, char **root)
 		free(*root);
 		*root = NULL;
 	}
-	if (command_is_image(name)) {
+	int unfit = command_check_image(name);
+	if (!unfit) {
 		*image = realpath(name, NULL);
 		return *image ? 0 : report_error("%s: %s", name, strerrordesc_np(errno));
 	}
-	if (!access(name, F_OK))
-		return report_error("%s: it is no squashfs image", name);
+	if (unfit > 0)
+		return 1;
 	return report_error("there is no container and no image file \"%s\"; the containers in %s are shown by: enroot list", name,
 			    settings_get(&settings, "ENROOT_DATA_PATH"));
 }
@@ -133,10 +138,9 @@ int command_start(int argc, char **argv)
 	struct start_options options;
 	char *image = NULL, *root = NULL;
 
-	if (start_parse(argc, argv, &options))
-		return 1;
-	if (options.help)
-		return command_describe("start");
+	int status = start_parse(argc, argv, NULL, &options);
+	if (status >= 0)
+		return status;
 	if (!options.rest[0])
 		return command_usage("start", "the name of a container or an image is missing");
 	if (find(options.rest[0], options.script, &image, &root))
@@ -151,10 +155,9 @@ int command_batch(int argc, char **argv)
 	struct settings settings;
 	char *image = NULL, *root = NULL;
 
-	if (start_parse(argc, argv, &options))
-		return 1;
-	if (options.help)
-		return command_describe("batch");
+	int status = start_parse(argc, argv, NULL, &options);
+	if (status >= 0)
+		return status;
 	if (!options.rest[0])
 		return command_usage("batch", "the configuration script is missing");
 	options.script = options.rest[0];

@@ -2,21 +2,26 @@
 #ifndef ENROOT_START_OPTIONS_H
 #define ENROOT_START_OPTIONS_H
 
+#include "../container/hold.h"
 #include "../text/variables.h"
+#include "options.h"
 
 struct start_options {
 	const char *script, *rc;
 	struct text_list variables, mounts;
 	struct text_list settings; /* KEY=VALUE */
-	bool help;
+	struct hold hold;
 	char *const *rest;         /* of the arguments */
+	const struct text_buffer *carried; /* a bundle's configuration files, or NULL */
 };
 
-/* Returns 0, or 1 after a message. */
-int start_parse(int argc, char **argv, struct start_options *options);
+/* Reads start's options, and those of the table `more` (NULL: none). Returns -1, or an exit status as command_options
+ * does. */
+int start_parse(int argc, char **argv, const struct command_option *more, struct start_options *options);
 
-/* Adds "KEY=VALUE", or this process's value of "KEY" if it has one. `name` is the command's. */
-int start_add_variable(struct text_list *variables, const char *name, const char *text);
+/* Adds each "KEY=VALUE", and for each "KEY" this process's value if it has one. `name` is the command's. Returns 0, or
+ * 1 after a message. */
+int start_add_variables(struct text_list *variables, const char *name, const struct text_list *given);
 
 /* Becomes the command in the container: an image from `offset` on, or a created root. Returns only after a failure,
  * the exit status. */

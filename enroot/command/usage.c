@@ -7,7 +7,11 @@
 #include "../text/report.h"
 #include "command.h"
 
-static const struct { const char *name, *usage, *summary, *options; } commands[] = {
+struct command_text {
+	const char *name, *usage, *summary, *options;
+};
+
+static const struct command_text commands[] = {
 	{ "batch", "[--] CONFIG [COMMAND] [ARG...]", "start a container from a configuration script",
 	  " The line #ENROOT_ROOTFS=NAME|IMAGE of CONFIG names the container.\n" },
 	{ "bundle", "[options] [--] IMAGE", "make a self-extracting program from an image",
@@ -16,7 +20,22 @@ static const struct { const char *name, *usage, *summary, *options; } commands[]
 	  " -d, --desc TEXT      provide a description of the bundle\n"
 	  " -f, --force          overwrite an existing bundle\n"
 	  " -o, --output BUNDLE  name of the bundle (defaults to \"IMAGE.run\")\n"
-	  " -t, --target DIR     where it extracts to with -x (defaults to \"$PWD/BUNDLE\")\n" },
+	  " -t, --target DIR     where it extracts to with -x (defaults to \"$PWD/BUNDLE.rootfs\")\n" },
+	{ "cache", "ls|prune|verify|get|init [options]", "look after the images and layers that imports keep",
+	  " ls           what is kept, what was used last first\n"
+	  "   --json          as JSON: one object\n"
+	  " prune        remove what was used least recently until it fits the quota (ENROOT_CACHE_MAX_SIZE, _SHARE)\n"
+	  "   --all           remove everything\n"
+	  "   --older AGE     remove what was not used for AGE: 90m, 12h, 30d\n"
+	  "   --to-size SIZE  remove until SIZE is left: 500M, 20G\n"
+	  "   --force         also what is in use\n"
+	  " verify       read everything and compare it with its digests\n"
+	  "   --repair        remove what is damaged\n"
+	  " get [-a ARCH] URI [COMMAND [ARG...]]\n"
+	  "              print the path of an image, import it if need be; or run COMMAND with the path in ENROOT_IMAGE:\n"
+	  "              the image is in use, and stays, as long as that runs\n"
+	  " init [DIR]   make the administrator's directory (ENROOT_SHARED_CACHE_PATH); for root\n"
+	  " --all-users  of ls, prune and verify: all that is in the administrator's directory, not one's own alone\n" },
 	{ "create", "[options] [--] IMAGE", "create a root filesystem from an image",
 	  " -f, --force      overwrite an existing root filesystem\n"
 	  " -n, --name NAME  name of the container (defaults to the file's name)\n" },
@@ -55,12 +74,21 @@ static const struct { const char *name, *usage, *summary, *options; } commands[]
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-int command_describe(const char *name)
+static const struct command_text *find(const char *name)
 {
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (!strcmp(commands[i].name, name))
-			printf("Usage: enroot %s %s\n\n%s.\n%s%s", name, commands[i].usage, commands[i].summary,
-			       commands[i].options[0] ? "\n" : "", commands[i].options);
+			return &commands[i];
+	return NULL;
+}
+
+int command_describe(const char *name)
+{
+	const struct command_text *text = find(name);
+
+	if (text)
+		printf("Usage: enroot %s %s\n\n%s.\n%s%s", name, text->usage, text->summary, text->options[0] ? "\n" : "",
+		       text->options);
 	return 0;
 }
 
@@ -72,12 +100,17 @@ int command_usage(const char *name, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	return report_error("%s; see: enroot %s --help", text, name);
+	/* A bundle goes by a name of its own. */
+	return report_error("%s; see: %s%s --help", text, find(name) ? "enroot " : "", name);
 }
 
 int command_help(int argc, char **argv)
 {
-	if (argc > 1)
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		return command_describe("help");
+	if (argc > 2 || (argc == 2 && !find(argv[1])))
+		return report_error("there is no command \"%s\"; see: enroot help", argv[argc - 1]);
+	if (argc == 2)
 		return command_describe(argv[1]);
 	puts("Usage: enroot COMMAND [ARG...]\n\nRuns containers as what they are: programs of their user.\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)

@@ -17,7 +17,7 @@ _enroot() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "batch bundle create digest exec export help import info list load remove start version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "batch bundle cache create digest exec export help import info list load remove start version" -- "$current")
         return
     fi
     case $previous in
@@ -41,6 +41,7 @@ _enroot() {
     esac
     case $command in
     bundle) options="--all --checksum --desc --force --help --output --target" ;;
+    cache) options="--all --all-users --arch --force --help --json --older --repair --to-size" ;;
     create) options="--force --help --name" ;;
     digest) options="--arch --help" ;;
     exec) options="--env --help" ;;
@@ -56,6 +57,19 @@ _enroot() {
         return
     fi
     case $command in
+    cache)
+        if ((COMP_CWORD == 2)); then
+            mapfile -t COMPREPLY < <(compgen -W "get init ls prune verify" -- "$current")
+        fi
+        ;;
+    digest)
+        compopt -o nospace
+        mapfile -t COMPREPLY < <(compgen -W "docker://" -- "$current")
+        ;;
+    import | load)
+        compopt -o nospace
+        mapfile -t COMPREPLY < <(compgen -W "docker:// dockerd:// podman:// oci: oci-archive: docker-archive:" -- "$current")
+        ;;
     export | remove) _enroot_names "$current" ;;
     start)
         _enroot_names "$current"

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "../settings/settings.h"
+#include "hold.h"
 
 struct container {
 	struct settings *settings;
@@ -13,6 +14,8 @@ struct container {
 	struct text_list variables;   /* of -e: "KEY=VALUE" */
 	struct text_list mounts;      /* of -m, as lines of fstab */
 	char *const *command;         /* NULL-terminated, may be empty */
+	const struct text_buffer *carried; /* configuration files instead of the user's: carried.h; or NULL */
+	struct hold hold;             /* in the place of a command */
 
 	char *image;                  /* squashfs file, or NULL: a created root */
 	unsigned long long offset;    /* of the squashfs in that file: of a bundle */
@@ -33,6 +36,9 @@ struct container {
 
 /* Values for ${NAME} in fstab and environment files: settings, the container's environment, this process's. */
 const char *container_lookup(void *container, const char *name);
+
+/* Whether an import made the root's /etc: its /etc/rc begins with "# enroot-provenance:". environment.c */
+bool container_is_imported(const struct container *container);
 
 /* One step after the other, as `start` does them; each returns 0 or -1. */
 int container_root(struct container *container, struct jail_error *err);         /* root.c */
@@ -62,6 +68,10 @@ void container_hook_environment(const struct container *container, struct variab
 /* pid.c: with --pid, goes on in a child that is PID 1 of a namespace; the parent forwards signals, waits, and ends as
  * it does. */
 int container_pid_namespace(struct container *container, struct jail_error *err);
+
+/* A file of the container's root, read whole; the caller frees it. NULL: it is not there, cannot be read, has more than `limit` bytes,
+ * or is none: a fifo in the place of /etc/fstab would keep its reader waiting for ever. */
+char *container_read(int root, const char *path, size_t limit);
 
 /* root.c: writes a file of the runtime's tmpfs. */
 int container_write(const struct container *container, const char *name, const char *text, mode_t mode,

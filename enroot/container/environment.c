@@ -11,6 +11,7 @@
 #include "environment.h"
 
 #define MAX_ENVIRONMENT (4 * 1024 * 1024)
+#define MAX_RC (1024 * 1024)
 
 const char *container_lookup(void *context, const char *name)
 {
@@ -26,15 +27,22 @@ const char *container_lookup(void *context, const char *name)
 	return value ? value : getenv(name);
 }
 
-/* As the image says it: what is in it was expanded when it was built. */
-static int read_image(struct container *container, struct jail_error *err)
+bool container_is_imported(const struct container *container)
 {
-	struct jail_error missing;
-	scoped_fd path = jail_resolve(container->root, "/etc/environment", 0, &missing);
-	scoped_free char *name = path < 0 ? NULL : text_format("/proc/self/fd/%d", path);
-	scoped_free char *text = path < 0 ? NULL : text_read(AT_FDCWD, name, MAX_ENVIRONMENT, NULL, &missing);
+	scoped_free char *rc = container_read(container->root, "/etc/rc", MAX_RC);
 
-	return text ? environment_read(&container->environment, text, "/etc/environment of the image", NULL, err) : 0;
+	return rc && text_starts(rc, "# enroot-provenance:");
+}
+
+/* As the image says it: what is in it was expanded when it was built. A root that was not imported, but made by
+ * debootstrap or by hand, has a distribution's file there. */
+static void read_image(struct container *container)
+{
+	scoped_free char *text = container_read(container->root, "/etc/environment", MAX_ENVIRONMENT);
+
+	if (text)
+		environment_read_image(&container->environment, text, "/etc/environment of the image",
+				       container_is_imported(container) ? ENVIRONMENT_RAW : ENVIRONMENT_QUOTED);
 }
 
 int container_environment(struct container *container, struct jail_error *err)
@@ -42,8 +50,9 @@ int container_environment(struct container *container, struct jail_error *err)
 	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
 	struct drop_ins files;
 	scoped_buffer output = { 0 };
-	int result = read_image(container, err);
+	int result = 0;
 
+	read_image(container);
 	drop_ins_find(&files, container->settings, "environ.d", ".env", false);
 	for (size_t i = 0; !result && i < files.paths.n; i++) {
 		scoped_free char *text = text_read(AT_FDCWD, files.paths.items[i], MAX_ENVIRONMENT, NULL, err);

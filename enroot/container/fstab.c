@@ -36,7 +36,9 @@ static const struct { const char *name; uint64_t flag; } propagations[] = {
 };
 
 /* What fstab(5) and mount(8) know and a container has no use for. */
-static const char *const ignored[] = { "defaults", "auto", "noauto", "user", "nouser", "users", "loud", "_netdev" };
+static const char *const ignored[] = { "defaults", "auto", "noauto", "user", "nouser", "users", "loud", "_netdev",
+					"group", "nogroup", "owner", "noowner", "async", "lazytime", "nolazytime",
+					"norelatime", "nostrictatime", "iversion", "noiversion", "mand", "nomand" };
 
 static bool is_one_of(const char *word, const char *const *names, size_t n)
 {
@@ -99,7 +101,7 @@ static int parse_option(char *option, struct fstab_entry *entry, bool *remount, 
 		entry->silent = true;
 	} else if (text_starts(option, "x-create=")) {
 		return parse_create(option + strlen("x-create="), entry, err);
-	} else if (text_starts(option, "x-") || text_starts(option, "comment=")) {
+	} else if (text_starts(option, "x-") || text_starts(option, "X-") || text_starts(option, "comment=")) {
 		return 0; /* other programs' */
 	} else if (entry->n_data == FSTAB_MAX_DATA) {
 		return jail_fail(err, NULL, 0, "more than %d options for the file system", FSTAB_MAX_DATA);
@@ -155,9 +157,12 @@ static bool is_number(const char *word)
 
 static bool is_type(const char *word)
 {
-	static const char *const types[] = { "none",  "auto",   "tmpfs",   "proc",   "sysfs",   "devpts", "mqueue",
-					     "cgroup", "cgroup2", "overlay", "fuse",   "ramfs",   "bpf",    "binfmt_misc",
-					     "devtmpfs", "securityfs", "tracefs", "debugfs" };
+	static const char *const types[] = {
+		"none", "auto", "tmpfs", "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2", "overlay", "fuse", "ramfs",
+		"bpf", "binfmt_misc", "devtmpfs", "securityfs", "tracefs", "debugfs", "hugetlbfs", "configfs", "fusectl",
+		"efivarfs", "pstore", "ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "iso9660", "squashfs", "erofs", "nfs",
+		"nfs4", "cifs", "9p", "virtiofs", "lustre", "ceph", "gpfs", "beegfs",
+	};
 
 	return is_one_of(word, types, sizeof(types) / sizeof(types[0])) || text_starts(word, "fuse.");
 }
@@ -171,7 +176,8 @@ static int assign(char **fields, size_t n, struct fstab_entry *entry, struct jai
 	entry->source = fields[0];
 	if (at < n && is_path(fields[at]))
 		entry->target = fields[at++];
-	if (at < n && is_type(fields[at]))
+	/* Before other options only a type may stand, whatever it is called. */
+	if (at < n && (is_type(fields[at]) || (at + 1 < n && !is_number(fields[at]) && !is_number(fields[at + 1]))))
 		entry->type = fields[at++];
 	if (at < n && !is_number(fields[at]))
 		options = fields[at++];
@@ -195,7 +201,8 @@ static int assign(char **fields, size_t n, struct fstab_entry *entry, struct jai
 		return jail_fail(err, NULL, 0, "\"%.64s\": it says not where to mount it", entry->source);
 	bool typed = entry->type && strcmp(entry->type, "none") && strcmp(entry->type, "auto");
 	if (entry->action == FSTAB_MOUNT && !typed) {
-		if (!is_path(entry->source) && is_type(entry->source)) {
+		bool named = strcmp(entry->source, "none") && strcmp(entry->source, "auto");
+		if (named && !is_path(entry->source) && is_type(entry->source)) {
 			entry->type = entry->source;
 		} else if (is_path(entry->source)) {
 			entry->action = FSTAB_BIND;

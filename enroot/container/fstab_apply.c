@@ -82,6 +82,19 @@ static int open_target(int root, const char *target, enum fstab_create create, s
 	return fd;
 }
 
+/* Those that a user namespace locks together. */
+#define MOUNT_ATTR_TIMES (MOUNT_ATTR__ATIME | MOUNT_ATTR_NODIRATIME)
+
+static int propagation_of(const struct fstab_entry *entry, int mount, struct jail_error *err)
+{
+	const struct mount_attr propagation = { .propagation = entry->propagation };
+	unsigned flags = AT_EMPTY_PATH | (entry->propagation_recursive ? AT_RECURSIVE : 0U);
+
+	if (entry->propagation && sys_mount_attributes(mount, "", flags, &propagation))
+		return jail_fail(err, "mount_setattr", errno, "cannot set the propagation of the mount");
+	return 0;
+}
+
 static int attributes_of(const struct fstab_entry *entry, int mount, bool deep, struct jail_error *err)
 {
 	struct mount_attr attributes = { .attr_set = entry->set, .attr_clr = entry->clear };
@@ -90,14 +103,14 @@ static int attributes_of(const struct fstab_entry *entry, int mount, bool deep, 
 	/* In a user namespace the flags of mounts from outside are locked: what cannot be cleared stays. */
 	if ((entry->set || entry->clear) && sys_mount_attributes(mount, "", flags, &attributes)) {
 		attributes.attr_clr = entry->set & MOUNT_ATTR__ATIME ? MOUNT_ATTR__ATIME : 0;
-		if (errno != EPERM || sys_mount_attributes(mount, "", flags, &attributes))
+		bool refused = errno == EPERM && sys_mount_attributes(mount, "", flags, &attributes);
+		/* How times of access are kept is locked as a whole. */
+		attributes.attr_set &= ~MOUNT_ATTR_TIMES;
+		attributes.attr_clr = 0;
+		if (errno != EPERM || (refused && sys_mount_attributes(mount, "", flags, &attributes)))
 			return jail_fail(err, "mount_setattr", errno, "cannot set the options of the mount");
 	}
-	const struct mount_attr propagation = { .propagation = entry->propagation };
-	flags = AT_EMPTY_PATH | (entry->propagation_recursive ? AT_RECURSIVE : 0U);
-	if (entry->propagation && sys_mount_attributes(mount, "", flags, &propagation))
-		return jail_fail(err, "mount_setattr", errno, "cannot set the propagation of the mount");
-	return 0;
+	return propagation_of(entry, mount, err);
 }
 
 /* A path below the container's own root is looked up in it: a link of the image must not lead to the host. */
@@ -186,7 +199,7 @@ static int apply_mount(const struct fstab_entry *entry, int root, const char *to
 		       attach(mount, entry, root, err) ? -1 : 0;
 	default:
 		mount = new_filesystem(entry, err);
-		return mount < 0 || attach(mount, entry, root, err) ? -1 : 0;
+		return mount < 0 || propagation_of(entry, mount, err) || attach(mount, entry, root, err) ? -1 : 0;
 	}
 }
 

@@ -17,7 +17,7 @@
 static const struct { const char *name; hook *run; } built_in[] = {
 	{ "shadow.sh", hook_shadow }, { "home.sh", hook_home }, { "localtime.sh", hook_localtime },
 	{ "apt.sh", hook_apt }, { "cgroups.sh", hook_cgroups }, { "devices.sh", hook_devices },
-	{ "nvidia.sh", hook_nvidia },
+	{ "nvidia.sh", hook_nvidia }, { "mellanox.sh", hook_mellanox },
 };
 
 /* The files that hooks read and append to. */
@@ -37,6 +37,22 @@ static int open_files(const struct container *container, struct jail_error *err)
 	       container_write(container, "fstab", "", 0600, err) ? -1 : 0;
 }
 
+/* The file is the environment: what a hook took out of it is gone. What it has no room for stays. */
+static int replace_environment(struct container *container, const char *text, struct jail_error *err)
+{
+	scoped_variables all = { 0 };
+
+	for (size_t i = 0; i < container->environment.list.n; i++)
+		if (strchr(container->environment.list.items[i], '\n'))
+			variables_set_pair(&all, container->environment.list.items[i]);
+	if (environment_read(&all, text, "ENROOT_ENVIRON", NULL, err))
+		return -1;
+	variables_free(&container->environment);
+	container->environment = all;
+	all = (struct variables){ 0 };
+	return 0;
+}
+
 static int read_files(struct container *container, struct jail_error *err)
 {
 	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
@@ -45,7 +61,7 @@ static int read_files(struct container *container, struct jail_error *err)
 	scoped_free char *environment = text_read(AT_FDCWD, environment_path, MAX_FILE, NULL, err);
 	scoped_free char *mounts = environment ? text_read(AT_FDCWD, mounts_path, MAX_FILE, NULL, err) : NULL;
 
-	if (!mounts || environment_read(&container->environment, environment, "ENROOT_ENVIRON", NULL, err))
+	if (!mounts || replace_environment(container, environment, err))
 		return -1;
 	return fstab_apply_text(mounts, "ENROOT_MOUNTS", true, container->root, container->top, &variables, err) ||
 	       fstab_apply_text(mounts, "ENROOT_MOUNTS", false, container->root, container->top, &variables, err) ? -1 : 0;

@@ -3,45 +3,48 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/filesystem.h"
 #include "../../spank_jail/core/scoped.h"
 #include "../../spank_jail/core/sys.h"
 #include "../text/program.h"
+#include "fuse.h"
 
 /* Names and attributes of a file that never changes: the kernel need not ask again. */
 #define FOR_EVER "86400"
 
-static void serve(const char *program, const char *image, unsigned long long offset, const struct image_server *server,
-		  int gate, uid_t uid, gid_t gid)
+/* With the lock that says that it is in use: of an image of the cache, which then is not trimmed, on whatever node. -1 where
+ * it cannot be read: squashfuse says why. */
+static int open_used(const char *image)
 {
-	char options[160], mountpoint[32], name[] = "squashfuse", in_foreground[] = "-f", flag[] = "-o", byte;
-	scoped_fd nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+	int fd = open(image, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
-	/* Out of reach of the terminal's ^C and of whoever waits for our standard streams to close. */
-	setsid();
-	signal(SIGHUP, SIG_IGN);
-	signal(SIGINT, SIG_DFL);
-	dup2(nothing, STDIN_FILENO);
-	dup2(nothing, STDOUT_FILENO);
-	dup2(server->log, STDERR_FILENO);
+	/* Where there are no locks, or somebody writes it, it is as good, but for trimming. */
+	if (fd >= 0)
+		(void)fcntl(fd, F_OFD_SETLK, &lock);
+	return fd;
+}
+
+static void serve(const char *program, const char *image, unsigned long long offset, const struct image_server *server,
+		  int gate, int used, uid_t uid, gid_t gid)
+{
+	char options[160], name[] = "squashfuse", in_foreground[] = "-f", flag[] = "-o", byte;
+
+	fuse_detach(server->log);
+	/* It reads no input, and so keeps the lock. */
+	if (used >= 0)
+		dup2(used, STDIN_FILENO);
 	if (chdir("/") || read(gate, &byte, 1) != 1)
 		_exit(0);
-	snprintf(mountpoint, sizeof(mountpoint), "/dev/fd/%d", server->device);
 	snprintf(options, sizeof(options), "uid=%u,gid=%u,offset=%llu,kernel_cache,entry_timeout=" FOR_EVER
 		 ",attr_timeout=" FOR_EVER ",negative_timeout=" FOR_EVER, (unsigned)uid, (unsigned)gid, offset);
-	fcntl(server->device, F_SETFD, 0);
-	close_range(3, (unsigned)server->device - 1, 0);
-	close_range((unsigned)server->device + 1, ~0U, 0);
-	char *arguments[] = { name, in_foreground, flag, options, (char *)(uintptr_t)image, mountpoint, NULL };
-	execv(program, arguments);
-	_exit(127);
+	char *arguments[] = { name, in_foreground, flag, options, (char *)(uintptr_t)image, NULL, NULL };
+	fuse_serve(program, arguments, server->device);
 }
 
 int image_server_prepare(struct image_server *server, const char *image, unsigned long long offset, uid_t uid,
@@ -53,22 +56,19 @@ int image_server_prepare(struct image_server *server, const char *image, unsigne
 	if (!program)
 		return jail_fail(err, NULL, ENOENT, "the program squashfuse, which mounts images, is not installed; install it, "
 				 "or make a root from the image first: enroot create %s", image);
-	server->device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	if (server->device < 0) {
-		jail_fail(err, "open", errno, "images are mounted by FUSE; %s. Without it, make a root from the image first: "
-			  "enroot create %s", errno == EACCES ? "the administrator allows it with: chmod 0666 /dev/fuse"
-			  : "the administrator loads the module fuse, or gives the container this device", image);
-		return jail_error_at(err, NULL, 0, "/dev/fuse");
-	}
+	server->device = fuse_open(image, err);
+	if (server->device < 0)
+		return -1;
 	/* The child finds it at a number of its own above the standard streams. */
 	server->log = memfd_create("squashfuse", MFD_CLOEXEC);
 	if (server->log < 0 || pipe2(ends, O_CLOEXEC))
 		return jail_fail(err, "pipe2", errno, "cannot start squashfuse");
 	server->gate = ends[1];
+	scoped_fd used = open_used(image);
 	pid_t pid = fork();
 	if (!pid) {
 		close(ends[1]);
-		serve(program, image, offset, server, ends[0], uid, gid);
+		serve(program, image, offset, server, ends[0], used, uid, gid);
 	}
 	close(ends[0]);
 	return pid < 0 ? jail_fail(err, "fork", errno, "cannot start squashfuse") : 0;
@@ -76,17 +76,9 @@ int image_server_prepare(struct image_server *server, const char *image, unsigne
 
 int image_server_mount(struct image_server *server, const char *image, uid_t uid, gid_t gid, struct jail_error *err)
 {
-	char device[16], user[16], group[16];
+	scoped_fd mount = fuse_mount(server->device, image, uid, gid,
+				     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY, err);
 
-	snprintf(device, sizeof(device), "%d", server->device);
-	snprintf(user, sizeof(user), "%u", (unsigned)uid);
-	snprintf(group, sizeof(group), "%u", (unsigned)gid);
-	const struct jail_parameter parameters[] = {
-		{ "source", image }, { "fd", device },	{ "rootmode", "40000" }, { "user_id", user },
-		{ "group_id", group }, { "allow_other", NULL }, { "default_permissions", NULL },
-	};
-	scoped_fd mount = jail_filesystem_new("fuse", parameters, sizeof(parameters) / sizeof(parameters[0]),
-					      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY, err);
 	if (mount < 0)
 		return -1;
 	/* With the server's alone open, its end ends the mount, and nobody waits for an answer for ever. */
@@ -99,11 +91,10 @@ int image_server_mount(struct image_server *server, const char *image, uid_t uid
 void image_server_explain(const struct image_server *server, const char *image, struct jail_error *err)
 {
 	char text[256];
-	ssize_t got = pread(server->log, text, sizeof(text) - 1, 0);
 
-	text[got > 0 ? got : 0] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-	jail_fail(err, NULL, 0, "squashfuse cannot mount the image%s%s; is it a squashfs file, of a compression that it knows?",
+	fuse_said(server->log, text, sizeof(text));
+	jail_fail(err, NULL, 0, "squashfuse cannot mount the image%s%s; it is damaged, or of a compression that this squashfuse was built "
+		  "without: make or copy it again",
 		  text[0] ? ": " : "", text);
 	jail_error_at(err, NULL, 0, image);
 }

@@ -42,7 +42,7 @@ static char *login_path(const char *text, const char *key)
 }
 
 /* What login(1) would set, and over it the container's environment. */
-static int set_login(struct container *container, const struct jail_account *account, struct jail_error *err)
+static void set_login(struct container *container, const struct jail_account *account)
 {
 	bool root = CONTAINER_INSIDE(container, uid) == 0;
 	scoped_free char *defs = hook_read(container, "/etc/login.defs");
@@ -56,14 +56,12 @@ static int set_login(struct container *container, const struct jail_account *acc
 	variables_set(&all, "LOGNAME", account->name);
 	variables_set(&all, "PATH", path ? path : root ? SEARCH_PATH_ROOT : SEARCH_PATH);
 	variables_set(&all, "TERM", "dumb");
-	if (environment_read(&all, locale, "/etc/locale.conf of the container", NULL, err))
-		return -1;
+	environment_read_image(&all, locale, "/etc/locale.conf of the container", ENVIRONMENT_QUOTED);
 	for (size_t i = 0; i < container->environment.list.n; i++)
 		variables_set_pair(&all, container->environment.list.items[i]);
 	variables_free(&container->environment);
 	container->environment = all;
 	all = (struct variables){ 0 };
-	return 0;
 }
 
 int container_enter(struct container *container, struct jail_error *err)
@@ -80,8 +78,10 @@ int container_enter(struct container *container, struct jail_error *err)
 	}
 	if (!account->shell[0] || !hook_there(container, account->shell))
 		snprintf(account->shell, sizeof(account->shell), "/bin/sh");
-	if (set_login(container, account, err))
-		return -1;
+	set_login(container, account);
+	/* /etc/rc would make it, where it could. */
+	if (container->image)
+		hold_make_directory(container->root);
 	/* A mount with a file open for writing cannot become read-only. */
 	jail_close(&container->lock);
 	if (!settings_true(container->settings, "ENROOT_ROOTFS_WRITABLE") && jail_tree_readonly(container->root, err))
@@ -131,6 +131,10 @@ int container_run(struct container *container, struct jail_error *err)
 	if (settings_true(container->settings, "ENROOT_UNSHARE_PID") && prctl(PR_SET_PDEATHSIG, SIGKILL))
 		return jail_fail(err, "prctl", errno, "cannot follow the parent's end");
 	bool scripted = !stat("/etc/rc", &rc) && S_ISREG(rc.st_mode) && rc.st_size;
+	if (container->hold.program && (!scripted || !container->hold.with_rc))
+		return hold_run(&container->hold, container->environment.list.items, err);
+	if (container->hold.program)
+		container->command = hold_command(&container->hold);
 	if (!scripted && container->command[0])
 		return launch(container->command, container->environment.list.items, err);
 	text_list_take(&arguments, shell_name(shell, login));

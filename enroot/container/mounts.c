@@ -13,7 +13,7 @@
 #include "drop_ins.h"
 #include "fstab.h"
 
-#define MAX_FSTAB (256 * 1024)
+#define MAX_FSTAB (1024 * 1024) /* as long as an import makes it */
 
 /* The names of the built-in mounts, for messages and to be replaced by: docs/enroot.md. */
 #define SYSTEM "system.fstab"
@@ -95,15 +95,25 @@ static int mount_system(struct container *container, struct jail_error *err)
 	       apply(container, others, SYSTEM, true, err) ? -1 : 0;
 }
 
-/* The image's own /etc/fstab: volumes. A root that is no image has a host's there, whose lines are no business of
- * a container's: only what carries the mark of enroot is taken. */
+/* Comments out what a machine's table says of its disks: a line of enroot's has an option or a variable of enroot's. */
+static void keep_own_lines(char *text)
+{
+	for (char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		scoped_free char *copy = text_copy(line, strcspn(line, "\n"));
+		if (*copy && !strstr(copy, "${ENROOT_") && !strstr(copy, "x-create") && !strstr(copy, "x-move") &&
+		    !strstr(copy, "x-detach"))
+			*line = '#';
+	}
+}
+
+/* The image's own /etc/fstab: volumes. A root that was not imported has a machine's there, whose lines are no business
+ * of a container's. */
 static int mount_volumes(struct container *container, struct jail_error *err)
 {
-	struct jail_error missing;
-	scoped_fd path = jail_resolve(container->root, "/etc/fstab", 0, &missing);
-	scoped_free char *name = path < 0 ? NULL : text_format("/proc/self/fd/%d", path);
-	scoped_free char *text = path < 0 ? NULL : text_read(AT_FDCWD, name, MAX_FSTAB, NULL, &missing);
+	scoped_free char *text = container_read(container->root, "/etc/fstab", MAX_FSTAB);
 
+	if (text && !container_is_imported(container))
+		keep_own_lines(text);
 	return text ? apply(container, text, "/etc/fstab of the image", false, err) : 0;
 }
 

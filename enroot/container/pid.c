@@ -18,9 +18,20 @@
 
 static volatile pid_t child;
 
-static void forward(int number)
+/* A key of the terminal reaches the child by itself: it is of the same process group. */
+static void forward(int number, siginfo_t *info, void *context)
 {
-	kill(child, number);
+	(void)context;
+	if (info->si_code != SI_KERNEL)
+		kill(child, number);
+}
+
+static void forward_signals(void)
+{
+	const struct sigaction action = { .sa_sigaction = forward, .sa_flags = SA_SIGINFO };
+
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
 }
 
 /* In the project's jail clone3 is ENOSYS, for its flags lie where a filter cannot look; clone does as well. */
@@ -46,11 +57,8 @@ static void end_like(int status)
 
 static void wait_for_child(void)
 {
-	const struct sigaction action = { .sa_handler = forward };
 	int status;
 
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
 	while (waitpid(child, &status, 0) < 0)
 		if (errno != EINTR)
 			_exit(1);
@@ -78,9 +86,7 @@ int container_pid_namespace(struct container *container, struct jail_error *err)
 		/* ends[1] stays open: as long as this process lives. */
 		close(ends[0]);
 		child = pid;
-		const struct sigaction action = { .sa_handler = forward };
-		sigaction(SIGTERM, &action, NULL);
-		sigaction(SIGINT, &action, NULL);
+		forward_signals();
 		sigprocmask(SIG_SETMASK, &before, NULL);
 		wait_for_child();
 	}

@@ -14,8 +14,12 @@
 #include "../../spank_jail/core/sys.h"
 #include "../../spank_jail/core/tree.h"
 #include "../text/report.h"
+#include "carried.h"
 #include "container.h"
+#include "fuse.h"
 #include "image_mount.h"
+#include "kernel_image.h"
+#include "overlay.h"
 
 #define LOCK_SECONDS 30
 #define FLAGS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -49,22 +53,43 @@ static char *make_folder(const struct container *container, const char *name, st
 	return NULL;
 }
 
-/* The image read-only below, a tmpfs above. */
-static int overlay(struct container *container, const char *lower, struct jail_error *err)
+/* What a bundle carries takes the place of the user's own files on this machine. */
+static int carry(struct container *container, struct jail_error *err)
 {
+	scoped_free char *folder = container->carried ? make_folder(container, "config", err) : NULL;
+
+	if (!container->carried)
+		return 0;
+	if (!folder || carried_unpack(container->carried, folder, err))
+		return -1;
+	variables_set(&container->settings->variables, "ENROOT_CONFIG_PATH", folder);
+	return 0;
+}
+
+static int attach_overlay(struct container *container, const char *lower, struct jail_error *err)
+{
+	bool native = settings_true(container->settings, "ENROOT_NATIVE_OVERLAYFS");
 	scoped_free char *upper = make_folder(container, "upper", err);
 	scoped_free char *work = upper ? make_folder(container, "work", err) : NULL;
-	const struct jail_parameter parameters[] = {
-		{ "source", container->image }, { "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
-		/* Of a user's namespace; without it whiteouts work, and a directory cannot replace a removed one. */
-		{ "userxattr", NULL },
-	};
-	size_t n = sizeof(parameters) / sizeof(parameters[0]);
+	struct overlay overlay = { lower, upper, work, -1 };
+	struct stat st;
+	char said[256];
 
 	if (!work)
 		return -1;
-	scoped_fd mount = jail_filesystem_new("overlay", parameters, container->privileged ? n - 1 : n, FLAGS, err);
-	return mount < 0 || attach(mount, container->top, err) ? -1 : 0;
+	scoped_fd mount = native ? overlay_native(container, &overlay, err) : overlay_fuse(container, &overlay, err);
+	scoped_fd log = overlay.log;
+	if (mount < 0 || attach(mount, container->top, err))
+		return -1;
+	/* As below: the first question waits. */
+	if (!stat(container->top, &st))
+		return 0;
+	int number = errno;
+	if (log >= 0)
+		fuse_said(log, said, sizeof(said));
+	jail_fail(err, "stat", number, "the overlay over the image does not answer%s%s", log >= 0 ? "; fuse-overlayfs: " : "",
+		  log >= 0 ? said : "");
+	return jail_error_at(err, NULL, 0, container->image);
 }
 
 static int open_root(struct container *container, struct jail_error *err)
@@ -76,14 +101,15 @@ static int open_root(struct container *container, struct jail_error *err)
 	return jail_error_at(err, NULL, 0, container->top);
 }
 
-static int mount_image(struct container *container, struct image_server *server, struct jail_error *err)
+/* `kernel` is the image as the kernel's mount, or -1: `server` serves it. */
+static int mount_image(struct container *container, struct image_server *server, int kernel, struct jail_error *err)
 {
-	uid_t uid = CONTAINER_INSIDE(container, uid);
-	gid_t gid = CONTAINER_INSIDE(container, gid);
 	struct stat st;
-
-	scoped_fd image = image_server_mount(server, container->image, uid, gid, err);
+	scoped_fd image = kernel >= 0 ? fcntl(kernel, F_DUPFD_CLOEXEC, 0)
+			  : image_server_mount(server, container->image, CONTAINER_INSIDE(container, uid),
+					       CONTAINER_INSIDE(container, gid), err);
 	scoped_free char *lower = image < 0 ? NULL : make_folder(container, "lower", err);
+
 	container->top = lower ? make_folder(container, "root", err) : NULL;
 	if (!container->top || attach(image, lower, err))
 		return -1;
@@ -92,12 +118,17 @@ static int mount_image(struct container *container, struct image_server *server,
 		image_server_explain(server, container->image, err);
 		return -1;
 	}
-	return overlay(container, lower, err) || open_root(container, err) ? -1 : 0;
+	return attach_overlay(container, lower, err) || open_root(container, err) ? -1 : 0;
 }
 
 static int mount_created(struct container *container, struct jail_error *err)
 {
 	container->root = jail_tree_attach(container->top, err);
+	if (container->root < 0 && err->number == EACCES) {
+		jail_fail(err, "open_tree", EACCES, "this user may not enter the container's root; is it another user's? Root is "
+			  "nobody to it in a user namespace: ENROOT_ALLOW_SUPERUSER=yes starts without one");
+		return jail_error_at(err, NULL, 0, container->top);
+	}
 	if (container->root < 0)
 		return -1;
 	if (sys_mount_setattr(container->root, "", AT_EMPTY_PATH, FLAGS, JAIL_MS_SLAVE))
@@ -135,16 +166,17 @@ int container_root(struct container *container, struct jail_error *err)
 
 	if (settings_directory(container->settings, "ENROOT_RUNTIME_PATH", err))
 		return -1;
+	scoped_fd kernel = container->image ? kernel_image_mount(container) : -1;
 	if (container_user_namespace(container, err))
 		return -1;
-	if (container->image)
+	if (container->image && kernel < 0)
 		result = image_server_prepare(&server, container->image, container->offset,
 					      CONTAINER_INSIDE(container, uid), CONTAINER_INSIDE(container, gid), err);
 	if (!result)
 		result = container_pid_namespace(container, err);
 	if (!result)
-		result = container_mount_namespace(container, err) || make_work(container, err) ||
-			 (container->image ? mount_image(container, &server, err) : mount_created(container, err)) ||
+		result = container_mount_namespace(container, err) || make_work(container, err) || carry(container, err) ||
+			 (container->image ? mount_image(container, &server, kernel, err) : mount_created(container, err)) ||
 			 lock(container, err) ? -1 : 0;
 	image_server_close(&server);
 	return result;

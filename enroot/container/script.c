@@ -13,9 +13,10 @@
 
 #define MAX_SCRIPT (1024 * 1024)
 
-/* The functions of a --conf script are bash's, so bash runs them; without such a function nothing is started. */
-static const char call[] = "source \"$0\" || exit; declare -F -- \"$1\" >/dev/null || exit 0; \"$1\"";
-static const char show[] = "source \"$0\" || exit; declare -F -- \"$1\" >/dev/null || exit 0; declare -f -- \"$1\"";
+/* The functions of a --conf script are bash's, so bash runs them; without such a function nothing is started. What
+ * the script prints by itself is no line of theirs. */
+static const char call[] = "source \"$0\" >&2 || exit; declare -F -- \"$1\" >/dev/null || exit 0; \"$1\"";
+static const char show[] = "source \"$0\" >&2 || exit; declare -F -- \"$1\" >/dev/null || exit 0; declare -f -- \"$1\"";
 
 void container_hook_environment(const struct container *container, struct variables *environment)
 {

@@ -29,6 +29,8 @@ int container_start(struct container *container)
 	container->remapped = settings_true(settings, "ENROOT_REMAP_ROOT");
 	container->privileged = !container->uid && settings_true(settings, "ENROOT_ALLOW_SUPERUSER");
 	container->root = container->lock = -1;
+	if (hold_prepare(&container->hold, settings, &err))
+		return report_failure(&err);
 	if (container_root(container, &err) || container_environment(container, &err) ||
 	    container_mounts(container, true, &err) || container_hooks(container, &err) ||
 	    container_mounts(container, false, &err) || container_rc(container, &err) ||

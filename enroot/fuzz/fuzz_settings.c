@@ -5,6 +5,7 @@
 #include "../../spank_jail/fuzz/fuzz.h"
 #include "../container/environment.h"
 #include "../settings/settings.h"
+#include "../text/report.h"
 
 static void check_settings(const struct settings *settings)
 {
@@ -16,6 +17,11 @@ static void check_settings(const struct settings *settings)
 		MUST(!strcmp(settings_get(settings, key), equals + 1));
 		free(key);
 	}
+}
+
+static const char *lookup(void *environment, const char *name)
+{
+	return variables_get(environment, name);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -34,6 +40,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_settings(&settings);
 	if (environment_read(&environment, text, "fuzz", NULL, &err))
 		must_explain(&err);
+	const struct expand_request variables = { EXPAND_BRACES, lookup, &environment };
+	if (environment_read(&environment, text, "fuzz", &variables, &err))
+		must_explain(&err);
+	report_level(REPORT_ERRORS);
+	environment_read_image(&environment, text, "fuzz", ENVIRONMENT_RAW);
+	environment_read_image(&environment, text, "fuzz", ENVIRONMENT_QUOTED);
+	for (size_t i = 0; i < environment.list.n; i++)
+		MUST(strchr(environment.list.items[i], '=') > environment.list.items[i]);
 	variables_free(&environment);
 	settings_free(&settings);
 	free(text);

@@ -14,9 +14,13 @@ hook hook_apt;       /* apt without its sandbox user */
 hook hook_cgroups;   /* the cgroup file systems */
 hook hook_devices;   /* /dev/log */
 hook hook_nvidia;    /* GPUs that NVIDIA_VISIBLE_DEVICES names */
+hook hook_mellanox;  /* InfiniBand adapters that MELLANOX_VISIBLE_DEVICES names */
 
 /* nvidia_cdi.c: the devices that a CDI specification of the node describes. */
 int hook_nvidia_cdi(struct container *container, const char *devices, struct jail_error *err);
+
+/* libraries.c: makes the container's ld.so.cache anew, with these directories besides its own. A failure is a warning. */
+int hook_update_libraries(const struct container *container, const struct text_list *folders, struct jail_error *err);
 
 /* place.c */
 

@@ -30,6 +30,17 @@ static int add_capabilities(struct text_list *arguments, const char *wanted, str
 	return 0;
 }
 
+/* NVIDIA_REQUIRE_*: versions that the image asks the driver for, such as "cuda>=12.0". */
+static void add_requirements(const struct container *container, struct text_list *arguments)
+{
+	const char *off = variables_get(&container->environment, "NVIDIA_DISABLE_REQUIRE");
+	const struct text_list *pairs = &container->environment.list;
+
+	for (size_t i = 0; i < pairs->n && !(off && settings_means_yes(off)); i++)
+		if (text_starts(pairs->items[i], "NVIDIA_REQUIRE_"))
+			text_list_take(arguments, text_format("--require=%s", strchr(pairs->items[i], '=') + 1));
+}
+
 /* NVIDIA's own tool, which mounts devices, libraries and programs of the driver and runs ldconfig. */
 static int configure(struct container *container, const char *devices, const char *wanted, struct jail_error *err)
 {
@@ -43,6 +54,7 @@ static int configure(struct container *container, const char *devices, const cha
 	text_list_add(&arguments, "--ldconfig=@/sbin/ldconfig");
 	if (strcmp(devices, "none"))
 		text_list_take(&arguments, text_format("--device=%s", devices));
+	add_requirements(container, &arguments);
 	if (add_capabilities(&arguments, wanted, err))
 		return -1;
 	text_list_add(&arguments, container->top);

@@ -5,7 +5,7 @@
 
 #include "../../spank_jail/core/cdi.h"
 #include "../../spank_jail/core/scoped.h"
-#include "../text/program.h"
+#include "../../spank_jail/core/sys.h"
 #include "../text/report.h"
 #include "../container/fstab.h"
 #include "hook.h"
@@ -22,31 +22,67 @@ static int bind(struct container *container, const char *from, const char *to, c
 	return hook_mount(container, line, err);
 }
 
-/* --link TARGET::/PATH, --folder /PATH: arguments of nvidia-ctk's own hooks, the only ones that are known. */
+/* What one start gathers from all devices. */
+struct gathered {
+	struct text_list files;     /* specifications whose common edits are done */
+	struct text_list folders;   /* of libraries */
+	struct text_buffer left_out; /* hooks that nothing here replaces */
+};
+
+/* TARGET::/PATH */
 static int make_link(struct container *container, const char *pair, struct jail_error *err)
 {
 	const char *colons = strstr(pair, "::");
 
 	if (!colons || colons[2] != '/')
-		return 0;
+		return jail_fail(err, NULL, 0, "expected TARGET::/PATH after --link in a CDI specification, found \"%.200s\"", pair);
 	scoped_free char *content = text_copy(pair, (size_t)(colons - pair));
 	return hook_link(container, colons + 2, content, err);
 }
 
-static int run_hook(struct container *container, const struct jail_cdi_hook *found, struct text_list *folders,
-		    struct jail_error *err)
+/* The value of the option at `*i`, "--name value" or "--name=value"; NULL: it is another one. */
+static const char *value_of(const struct jail_cdi_hook *found, size_t *i, const char *name)
 {
-	for (size_t i = 0; i + 1 < found->arguments.n; i++) {
-		const char *value = found->arguments.items[i + 1];
-		if (!strcmp(found->arguments.items[i], "--link") && make_link(container, value, err))
+	const char *word = found->arguments.items[*i];
+	size_t length = strlen(name);
+
+	if (strncmp(word, name, length))
+		return NULL;
+	if (word[length] == '=')
+		return word + length + 1;
+	return !word[length] && *i + 1 < found->arguments.n ? found->arguments.items[++*i] : NULL;
+}
+
+/* A hook is a program that a runtime runs as root. What those of nvidia-ctk do for a driver's libraries is done here;
+ * the rest is left out: docs/enroot.md. */
+static int replace_hook(struct container *container, const struct jail_cdi_hook *found, struct gathered *all,
+			struct jail_error *err)
+{
+	/* Of devices that root makes, which a user's container takes as they are. */
+	static const char *const pointless[] = { "chmod", "disable-device-node-modification" };
+	size_t at = found->arguments.n > 1 && !strcmp(found->arguments.items[1], "hook") ? 2 : 1;
+	const char *name = at < found->arguments.n ? found->arguments.items[at] : "";
+	bool links = !strcmp(name, "create-symlinks"), cache = !strcmp(name, "update-ldcache");
+
+	for (size_t i = 0; i < sizeof(pointless) / sizeof(pointless[0]); i++)
+		if (!strcmp(name, pointless[i]))
+			return 0;
+	for (size_t i = at; i < found->arguments.n && (links || cache); i++) {
+		const char *value = value_of(found, &i, links ? "--link" : "--folder");
+		if (value && links && make_link(container, value, err))
 			return -1;
-		if (!strcmp(found->arguments.items[i], "--folder"))
-			text_list_add(folders, value);
+		if (value && cache)
+			text_list_add(&all->folders, value);
+	}
+	if (!links && !cache) {
+		scoped_free char *text = text_format("%s%s%s%s", all->left_out.length ? ", " : "",
+						     found->path ? found->path : "a hook without a path", *name ? " " : "", name);
+		text_append_string(&all->left_out, text);
 	}
 	return 0;
 }
 
-static int apply(struct container *container, const struct jail_cdi_edits *edits, struct text_list *folders,
+static int apply(struct container *container, const struct jail_cdi_edits *edits, struct gathered *all,
 		 struct jail_error *err)
 {
 	for (size_t i = 0; i < edits->device_nodes.n; i++) {
@@ -58,35 +94,17 @@ static int apply(struct container *container, const struct jail_cdi_edits *edits
 	}
 	for (size_t i = 0; i < edits->mounts.n; i++) {
 		const struct jail_cdi_mount *mount = &edits->mounts.items[i];
-		if (bind(container, mount->host_path, mount->container_path, "ro,nosuid,nodev", err))
+		bool read_only = mount->attributes & MOUNT_ATTR_RDONLY, data = mount->attributes & MOUNT_ATTR_NOEXEC;
+		scoped_free char *options = text_format("nosuid,nodev%s%s", read_only ? ",ro" : "", data ? ",noexec" : "");
+		if (bind(container, mount->host_path, mount->container_path, options, err))
 			return -1;
 	}
 	for (size_t i = 0; i < edits->hooks.n; i++)
-		if (run_hook(container, &edits->hooks.items[i], folders, err))
+		if (replace_hook(container, &edits->hooks.items[i], all, err))
 			return -1;
 	for (size_t i = 0; i < edits->environment.n; i++)
 		variables_set_pair(&container->environment, edits->environment.items[i]);
 	return 0;
-}
-
-/* The container's libraries by the host's ldconfig: nothing of the image runs outside it. */
-static int update_cache(const struct container *container, const struct text_list *folders, struct jail_error *err)
-{
-	scoped_list arguments = { 0 };
-
-	if (!folders->n)
-		return 0;
-	text_list_add(&arguments, "/sbin/ldconfig");
-	text_list_add(&arguments, "-r");
-	text_list_add(&arguments, container->top);
-	for (size_t i = 0; i < folders->n; i++)
-		text_list_add(&arguments, folders->items[i]);
-	const struct program program = { .arguments = arguments.items, .quiet = true,
-					 .prepare = container_keep_capabilities };
-	int status = program_run(&program, err);
-	if (status > 0)
-		report_warning("ldconfig ended with status %d: programs may not find the driver's libraries", status);
-	return status < 0 ? -1 : 0;
 }
 
 /* Where specifications lie, by ENROOT_CDI_PATH: directories with colons between them. Not set: where every runtime
@@ -98,14 +116,25 @@ static void set_directories(struct jail_entry *entry, char *path)
 			entry->parameters[entry->n_parameters++] = (struct jail_parameter){ "spec-dir", folder };
 }
 
-int hook_nvidia_cdi(struct container *container, const char *devices, struct jail_error *err)
+static int apply_found(struct container *container, const struct jail_cdi_found *found, struct gathered *all,
+		       struct jail_error *err)
+{
+	bool known = false;
+
+	for (size_t i = 0; i < all->files.n; i++)
+		known = known || !strcmp(all->files.items[i], found->spec.file);
+	if (!known) {
+		text_list_add(&all->files, found->spec.file);
+		if (apply(container, &found->spec.edits, all, err))
+			return -1;
+	}
+	return apply(container, &found->device->edits, all, err);
+}
+
+static int apply_devices(struct container *container, const char *devices, struct gathered *all, struct jail_error *err)
 {
 	scoped_free char *copy = text_copy(devices, strlen(devices));
-	scoped_list folders = { 0 };
-	bool first = true;
 
-	if (!strcmp(devices, "none"))
-		return 0;
 	for (char *rest = copy, *device; (device = strsep(&rest, ","));) {
 		scoped_free char *name = text_format(KIND "%s", device);
 		scoped_free char *path = text_format("%s", settings_get(container->settings, "ENROOT_CDI_PATH"));
@@ -117,16 +146,32 @@ int hook_nvidia_cdi(struct container *container, const char *devices, struct jai
 			if (err->number != ENODEV)
 				return -1;
 			/* Images set the variable; most nodes have no GPU. */
-			report_warning("no GPU \"%s\": nvidia-container-cli is not installed, and no CDI specification in /etc/cdi or "
-				       "/var/run/cdi describes it", device);
-			return 0;
+			report_warning("no GPU \"%s\": nvidia-container-cli is not installed, and no CDI specification in %s describes "
+				       "it", device, *settings_get(container->settings, "ENROOT_CDI_PATH")
+				       ? settings_get(container->settings, "ENROOT_CDI_PATH") : "/etc/cdi or /var/run/cdi");
+			continue;
 		}
-		int result = (first && apply(container, &found.spec.edits, &folders, err)) ||
-			     apply(container, &found.device->edits, &folders, err) ? -1 : 0;
+		int result = apply_found(container, &found, all, err);
 		jail_cdi_spec_free(&found.spec);
 		if (result)
 			return -1;
-		first = false;
 	}
-	return update_cache(container, &folders, err);
+	return 0;
+}
+
+int hook_nvidia_cdi(struct container *container, const char *devices, struct jail_error *err)
+{
+	struct gathered all = { 0 };
+
+	if (!strcmp(devices, "none"))
+		return 0;
+	int result = apply_devices(container, devices, &all, err);
+	if (!result && all.left_out.length)
+		report_warning("hooks of the CDI specification that are left out: %s", all.left_out.text);
+	if (!result)
+		result = hook_update_libraries(container, &all.folders, err);
+	text_list_free(&all.files);
+	text_list_free(&all.folders);
+	text_buffer_free(&all.left_out);
+	return result;
 }

@@ -30,10 +30,7 @@ bool hook_there(const struct container *container, const char *path)
 
 char *hook_read(const struct container *container, const char *path)
 {
-	struct jail_error missing;
-	scoped_fd fd = jail_resolve(container->root, path, 0, &missing);
-	scoped_free char *name = text_format("/proc/self/fd/%d", fd);
-	char *text = fd < 0 ? NULL : text_read(AT_FDCWD, name, MAX_FILE, NULL, &missing);
+	char *text = container_read(container->root, path, MAX_FILE);
 
 	return text ? text : text_copy("", 0);
 }

@@ -14,6 +14,7 @@
 
 #include "../../spank_jail/core/scoped.h"
 #include "expand.h"
+#include "number.h"
 
 #define MAX_FILE (1024 * 1024)
 
@@ -29,14 +30,27 @@ static const char *const defaults[][2] = {
 	{ "ENROOT_DATA_PATH", "${XDG_DATA_HOME:-${HOME}/.local/share}/enroot" },
 	{ "ENROOT_TEMP_PATH", "${TMPDIR:-/tmp}" },
 	/* The level decides how long it takes: 3, and not the 15 of mksquashfs. */
-	{ "ENROOT_SQUASH_OPTIONS", "-comp zstd -Xcompression-level 3 -b 256K" },
+	{ "ENROOT_SQUASH_OPTIONS", "-comp lz4 -b 128K" },
 	{ "ENROOT_MAX_PROCESSORS", "$(nproc)" },
 	{ "ENROOT_MAX_CONNECTIONS", "10" },
 	{ "ENROOT_CONNECT_TIMEOUT", "30" },
 	{ "ENROOT_TRANSFER_TIMEOUT", "0" },
 	{ "ENROOT_TRANSFER_RETRIES", "0" },
+	/* The image cache: docs/enroot.md. */
+	{ "ENROOT_CACHE_IMAGES", "yes" },
+	{ "ENROOT_CACHE_LAYERS", "yes" },
+	{ "ENROOT_CACHE_LINK", "yes" },
+	{ "ENROOT_CACHE_MAX_SIZE", "0" },
+	{ "ENROOT_CACHE_MAX_SHARE", "50" },
+	{ "ENROOT_CACHE_PATIENCE", "60" },
+	{ "ENROOT_CACHE_WAIT", "600" },
+	{ "ENROOT_CACHE_OFFLINE", "no" },
+	{ "ENROOT_SHARED_CACHE_PATH", "" },
+	{ "ENROOT_SHARED_CACHE_TRUST", "" },
+	{ "ENROOT_SHARED_CACHE_PRIVATE", "no" },
 	{ "ENROOT_LOGIN_SHELL", "yes" },
 	{ "ENROOT_NATIVE_OVERLAYFS", "yes" },
+	{ "ENROOT_KERNEL_IMAGES", "no" },
 	{ "ENROOT_ALLOW_SUPERUSER", "no" },
 	{ "ENROOT_ALLOW_HTTP", "no" },
 	{ "ENROOT_ROOTFS_WRITABLE", "no" },
@@ -87,7 +101,7 @@ static int set(struct settings *settings, const char *key, const char *text, str
 	const struct expand_request request = { .mode = EXPAND_SHELL, .lookup = lookup, .context = settings };
 	scoped_free char *value = expand(text, &request, err);
 
-	if (!value)
+	if (!value || number_check(key, value, err))
 		return -1;
 	variables_set(&settings->variables, key, value);
 	return 0;
@@ -176,8 +190,11 @@ int settings_load(struct settings *settings, const char *script, struct jail_err
 	*settings = (struct settings){ 0 };
 	for (char **pair = environ; *pair; pair++) {
 		scoped_free char *key = text_copy(*pair, strcspn(*pair, "="));
-		if (settings_is_key(key))
-			variables_set_pair(&settings->variables, *pair);
+		if (!settings_is_key(key))
+			continue;
+		if (number_check(key, *pair + strlen(key) + ((*pair)[strlen(key)] == '='), err))
+			return jail_error_at(err, "the environment", 0, NULL);
+		variables_set_pair(&settings->variables, *pair);
 	}
 	const char *folder = variables_get(&settings->variables, "ENROOT_SYSCONF_PATH");
 	scoped_free char *path = text_format("%s/enroot.conf", folder ? folder : "/etc/enroot");
@@ -201,15 +218,19 @@ const char *settings_get(const struct settings *settings, const char *key)
 	return value ? value : "";
 }
 
-bool settings_true(const struct settings *settings, const char *key)
+bool settings_means_yes(const char *value)
 {
 	static const char *const no[] = { "", "no", "n", "false", "f" };
-	const char *value = settings_get(settings, key);
 
 	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
 		if (!strcasecmp(value, no[i]))
 			return false;
 	return true;
+}
+
+bool settings_true(const struct settings *settings, const char *key)
+{
+	return settings_means_yes(settings_get(settings, key));
 }
 
 long settings_number(const struct settings *settings, const char *key, long otherwise)
@@ -232,8 +253,9 @@ int settings_directory(const struct settings *settings, const char *key, struct 
 	for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
 		if (slash)
 			*slash = '\0';
-		if (mkdir(path, 0700) && errno != EEXIST && access(path, F_OK)) {
-			int number = errno;
+		int number = mkdir(path, 0700) ? errno : 0;
+		/* What is there cannot always be made: EROFS, EACCES. */
+		if (number && number != EEXIST && access(path, F_OK)) {
 			jail_fail(err, "mkdir", number, "cannot make the directory of %s; set %s to one that you may write, "
 				  "in the environment or in enroot.conf", key, key);
 			return jail_error_at(err, NULL, 0, path);

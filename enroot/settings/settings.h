@@ -23,9 +23,11 @@ bool settings_is_key(const char *key);
 
 /* The value, "" when it is not set. */
 const char *settings_get(const struct settings *settings, const char *key);
-/* Set, and not no, n, false or f. */
+/* Not empty, and not no, n, false or f in any case. */
+bool settings_means_yes(const char *value);
+/* Whether that is set so. */
 bool settings_true(const struct settings *settings, const char *key);
-/* A number from 0; `otherwise` when it is not set or is no number. */
+/* A number from 0, which was checked when it was set (number.h); `otherwise` when it is not set. */
 long settings_number(const struct settings *settings, const char *key, long otherwise);
 
 /* Makes the directory that `key` names, and those above it, with mode 0700 where it is missing. */

@@ -86,7 +86,7 @@ static void check_refusals(void)
 	static const struct { const char *line, *message; } cases[] = {
 		{ "/a /..", "above" }, { "/a /x/../../y", "above" }, { "x", "where" }, { "/a /b none bind,x-create=no", "dir, file" },
 		{ "/a b c d e f g", "fields" }, { "${NO} /b", "not set" }, { "/a /b none bind,size=1", "no option of a bind" },
-		{ "what /b", "no type" }, { "/a /b bind x", "not expected" },
+		{ "what /b", "no type" }, { "/a /b none bind x", "not expected" },
 	};
 	struct fstab_entry entry;
 	struct jail_error err;

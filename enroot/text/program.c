@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
@@ -48,13 +51,66 @@ static void child(const struct program *program, const char *path, int out, pid_
 	_exit(127);
 }
 
+static long long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* Takes its output up to the end: 0, or why it is not taken any more. `until`: milliseconds of the clock; 0: for ever. */
+static int take_output(const struct program *program, int from, long long until)
+{
+	char part[4096];
+
+	for (;;) {
+		struct pollfd ready = { .fd = from, .events = POLLIN };
+		long long left = until ? until - now_ms() : -1;
+
+		if (until && left <= 0)
+			return ETIMEDOUT;
+		int got = poll(&ready, 1, left > INT_MAX ? INT_MAX : (int)left);
+		if (!got)
+			continue;
+		ssize_t length = got > 0 ? read(from, part, sizeof(part)) : -1;
+		if (length < 0 && errno == EINTR)
+			continue;
+		if (length <= 0)
+			return 0;
+		text_append(program->output, part, (size_t)length);
+		if (program->most && program->output->length > program->most)
+			return EFBIG;
+	}
+}
+
+/* Its end, which may come later than that of its output: 0, ETIMEDOUT, or another errno. */
+static int await(pid_t pid, int *status, long long until)
+{
+	struct timespec pause = { .tv_nsec = 500000 };
+
+	for (;;) {
+		pid_t ended = waitpid(pid, status, until ? WNOHANG : 0);
+		if (ended == pid)
+			return 0;
+		if (ended < 0 && errno != EINTR)
+			return errno;
+		if (!until)
+			continue;
+		if (now_ms() >= until)
+			return ETIMEDOUT;
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 50000000)
+			pause.tv_nsec *= 2;
+	}
+}
+
 int program_run(const struct program *program, struct jail_error *err)
 {
 	const char *name = program->arguments[0];
 	scoped_free char *path = strchr(name, '/') ? text_copy(name, strlen(name)) : program_find(name);
-	int ends[2] = { -1, -1 }, status;
-	char part[4096];
-	ssize_t got;
+	int ends[2] = { -1, -1 }, status, why = 0;
+	long long until = program->seconds ? now_ms() + program->seconds * 1000LL : 0;
 
 	if (!path)
 		return jail_fail(err, NULL, ENOENT, "the program %s is not installed", name);
@@ -65,13 +121,24 @@ int program_run(const struct program *program, struct jail_error *err)
 		child(program, path, ends[1], self);
 	int number = errno;
 	jail_close(&ends[1]);
-	while (pid > 0 && ends[0] >= 0 && (got = read(ends[0], part, sizeof(part))) > 0)
-		text_append(program->output, part, (size_t)got);
+	if (pid > 0 && ends[0] >= 0)
+		why = take_output(program, ends[0], until);
 	jail_close(&ends[0]);
 	if (pid < 0)
 		return jail_fail(err, "fork", number, "cannot run %s", name);
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return jail_fail(err, "waitpid", errno, "lost %s", name);
+	if (!why)
+		why = await(pid, &status, until);
+	if (why == ETIMEDOUT || why == EFBIG) {
+		kill(pid, SIGKILL);
+		await(pid, &status, 0);
+		if (why == EFBIG)
+			jail_fail(err, NULL, 0, "%s printed more than %zu bytes, and was ended", name, program->most);
+		else
+			jail_fail(err, NULL, 0, "%s had no end after %u s, and was ended", name, program->seconds);
+		err->number = why;
+		return -1;
+	}
+	if (why)
+		return jail_fail(err, "waitpid", why, "lost %s", name);
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

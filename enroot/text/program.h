@@ -13,10 +13,12 @@ struct program {
 	bool (*prepare)(void);    /* runs in the child before exec; false: it ends with 126. May be NULL */
 	struct text_buffer *output; /* takes standard output; may be NULL */
 	int input;                /* descriptor that becomes standard input; 0: this one's */
+	unsigned seconds;         /* it is killed after so many; 0: never */
+	size_t most;              /* bytes of output after which it is killed; 0: any number */
 };
 
 /* Runs it to its end. Returns its exit status, 128 + N after signal N; -1 with `err` when it could not be
- * started. */
+ * started, or was killed (err->number ETIMEDOUT or EFBIG). */
 int program_run(const struct program *program, struct jail_error *err);
 
 /* The path of `name` in PATH and in the directories that users' paths lack, or NULL; the caller frees it. */

@@ -6,16 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static int quiet;
+static enum report_level told = REPORT_ALL;
 
 int report_is_terminal(void)
 {
 	return isatty(STDERR_FILENO);
 }
 
-void report_quiet(void)
+void report_level(enum report_level level)
 {
-	quiet = 1;
+	told = level;
 }
 
 /* One write for a line: others write to the same terminal or log. */
@@ -26,7 +26,13 @@ static void line(const char *level, const char *colour, const char *format, va_l
 	int used = snprintf(text, sizeof(text), "%s[%s]%s ", terminal ? colour : "", level, terminal ? "\033[0m" : "");
 	int more = vsnprintf(text + used, sizeof(text) - (size_t)used - 1, format, args);
 
+	char *message = text + used;
+
 	used += more < (int)sizeof(text) - used - 1 ? more : (int)sizeof(text) - used - 2;
+	/* Names in images and words of registries may hold what moves a terminal's cursor. Lines of our own stay. */
+	for (; *message; message++)
+		if (((unsigned char)*message < ' ' && *message != '\n' && *message != '\t') || *message == 0x7f)
+			*message = '?';
 	text[used++] = '\n';
 	if (write(STDERR_FILENO, text, (size_t)used) < 0)
 		return; /* nobody listens */
@@ -40,13 +46,15 @@ static void line(const char *level, const char *colour, const char *format, va_l
 
 void report_info(const char *format, ...)
 {
-	if (quiet)
+	if (told < REPORT_ALL)
 		return;
 	LINE("INFO", "1;34");
 }
 
 void report_warning(const char *format, ...)
 {
+	if (told < REPORT_WARNINGS)
+		return;
 	LINE("WARN", "1;33");
 }
 

@@ -12,7 +12,8 @@ int report_failure(const struct jail_error *err);
 
 /* Whether standard error is a terminal: only then do colours and progress make sense. */
 int report_is_terminal(void);
-/* No more [INFO]. */
-void report_quiet(void);
+/* What is told from now on: errors always. */
+enum report_level { REPORT_ERRORS, REPORT_WARNINGS, REPORT_ALL };
+void report_level(enum report_level level);
 
 #endif

@@ -68,3 +68,12 @@ bool variables_is_name(const char *name, size_t length)
 	}
 	return length > 0;
 }
+
+bool variables_is_key(const char *name, size_t length)
+{
+	for (size_t i = 1; i < length; i++)
+		if (name[i] != '.' && name[i] != '-' && name[i] != '_' && !variables_is_name(name + i, 1) &&
+		    (name[i] < '0' || name[i] > '9'))
+			return false;
+	return length > 0 && variables_is_name(name, 1);
+}

@@ -20,6 +20,8 @@ void variables_free(struct variables *variables);
 
 /* Whether `name` is a name: letters, digits and "_", no digit first. */
 bool variables_is_name(const char *name, size_t length);
+/* The same, or with "." and "-" behind the first: no shell has such a variable, but programs do (discovery.type). */
+bool variables_is_key(const char *name, size_t length);
 
 #define scoped_variables __attribute__((cleanup(variables_free))) struct variables
 

@@ -126,6 +126,12 @@ int jail_cdi_check(struct jail_cdi_found *found, struct jail_error *err);
 /* libcuda.so, libcuda.so.1, nvidia_drv.so: does a file of this name hold a shared object? */
 bool jail_cdi_is_library(const char *name);
 
+/* Visits the links that a create-symlinks hook would make, in order: `path` is to lead to `content`. Any other hook has
+ * none. Returns 0, or -1: an argument that is no link, or `visit` failed. */
+typedef int jail_cdi_link_visitor(void *context, const char *content, const char *path, struct jail_error *err);
+int jail_cdi_hook_links(const struct jail_cdi_hook *hook, jail_cdi_link_visitor *visit, void *context,
+			struct jail_error *err);
+
 /* Visits the directories, there or not, and the specification files that a cdi entry depends on: for whoever
  * keeps a tree that was built before. The driver's files that they name are left out: who replaces those,
  * writes the specification anew. Returns 0, or -1, also when `visit` does. */

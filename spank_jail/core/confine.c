@@ -109,9 +109,17 @@ int jail_confine(enum jail_level level, struct jail_error *err)
 	       jail_seccomp_attach(err) || close_doors(err) ? -1 : 0;
 }
 
+/* The kernel lets one process look into another that has the same ids and no more capabilities: after this, root inside
+ * into this one, which still is a fork of slurmstepd or sshd, with its memory, its descriptors and, as /proc/PID/exe, its
+ * program. Who executes a program can be looked into again. */
+static int hide(struct jail_error *err)
+{
+	return sys_prctl(PR_SET_DUMPABLE, 0) ? jail_fail(err, "prctl", errno, "cannot keep this process from being traced") : 0;
+}
+
 int jail_confine_final(enum jail_level level, struct jail_error *err)
 {
 	if (level < JAIL_LEVEL_CAPABILITIES)
 		return 0;
-	return keep_capabilities(allowed, err);
+	return hide(err) || keep_capabilities(allowed, err) ? -1 : 0;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/argument.h"
 #include "../core/pid.h"
 #include "../core/seccomp.h"
 #include "../core/user_bind.h"
@@ -102,37 +103,29 @@ static int check_together(const struct jail_arguments *arguments, struct jail_er
 	return check_nested(arguments, err);
 }
 
-/* The value when `argument` is "key=value", else NULL. */
-static const char *value_of(const char *argument, const char *key)
-{
-	size_t length = strlen(key);
-
-	return !strncmp(argument, key, length) && argument[length] == '=' ? argument + length + 1 : NULL;
-}
-
 static int parse_one(const char *argument, struct jail_arguments *arguments, struct jail_error *err)
 {
 	const char *value;
 
-	if ((value = value_of(argument, "root")))
+	if ((value = jail_value_of(argument, "root")))
 		return set_path(&arguments->root, "root", value, err);
-	if ((value = value_of(argument, "plan")))
+	if ((value = jail_value_of(argument, "plan")))
 		return set_path(&arguments->plan, "plan", value, err);
-	if ((value = value_of(argument, "spool")))
+	if ((value = jail_value_of(argument, "spool")))
 		return set_path(&arguments->spool, "spool", value, err);
-	if ((value = value_of(argument, "init")))
+	if ((value = jail_value_of(argument, "init")))
 		return set_path(&arguments->init, "init", value, err);
-	if ((value = value_of(argument, "window")))
+	if ((value = jail_value_of(argument, "window")))
 		return add_window(arguments, value, err);
-	if ((value = value_of(argument, "level")))
+	if ((value = jail_value_of(argument, "level")))
 		return set_level(&arguments->level, value, err);
-	if ((value = value_of(argument, "bind-allow")))
+	if ((value = jail_value_of(argument, "bind-allow")))
 		return add_bind_allow(arguments, value, err);
-	if ((value = value_of(argument, "no-jail-uids")))
+	if ((value = jail_value_of(argument, "no-jail-uids")))
 		return add_uids(arguments, value, err);
-	if ((value = value_of(argument, "no-jail-tickets")))
+	if ((value = jail_value_of(argument, "no-jail-tickets")))
 		return set_path(&arguments->tickets, "no-jail-tickets", value, err);
-	if ((value = value_of(argument, "allow")))
+	if ((value = jail_value_of(argument, "allow")))
 		return jail_seccomp_allow(value, &arguments->allow, err);
 	return jail_fail(err, NULL, 0, "unknown argument \"%s\" in plugstack.conf; known: root=, plan=, level=, "
 			 "spool=, window=, init=, bind-allow=, no-jail-uids=, no-jail-tickets=, allow=", argument);

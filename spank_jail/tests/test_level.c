@@ -88,6 +88,9 @@ static int confined(void)
 			return 8;
 	if (!(effective >> CAP_CHOWN & 1) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) || prctl(PR_GET_SECUREBITS))
 		return 9;
+	/* Root inside has what it has, and looks into it for all that not. */
+	if (prctl(PR_GET_DUMPABLE, 0, 0, 0, 0))
+		return 11;
 	/* Once more costs nothing: there is nothing left to give up. */
 	return jail_confine_final(JAIL_LEVEL_PID, &err) ? 10 : 0;
 }

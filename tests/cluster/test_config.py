@@ -121,19 +121,23 @@ def test_what_a_release_brings_or_lacks(spec: Make, release: str, mpi: str, metr
 def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
     assert settings(rendered(spec())["slurm/plugstack.conf"]) == [
         "required /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_jail.so root=/mnt/jail/root "
-        "plan=/etc/cellblock/jail.fstab level=capabilities"
+        "plan=/etc/cellblock/jail.fstab level=capabilities",
+        "required /usr/lib/x86_64-linux-gnu/slurm-wlm/pyxis.so jail_enter=/usr/sbin/jail-enter",
     ]
 
 
 def test_plans_of_worker_and_login_differ_only_where_they_must(spec: Make) -> None:
     texts = rendered(spec())
+    driver = "/run/cellblock/driver/current"
     worker = {" ".join(line.split()) for line in settings(texts["worker/jail.fstab"])}
     login = {" ".join(line.split()) for line in settings(texts["login/jail.fstab"])}
     assert worker - login == {
         "/var/spool/slurmd/conf-cache /etc/slurm none bind,ro,x-create=dir",
         "/run/bcast /run/bcast none bind,nosuid,x-create=dir",
+        "/dev/fuse /dev/fuse none bind,nosuid,noexec,x-create=file,nofail",
         "proc /proc proc hidepid=ptraceable",
         "devpts /dev/pts devpts gid=5,mode=620,ptmxmode=666",
+        f"cdi cellblock.driver/node=all cdi spec-dir={driver},nofail,x-jail.if={driver}/driver.json",
     }
     assert login - worker == {
         "/etc/slurm /etc/slurm none bind,ro,x-create=dir",

@@ -54,6 +54,31 @@ def test_a_jail_of_another_release_is_refused(tmp_path: Path, text: str, status:
         assert "assemble the jail" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "wanted", "status"),
+    [
+        ("", "", 0),
+        ("", "any", 1),
+        ("sha256:1f docker://r/jail:2", "any", 0),
+        ("sha256:1f docker://r/jail:2", "sha256:1f", 0),
+        ("sha256:1f docker://r/jail:2", "sha256:2f", 1),
+    ],
+)
+def test_the_jail_is_waited_for_until_it_is_said_to_be_ready(
+    tmp_path: Path, line: str, wanted: str, status: int
+) -> None:
+    (tmp_path / "root/etc").mkdir(parents=True)
+    (tmp_path / "root/etc/passwd").touch()
+    if line:
+        (tmp_path / "ready").write_text(f"{line}\n")
+    script = f"JAIL={tmp_path}/root READY={tmp_path}/ready; wait_for_jail"
+    done = shell(script, CELLBLOCK_JAIL_READY=wanted, CELLBLOCK_WAIT_S="1" if status else "20")
+    assert done.returncode == status
+    if status:
+        assert f"{tmp_path}/ready" in done.stderr
+        assert "look at the Job" in done.stderr
+
+
 def test_whether_the_controller_listens_is_found_out_without_waiting_for_ever() -> None:
     # Nothing listens on port 1 of the loopback address.
     assert shell("controller_listens", CELLBLOCK_CONTROLLER="127.0.0.1:1").returncode != 0

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import c_compiling
+
 SOURCES = Path(__file__).parents[2] / "enroot"
 PROGRAMS = (
     "bash",
@@ -32,7 +34,8 @@ PROGRAMS = (
     "stat",
     "true",
 )
-ACCOUNT = "cellblock-test"
+# Of each worker of pytest: the first to end removes its own.
+ACCOUNT = "cellblock-test" + os.environ.get("PYTEST_XDIST_WORKER", "")
 
 RC = """\
 # enroot-provenance: test
@@ -135,20 +138,18 @@ class Enroot:
 
 
 def make(build: Path, *targets: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["make", "-s", "-C", str(SOURCES), "-j2", f"BUILD={build}", *targets], capture_output=True, text=True
-    )
+    return c_compiling.make(SOURCES, build, *targets)
 
 
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    for tool in ("make", "gcc"):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
-    folder = tmp_path_factory.mktemp("build")
-    done = make(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+def build() -> Path:
+    return c_compiling.compiled(SOURCES)
+
+
+@pytest.fixture(scope="session")
+def importer_build() -> Path:
+    """Where enroot-image is, which does what import, load, digest and cache say."""
+    return c_compiling.compiled(SOURCES / "importing")
 
 
 @pytest.fixture(scope="session")
@@ -247,3 +248,17 @@ def shared(build: Path, account: str | None, image: Path) -> Iterator[Enroot]:
 def enroot(build: Path, account: str | None, image: Path) -> Iterator[Enroot]:
     """The same for one test alone."""
     yield from fresh(build, account, image)
+
+
+def servers(enroot: Enroot) -> list[str]:
+    """Command lines of FUSE servers for images of this fixture."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                line = (process / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if line.startswith(("squashfuse", "fuse-overlayfs")) and str(enroot.base) in line:
+                found.append(line)
+    return found

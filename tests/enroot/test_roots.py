@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +30,7 @@ def listing(image: Path) -> dict[str, tuple[str, str]]:
         ["nonsense"], ["create"], ["create", "a", "b"], ["create", "--nonsense", "x"], ["create", "-n"],
         ["export"], ["remove"], ["list", "x"], ["start"], ["start", "-e", "1=2", "small"],
         ["start", "--bad", "small"],
+        ["version", "x"], ["info", "-x"], ["help", "nonsense"], ["start", ""],
         ["exec"], ["exec", "1"], ["exec", "x", "true"], ["batch"], ["bundle"], [],
     ],
 )  # fmt: skip
@@ -79,19 +79,6 @@ def test_a_file_that_is_no_image_makes_nothing(enroot: Enroot) -> None:
     assert names(enroot) == ["small"]
 
 
-def test_create_killed_at_any_moment_leaves_nothing_whole(enroot: Enroot) -> None:
-    for i in range(20):
-        started = enroot.popen("create", "-n", f"k{i}", "small.sqsh")
-        time.sleep(0.004 + i * 0.004)
-        started.kill()
-        started.wait()
-        for name in enroot.out("list").split():
-            assert enroot.out("start", name, "sh", "-c", "cat /etc/environment") != ""
-    time.sleep(0.1)
-    enroot.out("create", "-n", "after", "small.sqsh")
-    assert not [name for name in names(enroot) if name.startswith(".")]
-
-
 def test_export_gives_back_what_create_took(enroot: Enroot) -> None:
     enroot.sh("echo new > /new; mkdir -p /opt/x; : > /opt/empty", "--rw")
     (enroot.data / "small/dev/leftover").write_text("")
@@ -107,21 +94,11 @@ def test_export_gives_back_what_create_took(enroot: Enroot) -> None:
     assert enroot.out("start", "again", "cat", "/new") == "new"
 
 
-def test_export_never_replaces_unasked_and_leaves_no_draft(enroot: Enroot) -> None:
+def test_export_never_replaces_unasked(enroot: Enroot) -> None:
     enroot.write(enroot.home / "out.sqsh", "mine")
     done = enroot("export", "-o", "out.sqsh", "small")
     assert (done.returncode, "exists already" in done.stderr) == (1, True)
     assert (enroot.home / "out.sqsh").read_text() == "mine"
-    before = set(enroot.home.iterdir())
-    for i in range(10):
-        started = enroot.popen("export", "-o", "killed.sqsh", "small")
-        time.sleep(0.01 + i * 0.01)
-        started.kill()
-        started.wait()
-        if (enroot.home / "killed.sqsh").exists():
-            assert "/etc/rc" in listing(enroot.home / "killed.sqsh")
-            (enroot.home / "killed.sqsh").unlink()
-    assert set(enroot.home.iterdir()) == before
     enroot.out("export", "--force", "-o", "out.sqsh", "small")
     assert "/etc/rc" in listing(enroot.home / "out.sqsh")
     assert (
@@ -152,7 +129,7 @@ def test_a_bundle_is_one_program(enroot: Enroot) -> None:
             command, capture_output=True, text=True, env=enroot.environment(), cwd=enroot.home
         )
 
-    assert run("-i").stdout == "for a test\n"
+    assert run("-i").stdout.startswith("for a test\nimage: squashfs, ")
     assert run("-e", "A=1", "-r", "--", "sh", "-c", "echo $A; id -u").stdout.split() == ["1", "0"]
     assert run("sh", "-c", "exit 3", "-x").returncode == 3
     assert run("-x").returncode == 0
@@ -170,7 +147,7 @@ def test_import_says_that_it_is_not_there(shared: Enroot) -> None:
     if Path("/usr/lib/enroot/enroot-image").exists():
         pytest.skip("it is there")
     done = shared("import", "docker://x")
-    assert (done.returncode, "no import yet" in done.stderr) == (1, True)
+    assert (done.returncode, "It belongs to enroot" in done.stderr) == (1, True)
 
 
 def test_import_is_another_program(enroot: Enroot) -> None:
@@ -186,3 +163,15 @@ def test_names_before_files(enroot: Enroot) -> None:
     enroot.sh("echo root > /which", "-w")
     assert enroot.out("start", "small", "cat", "/which") == "root"
     assert enroot("start", "./small", "cat", "/which").returncode == 1
+
+
+def test_a_root_cannot_keep_its_start_waiting(enroot: Enroot) -> None:
+    """Fifos where a start reads files: nobody ever writes into them."""
+    folder = enroot.data / "small/etc"
+    for name in ("environment", "fstab", "passwd", "group", "login.defs", "locale.conf", "rc"):
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+        if enroot.account is not None:
+            shutil.chown(folder / name, enroot.account)
+    done = enroot("start", "small", "true", prefix=("timeout", "10"))
+    assert done.returncode == 0, done.stderr

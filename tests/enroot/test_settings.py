@@ -83,6 +83,33 @@ def test_a_wrong_line_is_named(enroot: Enroot, line: str, complaint: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("ENROOT_MAX_PROCESSORS", "nonsense", "a whole number from 1 to 65536"),
+        ("ENROOT_MAX_CONNECTIONS", "0", "a whole number from 1 to 10000"),
+        ("ENROOT_CONNECT_TIMEOUT", "1.5", "a whole number from 0 to "),
+        ("ENROOT_TRANSFER_TIMEOUT", "-1", "a whole number from 0 to "),
+        ("ENROOT_TRANSFER_RETRIES", "99999999999999999999", "a whole number from 0 to "),
+        ("ENROOT_CACHE_PATIENCE", "10s", "a whole number from 0 to "),
+        ("ENROOT_CACHE_WAIT", "+5", "a whole number from 0 to "),
+        ("ENROOT_CACHE_MAX_SHARE", "101", "a whole number from 0 to 100"),
+        ("ENROOT_CACHE_MAX_SIZE", "20X", "bytes, as 500M, 20G or 1T"),
+    ],
+)
+def test_a_number_that_is_none(enroot: Enroot, key: str, value: str, wanted: str) -> None:
+    done = enroot("list", env={key: value})
+    assert done.returncode == 1
+    assert f'[ERROR] the environment: {key} is "{value}": it takes {wanted}' in done.stderr
+    path = enroot.write(enroot.sysconf / "enroot.conf", f"\n{key} {value}\n")
+    assert f'[ERROR] {path}:2: {key} is "{value}": it takes {wanted}' in enroot("list").stderr
+    # Whoever comes first decides, and what means no is the default.
+    for unset in ("", "no", "10"):
+        assert enroot("list", env={key: unset}).returncode == 0
+    script = enroot.write(enroot.home / "conf", f"#{key}={value}\n")
+    assert f"[ERROR] {script}:1: " in enroot("start", "-c", script, "small", env={key: "10"}).stderr
+
+
+@pytest.mark.parametrize(
     ("value", "remapped"), [("y", True), ("1", True), ("No", False), ("F", False), ("", False)]
 )
 def test_truth(shared: Enroot, value: str, remapped: bool) -> None:

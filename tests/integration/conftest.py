@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,18 +18,22 @@ import pytest
 from cellblock import paths
 from cellblock.cluster import ClusterStatus, stop
 from cellblock.cluster.api import podman_environment
+from cellblock.cluster.config import SlurmFeatures
 from cellblock.cluster.containers import container_name
 from cellblock.cluster.up import UpRequest, UpResult, bring_up, volume_path
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from cellblock.variants import choose_variant, load_variants
+from tests.integration.condition import condition_of
 from tests.integration.registry import RunningRegistry, running_registry
 from tests.integration.registry_proxy import Proxy, running_proxy
+from tests.integration.state_folder import state_folder
 
 # The Slurm releases of Debian: 22.05, 24.11, 26.05.
 EVERY_SLURM = ("debian12", "debian13", "debian14")
 # Seconds for one command in the cluster: jobs here take one or two.
 _TIMEOUT_S = 60
+_MPI_PROGRAM = Path(__file__).with_name("mpi_sum.c")
 
 
 @dataclass(frozen=True)
@@ -69,15 +73,21 @@ class LocalCluster:
         """Run `command` as root in a container, outside the jail."""
         flags = ["-t"] if tty else ["-i"] if stdin else []
         argv = ["podman", "exec", *flags, container_name(self.request.name, hostname), *command]
-        done = subprocess.run(
-            argv,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-            env={**os.environ, **podman_environment()},
-        )
+        try:
+            done = subprocess.run(
+                argv,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+                env={**os.environ, **podman_environment()},
+            )
+        except subprocess.TimeoutExpired as error:
+            so_far = b"".join(text for text in (error.stdout, error.stderr) if isinstance(text, bytes))
+            said = so_far.decode(errors="replace")
+            what = f"{hostname}: {shlex.join(command)} is not over after {timeout_s} s"
+            raise AssertionError(f"{what}\n{said}\n{condition_of(self.request.name)}") from None
         return Done(done.returncode, done.stdout, done.stderr)
 
     def jail(
@@ -129,7 +139,7 @@ class LocalCluster:
         """Wait until `condition()` holds."""
         deadline = time.monotonic() + _TIMEOUT_S
         while not condition():
-            assert time.monotonic() < deadline, f"still waiting: {what}"
+            assert time.monotonic() < deadline, f"still waiting: {what}\n{condition_of(self.request.name)}"
             time.sleep(0.2)
 
 
@@ -184,26 +194,18 @@ def running_cluster(
         pytest.skip("a cluster needs root")
     if shutil.which("podman") is None:
         pytest.skip("podman is not installed")
-    # The jail keeps owners, ACLs and device nodes: not on a tmpfs that may lack them.
-    state = tempfile.mkdtemp(prefix="cellblock-test-", dir="/var/tmp")
-    before = os.environ.get("CELLBLOCK_STATE")
-    os.environ["CELLBLOCK_STATE"] = state
-    asked = UpRequest(
-        name=f"{prefix}{os.getpid()}",
-        variant=variant or default_variant(),
-        ssh_port=_free_port(),
-        jail_root=jail_root,
-    )
-    events = Events()
-    try:
-        yield LocalCluster(asked, bring_up(asked, events))
-    finally:
-        stop(asked.name, events)
-        shutil.rmtree(state)
-        if before is None:
-            del os.environ["CELLBLOCK_STATE"]
-        else:
-            os.environ["CELLBLOCK_STATE"] = before
+    with state_folder():
+        asked = UpRequest(
+            name=f"{prefix}{os.getpid()}",
+            variant=variant or default_variant(),
+            ssh_port=_free_port(),
+            jail_root=jail_root,
+        )
+        events = Events()
+        try:
+            yield LocalCluster(asked, bring_up(asked, events))
+        finally:
+            stop(asked.name, events)
 
 
 @pytest.fixture(scope="session")
@@ -219,6 +221,16 @@ def user(cluster: LocalCluster) -> str:
     cluster.jail("groupadd", "--gid", "2500", "lab").ok()
     cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", "--groups", "lab", "ada").ok()
     return "ada"
+
+
+@pytest.fixture(scope="session")
+def mpi_program(cluster: LocalCluster, user: str) -> str:
+    """An Open MPI program, compiled in the jail by what apt installs there."""
+    if not SlurmFeatures(cluster.status.release, "").pmix:
+        pytest.skip(f"Slurm {cluster.status.release} of the distribution has no PMIx plugin")
+    cluster.install("gcc", "libc6-dev", "libopenmpi-dev")
+    cluster.jail("mpicc", "-o", "sum", "-x", "c", "-", user=user, stdin=_MPI_PROGRAM.read_text()).ok()
+    return "./sum"
 
 
 def _free_port() -> int:

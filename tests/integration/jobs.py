@@ -42,9 +42,22 @@ def submit(cluster: LocalCluster, user: str, script: str, *arguments: str) -> st
     return done.out.strip()
 
 
+def make_user(cluster: LocalCluster, name: str) -> None:
+    """Make a user of the jail, whom other tests may have made."""
+    make = f"id {name} 2>/dev/null || useradd --create-home --shell /bin/bash {name}"
+    cluster.jail("sh", "-c", make).ok()
+
+
 def home(cluster: LocalCluster, user: str) -> Path:
     """The user's home on this machine."""
     return cluster.root / "home" / user
+
+
+def fresh_path(cluster: LocalCluster, user: str, name: str) -> Path:
+    """A path in the user's home where nothing lies, whatever other tests or an earlier try left there."""
+    path = home(cluster, user) / name
+    path.unlink(missing_ok=True)
+    return path
 
 
 def output(cluster: LocalCluster, user: str, name: str) -> str:

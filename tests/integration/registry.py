@@ -44,17 +44,20 @@ def running_registry(
     read_only: bool = False,
     storage: Path | None = None,
     certificate: tuple[Path, Path] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    address: str = "127.0.0.1",
 ) -> Iterator[RunningRegistry]:
     """A registry that ends with the block; `folder` takes its configuration, log and (by default) storage.
 
-    With `password` it wants basic authentication as USER; with `certificate` (and key) it speaks TLS.
+    With `password` it wants basic authentication as USER; with `certificate` (and key) it speaks TLS;
+    `auth` is that part of its configuration; `address` is one of this machine's, for a cluster to reach.
     """
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("docker-registry is not installed: `python3 build.py test` installs it")
     storage = storage or folder / "storage"
     folder.mkdir(parents=True, exist_ok=True)
-    host = f"127.0.0.1:{free_port()}"
+    host = f"{address}:{free_port()}"
     configuration: dict[str, Any] = {
         "version": "0.1",
         "log": {"level": "warn", "accesslog": {"disabled": True}},
@@ -64,10 +67,14 @@ def running_registry(
             "maintenance": {"readonly": {"enabled": read_only}, "uploadpurging": {"enabled": False}},
         },
         "http": {"addr": host},
+        # Manifests may say of a layer that it is elsewhere.
+        "validation": {"manifests": {"urls": {"allow": ["."]}}},
     }
     if password:
         (folder / "htpasswd").write_text(_HTPASSWD)
         configuration["auth"] = {"htpasswd": {"realm": "tests", "path": str(folder / "htpasswd")}}
+    if auth:
+        configuration["auth"] = dict(auth)
     if certificate:
         configuration["http"]["tls"] = dict(zip(("certificate", "key"), map(str, certificate), strict=True))
     (folder / "config.yml").write_text(yaml.safe_dump(configuration))
@@ -104,10 +111,10 @@ def get(url: str, headers: Mapping[str, str] | None = None) -> bytes:
 
 def _wait(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _START_S
-    address, _, port = host.partition(":")
+    address, _, port = host.rpartition(":")
     while True:
         try:
-            socket.create_connection((address, int(port))).close()
+            socket.create_connection((address.strip("[]"), int(port))).close()
             return
         except OSError:
             if process.poll() is not None or time.monotonic() > deadline:

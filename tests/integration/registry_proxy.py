@@ -10,6 +10,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,8 @@ class Fault:
     One of: answer with `status` (`headers`, `body`) without asking the registry; close both connections after
     `drop_upload` bytes of the request's body; after `drop_download` bytes of the answer's; flip a bit of the
     first byte of the request's body (`corrupt_upload`) or of the answer's (`corrupt_download`); hold back the
-    answer that the registry gave (`lose_answer`).
+    answer that the registry gave (`lose_answer`); wait `pause_s` before each block of the answer; send the
+    answer from the start to a request for a range (`ignore_range`).
     """
 
     pattern: str
@@ -43,6 +45,8 @@ class Fault:
     corrupt_upload: bool = False
     corrupt_download: bool = False
     lose_answer: bool = False
+    pause_s: float = 0
+    ignore_range: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,16 +104,16 @@ class Proxy:
 
 
 @contextmanager
-def running_proxy(registry: str) -> Iterator[Proxy]:
-    """A proxy in front of the registry at that host, on a port of its own."""
+def running_proxy(registry: str, address: str = "127.0.0.1") -> Iterator[Proxy]:
+    """A proxy in front of the registry at that host, on a port of its own at an address of this machine."""
     proxy = Proxy(registry)
 
     class Handler(_Handler):
         state = proxy
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((address, 0), Handler)
     server.daemon_threads = True
-    proxy.host = f"127.0.0.1:{server.server_address[1]}"
+    proxy.host = f"{address}:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -184,6 +188,8 @@ class _Handler(BaseHTTPRequestHandler):
                 continue
             if fault and fault.keep and name.lower() in ("content-length", "content-range"):
                 continue
+            if fault and fault.ignore_range and name.lower() == "range":
+                continue
             upstream.putheader(name, value)
         if fault and fault.keep:
             upstream.putheader("Content-Length", str(fault.drop_upload))
@@ -224,6 +230,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         sent = 0
         while data := answer.read1(_BLOCK):
+            if fault and fault.pause_s:
+                time.sleep(fault.pause_s)
             if fault and fault.corrupt_download and sent == 0:
                 data = bytes([data[0] ^ 1]) + data[1:]
             if fault and fault.drop_download is not None:

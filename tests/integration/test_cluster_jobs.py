@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import config, prove
+from cellblock.cluster import prove
 from cellblock.events import Events
 from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import home, sbatch, srun
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
-
-MPI_PROGRAM = Path(__file__).with_name("mpi_sum.c")
 
 
 def test_the_proof_holds(cluster: LocalCluster) -> None:
@@ -163,17 +160,6 @@ def test_client_commands_work_inside_a_job(cluster: LocalCluster, user: str) -> 
     )
     job = sbatch(cluster, user, script, "-N2", "--output=clients.%j")
     assert (home(cluster, user) / f"clients.{job}").read_text().split()[:3] == [job, "worker-1", "worker-2"]
-
-
-@pytest.fixture(scope="session")
-def mpi_program(cluster: LocalCluster, user: str) -> str:
-    """An Open MPI program, compiled in the jail by what apt installs there."""
-    if not config.SlurmFeatures(cluster.status.release, "").pmix:
-        pytest.skip(f"Slurm {cluster.status.release} of the distribution has no PMIx plugin")
-    cluster.install("gcc", "libc6-dev", "libopenmpi-dev")
-    (home(cluster, user) / "sum.c").write_text(MPI_PROGRAM.read_text())
-    cluster.jail("mpicc", "-o", "sum", "sum.c", user=user).ok()
-    return "./sum"
 
 
 def test_an_mpi_program_runs_over_two_nodes_from_a_batch_script(

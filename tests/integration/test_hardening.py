@@ -1,4 +1,4 @@
-"""What the images carry: the plugin, the PAM module and jail-enter as their toolchain compiled them."""
+"""What the images carry: the plugin, the PAM module and programs as their toolchain compiled them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.events import Events
-from tests.spank_jail.hardening import HOOKS, PLUGIN, SESSION, exports, weaknesses
+from tests.spank_jail.hardening import HOOKS, PLUGIN, SESSION, exports, unversioned, weaknesses
 
 pytestmark = [
     pytest.mark.integration,
@@ -40,17 +40,30 @@ def buildah(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("name", ["spank_jail.so", "pam_jail.so", "jail-enter"])
+@pytest.mark.parametrize("name", ["spank_jail.so", "pyxis.so", "pam_jail.so", "jail-enter", "jail-driver"])
 def test_it_is_hardened(artifacts: Path, name: str) -> None:
     assert weaknesses(artifacts / name) == []
 
 
-def test_the_plugin_exports_what_slurm_looks_up_and_nothing_else(artifacts: Path) -> None:
-    exported = exports(artifacts / "spank_jail.so")
+HOOKS_OF = {
+    "spank_jail.so": ("init", "init_post_opt", "user_init", "task_init_privileged", "task_init"),
+    "pyxis.so": ("init", "init_post_opt", "user_init", "task_init", "task_exit", "job_epilog", "exit"),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS_OF)
+def test_a_plugin_exports_what_slurm_looks_up_and_nothing_else(artifacts: Path, name: str) -> None:
+    exported = exports(artifacts / name)
     assert exported >= PLUGIN
     assert exported - PLUGIN <= HOOKS
-    needed = ("init", "init_post_opt", "user_init", "task_init_privileged", "task_init")
-    assert exported >= {f"slurm_spank_{hook}" for hook in needed}
+    assert exported >= {f"slurm_spank_{hook}" for hook in HOOKS_OF[name]}
+
+
+def test_of_slurm_the_container_plugin_takes_the_public_interface_alone(artifacts: Path) -> None:
+    """spank.h and slurm.h: what else slurmstepd has changes from release to release"""
+    asked = unversioned(artifacts / "pyxis.so")
+    assert "spank_get_item" in asked
+    assert [name for name in asked if not name.startswith(("spank_", "slurm_"))] == []
 
 
 def test_the_pam_module_exports_its_session_and_nothing_else(artifacts: Path) -> None:

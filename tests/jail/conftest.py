@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jail_trees import make_everything
+from upgraded_jail import Jail
 
 from cellblock.events import Events
 
@@ -32,3 +33,9 @@ def small(tmp_path: Path) -> Path:
 @pytest.fixture
 def events() -> Events:
     return Events()
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Jail:
+    """A volume for upgrades, not assembled yet."""
+    return Jail(tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jail_trees import snapshot
 
-from cellblock.bench.volume import write_layout
+from cellblock.bench.volume_sources import Layout
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import assemble
@@ -27,7 +27,7 @@ def layout(everything: Path, tmp_path: Path) -> Path:
     everything.chmod(0o755)
     (everything / "noise").write_bytes(os.urandom(5 << 20))
     subprocess.run([*TAR, "-C", str(everything), "-cf", str(tmp_path / "a.tar"), "."], check=True)
-    write_layout(tmp_path / "a.tar", tmp_path / "layout")
+    Layout(tmp_path / "layout").add("latest", tmp_path / "a.tar")
     return tmp_path / "layout"
 
 
@@ -80,3 +80,21 @@ def test_gzip_of_several_members_is_read_to_its_end(
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(CellblockError, match="cut off"):
         assemble(str(packed), tmp_path / "other", events)
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.tar.zst", "a.tar"])
+def test_an_archive_may_end_where_a_block_does(tmp_path: Path, events: Events, name: str) -> None:
+    """The core hands bytes on by the mebibyte; the last may be full just when the compressed data ends."""
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top/f").write_bytes(os.urandom(1 << 20))
+    plain = tmp_path / "plain"
+    subprocess.run([*TAR, "-C", str(tmp_path / "top"), "-cf", str(plain), "."], check=True)
+    data = plain.read_bytes().ljust(2 << 20, b"\0")
+    packed = tmp_path / name
+    if name.endswith(".zst"):
+        run = ["zstd", "-q", "-c"]
+        packed.write_bytes(subprocess.run(run, input=data, capture_output=True, check=True).stdout)
+    else:
+        packed.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    result = assemble(str(packed), tmp_path / "volume", events)
+    assert snapshot(result.root)[b"f"] == snapshot(tmp_path / "top")[b"f"]

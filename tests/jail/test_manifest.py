@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cellblock.errors import CellblockError
 from cellblock.jail import manifest, tree
 from cellblock.jail.entry import Entry, order
+from cellblock.jail.manifest_index import opened, side_by_side
 
 ENTRIES = [
     Entry(b"", "d", 0o755, 0, 0, 0, 17 * 10**17),
@@ -91,3 +92,52 @@ def test_differences_name_each_file_and_field() -> None:
         "/zoo should not be there",
     ]
     assert tree.differences(iter(ENTRIES), iter([entry._replace(digest="") for entry in ENTRIES])) == []
+
+
+few = st.lists(
+    st.sampled_from([b"a", b"b", b"a b", b"a%", b"a-", b"a.b", b"\xff", b"%41", b"A", b"~"]),
+    min_size=1, max_size=3,
+).map(b"/".join)  # fmt: skip
+trees = st.dictionaries(few, st.integers(0, 2), max_size=12)
+
+
+def written(path: Path, tree: dict[bytes, int]) -> list[Entry]:
+    """A manifest of files whose size is their number, and of a hard link to the first of them."""
+    entries = [Entry(name, "f", 0o644, 0, 0, size, 0, digest="0" * 64) for name, size in tree.items()]
+    if entries:
+        first = min(tree, key=order)
+        entries.append(Entry(b"~link", "h", 0o644, 0, 0, tree[first], 0, target=first))
+    found = sorted([Entry(b"", "d", 0o755, 0, 0, 0, 0), *entries], key=lambda entry: order(entry.path))
+    path.unlink(missing_ok=True)
+    manifest.write(path, found)
+    return found
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trees, trees)
+def test_two_manifests_are_compared_by_path(
+    tmp_path: Path, old: dict[bytes, int], new: dict[bytes, int]
+) -> None:
+    sides = [written(tmp_path / "old", old), written(tmp_path / "new", new)]
+    before, after = ({manifest.line(entry): entry.path for entry in side} for side in sides)
+    expected = {
+        path for line, path in [*before.items(), *after.items()] if (line in before) != (line in after)
+    }
+    found = {}
+    for one, other in side_by_side(tmp_path / "old", tmp_path / "new"):
+        paths = {manifest.parse(line).path for line in (one, other) if line is not None}
+        (path,) = paths
+        found[path] = (one, other)
+    assert {path for path, (one, other) in found.items() if one != other} == expected
+    assert list(found) == sorted(found, key=order)
+    for path, (one, other) in found.items():
+        assert (one in before, other in after) == (one is not None, other is not None), path
+    with opened(tmp_path / "new") as index:
+        for entry in sides[1]:
+            assert index.entry(entry.path) == entry
+            below = [
+                one for one in sides[1] if one.path == entry.path or one.path.startswith(entry.path + b"/")
+            ]
+            assert not entry.path or list(index.below(entry.path)) == below
+        for name in set(old) - set(new):
+            assert index.entry(name) is None

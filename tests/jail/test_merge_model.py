@@ -1,6 +1,6 @@
 """Layers of a few names in any combination: the image core's merge, from the top down, against a plain one.
 
-The plain one (`jail.archive`) lays each layer over those below.
+The plain one (`plain_merge`) lays each layer over those below.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ import io
 import os
 import tarfile
 import tempfile
+from array import array
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plain_merge import Archive
 
 from cellblock.errors import CellblockError
 from cellblock.jail import manifest
-from cellblock.jail.archive import Archive
 from cellblock.jail.feeding import opener
-from cellblock.jail.image_core import ImageError, LayerBytes, Target, assembling
+from cellblock.jail.image_core import ImageError, LayerBytes, Pick, Target, assembling
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="writes owners: needs root")
 
@@ -44,11 +45,13 @@ layers = st.lists(
 
 
 def links_ahead(members: list[tuple[str, str, str]]) -> bool:
-    """Whether a hard link names what the same layer only has later. tar means a lower layer's file then;
-    the core, where that name is hidden, takes the later one. No tool writes such layers.
+    """Whether a hard link names what the same layer only has later, or hides later by something in the place
+    of a directory above it. tar means a lower layer's file then; the core, where that name is hidden, does
+    not see it. No tool writes such layers: links are to files of the same layer.
     """
     return any(
-        kind == "h" and any(name == target for _, name, _ in members[number + 1 :])
+        kind == "h"
+        and any(name == target or target.startswith(f"{name}/") for _, name, _ in members[number + 1 :])
         for number, (kind, _, target) in enumerate(members)
     )
 
@@ -106,3 +109,60 @@ def test_the_core_has_what_a_plain_merge_has(stack: list[list[tuple[str, str, st
                 if first not in contents:
                     continue  # a name of a symbolic link
                 assert (root / os.fsdecode(entry.path)).read_bytes() == contents[first]
+
+
+def listed(paths: list[Path], folder: Path, known: list[int]) -> tuple[bytes, list[int], str]:
+    """The manifest of layers, by listings in `folder` for those `known`; the descriptors; or the fault."""
+    aside, written = folder / "aside", folder / "manifest"
+    aside.mkdir(exist_ok=True)
+    written.unlink(missing_ok=True)
+    fresh = [os.open(folder, os.O_TMPFILE | os.O_RDWR) for _ in paths]
+    root = os.open(aside, os.O_RDONLY)
+    layers = [
+        LayerBytes(str(path), None, opener(path), listing=old, list_to=new if old < 0 else -1)
+        for path, old, new in zip(paths, known, fresh, strict=True)
+    ]
+    pick = Pick(array("Q"), wanted=True)
+    try:
+        with assembling(layers, Target(root, 2, pick=pick), lambda _: None, folder) as assembly:
+            assembly.run()
+            assembly.write_manifest(written)
+    except ImageError as error:
+        return b"", fresh, error.fault
+    finally:
+        os.close(root)
+    return written.read_bytes(), fresh, ""
+
+
+@settings(max_examples=int(os.environ.get("CELLBLOCK_EXAMPLES", "60")), deadline=None,
+          suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+@given(layers, st.data())
+def test_a_listing_says_what_its_layer_says(
+    stack: list[list[tuple[str, str, str]]], data: st.DataObject
+) -> None:
+    """Also in another image: other layers above and below it."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        paths = [write(Path(folder, f"{n}.tar"), members) for n, members in enumerate(stack)]
+        opened: list[int] = []
+        try:
+            _, opened, fault = listed(paths, Path(folder), [-1] * len(paths))
+            if fault:
+                return
+            chosen = data.draw(st.lists(st.sampled_from(range(len(paths))), min_size=1, max_size=3))
+            others = [paths[number] for number in chosen]
+            known = [
+                opened[number] if os.fstat(opened[number]).st_size and data.draw(st.booleans()) else -1
+                for number in chosen
+            ]
+            expected, fresh, real_fault = listed(others, Path(folder), [-1] * len(others))
+            opened += fresh
+            found, fresh, fault = listed(others, Path(folder), known)
+            opened += fresh
+            if fault == "absent":
+                # Only what some layer hid when the listings were made: with the same layers there is nothing.
+                assert chosen != list(range(len(paths)))
+                return
+            assert (found, fault) == (expected, real_fault)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from jail_trees import snapshot
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import Volume, assemble
-from cellblock.jail.archive import Archive
+from cellblock.jail import Volume, assemble, manifest
+from cellblock.jail.feeding import opener
+from cellblock.jail.image_core import LayerBytes, Pick, Target, assembling
+from cellblock.jail.rollback import rollback
 from cellblock.jail.source import ImageSource, find_source
+from cellblock.jail.upgrade import plan_upgrade
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -41,6 +45,26 @@ def tar_of(root: Path, archive: Path) -> Path:
     }
     archive.write_bytes(compress.get(archive.suffix, bytes)(plain.stdout))
     return archive
+
+
+def read_layers(layers: list[Path], folder: Path) -> dict[str, str]:
+    """What layers are together, as `layer` writes it, by the image core without a tree."""
+    aside = folder / "aside"
+    aside.mkdir(exist_ok=True)
+    listed = [LayerBytes(str(path), None, opener(path)) for path in layers]
+    (folder / "manifest").unlink(missing_ok=True)
+    descriptor = os.open(aside, os.O_RDONLY)
+    try:
+        with assembling(listed, Target(descriptor, 2, pick=Pick(array("Q"))), lambda _: None, folder) as core:
+            core.run()
+            core.write_manifest(folder / "manifest")
+    finally:
+        os.close(descriptor)
+    found = {}
+    for entry in manifest.read(folder / "manifest"):
+        text = {"d": "/", "l": f"->{entry.target.decode()}", "h": f"={entry.target.decode()}"}
+        found[entry.path.decode()] = text.get(entry.kind) or (aside / entry.digest).read_text()
+    return found
 
 
 @needs_root
@@ -70,10 +94,10 @@ def test_a_tar_that_was_cut_off_is_refused(small: Path, tmp_path: Path) -> None:
     for length in (len(whole) // 512 * 512, 700, 512):
         archive.write_bytes(whole[:length])
         with pytest.raises(CellblockError, match=r"a\.tar"):
-            Archive([archive])
+            read_layers([archive], tmp_path)
     archive.write_bytes(b"no tar at all" * 100)
-    with pytest.raises(CellblockError, match="cannot read this as a tar"):
-        Archive([archive])
+    with pytest.raises(CellblockError, match="malformed tar: a header's checksum is wrong"):
+        read_layers([archive], tmp_path)
 
 
 def test_a_damaged_compressed_tar_is_refused(small: Path, tmp_path: Path) -> None:
@@ -83,7 +107,7 @@ def test_a_damaged_compressed_tar_is_refused(small: Path, tmp_path: Path) -> Non
         data = bytearray(archive.read_bytes())
         archive.write_bytes(data[: len(data) // 2])
         with pytest.raises(CellblockError, match=name):
-            Archive([archive])
+            read_layers([archive], tmp_path)
 
 
 Member = tuple[str, str]
@@ -111,13 +135,7 @@ def merged(tmp_path: Path) -> Callable[..., dict[str, str]]:
     """Lays layers over each other; gives each path's content in the notation of `layer`."""
 
     def merge(*layers: list[Member]) -> dict[str, str]:
-        archive = Archive([layer(tmp_path / f"{n}.tar", *one) for n, one in enumerate(layers)])
-        files = {found.path: found.stream.read(found.size).decode() for found in archive.contents()}
-        result = {}
-        for entry in archive.entries:
-            text = {"d": "/", "l": f"->{entry.target.decode()}", "h": f"={entry.target.decode()}"}
-            result[entry.path.decode()] = text.get(entry.kind) or files[entry.path]
-        return result
+        return read_layers([layer(tmp_path / f"{n}.tar", *one) for n, one in enumerate(layers)], tmp_path)
 
     return merge
 
@@ -163,13 +181,13 @@ def test_missing_directories_are_made(merged: Callable[..., dict[str, str]]) -> 
     [
         ([("../evil", "x")], "leaves the archive's root"),
         ([("a/../../evil", "x")], "leaves the archive's root"),
-        ([("a", "->/etc"), ("a/passwd", "x")], "below /a, which is no directory"),
+        ([("a", "->/etc"), ("a/passwd", "x")], "/a: is no directory, and the archive has files below it"),
         ([("a", "=/etc/passwd")], "hard link to /etc/passwd, which is no file"),
     ],
 )
 def test_an_archive_cannot_reach_outside(tmp_path: Path, members: list[Member], message: str) -> None:
     with pytest.raises(CellblockError, match=message):
-        Archive([layer(tmp_path / "a.tar", *members)])
+        read_layers([layer(tmp_path / "a.tar", *members)], tmp_path)
 
 
 def test_a_textual_acl_is_refused_rather_than_lost(tmp_path: Path) -> None:
@@ -177,8 +195,8 @@ def test_a_textual_acl_is_refused_rather_than_lost(tmp_path: Path) -> None:
         info = tarfile.TarInfo("a")
         info.pax_headers["SCHILY.acl.access"] = "user::rw-,user:ada:r--"
         archive.addfile(info)
-    with pytest.raises(CellblockError, match="the ACL of /a is stored as text"):
-        Archive([tmp_path / "a.tar"])
+    with pytest.raises(CellblockError, match="/a: its ACL is stored as text"):
+        read_layers([tmp_path / "a.tar"], tmp_path)
 
 
 class Layout:
@@ -304,6 +322,31 @@ class TestImages:
         assemble(self.REFERENCE, tmp_path / "volume", events)
         assert self.REFERENCE not in self.mounts()
         assert Volume(tmp_path / "volume").leftovers() == []
+
+    @pytest.mark.parametrize("what", ["plan_upgrade(source, volume)", "upgrade(source, volume, Events())"])
+    def test_neither_does_a_killed_plan_or_upgrade(
+        self, small: Path, tmp_path: Path, events: Events, what: str
+    ) -> None:
+        volume = tmp_path / "volume"
+        assemble(str(small), volume, events)
+        script = (
+            "import os, sys; from pathlib import Path; from cellblock.events import Events\n"
+            "from cellblock.jail.image_core import Assembly\n"
+            "from cellblock.jail.upgrade import plan_upgrade, upgrade\n"
+            "Assembly.run = lambda self: os.kill(os.getpid(), 9)\n"
+            f"source, volume = sys.argv[1], Path(sys.argv[2]); {what}"
+        )
+        subprocess.run([sys.executable, "-c", script, self.REFERENCE, str(volume)], check=False)
+        assert self.REFERENCE in self.mounts()
+        for folder in Path("/var/tmp").glob("cellblock-plan-*"):
+            os.utime(folder, (0, 0))
+        if what.startswith("plan"):
+            plan_upgrade(self.REFERENCE, volume)
+            assert list(Path("/var/tmp").glob("cellblock-plan-*")) == []
+        else:
+            with pytest.raises(CellblockError, match="no upgrade to undo"):
+                rollback(volume, events)
+        assert self.REFERENCE not in self.mounts()
 
     def test_an_unknown_image_says_where_to_look(self, tmp_path: Path, events: Events) -> None:
         with pytest.raises(CellblockError, match="there is no image localhost/no/such:1"):

@@ -3,90 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from deb_trees import Deb, DebTree
+from deb_trees import Deb
 from jail_trees import snapshot
+from upgraded_jail import APP, BAR, FOO, FOO2, LIB, LIB2, Jail, kept_or_conflict, timeless
 
 from cellblock.errors import CellblockError
-from cellblock.events import Events
-from cellblock.jail import Volume, assemble, change_plan, history
-from cellblock.jail.change_plan import Plan
-from cellblock.jail.execution import UpgradeResult
-from cellblock.jail.rollback import rollback
-from cellblock.jail.upgrade import MovedTreeError, plan_upgrade, upgrade
+from cellblock.jail import Volume, change_plan, history
+from cellblock.jail.upgrade import MovedTreeError, upgrade
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
-
-FOO, BAR, LIB, APP = (Deb(name, "1") for name in ("foo", "bar", "lib", "app"))
-FOO2, LIB2 = Deb("foo", "2"), Deb("lib", "2")
-
-
-@dataclass
-class Jail:
-    """A volume made from `old`, which `new` upgrades."""
-
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.path = self.folder / "volume"
-        self.debs = self.folder / "debs"
-        self.debs.mkdir()
-        self.events = Events()
-
-    @property
-    def root(self) -> Path:
-        return self.path / "root"
-
-    @property
-    def tree(self) -> DebTree:
-        return DebTree(self.root, self.debs)
-
-    def image(self, name: str, *packages: Deb) -> DebTree:
-        return DebTree.make(self.folder / name, self.debs, *packages)
-
-    def assemble(self, *packages: Deb) -> DebTree:
-        old = self.image("old", *packages)
-        assemble(str(old.root), self.path, self.events)
-        return old
-
-    def plan(self, name: str = "new") -> Plan:
-        return plan_upgrade(str(self.folder / name), self.path)
-
-    def upgrade(self, name: str = "new") -> UpgradeResult:
-        return upgrade(str(self.folder / name), self.path, self.events)
-
-    def rollback(self) -> UpgradeResult:
-        return rollback(self.path, self.events)
-
-    def read(self, name: str) -> str:
-        return (self.root / name).read_text()
-
-    def write(self, name: str, text: str) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
-@pytest.fixture
-def jail(tmp_path: Path) -> Jail:
-    return Jail(tmp_path)
-
-
-def timeless(seen: dict[bytes, tuple[object, ...]]) -> dict[bytes, tuple[object, ...]]:
-    """Without the times of directories, which change with what is in them."""
-    return {
-        path: (*found[:3], *found[4:]) if str(found[0]).startswith("0o4") else found
-        for path, found in seen.items()
-    }
-
-
-def kept_or_conflict(plan: Plan) -> dict[str, str]:
-    return {one.path.decode(): one.kind for one in plan.findings}
 
 
 def test_untouched_it_becomes_the_new_image(jail: Jail) -> None:
@@ -164,27 +93,6 @@ def test_conffiles_follow_dpkgs_rules(jail: Jail) -> None:
     }
 
 
-def test_a_mode_that_users_set_stays_with_new_content(jail: Jail) -> None:
-    jail.assemble(FOO)
-    jail.image("new", FOO2)
-    (jail.root / "usr/share/foo/data").chmod(0o600)
-    os.chown(jail.root / "usr/bin/foo", 7, 8)
-    jail.upgrade()
-    assert (jail.root / "usr/share/foo/data").stat().st_mode & 0o777 == 0o600
-    assert "foo 2" in jail.read("usr/bin/foo")
-    assert (jail.root / "usr/bin/foo").stat().st_uid == 7
-
-
-def test_a_changed_file_that_is_no_conffile_gets_the_images_beside_it(jail: Jail) -> None:
-    jail.assemble(FOO)
-    jail.image("new", FOO2)
-    jail.write("usr/share/foo/data", "hacked")
-    plan = jail.upgrade().plan
-    assert jail.read("usr/share/foo/data") == "hacked"
-    assert jail.read("usr/share/foo/data.cellblock-new") == "2" * 100
-    assert kept_or_conflict(plan) == {"usr/share/foo/data": "conflict"}
-
-
 def test_users_packages_and_what_they_need_stay(jail: Jail) -> None:
     jail.assemble(FOO, BAR, LIB)
     jail.image("new", FOO2, LIB2)
@@ -257,46 +165,6 @@ def test_what_users_removed_comes_back_when_it_is_needed(jail: Jail) -> None:
     jail.tree.check()
 
 
-def test_accounts_are_merged_by_entry(jail: Jail) -> None:
-    jail.assemble(FOO)
-    new = jail.image("new", FOO2)
-    with (new.root / "etc/passwd").open("a") as file:
-        file.write("svc:x:101:101::/var/svc:/bin/false\n")
-    with (new.root / "etc/group").open("a") as file:
-        file.write("svc:x:101:\n")
-    (new.root / "etc/shadow").write_text("root:*:19000:0:99999:7:::\nold:!:19000::::::\nsvc:!:19500::::::\n")
-    (new.root / "var/svc").mkdir()
-    os.chown(new.root / "var/svc", 101, 101)
-    jail.write(
-        "etc/passwd", jail.read("etc/passwd") + "ada:x:1000:1000::/home/ada:/bin/sh\nown:x:101:101::/:\n"
-    )
-    jail.write("etc/group", "root:x:0:\nold:x:100:\nvideo:x:44:ada\nada:x:1000:\nown:x:101:\n")
-    jail.write("etc/shadow", jail.read("etc/shadow").replace("root:*", "root:$6$x") + "ada:$6$y:1::::::\n")
-    jail.upgrade()
-    users = {line.split(":")[0]: line.split(":")[2] for line in jail.read("etc/passwd").splitlines()}
-    assert users["ada"] == "1000"
-    assert users["own"] == "101"
-    assert users["svc"] not in ("101", "1000"), "its number was taken"
-    status = (jail.root / "var/svc").stat()
-    assert str(status.st_uid) == users["svc"]
-    assert f"svc:x:{status.st_gid}:" in jail.read("etc/group")
-    assert "video:x:44:ada" in jail.read("etc/group")
-    assert jail.read("etc/shadow").splitlines() == [
-        "root:$6$x:19000:0:99999:7:::",
-        "old:!:19000::::::",
-        "ada:$6$y:1::::::",
-        "svc:!:19500::::::",
-    ]
-    again = jail.image("again", FOO2, APP)
-    shutil.copytree(new.root / "etc", again.root / "etc", dirs_exist_ok=True)
-    (again.root / "var/svc").mkdir()
-    os.chown(again.root / "var/svc", 101, 101)
-    (again.root / "var/svc/f").touch()
-    os.chown(again.root / "var/svc/f", 101, 101)
-    jail.upgrade("again")
-    assert str((jail.root / "var/svc/f").stat().st_uid) == users["svc"]
-
-
 def test_apply_refuses_when_the_tree_moved(jail: Jail, tmp_path: Path) -> None:
     jail.assemble(FOO, BAR)
     jail.image("new", FOO2)
@@ -353,53 +221,6 @@ def test_history_and_rollback_over_several_upgrades(jail: Jail) -> None:
     state = Volume(jail.path).state()
     assert state is not None
     assert "/old " in str(state.source)
-
-
-def test_hard_links_and_special_files_come_through(jail: Jail) -> None:
-    jail.assemble(FOO)
-    new = jail.image("new", FOO2)
-    (new.root / "usr/bin/one").write_text("linked")
-    for name in ("two", "three"):
-        os.link(new.root / "usr/bin/one", new.root / "usr/bin" / name)
-    os.mkfifo(new.root / "var/pipe")
-    os.mknod(new.root / "var/null", 0o020666, os.makedev(1, 3))
-    (new.root / "usr/lib/link").symlink_to("nowhere")
-    os.setxattr(new.root / "usr/bin/one", "user.note", b"x")
-    jail.upgrade()
-    expected, found = snapshot(new.root), snapshot(jail.root)
-    for path in (b"usr/bin/one", b"usr/bin/three", b"var/pipe", b"var/null", b"usr/lib/link"):
-        assert found[path] == expected[path]
-    (new.root / "usr/bin/one").write_text("other")
-    jail.upgrade()
-    expected, found = snapshot(new.root), snapshot(jail.root)
-    for name in (b"one", b"two", b"three"):
-        assert found[b"usr/bin/" + name] == expected[b"usr/bin/" + name]
-
-
-def test_nothing_outside_is_written_through_users_links(jail: Jail, tmp_path: Path) -> None:
-    jail.assemble(FOO)
-    jail.image("new", FOO2)
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    shutil.move(jail.root / "usr/share/foo", outside / "foo")
-    (jail.root / "usr/share/foo").symlink_to(outside / "foo")
-    before = snapshot(outside)
-    plan = jail.upgrade().plan
-    assert snapshot(outside) == before
-    assert kept_or_conflict(plan)["usr/share/foo"] == "conflict"
-
-
-def test_diverted_files_follow_their_diversion(jail: Jail) -> None:
-    jail.assemble(FOO)
-    jail.image("new", FOO2)
-    divert = ["dpkg-divert", "--local", "--rename", "--divert", "/usr/bin/foo.real", "/usr/bin/foo"]
-    subprocess.run(
-        [divert[0], "--root", str(jail.root), *divert[1:]], check=True, capture_output=True, text=True
-    )
-    jail.write("usr/bin/foo", "#!/bin/sh\nwrapper\n")
-    jail.upgrade()
-    assert "wrapper" in jail.read("usr/bin/foo")
-    assert "foo 2" in jail.read("usr/bin/foo.real")
 
 
 def test_apt_at_work_in_the_jail_is_not_disturbed(jail: Jail) -> None:

@@ -158,8 +158,8 @@ def test_diff_names_package_owner_and_size(volume: Path) -> None:
     found = {one.path.decode(): one for one in changes(volume)}
     assert found["home/ada/work"][:5] == ("added", b"home/ada/work", 1000, "old", "")
     assert found["usr/bin/mine"].package == "mine"
-    assert found["usr/bin/foo"].kind == "removed"
-    assert found["etc/foo.conf"].kind == "changed"
+    assert (found["usr/bin/foo"].kind, found["usr/bin/foo"].package) == ("removed", "foo")
+    assert (found["etc/foo.conf"].kind, found["etc/foo.conf"].package) == ("changed", "foo")
     assert "usr/bin/bar" not in found
     groups = {(group.package, group.owner): group for group in summarize(changes(volume)).groups}
     assert groups["", "old"].bytes == 1000
@@ -190,3 +190,11 @@ def test_the_tar_of_a_diff_laid_over_the_image_is_the_users_tree(volume: Path, t
     for path in (b"home/ada/w", b"home/ada/w2", b"home/ada/l", b"etc/foo.conf", b"usr/bin/mine"):
         assert found[path][5] == expected[path][5]
         assert found[path][7:] == expected[path][7:]
+
+
+def test_a_repair_of_metadata_alone_can_be_undone(volume: Path) -> None:
+    (volume / "root/usr/bin/passwd").chmod(0o755)
+    before = snapshot(volume / "root")
+    assert damage(verify(volume, EVENTS, repair=True)) == {"usr/bin/passwd": "mode"}
+    rollback(volume, EVENTS)
+    assert snapshot(volume / "root") == before

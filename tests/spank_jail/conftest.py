@@ -116,6 +116,7 @@ def enter_confined(level="capabilities"):
     enter(level=level)
     core.confine(level)
     core.confine_final(level)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, as the execution does that comes next in a task
 """
 DISTRIBUTION_PLAN = """\
 proc   /proc proc   defaults

@@ -34,6 +34,13 @@ def exports(path: Path) -> set[str]:
     return _symbols(path, "--defined-only")
 
 
+def unversioned(path: Path) -> set[str]:
+    """Names that a shared object must find elsewhere than in the C library, which gives each a version."""
+    lines = _shows("nm", "--dynamic", "--undefined-only", path).splitlines()
+    words = [line.split() for line in lines if line.strip()]
+    return {name for kind, name in words if kind == "U" and "@" not in name}
+
+
 def weaknesses(path: Path) -> list[str]:
     """One line for each kind of hardening that `path` lacks."""
     header = _shows("readelf", "--wide", "--file-header", path)

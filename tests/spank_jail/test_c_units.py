@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import c_compiling
+
 SOURCES = Path(__file__).parents[2] / "spank_jail"
 
 
@@ -21,14 +23,13 @@ def tools() -> None:
 
 
 def make(build: Path, *targets: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["make", "-C", str(SOURCES), f"BUILD={build}", *targets], capture_output=True, text=True
-    )
+    return c_compiling.make(SOURCES, build, *targets)
 
 
 @pytest.fixture(scope="module")
-def build(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("build")
+def build(tools: None) -> Path:
+    """Where `make` puts what it makes, for all tests; they change nothing of it."""
+    return c_compiling.build_folder(SOURCES)
 
 
 def test_units(build: Path) -> None:

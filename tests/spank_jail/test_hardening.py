@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spank_jail.hardening import exports, weaknesses
+from tests.spank_jail.hardening import exports, unversioned, weaknesses
 from tests.spank_jail.test_c_units import build, make, tools
 
 __all__ = ["build", "tools"]  # fixtures
@@ -44,6 +44,8 @@ def test_a_program_that_is_not_is_told_so(tools: None, tmp_path: Path, kept: str
 
 
 def test_what_an_object_exports_is_seen(tools: None, tmp_path: Path) -> None:
-    (tmp_path / "x.c").write_text("int shown(void); int shown(void) { return 1; }\n")
+    text = "int asked(void); int puts(const char *); int shown(void);\n"
+    (tmp_path / "x.c").write_text(text + 'int shown(void) { return asked() + puts("x"); }\n')
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "x.so", tmp_path / "x.c"], check=True)
     assert exports(tmp_path / "x.so") == {"shown"}
+    assert unversioned(tmp_path / "x.so") == {"asked"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -21,18 +22,25 @@ PROGRAMS = "".join(f"{p} {p} none rbind,ro,nofail\n" for p in ("/usr", "/bin", "
 
 
 @pytest.fixture
-def start(build: Path, tmp_path: Path) -> Start:
+def init(build: Path, tmp_path: Path) -> Path:
+    made = make(build, "init")
+    assert made.returncode == 0, made.stderr
+    return shutil.copy(build / "jail-init", tmp_path / "jail-init")
+
+
+@pytest.fixture
+def start(build: Path, init: Path, tmp_path: Path) -> Start:
     """Starts a shell script in a jail that the node's programs stand in for a distribution in."""
     if os.geteuid():
         pytest.skip("needs root: it mounts")
-    made = make(build, "jail-enter", "init")
+    made = make(build, "jail-enter")
     assert made.returncode == 0, made.stderr
     root, plan = tmp_path / "root", tmp_path / "plan"
     for folder in ("etc", "bin", "usr", "lib", "lib64", "proc", "dev"):
         (root / folder).mkdir(parents=True)
     plan.write_text(f"proc /proc proc hidepid=ptraceable\n/dev /dev none rbind\n{PROGRAMS}")
     argv = [str(build / "jail-enter"), "--root", str(root), "--plan", str(plan), "--level", "pid"]
-    argv += ["--init", str(build / "jail-init"), "--", "sh", "-c"]
+    argv += ["--init", str(init), "--", "sh", "-c"]
 
     def popen(script: str) -> subprocess.Popen[str]:
         return subprocess.Popen([*argv, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -108,9 +116,8 @@ def test_orphans_are_reaped(start: Start) -> None:
     assert start(script).communicate()[0] == "0\n"
 
 
-def test_the_init_must_be_roots(start: Start, build: Path) -> None:
-    (build / "jail-init").chmod(0o777)
+def test_the_init_must_be_roots(start: Start, init: Path) -> None:
+    init.chmod(0o777)
     process = start("true")
     assert "init of the jail's PID namespaces must be writable by root alone" in process.communicate()[1]
     assert process.returncode == 125
-    (build / "jail-init").chmod(0o755)

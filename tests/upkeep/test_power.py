@@ -103,7 +103,7 @@ def test_a_minute_after_the_last_layer_all_is_noted_to_be_on_the_disk(cache: Sma
         os.utime(cache.folder / name, (past, past))
     note_settled(cache.folder)
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.daemon:
+        if thread.name == f"settle {cache.folder}":
             thread.join(30)
     assert past < settled(cache.folder) <= time.time()
 

@@ -100,7 +100,8 @@ static char kind_of(mode_t mode)
 static bool of_the_machine(const char *name)
 {
 	static const char *const starts[] = { "trusted.overlay.", "security.selinux", "security.ima",
-					      "security.evm" };
+					      "security.evm",	  "system.nfs4_acl",  "system.nfs4_dacl",
+					      "system.nfs4_sacl" };
 
 	for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
 		if (strncmp(name, starts[i], strlen(starts[i])) == 0)
@@ -152,6 +153,7 @@ static unsigned compare_content(struct worker *worker, int folder, const char *n
 {
 	int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 	int fd = openat(folder, name, flags | O_NOATIME);
+	struct stat opened;
 	char hex[65];
 	uint64_t bytes = 0;
 
@@ -160,6 +162,11 @@ static unsigned compare_content(struct worker *worker, int folder, const char *n
 	if (fd < 0) {
 		*number = errno;
 		return VOLUME_UNREADABLE;
+	}
+	/* A device that users gave the file's name since it was looked at might never end. */
+	if (fstat(fd, &opened) < 0 || !S_ISREG(opened.st_mode)) {
+		close(fd);
+		return VOLUME_KIND;
 	}
 	*number = volume_digest_file(worker->digest, fd, hex, &bytes);
 	close(fd);

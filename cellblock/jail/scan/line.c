@@ -60,6 +60,20 @@ static bool is(struct piece piece, const char *text)
 	return piece.length == strlen(text) && memcmp(piece.start, text, piece.length) == 0;
 }
 
+/* Names with one slash between them, none of which leads up or to the same place: what a manifest may have looked up. */
+static bool is_path(const char *path)
+{
+	for (;;) {
+		size_t length = strcspn(path, "/");
+
+		if (length == 0 || (length == 1 && path[0] == '.') || (length == 2 && !strncmp(path, "..", 2)))
+			return false;
+		if (!path[length])
+			return true;
+		path += length + 1;
+	}
+}
+
 bool volume_line_parse(const char *text, size_t length, struct volume_line *line)
 {
 	struct piece pieces[FIELDS];
@@ -96,9 +110,11 @@ bool volume_line_parse(const char *text, size_t length, struct volume_line *line
 	line->target[0] = '\0';
 	if ((line->kind == 'l' || line->kind == 'h') && !unescape(pieces[6], line->target, sizeof line->target))
 		return false;
+	if (line->kind == 'h' && !is_path(line->target))
+		return false;
 	if (is(pieces[8], ".")) {
 		line->path[0] = '\0';
 		return true;
 	}
-	return unescape(pieces[8], line->path, sizeof line->path);
+	return unescape(pieces[8], line->path, sizeof line->path) && is_path(line->path);
 }

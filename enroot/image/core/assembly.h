@@ -3,26 +3,14 @@
 #define IMAGE_ASSEMBLY_H
 
 #include "directory.h"
+#include "layers.h"
 #include "manifest.h"
-
-struct image_layer {
-	const char *name;    /* for messages: a path, or a digest */
-	const char *digest;  /* SHA-256 of its bytes as they come, in hexadecimal, or NULL */
-	const char *diff_id; /* of its decompressed bytes, or NULL */
-};
 
 struct image_request {
 	struct image_directory_request directory;
 	const char *records_folder; /* for files without a name, 88 bytes for each file of the tree */
-	const char *source;         /* a directory to copy; or NULL: then layers, the top one first */
-	const struct image_layer *layers;
-	unsigned n_layers;
-	/* Gives a descriptor of a layer's bytes, which is closed here; -1: stop. Called from one thread, a little
-	 * before the layer is needed; rarely a second time. */
-	int (*open_layer)(void *context, unsigned layer);
-	/* Called ten times a second at most with the bytes of the source that were read. Non-zero: stop. */
-	int (*progress)(void *context, unsigned long long bytes);
-	void *context;
+	const char *source;         /* a directory to copy; or NULL: then the layers */
+	struct image_layers_request layers;
 };
 
 struct image_assembly;

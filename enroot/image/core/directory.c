@@ -163,7 +163,7 @@ static int on_folder(void *sink, uint32_t node, const struct image_entry *entry,
 
 	if (image_records_prepare(directory->records, entry, &record, err))
 		return -1;
-	return image_records_put(directory->records, node, &record, err);
+	return image_records_put_next(directory->records, node, &record, err);
 }
 
 static int on_special(void *sink, uint32_t node, const struct image_entry *entry, struct image_error *err)
@@ -171,6 +171,8 @@ static int on_special(void *sink, uint32_t node, const struct image_entry *entry
 	struct image_directory *directory = sink;
 	struct item item;
 
+	if (directory->request.pick)
+		return on_folder(sink, node, entry, err);
 	if (!is_mine(directory, image_tree_node(directory->tree, node)->parent))
 		return 0;
 	return new_item(directory, node, entry, &item, err) ? add(directory, &item, err) : -1;
@@ -182,6 +184,16 @@ static int on_file(void *sink, uint32_t node, const struct image_entry *entry, s
 	struct image_directory *directory = sink;
 	struct item item;
 
+	directory->told = node;
+	if (entry->absent)
+		return image_fail(err, IMAGE_FAULT_ABSENT, entry->path, "is not described by the listing of its layer");
+	if (entry->digest) {
+		directory->skipping = true;
+		if (image_records_prepare(directory->records, entry, &item.record, err))
+			return -1;
+		memcpy(item.record.digest, entry->digest, sizeof(item.record.digest));
+		return image_records_put_next(directory->records, node, &item.record, err);
+	}
 	directory->skipping = !is_mine(directory, image_tree_node(directory->tree, node)->parent);
 	if (directory->skipping)
 		return 0;
@@ -247,6 +259,8 @@ static int on_link(void *sink, uint32_t node, uint32_t primary, struct image_err
 	struct image_directory *directory = sink;
 
 	(void)primary; /* the tree knows it, and may know better later */
+	if (directory->request.pick)
+		return 0;
 	if (directory->n_links == directory->links_room) {
 		size_t room = directory->links_room ? 2 * directory->links_room : 256;
 		uint32_t *links = reallocarray(directory->links, room, sizeof(*links));
@@ -273,6 +287,19 @@ struct image_sink image_directory_sink(struct image_directory *directory)
 const struct image_lost *image_directory_losses(const struct image_directory *directory)
 {
 	return directory->losses;
+}
+
+uint32_t image_directory_told(struct image_directory *directory)
+{
+	uint32_t told = directory->told;
+
+	directory->told = IMAGE_ROOT;
+	return told;
+}
+
+unsigned image_directory_replaced(const struct image_directory *directory)
+{
+	return directory->replaced;
 }
 
 struct image_directory_count *image_directory_counts(struct image_directory *directory)

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "pick.h"
 #include "records.h"
 #include "sink.h"
 #include "tree.h"
@@ -39,6 +40,7 @@ struct image_directory_request {
 	bool resume;   /* there may be something in the folder, which an earlier run wrote from the same source */
 	bool lossy;    /* go on where the target cannot hold something, and count it */
 	unsigned shard, shards; /* write one of so many parts of the files; 0, 1: all */
+	const struct image_pick *pick; /* NULL; or `root` is a folder for the content of some files */
 };
 
 struct image_directory;
@@ -59,6 +61,12 @@ bool image_directory_has(const struct image_directory *directory, uint32_t node)
 
 /* IMAGE_N_LOSSES of them. */
 const struct image_lost *image_directory_losses(const struct image_directory *directory);
+
+/* The node whose content came last, since this was last asked; IMAGE_ROOT: none did. */
+uint32_t image_directory_told(struct image_directory *directory);
+
+/* How often something was replaced by a later entry of its layer. */
+unsigned image_directory_replaced(const struct image_directory *directory);
 
 struct image_directory_count {
 	atomic_ullong files, bytes, kept; /* kept: files that an earlier run had written */

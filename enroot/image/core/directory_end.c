@@ -142,8 +142,11 @@ static int make_folder(struct image_directory *directory, struct hand *hand, uin
 int image_directory_finish(struct image_directory *directory, struct image_error *err)
 {
 	if (directory_flush(directory, err) || image_work_drain(directory->work, err) ||
-	    image_records_flush(directory->records, err) ||
-	    for_all(directory, (uint32_t)directory->n_links, make_link, err))
+	    image_records_flush(directory->records, err))
+		return -1;
+	if (directory->request.pick)
+		return 0;
+	if (for_all(directory, (uint32_t)directory->n_links, make_link, err))
 		return -1;
 	return for_all(directory, image_tree_folders(directory->tree), make_folder, err);
 }

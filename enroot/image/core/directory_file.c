@@ -70,8 +70,8 @@ static int create(struct image_directory *directory, const struct item *item, in
 	return fd < 0 ? fail_at(directory, item->node, "openat", errno, err) : fd;
 }
 
-static int write_all(struct image_directory *directory, const struct item *item, int fd, const unsigned char *data,
-		     size_t length, uint64_t offset, struct image_error *err)
+int write_all(struct image_directory *directory, const struct item *item, int fd, const unsigned char *data,
+	      size_t length, uint64_t offset, struct image_error *err)
 {
 	while (length) {
 		ssize_t done = pwrite(fd, data, length, (off_t)offset);
@@ -87,16 +87,21 @@ static int write_all(struct image_directory *directory, const struct item *item,
 	return 0;
 }
 
-/* Also closes: on NFS only this says that the server has no room. */
+/* On NFS only this says that the server has no room. */
+int close_file(const struct image_directory *directory, const struct item *item, int *fd, struct image_error *err)
+{
+	int result = close(*fd) && errno != EINTR ? fail_at(directory, item->node, "close", errno, err) : 0;
+
+	*fd = -1;
+	return result;
+}
+
 static int complete(struct image_directory *directory, const struct item *item, int folder, const char *name, int *fd,
 		    struct image_error *err)
 {
 	int result = set_metadata(directory, item->node, folder, name, *fd, item->kind, &item->record, item->xattrs, err);
 
-	if (close(*fd) && !result && errno != EINTR)
-		result = fail_at(directory, item->node, "close", errno, err);
-	*fd = -1;
-	return result;
+	return result ? result : close_file(directory, item, fd, err);
 }
 
 static int write_small(struct image_directory *directory, struct hand *hand, const struct item *item,
@@ -185,8 +190,9 @@ int batch_run(struct image_job *job, void *state, bool stopped, struct image_err
 		struct item *item = &batch->items[i];
 
 		if (!stopped && !result) {
-			result = item->kind == 'f' ? write_small(directory, state, item, err)
-						   : write_special(directory, state, item, err);
+			result = directory->request.pick ? pick_small(directory, item, err)
+				 : item->kind == 'f' ? write_small(directory, state, item, err)
+						     : write_special(directory, state, item, err);
 			if (!result)
 				result = image_records_put(directory->records, item->node, &item->record, err);
 			if (!result && item->kind == 'f') {
@@ -270,6 +276,20 @@ static int write_parts(struct stream_file *file, int fd, bool failed, struct ima
 	return result;
 }
 
+static int pick_stream(struct stream_file *file, bool stopped, struct image_error *err)
+{
+	struct image_directory *directory = file->directory;
+	char name[32];
+	scoped_fd fd = stopped ? -1 : pick_create(directory, &file->item, name, err);
+	bool failed = fd < 0;
+
+	if (write_parts(file, fd, failed, err))
+		return stopped ? 0 : -1;
+	if (pick_end(directory, &file->item, name, &fd, err))
+		return -1;
+	return image_records_put(directory->records, file->item.node, &file->item.record, err);
+}
+
 static int write_stream(struct stream_file *file, struct hand *hand, bool stopped, struct image_error *err)
 {
 	struct image_directory *directory = file->directory;
@@ -298,7 +318,8 @@ static int write_stream(struct stream_file *file, struct hand *hand, bool stoppe
 static int stream_run(struct image_job *job, void *state, bool stopped, struct image_error *err)
 {
 	struct stream_file *file = (struct stream_file *)job;
-	int result = write_stream(file, state, stopped, err);
+	int result = file->directory->request.pick ? pick_stream(file, stopped, err)
+						   : write_stream(file, state, stopped, err);
 
 	drop(file);
 	return result;

@@ -11,13 +11,16 @@
 void hand_begin(void *state, void *context)
 {
 	struct hand *hand = state;
+	struct image_directory *directory = context;
 
-	(void)context;
 	for (int i = 0; i < KEPT_FOLDERS; i++)
 		hand->kept[i].fd = -1;
-	/* A file is made with its mode at once, for which the mask must be 0, in this thread alone. */
+	/* A file is made with its mode at once, for which the mask must be 0, in this thread alone. Docker's and
+	 * containerd's seccomp profiles forbid this call. */
 	if (!unshare(CLONE_FS))
 		umask(0);
+	else
+		atomic_store(&directory->masked, true);
 }
 
 void hand_end(void *state)

@@ -140,7 +140,7 @@ int set_metadata(struct image_directory *directory, uint32_t node, int folder, c
 	    failed(directory, IMAGE_LOSS_OWNER, node, "fchown", err))
 		return -1;
 	/* A new file has its mode but for these bits, which a write or chown would have taken away. */
-	if (kind == 'd' || (kind != 'l' && ((record->mode & 07000) || fd < 0)))
+	if (kind == 'd' || (kind != 'l' && ((record->mode & 07000) || fd < 0 || atomic_load(&directory->masked))))
 		if ((fd >= 0 ? fchmod(fd, record->mode) : fchmodat(folder, name, record->mode, 0)) &&
 		    failed(directory, IMAGE_LOSS_MODE, node, "fchmod", err))
 			return -1;

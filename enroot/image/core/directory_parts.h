@@ -16,7 +16,6 @@ enum folder_state { FOLDER_ABSENT, FOLDER_BEING_MADE, FOLDER_READY };
 struct item {
 	uint32_t node, folder;
 	char kind;
-	bool known; /* the digest is there already */
 	struct image_record record;
 	const unsigned char *data; /* of a small file, in `block` or `copy` */
 	struct image_block *block;
@@ -31,6 +30,7 @@ struct image_directory {
 	struct image_directory_request request;
 	struct image_work *work;
 	uint32_t uid, gid; /* what a new file has of itself */
+	atomic_bool masked; /* a thread could not have a mask of its own: modes need chmod */
 	pthread_mutex_t mutex;
 	pthread_cond_t made;
 	_Atomic(atomic_uchar *) folders[FOLDER_CHUNKS];
@@ -40,11 +40,25 @@ struct image_directory {
 	struct item pending; /* a small file whose content is coming */
 	bool has_pending;
 	bool skipping; /* the content of a file of another shard */
+	uint32_t told;     /* the node of the last file */
+	unsigned replaced; /* entries that a later one of their layer replaced */
 	uint32_t *links;
 	size_t n_links, links_room;
 	struct image_lost losses[IMAGE_N_LOSSES];
 	struct image_directory_count counts;
 };
+
+/* directory_pick.c: the content of `item`, in memory, or as a file of this temporary name. */
+int pick_small(struct image_directory *directory, const struct item *item, struct image_error *err);
+int pick_create(struct image_directory *directory, const struct item *item, char name[32], struct image_error *err);
+int pick_end(struct image_directory *directory, const struct item *item, const char *name, int *fd,
+	     struct image_error *err);
+int pick_replace(struct image_directory *directory, uint32_t node, uint32_t heir, struct image_error *err);
+
+/* directory_file.c */
+int close_file(const struct image_directory *directory, const struct item *item, int *fd, struct image_error *err);
+int write_all(struct image_directory *directory, const struct item *item, int fd, const unsigned char *data,
+	      size_t length, uint64_t offset, struct image_error *err);
 
 #define BATCH_ITEMS 32
 

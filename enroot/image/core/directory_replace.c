@@ -45,11 +45,14 @@ int directory_replace(void *sink, uint32_t node, uint32_t heir, struct image_err
 	struct hand hand = { .clock = 0 };
 	int result;
 
+	directory->replaced++;
 	/* Links are made at the end. */
 	if (one->kind != 'd' && one->link != node)
 		return 0;
 	if (directory_flush(directory, err) || image_work_drain(directory->work, err))
 		return -1;
+	if (directory->request.pick)
+		return pick_replace(directory, node, heir, err);
 	if (one->kind == 'd')
 		folder_set_absent(directory, one->link);
 	if (!image_directory_has(directory, node))

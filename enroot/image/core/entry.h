@@ -34,6 +34,8 @@ struct image_entry {
 	const struct image_extent *extents;
 	size_t n_extents;
 	uint64_t stored; /* bytes of content in the archive */
+	const unsigned char *digest; /* SHA-256 of content that is not at hand: of a listing. Else NULL */
+	bool absent; /* of a listing: the content is not at hand, nor is its digest */
 };
 
 /* Part of a file's content: `length` bytes at `offset`, which lie in `block`. */

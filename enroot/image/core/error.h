@@ -17,6 +17,7 @@ enum image_fault {
 	IMAGE_FAULT_LOSSY,     /* the target cannot hold something of the image */
 	IMAGE_FAULT_CHANGED,   /* a file of the source changed while it was read */
 	IMAGE_FAULT_CANCELLED, /* the caller asked to stop */
+	IMAGE_FAULT_ABSENT,    /* a listing does not say what is needed: the layer itself has to be read */
 };
 
 struct image_error {

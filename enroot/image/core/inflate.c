@@ -69,6 +69,9 @@ static int zstd_some(struct image_inflate *inflate, const unsigned char **in, si
 	ZSTD_outBuffer to = { *out, *out_left, 0 };
 	size_t left = 1;
 
+	/* Asked for more when a frame's end has just filled the block: it would wait for another frame. */
+	if (inflate->complete && !*in_left)
+		return 0;
 	/* Also with the input used up: what is decoded already may still have to be written. */
 	do {
 		left = ZSTD_decompressStream(inflate->zstd, &to, &from);

@@ -9,11 +9,21 @@
 #include <unistd.h>
 
 #include "hash.h"
+#include "order.h"
 #include "scoped.h"
 #include "xattrs.h"
 
 #define HEADER "cellblock-manifest 1\n"
 #define BUFFER ((size_t)1 << 20)
+/* Records that are read together, and how often such are kept: what comes together in the layers mostly does
+ * in the manifest too, but for the order of the names in a directory. */
+#define WINDOW 32u
+#define WINDOWS 64u
+
+struct window {
+	uint32_t number; /* of the window, from 1; 0: nothing */
+	struct image_record records[WINDOW];
+};
 
 struct writer {
 	struct image_tree *tree;
@@ -23,7 +33,8 @@ struct writer {
 	unsigned char *extra;
 	size_t extra_room, used;
 	char *buffer;
-	uint32_t *children, *starts; /* of folder f: children[starts[f]] up to children[starts[f + 1]] */
+	struct image_order order;
+	struct window *windows;
 };
 
 static int flush(struct writer *writer, struct image_error *err)
@@ -75,7 +86,7 @@ static int add_escaped(struct writer *writer, const char *text, size_t length, c
 		unsigned char c = (unsigned char)text[i];
 		char code[3] = { '%', digits[c >> 4], digits[c & 15] };
 
-		if (c > ' ' && c != 0x7f && c != '%' && !strchr(also, c))
+		if (c > ' ' && c != 0x7f && c != '%' && (!*also || !strchr(also, c)))
 			continue;
 		if (add(writer, text + plain, i - plain, err) || add(writer, code, 3, err))
 			return -1;
@@ -137,6 +148,21 @@ static int add_content(struct writer *writer, char kind, uint32_t first, const s
 	}
 }
 
+static int get_record(struct writer *writer, uint32_t node, struct image_record *record, struct image_error *err)
+{
+	uint32_t number = node / WINDOW;
+	struct window *window = &writer->windows[number % WINDOWS];
+
+	if (window->number != number + 1) {
+		window->number = 0;
+		if (image_records_get_many(writer->records, number * WINDOW, WINDOW, window->records, err))
+			return -1;
+		window->number = number + 1;
+	}
+	*record = window->records[node % WINDOW];
+	return 0;
+}
+
 static int add_line(struct writer *writer, uint32_t node, struct image_summary *summary, struct image_error *err)
 {
 	struct image_node *one = image_tree_node(writer->tree, node);
@@ -145,7 +171,7 @@ static int add_line(struct writer *writer, uint32_t node, struct image_summary *
 	char kind = one->kind, text[IMAGE_PATH_LONGEST + 1];
 	size_t length;
 
-	if (image_records_get(writer->records, source, &record, err))
+	if (get_record(writer, source, &record, err))
 		return -1;
 	if (kind == 'd')
 		image_record_complete(&record, node);
@@ -175,52 +201,6 @@ static int add_line(struct writer *writer, uint32_t node, struct image_summary *
 	return add(writer, "\n", 1, err);
 }
 
-static bool is_real(const struct image_node *node)
-{
-	return node->kind && node->kind != 'w';
-}
-
-static int by_name(const void *a, const void *b, void *context)
-{
-	const struct image_tree *tree = context;
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	size_t x_length = image_tree_node(tree, x)->name_length, y_length = image_tree_node(tree, y)->name_length;
-	int result = memcmp(image_tree_name(tree, x), image_tree_name(tree, y), x_length < y_length ? x_length : y_length);
-
-	return result ? result : (x_length > y_length) - (x_length < y_length);
-}
-
-/* Children by directory, sorted; the index by name is given up for it. */
-static int sort(struct writer *writer, struct image_error *err)
-{
-	struct image_tree *tree = writer->tree;
-	uint32_t count = image_tree_count(tree), folders = image_tree_folders(tree);
-
-	writer->starts = calloc((size_t)folders + 2, sizeof(uint32_t));
-	writer->children = calloc((size_t)count + 1, sizeof(uint32_t));
-	if (!writer->starts || !writer->children)
-		return image_fail_memory(err);
-	for (uint32_t i = 1; i < count; i++) {
-		struct image_node *node = image_tree_node(tree, i);
-
-		node->hash_next = 0;
-		if (is_real(node))
-			writer->starts[image_tree_node(tree, node->parent)->link + 2]++;
-	}
-	for (uint32_t i = 2; i < folders + 2; i++)
-		writer->starts[i] += writer->starts[i - 1];
-	for (uint32_t i = 1; i < count; i++) {
-		const struct image_node *node = image_tree_node(tree, i);
-
-		if (is_real(node))
-			writer->children[writer->starts[image_tree_node(tree, node->parent)->link + 1]++] = i;
-	}
-	for (uint32_t i = 0; i < folders; i++)
-		qsort_r(writer->children + writer->starts[i], writer->starts[i + 1] - writer->starts[i],
-			sizeof(uint32_t), by_name, tree);
-	return 0;
-}
-
 static int walk(struct writer *writer, const struct image_directory *shard, struct image_summary *summary,
 		struct image_error *err)
 {
@@ -231,20 +211,20 @@ static int walk(struct writer *writer, const struct image_directory *shard, stru
 	if ((!shard || image_directory_has(shard, IMAGE_ROOT)) && add_line(writer, IMAGE_ROOT, summary, err))
 		return -1;
 	stack[depth].folder = image_tree_node(writer->tree, IMAGE_ROOT)->link;
-	stack[depth++].next = writer->starts[stack[0].folder];
+	stack[depth++].next = writer->order.starts[stack[0].folder];
 	while (depth) {
 		uint32_t at = stack[depth - 1].next++, node;
 
-		if (at == writer->starts[stack[depth - 1].folder + 1]) {
+		if (at == writer->order.starts[stack[depth - 1].folder + 1]) {
 			depth--;
 			continue;
 		}
-		node = writer->children[at];
+		node = writer->order.children[at];
 		if ((!shard || image_directory_has(shard, node)) && add_line(writer, node, summary, err))
 			return -1;
 		if (image_tree_node(writer->tree, node)->kind == 'd') {
 			stack[depth].folder = image_tree_node(writer->tree, node)->link;
-			stack[depth].next = writer->starts[stack[depth].folder];
+			stack[depth].next = writer->order.starts[stack[depth].folder];
 			depth++;
 		}
 	}
@@ -257,10 +237,12 @@ static int write_lines(struct writer *writer, const struct image_directory *shar
 	unsigned char digest[32];
 	char end[128];
 
+	if (image_records_load(writer->records, image_tree_count(writer->tree), err))
+		return -1;
 	if (image_hash_begin(&writer->hash))
 		return image_fail_memory(err);
-	if (sort(writer, err) || (!shard && add_text(writer, HEADER, err)) || walk(writer, shard, summary, err) ||
-	    flush(writer, err)) {
+	if (image_order_new(&writer->order, writer->tree, err) || (!shard && add_text(writer, HEADER, err)) ||
+	    walk(writer, shard, summary, err) || flush(writer, err)) {
 		image_hash_drop(&writer->hash);
 		return -1;
 	}
@@ -275,14 +257,15 @@ static int write_lines(struct writer *writer, const struct image_directory *shar
 int image_manifest_write(struct image_tree *tree, struct image_records *records, int fd,
 			 const struct image_directory *shard, struct image_summary *summary, struct image_error *err)
 {
-	struct writer writer = { .tree = tree, .records = records, .fd = fd, .buffer = malloc(BUFFER) };
+	struct writer writer = { .tree = tree, .records = records, .fd = fd, .buffer = malloc(BUFFER),
+				 .windows = calloc(WINDOWS, sizeof(struct window)) };
 	int result;
 
 	*summary = (struct image_summary){ .entries = 0 };
-	result = writer.buffer ? write_lines(&writer, shard, summary, err) : image_fail_memory(err);
+	result = writer.buffer && writer.windows ? write_lines(&writer, shard, summary, err) : image_fail_memory(err);
 	free(writer.buffer);
+	free(writer.windows);
 	free(writer.extra);
-	free(writer.children);
-	free(writer.starts);
+	image_order_free(&writer.order);
 	return result;
 }

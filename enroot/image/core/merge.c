@@ -229,6 +229,16 @@ static int add(struct image_merge *merge, unsigned layer, uint32_t number, const
 	return merge_tell(merge, number, entry, content, err);
 }
 
+/* A layer has something else where a higher one has a directory: that began afresh, whatever directory lies below both. So
+ * overlayfs has it, and whoever unpacks one layer over the other. Where the higher layer only names files in the directory,
+ * unpacking would follow a symbolic link; docker and podman mount layers, and what people tried is that. */
+static void hide_below(struct image_node *node, unsigned layer)
+{
+	if (node->covered > layer)
+		node->covered = (uint16_t)layer;
+	node->flags &= (uint8_t)~IMAGE_IMPLIED;
+}
+
 static int merge_entry(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
 		       const struct image_content *content, struct image_error *err)
 {
@@ -244,8 +254,11 @@ static int merge_entry(struct image_merge *merge, unsigned layer, const struct i
 		return -1;
 	number = place.node;
 	node = number ? at(merge, number) : NULL;
-	if (node && node->kind && node->claimed < layer && !(node->kind == 'd' && (node->flags & IMAGE_IMPLIED)))
+	if (node && node->kind && node->claimed < layer) {
 		place.hidden |= entry->kind != 'd' || node->kind != 'd';
+		if (node->kind == 'd' && entry->kind != 'd')
+			hide_below(node, layer);
+	}
 	if (!place.hidden && find_place(merge, layer, entry->path, entry->path_length, CLAIM, &place, err))
 		return -1;
 	number = place.node;

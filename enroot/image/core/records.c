@@ -3,15 +3,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "scoped.h"
+
 #define BUFFER ((size_t)256 << 10)
+#define LATER 512u
+/* Bytes that image_records_load reads of each file: 380,000 entries; a call for each would take as long as all
+ * else. */
+#define LOADED_MOST ((uint64_t)32 << 20)
 
 struct image_records {
 	int records, extras;
+	pthread_mutex_t mutex; /* of the three below */
+	uint32_t first, count; /* nodes whose records are not in the file yet */
+	struct image_record later[LATER];
+	struct image_record *loaded; /* of the first `n_loaded` nodes; NULL: it is in the file alone */
+	uint32_t n_loaded;
+	unsigned char *loaded_extras; /* all of the second file, or NULL */
 	uint64_t flushed; /* bytes of the extras that are in the file */
 	size_t used;
 	unsigned char buffer[BUFFER];
@@ -39,6 +52,7 @@ struct image_records *image_records_new(const char *folder, struct image_error *
 		image_fail_memory(err);
 		return NULL;
 	}
+	pthread_mutex_init(&records->mutex, NULL);
 	records->records = nameless(folder);
 	records->extras = nameless(folder);
 	if (records->records < 0 || records->extras < 0) {
@@ -57,6 +71,9 @@ void image_records_free(struct image_records *records)
 		close(records->records);
 	if (records->extras >= 0)
 		close(records->extras);
+	pthread_mutex_destroy(&records->mutex);
+	free(records->loaded);
+	free(records->loaded_extras);
 	free(records);
 }
 
@@ -97,8 +114,23 @@ static int read_at(int fd, void *data, size_t length, uint64_t offset, struct im
 	return 0;
 }
 
+/* With the mutex. */
+static int write_later(struct image_records *records, struct image_error *err)
+{
+	uint32_t count = records->count;
+
+	records->count = 0;
+	return write_at(records->records, records->later, count * sizeof(records->later[0]),
+			(uint64_t)records->first * sizeof(records->later[0]), err);
+}
+
 int image_records_flush(struct image_records *records, struct image_error *err)
 {
+	{
+		scoped_lock(&records->mutex);
+		if (write_later(records, err))
+			return -1;
+	}
 	if (write_at(records->extras, records->buffer, records->used, records->flushed, err))
 		return -1;
 	records->flushed += records->used;
@@ -137,16 +169,77 @@ int image_records_prepare(struct image_records *records, const struct image_entr
 	return append(records, entry->xattrs, entry->xattrs_length, err);
 }
 
+int image_records_put_next(struct image_records *records, uint32_t node, const struct image_record *record,
+			   struct image_error *err)
+{
+	scoped_lock(&records->mutex);
+
+	if (records->count && (records->count == LATER || node != records->first + records->count) &&
+	    write_later(records, err))
+		return -1;
+	if (!records->count)
+		records->first = node;
+	records->later[records->count++] = *record;
+	return 0;
+}
+
 int image_records_put(struct image_records *records, uint32_t node, const struct image_record *record,
 		      struct image_error *err)
 {
+	{
+		scoped_lock(&records->mutex);
+		if (node - records->first < records->count) {
+			records->later[node - records->first] = *record;
+			return 0;
+		}
+	}
 	return write_at(records->records, record, sizeof(*record), (uint64_t)node * sizeof(*record), err);
+}
+
+int image_records_load(struct image_records *records, uint32_t count, struct image_error *err)
+{
+	scoped_free struct image_record *loaded = NULL;
+	scoped_free unsigned char *extras = NULL;
+
+	if (image_records_flush(records, err))
+		return -1;
+	if (records->loaded || (uint64_t)count * sizeof(*loaded) > LOADED_MOST || records->flushed > LOADED_MOST)
+		return 0;
+	loaded = calloc(count + 1, sizeof(*loaded));
+	extras = malloc(records->flushed + 1);
+	if (!loaded || !extras)
+		return image_fail_memory(err);
+	if (read_at(records->records, loaded, count * sizeof(*loaded), 0, err) ||
+	    read_at(records->extras, extras, records->flushed, 0, err))
+		return -1;
+	records->loaded = loaded;
+	records->loaded_extras = extras;
+	records->n_loaded = count;
+	loaded = NULL;
+	extras = NULL;
+	return 0;
 }
 
 int image_records_get(struct image_records *records, uint32_t node, struct image_record *record,
 		      struct image_error *err)
 {
-	return read_at(records->records, record, sizeof(*record), (uint64_t)node * sizeof(*record), err);
+	return image_records_get_many(records, node, 1, record, err);
+}
+
+int image_records_get_many(struct image_records *records, uint32_t node, uint32_t count, struct image_record *all,
+			   struct image_error *err)
+{
+	if (records->loaded && node + count <= records->n_loaded) {
+		memcpy(all, records->loaded + node, count * sizeof(*all));
+		return 0;
+	}
+	{
+		scoped_lock(&records->mutex);
+		if (node < records->first + records->count && records->first < node + count &&
+		    write_later(records, err))
+			return -1;
+	}
+	return read_at(records->records, all, count * sizeof(*all), (uint64_t)node * sizeof(*all), err);
 }
 
 int image_records_extra(struct image_records *records, const struct image_record *record, unsigned char **buffer,
@@ -161,6 +254,10 @@ int image_records_extra(struct image_records *records, const struct image_record
 			return image_fail_memory(err);
 		*buffer = larger;
 		*room = length + 1;
+	}
+	if (records->loaded_extras && length && record->extra + length <= records->flushed) {
+		memcpy(*buffer, records->loaded_extras + record->extra, length);
+		return 0;
 	}
 	return length ? read_at(records->extras, *buffer, length, record->extra, err) : 0;
 }

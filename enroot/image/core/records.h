@@ -30,9 +30,17 @@ int image_records_prepare(struct image_records *records, const struct image_entr
 			  struct image_record *record, struct image_error *err);
 int image_records_put(struct image_records *records, uint32_t node, const struct image_record *record,
 		      struct image_error *err);
+/* The same, by the thread that adds entries; many that follow each other are written together. */
+int image_records_put_next(struct image_records *records, uint32_t node, const struct image_record *record,
+			   struct image_error *err);
+/* All of the first `count` nodes into memory, if that is little; nothing may be put afterwards. */
+int image_records_load(struct image_records *records, uint32_t count, struct image_error *err);
 /* Zeros where nothing was put. */
 int image_records_get(struct image_records *records, uint32_t node, struct image_record *record,
 		      struct image_error *err);
+
+int image_records_get_many(struct image_records *records, uint32_t node, uint32_t count, struct image_record *all,
+			   struct image_error *err);
 
 /* Target and attributes, with room for a zero byte after them, into `*buffer`, which grows. After the last
  * prepare: image_records_flush. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ struct side {
 
 struct image_stream {
 	int fd;
+	unsigned long long left; /* bytes to read */
 	atomic_ullong *counter;
 	struct image_pool *pool, compressed;
 	struct side reading, inflating, hashing, rehashing;
@@ -54,6 +56,8 @@ static ssize_t read_full(struct image_stream *stream, unsigned char *data, size_
 	size_t done = 0;
 	struct image_error err;
 
+	if (length > stream->left)
+		length = (size_t)stream->left;
 	while (done < length) {
 		ssize_t got = read(stream->fd, data + done, length - done);
 
@@ -68,6 +72,7 @@ static ssize_t read_full(struct image_stream *stream, unsigned char *data, size_
 			break;
 		done += (size_t)got;
 	}
+	stream->left -= done;
 	if (stream->counter)
 		atomic_fetch_add(stream->counter, (unsigned long long)done);
 	return (ssize_t)done;
@@ -262,6 +267,7 @@ struct image_stream *image_stream_open(struct image_pool *pool, const struct ima
 		return NULL;
 	}
 	stream->fd = request->fd;
+	stream->left = request->length ? request->length : ULLONG_MAX;
 	stream->counter = request->counter;
 	stream->pool = pool;
 	stream->check_digest = request->digest;

@@ -13,6 +13,7 @@
 
 struct image_stream_request {
 	int fd;                 /* of the compressed bytes: a file, a pipe or a socket; closed by the stream */
+	unsigned long long length; /* bytes to read; 0: up to the end */
 	const char *digest;     /* SHA-256 of the compressed bytes in hexadecimal, or NULL: not checked */
 	const char *diff_id;    /* of the decompressed bytes, likewise */
 	atomic_ullong *counter; /* grows by the compressed bytes that were read; may be NULL */

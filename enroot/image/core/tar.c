@@ -9,6 +9,8 @@
 
 /* As Go's archive/tar, which the container tools are written with; a larger header is an attack. */
 #define BODY_LONGEST ((uint64_t)1 << 20)
+/* A header for all members is read again for each; it says little, if there is one: the commit, by git archive. */
+#define GLOBAL_LONGEST ((uint64_t)64 << 10)
 
 struct image_tar *image_tar_new(const struct image_input *input, struct image_error *err)
 {
@@ -96,10 +98,11 @@ static int skip(struct image_tar *tar, uint64_t length, struct image_error *err)
 /* Appends a member's content to `text`, with a zero byte that does not count. */
 static int read_body(struct image_tar *tar, uint64_t size, struct text *text, struct image_error *err)
 {
-	uint64_t left = size;
+	uint64_t left = size, longest = text == &tar->global ? GLOBAL_LONGEST : BODY_LONGEST;
 
-	if (size > BODY_LONGEST || text->length + size > BODY_LONGEST)
-		return tar_malformed(tar, err, "a header is longer than 1 MiB");
+	if (size > longest || text->length + size > longest)
+		return tar_malformed(tar, err, text == &tar->global ? "a header for all members is longer than 64 KiB"
+								    : "a header is longer than 1 MiB");
 	if (text->length + size + 1 > text->room) {
 		char *data = realloc(text->data, text->length + (size_t)size + 1);
 

@@ -6,7 +6,7 @@
 int tar_number(const char *field, size_t size, int64_t *value)
 {
 	const unsigned char *bytes = (const unsigned char *)field;
-	size_t i = 0, digits = 0;
+	size_t i = 0;
 
 	*value = 0;
 	if (bytes[0] & 0x80) {
@@ -26,7 +26,7 @@ int tar_number(const char *field, size_t size, int64_t *value)
 	}
 	while (i < size && field[i] == ' ')
 		i++;
-	for (; i < size && field[i] >= '0' && field[i] <= '7'; i++, digits++) {
+	for (; i < size && field[i] >= '0' && field[i] <= '7'; i++) {
 		if (*value >> 60)
 			return -1;
 		*value = *value * 8 + (field[i] - '0');

@@ -54,6 +54,7 @@ struct tar_attributes {
 	uint64_t offset; /* of form 0.0: waits for its length */
 	bool has_offset;
 	struct image_xattrs xattrs;
+	unsigned n_xattrs; /* records of them, of one member */
 };
 
 /* Octal digits, or GNU's base 256 (first bit set). Negative only in base 256. 0, or -1: no number. */

@@ -8,6 +8,8 @@
 	((length) > sizeof(prefix) - 1 && !memcmp(key, prefix, sizeof(prefix) - 1))
 #define IS(key, length, name) ((length) == sizeof(name) - 1 && !memcmp(key, name, sizeof(name) - 1))
 
+#define XATTRS_MOST 1000
+
 void tar_attributes_clear(struct tar_attributes *attributes)
 {
 	struct tar_attributes kept = { .extents = attributes->extents, .room = attributes->room,
@@ -198,9 +200,15 @@ static int record(const char *key, size_t key_length, const char *value, size_t 
 	};
 	unsigned bit = 0;
 
+	/* Each is looked for among those before it. Linux has room for some thousand names, and no file has a hundred. */
+	if ((HAS_PREFIX(key, key_length, "SCHILY.xattr.") || HAS_PREFIX(key, key_length, "LIBARCHIVE.xattr.")) &&
+	    ++to->n_xattrs > XATTRS_MOST)
+		return -1;
 	if (HAS_PREFIX(key, key_length, "SCHILY.xattr.")) {
 		key += strlen("SCHILY.xattr.");
 		key_length -= strlen("SCHILY.xattr.");
+		if (memchr(key, 0, key_length))
+			return -1;
 		if (!image_xattr_is_kept(key, key_length))
 			return 0;
 		return image_xattrs_set(&to->xattrs, key, key_length, value, length);

@@ -177,12 +177,19 @@ uint32_t image_tree_make(struct image_tree *tree, uint32_t parent, const char *n
 
 	if (number)
 		return number;
-	if (tree->count > tree->mask && grow(tree))
+	/* Two nodes a bucket: with five million, half of the index's memory for a look more at every second name. */
+	if (tree->count > 2 * (uint64_t)tree->mask && grow(tree))
 		return IMAGE_ROOT;
 	number = add(tree, parent, name, length);
 	if (number)
 		put(tree, number);
 	return number;
+}
+
+void image_tree_end_index(struct image_tree *tree)
+{
+	free(tree->buckets);
+	tree->buckets = NULL;
 }
 
 int image_tree_make_folder(struct image_tree *tree, uint32_t number)

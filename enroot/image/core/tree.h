@@ -1,4 +1,4 @@
-/* The names of a tree, small enough for millions: 24 bytes, 4 of an index and the name itself, each.
+/* The names of a tree, small enough for millions: 24 bytes, 2 to 4 of an index and the name itself, each.
  *
  * A node is found by its parent and name, is never removed, and keeps its number. Nodes lie in chunks that
  * do not move, so a thread may read the names that it was told of while another adds to the tree.
@@ -56,6 +56,9 @@ uint32_t image_tree_find(const struct image_tree *tree, uint32_t parent, const c
 
 /* The child of that name, made when it is not there; IMAGE_ROOT: no memory. */
 uint32_t image_tree_make(struct image_tree *tree, uint32_t parent, const char *name, size_t length);
+
+/* Frees the index: from here on nothing may be found or made. */
+void image_tree_end_index(struct image_tree *tree);
 
 /* Gives a node that becomes a directory its number among them. 0, or -1: no memory. */
 int image_tree_make_folder(struct image_tree *tree, uint32_t number);

@@ -98,7 +98,12 @@ int main(void)
 	MERGES("f a=1\nh b= a\n- a> b\nf a=2\n", { 'f', "a", "1" }, { 'h', "b", "a" }, { 'f', "a", "2" });
 	MERGES("is a hard link to /c, which is no file", { 'h', "b", "c" });
 	MERGES("l a->x\nis no directory, and the archive has files below it", { 'l', "a", "x" }, { 'f', "a/b", "" });
-	MERGES("f a/b=\nis no directory, and the archive has files below it", { 'f', "a/b", "" }, NEXT_LAYER,
-	       { 'l', "a", "x" });
+	/* Something else lay between two directories: the upper one began afresh, whether it is named or only its files. */
+	MERGES("f a/b=\n", { 'f', "a/b", "" }, NEXT_LAYER, { 'l', "a", "x" });
+	MERGES("d a\nf a/new=2\n", { 'd', "a", "" }, { 'f', "a/new", "2" }, NEXT_LAYER, { 'f', "a", "x" }, NEXT_LAYER,
+	       { 'd', "a", "" }, { 'f', "a/old", "1" });
+	MERGES("f a/new=2\n", { 'f', "a/new", "2" }, NEXT_LAYER, { 'l', "a", "x" }, NEXT_LAYER, { 'd', "a", "" },
+	       { 'f', "a/old", "1" });
+	MERGES("f a/new=2\nagain\nf h=x\n", { 'f', "a/new", "2" }, NEXT_LAYER, { 'f', "a", "x" }, { 'h', "h", "a" });
 	return check_result("merge");
 }

@@ -3,61 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.c_compiling import build_folder, make
+from tests.c_fuzzing import fuzz
 
 SOURCES = Path(__file__).parents[3] / "enroot/image"
 FUZZ_SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "20"))
 
 
-def make(build: Path, *targets: str) -> subprocess.CompletedProcess[str]:
-    for tool in ("make", "gcc"):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
-    command = ["make", "-C", str(SOURCES), "-j2", f"BUILD={build}", *targets]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("options", [[], ["SANITIZE=1"]], ids=["plain", "sanitized"])
-def test_units(tmp_path: Path, options: list[str]) -> None:
-    done = make(tmp_path, "check", *options)
+def test_units(options: list[str]) -> None:
+    done = make(SOURCES, build_folder(SOURCES), "check", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(", 0 failed") == len(list(SOURCES.glob("tests/test_*.c")))
 
 
-def test_no_input_breaks_a_fuzz_target(tmp_path: Path) -> None:
-    if not shutil.which("clang"):
-        pytest.skip("clang is not installed: `python3 build.py test` installs it")
-    done = make(tmp_path, "fuzz")
-    assert done.returncode == 0, done.stdout + done.stderr
-    running = []
+def test_no_input_breaks_a_target(tmp_path: Path) -> None:
     names = sorted(path.stem for path in SOURCES.glob("fuzz/fuzz_*.c"))
-    assert names == ["fuzz_merge", "fuzz_tar"]
-    for name in names:
-        found = tmp_path / f"found-{name}"
-        found.mkdir()
-        seeds = SOURCES / "fuzz/corpus" / name.removeprefix("fuzz_")
-        options = [f"-max_total_time={FUZZ_SECONDS}", "-max_len=8192", "-timeout=10", "-print_final_stats=1"]
-        command = [
-            str(tmp_path / name),
-            *options,
-            f"-artifact_prefix={tmp_path}/{name}-",
-            str(found),
-            str(seeds),
-        ]
-        with (tmp_path / f"{name}.log").open("wb") as log:
-            running.append((name, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)))
-    for name, process in running:
-        status = process.wait(FUZZ_SECONDS + 120)
-        text = (tmp_path / f"{name}.log").read_text(errors="replace")
-        runs = re.search(r"number_of_executed_units: *(\d+)", text)
-        assert status == 0, text[-4000:]
-        assert runs, text[-4000:]
-        assert int(runs[1]) > 100
+    assert names == ["fuzz_compare", "fuzz_listing", "fuzz_merge", "fuzz_tar"]
+    targets = [name.removeprefix("fuzz_") for name in names]
+    fuzz(SOURCES, targets, tmp_path, seconds=FUZZ_SECONDS, max_len=8192)
 
 
 def test_files_stay_small() -> None:

@@ -17,17 +17,18 @@ from contextlib import contextmanager
 import pytest
 
 from tests.integration.conftest import LocalCluster
-from tests.integration.jobs import submit
+from tests.integration.jobs import fresh_path, submit
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 
 def test_sattach_shows_a_running_step(cluster: LocalCluster, user: str) -> None:
-    wait = f"until [ -e /home/{user}/go ]; do sleep 0.1; done; echo from the step; sleep 1"
+    go = fresh_path(cluster, user, "sattach-go")
+    wait = f"until [ -e /home/{user}/{go.name} ]; do sleep 0.1; done; echo from the step; sleep 1"
     job = submit(cluster, user, f"srun sh -c '{wait}'", "-o", "/dev/null")
     steps = ("squeue", "--steps", "-h", "-o%i")
     cluster.wait_until("the step runs", lambda: f"{job}.0" in cluster.jail(*steps).out.split())
-    script = f"(sleep 2; touch go) & timeout 20 sattach {job}.0"
+    script = f"(sleep 2; touch {go.name}) & timeout 20 sattach {job}.0"
     done = cluster.jail("sh", "-c", script, user=user)
     if cluster.status.release == "22.05":
         # This release's sattach asks slurm.conf for a node's address, and these register themselves.

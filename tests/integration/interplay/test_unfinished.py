@@ -10,7 +10,7 @@ import pytest
 from cellblock.cluster import host
 from tests.integration.conftest import LocalCluster
 from tests.integration.interplay.conftest import SlowJobs
-from tests.integration.jobs import home, output, srun, submit
+from tests.integration.jobs import fresh_path, output, srun, submit
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
@@ -25,6 +25,7 @@ touch /tmp/mark
 
 def test_a_requeued_job_runs_again_in_a_fresh_jail(cluster: LocalCluster, user: str) -> None:
     options = ("--requeue", "-w", "worker-2", "-o", "/dev/null")
+    fresh_path(cluster, user, "requeued")
     job = submit(cluster, user, TWICE.replace("NAME", "requeued"), *options)
     cluster.wait_until("the first run", lambda: bool(output(cluster, user, "requeued")))
     cluster.jail("scontrol", "requeue", job, user=user).ok()
@@ -55,6 +56,7 @@ def urgent(cluster: LocalCluster) -> Iterator[str]:
 
 def test_a_preempted_job_runs_again_in_a_fresh_jail(cluster: LocalCluster, user: str, urgent: str) -> None:
     options = ("--requeue", "--exclusive", "-w", "worker-2", "-o", "/dev/null")
+    fresh_path(cluster, user, "preempted")
     job = submit(cluster, user, TWICE.replace("NAME", "preempted"), *options)
     cluster.wait_until("the first run", lambda: bool(output(cluster, user, "preempted")))
     whole_node = ("-p", urgent, "-w", "worker-2", "--exclusive")
@@ -63,7 +65,8 @@ def test_a_preempted_job_runs_again_in_a_fresh_jail(cluster: LocalCluster, user:
 
 
 def test_one_element_of_an_array_is_cancelled(cluster: LocalCluster, user: str) -> None:
-    script = f"until [ -e /home/{user}/go-on ]; do sleep 0.1; done; echo done"
+    go = fresh_path(cluster, user, "element-go")
+    script = f"until [ -e /home/{user}/{go.name} ]; do sleep 0.1; done; echo done"
     job = submit(cluster, user, script, "--array=1-2", "--output=cancel.%a", "-w", "worker-2")
 
     def state(element: int) -> str:
@@ -73,7 +76,7 @@ def test_one_element_of_an_array_is_cancelled(cluster: LocalCluster, user: str) 
     cluster.jail("scancel", f"{job}_1", user=user).ok()
     cluster.wait_until("the first is over", lambda: state(1) == "")
     assert state(2) == "RUNNING"
-    (home(cluster, user) / "go-on").touch()
+    go.touch()
     cluster.wait_until("the second is over", lambda: state(2) == "")
     assert "CANCELLED" in output(cluster, user, "cancel.1")
     assert output(cluster, user, "cancel.2") == "done\n"

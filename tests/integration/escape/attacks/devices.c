@@ -78,10 +78,10 @@ static void on_run(void)
 	node("/run/node", S_IFCHR, makedev(1, 3), "/dev/null");
 }
 
-/* Everything in /dev that is not of the list. */
+/* Everything in /dev that is not of the list. fuse: of use only with the right to mount (attacks/mounts.c). */
 static void listed_only(void)
 {
-	static const char known[] = " null zero full random urandom tty fd stdin stdout stderr ptmx pts shm mqueue ";
+	static const char known[] = " null zero full random urandom tty fd stdin stdout stderr ptmx pts shm mqueue fuse ";
 	DIR *dev = opendir("/dev");
 
 	if (!dev)

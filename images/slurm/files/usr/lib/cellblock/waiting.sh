@@ -28,6 +28,21 @@ controller_listens() {
     timeout 2 bash -c ': < "/dev/tcp/$0/$1"' "${CONTROLLER%%:*}" "${CONTROLLER##*:}" 2>/dev/null
 }
 
+# wait_for_jail - until the volume's tree is there, and with CELLBLOCK_JAIL_READY until `jail init` has said that it
+# is done with it: `any` for whatever image, else a part of the line that it writes (the image's id or reference).
+wait_for_jail() {
+    wait_for "the jail, mounted at $JAIL" [ -e "$JAIL/etc/passwd" ]
+    [ -z "${CELLBLOCK_JAIL_READY:-}" ] ||
+        wait_for "$READY to say that the jail is ready: $CELLBLOCK_JAIL_READY; look at the Job that fills it" jail_is_ready
+}
+
+jail_is_ready() {
+    case $CELLBLOCK_JAIL_READY in
+        any) [ -s "$READY" ] ;;
+        *) grep -q -s -F -e "$CELLBLOCK_JAIL_READY" "$READY" ;;
+    esac
+}
+
 # check_jail_release - die when the jail's client commands are of another release than this image's.
 check_jail_release() {
     mine=$(cat "$RELEASE_FILE")
@@ -45,6 +60,8 @@ check_jail_release() {
 CONTROLLER=${CELLBLOCK_CONTROLLER:-controller:6817}
 # The tree that jobs and sessions see as /.
 JAIL=/mnt/jail/root
+# Written by `jail init` when it is done. Beside the tree, so that users cannot write it.
+READY=${JAIL%/*}/ready
 # Slurm's major.minor in this image.
 RELEASE_FILE=/usr/lib/cellblock/slurm-release
 # Secrets of the cluster: munge.key, ssh_host_*_key, authorized_keys.

@@ -1,4 +1,4 @@
-"""Tar archives and stacks of layers as sorted entries, and their files' content as one stream.
+"""Tar archives and stacks of layers as sorted entries: the plain way, which the image core is compared with.
 
 An archive is read twice: first its headers, which say what the merged tree is and which content of which
 layer survives; then its content, of which only that is written. Whiteouts, opaque directories and hard

@@ -1,0 +1,67 @@
+"""Debian's docker-registry for a benchmark, with images of the benchmarks' layout."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cellblock.bench.import_images import layout
+from cellblock.errors import CellblockError
+
+_CONFIGURATION = """\
+version: 0.1
+log: {{level: error, accesslog: {{disabled: true}}}}
+storage:
+  filesystem: {{rootdirectory: "{folder}"}}
+http: {{addr: "{host}"}}
+"""
+_WAIT_S = 10
+
+
+@contextmanager
+def registry(folder: Path, names: Iterable[str], address: str = "127.0.0.1") -> Iterator[str]:
+    """The host:port of a registry on a free port of `address`, which has bench/NAME:1 for each of `names`.
+
+    Keeps its files in `folder`. Raises CellblockError when docker-registry or skopeo is missing or fails.
+    """
+    for tool in ("docker-registry", "skopeo"):
+        if not shutil.which(tool):
+            raise CellblockError(f"{tool} is not installed", hint=f"apt-get install {tool}")
+    with socket.socket() as chosen:
+        chosen.bind((address, 0))
+        port = chosen.getsockname()[1]
+    host = f"{address}:{port}"
+    configuration = folder / "registry.yml"
+    configuration.write_text(_CONFIGURATION.format(folder=folder / "registry", host=host))
+    with subprocess.Popen(
+        ["docker-registry", "serve", str(configuration)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            _wait(address, port)
+            for name in names:
+                _push(f"oci:{layout()}:{name}", f"docker://{host}/bench/{name}:1")
+            yield host
+        finally:
+            server.terminate()
+
+
+def _wait(address: str, port: int) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while time.monotonic() < deadline:
+        with socket.socket() as tried:
+            if not tried.connect_ex((address, port)):
+                return
+        time.sleep(0.1)
+    raise CellblockError(f"docker-registry does not answer on {address}:{port} after {_WAIT_S} s")
+
+
+def _push(source: str, target: str) -> None:
+    command = ["skopeo", "copy", "--quiet", "--dest-tls-verify=false", source, target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CellblockError(f"skopeo copy ended with status {done.returncode}: {done.stderr.strip()}")

@@ -1,0 +1,155 @@
+"""`jail upgrade` once its words are understood, and its report; of the plainest form the words as well.
+
+Without typer, which takes longer to load and to read the words than an upgrade at rest does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cellblock.printable import printable, shown
+
+if TYPE_CHECKING:
+    from cellblock.jail.change_plan import Plan
+    from cellblock.jail.execution import UpgradeResult
+
+JOBS = 8
+"""How many files are read at once, unless asked otherwise."""
+_SHOWN = 40
+"""Lines of each kind on a terminal; the file of a plan has all."""
+_LOGS = ("auto", "plain", "json")
+_BARE_NAME = re.compile(r"[a-z0-9-]*")
+
+
+class PlainUpgrade(NamedTuple):
+    """`jail upgrade SOURCE VOLUME` with no other options than these."""
+
+    source: str
+    volume: Path
+    log: str
+    as_json: bool
+
+
+def plainly(args: list[str]) -> PlainUpgrade | None:
+    """What the words after `build.py` ask for if that is a plain upgrade; None: typer is to look at them.
+
+    So it is for whatever could be wrong, and for the bare name of an image, which depends on a variant.
+    """
+    if args[:2] != ["jail", "upgrade"]:
+        return None
+    named: list[str] = []
+    log, as_json, rest = "auto", False, iter(args[2:])
+    for word in rest:
+        if word == "--json":
+            as_json = True
+        elif word == "--log":
+            log = next(rest, "")
+        elif word.startswith("-"):
+            return None
+        else:
+            named.append(word)
+    if len(named) != 2 or _BARE_NAME.fullmatch(named[0]) or log not in _LOGS:
+        return None
+    return PlainUpgrade(named[0], Path(named[1]), log, as_json)
+
+
+def run(
+    reference: str, volume: Path, *, jobs: int = JOBS, drained: bool = False, log: str, as_json: bool
+) -> None:
+    """Upgrade, and say what was done. Raises CellblockError and OSError."""
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+    from cellblock.jail import upgrade as code
+
+    events = Events()
+    with make_view(log, events):
+        result = code.upgrade(reference, volume, events, jobs=jobs, drained=drained)
+    print_result(result, as_json=as_json)
+
+
+def print_plan(plan: Plan, *, as_json: bool) -> None:
+    """A plan, for people or as one JSON object."""
+    if as_json:
+        print(json.dumps(plan_record(plan)))
+        return
+    for package in plan.packages:
+        versions = " -> ".join(one for one in (package.before, package.after) if one)
+        why = f" ({package.why})" if package.why else ""
+        print(printable(f"{package.verdict:9s} {package.key} {versions}{why}"))
+    _print_findings(plan)
+    groups: dict[str, list[Any]] = {}
+    for action in plan.actions:
+        groups.setdefault(action.summary, []).append(action)
+    for name, actions in sorted(groups.items()):
+        for action in actions[:_SHOWN]:
+            note = f" ({action.note})" if action.note else ""
+            print(f"{name:9s} {shown(action.path)}{note}")
+        if len(actions) > _SHOWN:
+            print(f"{name:9s} ... and {len(actions) - _SHOWN} more")
+    if plan.glibc:
+        print(f"The C library goes from {plan.glibc[0]} to {plan.glibc[1]}: no job may run (--drained).")
+    print(_sum(plan))
+
+
+def _print_findings(plan: Plan) -> None:
+    for finding in plan.findings:
+        print(f"{finding.kind:9s} {shown(finding.path)}: {finding.why}")
+
+
+def print_result(result: UpgradeResult, *, as_json: bool) -> None:
+    """What was done, for people or as one JSON object."""
+    if as_json:
+        late = [[one.kind, one.path.decode(errors="backslashreplace"), one.why] for one in result.late]
+        record = plan_record(result.plan, actions=False)
+        print(
+            json.dumps(
+                {
+                    "changed": result.changed,
+                    "number": result.number,
+                    "seconds": round(result.seconds, 3),
+                    **record,
+                    "late": late,
+                }
+            )
+        )
+        return
+    if not result.changed:
+        print(f"already {result.plan.source}; nothing to do")
+        return
+    _print_findings(result.plan)
+    for one in result.late:
+        print(f"{one.kind:9s} {shown(one.path)}: {one.why}")
+    print(f"{result.plan.operation} to {result.plan.source} in {result.seconds:.1f} s: {_sum(result.plan)}")
+
+
+def _sum(plan: Plan) -> str:
+    counts = Counter(action.summary for action in plan.actions)
+    counts.update(finding.kind for finding in plan.findings)
+    names = ("update", "add", "remove", "metadata", "beside", "kept", "conflict")
+    return ", ".join(f"{counts[name]} {name}" for name in names if counts[name]) or "nothing to do"
+
+
+def plan_record(plan: Plan, *, actions: bool = True) -> dict[str, Any]:
+    """A plan for `--json`."""
+
+    def text(path: bytes) -> str:
+        return "/" + path.decode(errors="backslashreplace")
+
+    record: dict[str, Any] = {
+        "operation": plan.operation,
+        "source": {"reference": plan.source.reference, "id": plan.source.id},
+        "packages": [asdict(one) for one in plan.packages],
+        "kept": [[text(one.path), one.why] for one in plan.findings if one.kind == "kept"],
+        "conflicts": [[text(one.path), one.why] for one in plan.findings if one.kind == "conflict"],
+        "counts": dict(Counter(action.summary for action in plan.actions)),
+        "glibc": plan.glibc,
+    }
+    if actions:
+        for name in ("update", "add", "remove", "metadata", "beside"):
+            record[name] = [text(action.path) for action in plan.actions if action.summary == name]
+    return record

@@ -1,0 +1,144 @@
+"""Renders deploy/kubernetes: the jail's volume, the Job that fills it, its backups.
+
+Only what Cellblock's own commands need to run in a cluster: Slurm's daemons are deployed by other tools. What
+the pods may do is a list of capabilities, each of which was taken away to see what fails
+(docs/jail-kubernetes.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jinja2
+
+from cellblock import paths
+from cellblock.errors import CellblockError, UsageError
+
+KINDS = ("claim", "init", "backup", "restore")
+
+ASSEMBLE = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP")
+"""What writing a tree takes."""
+UPGRADE = (*ASSEMBLE, "SYS_CHROOT")
+"""ldconfig changes its root to the jail."""
+BACKUP = ("DAC_OVERRIDE",)
+"""Users' files are theirs alone. DAC_READ_SEARCH would do, but with it a pod can open files of the node by
+handle (open_by_handle_at(2)), and the Pod Security Standard `baseline` refuses it."""
+
+_NAME = r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?"
+"""RFC 1123 label, with room for what is added to it."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Of one pod. `scratch` holds what an assembly notes on each file (0.1 KB each) and restic's cache."""
+
+    cpu: str = "1"
+    memory: str = "512Mi"
+    memory_limit: str = "2Gi"
+    scratch: str = "4Gi"
+
+
+@dataclass(frozen=True)
+class BackupPlan:
+    """When and where. `secret` is a Secret's name; `arguments` go to `jail backup`."""
+
+    repository: str
+    secret: str
+    schedule: str = "17 3 * * *"
+    arguments: tuple[str, ...] = ("--keep-daily", "7", "--keep-weekly", "5", "--keep-monthly", "12")
+
+
+@dataclass(frozen=True)
+class KubernetesRequest:
+    """What to render. `image` is jail-init in a registry, `source` the jail as `jail init` takes it."""
+
+    image: str
+    source: str
+    kinds: tuple[str, ...] = ("claim", "init")
+    namespace: str = "slurm"
+    claim: str = "jail"
+    size: str = "500Gi"
+    storage_class: str = ""
+    access_mode: str = "ReadWriteMany"
+    shards: int = 1
+    upgrade: bool = False
+    drained: bool = False
+    registry: str = ""
+    deadline_s: int = 14_400
+    backoff_limit: int = 6
+    resources: Resources = field(default_factory=Resources)
+    backup: BackupPlan | None = None
+
+
+def render(request: KubernetesRequest, templates: Path | None = None) -> dict[str, str]:
+    """File name -> YAML, in the order to apply them. Raises UsageError for what Kubernetes would refuse."""
+    _check(request)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates or paths.PROJECT / "deploy" / "kubernetes"),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    context = {**vars(request), "job": _job(request)}
+    texts = {}
+    for kind in request.kinds:
+        try:
+            text = environment.get_template(f"{kind}.yaml.j2").render(context, **_pod(request, kind))
+        except jinja2.TemplateError as error:
+            raise CellblockError(
+                f"deploy/kubernetes/{kind}.yaml.j2: {error}", hint=f"templates know: {', '.join(context)}"
+            ) from error
+        texts[f"jail-{kind}.yaml"] = text
+    return texts
+
+
+def _pod(request: KubernetesRequest, kind: str) -> dict[str, object]:
+    """The arguments and capabilities of the pod of `kind`."""
+    plain = ["--log", "plain"]
+    if kind == "backup":
+        assert request.backup
+        return {
+            "arguments": ["backup", "/mnt/jail", *request.backup.arguments, *plain],
+            "capabilities": BACKUP,
+        }
+    if kind == "restore":
+        return {"arguments": ["restore", "/mnt/jail", *plain], "capabilities": ASSEMBLE}
+    # A writer on another node that was killed counts as dead after half a minute of silence.
+    arguments = ["init", request.source, "/mnt/jail", "--wait", "120", *plain]
+    arguments += ["--shards", str(request.shards)] if request.shards > 1 else []
+    arguments += ["--upgrade"] if request.upgrade else []
+    arguments += ["--drained"] if request.drained else []
+    return {"arguments": arguments, "capabilities": UPGRADE if request.upgrade else ASSEMBLE}
+
+
+def _job(request: KubernetesRequest) -> str:
+    told = [request.image, request.source, str(request.shards), str(request.upgrade), str(request.drained)]
+    return f"{request.claim}-init-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:8]}"
+
+
+def _check(request: KubernetesRequest) -> None:
+    for what, name in (("--namespace", request.namespace), ("--claim", request.claim)):
+        if not re.fullmatch(_NAME, name):
+            raise UsageError(
+                f"{what} {name!r} is no name in Kubernetes", hint="lower case letters, digits and dashes"
+            )
+    if request.source.startswith(("/", "./", "localhost/")) or "/" not in request.source:
+        raise UsageError(
+            f"no pod can read the image {request.source!r}",
+            hint="push it, and write docker://HOST/PATH:TAG@DIGEST",
+        )
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?([KMGTPE]i?)?", request.size):
+        raise UsageError(f"--size {request.size!r} is no quantity", hint="for example 500Gi")
+    unknown = set(request.kinds) - set(KINDS)
+    if unknown:
+        raise UsageError(f"there is no {', '.join(sorted(unknown))}", hint=f"one of: {', '.join(KINDS)}")
+    if {"backup", "restore"} & set(request.kinds) and request.backup is None:
+        raise UsageError("a backup needs a place", hint="--repository s3:ADDRESS/BUCKET --backup-secret NAME")
+    if request.backup and len(request.backup.schedule.split()) != 5:
+        raise UsageError(
+            f"--schedule {request.backup.schedule!r} has not five fields", hint="as crontab(5): '17 3 * * *'"
+        )

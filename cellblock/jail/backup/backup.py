@@ -1,0 +1,254 @@
+"""Put a volume into a restic repository, while jobs run on it.
+
+What is in a snapshot: `root/`, and of `.cellblock` all that makes a restored volume a whole one (state,
+manifest, controls, history with the files that a rollback needs), and the list of the tree (`listing`). Not
+in it: the lock and what unfinished writers left. The volume's lock is held meanwhile, so no upgrade runs;
+jobs do, so files are of different moments. Killed at any moment it leaves no snapshot; the same command uses
+what had been stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cellblock.errors import CellblockError, UsageError
+from cellblock.events import Events, Progress
+from cellblock.jail import transaction
+from cellblock.jail.apt_lock import apt_locked
+from cellblock.jail.backup import listing, unfollowed
+from cellblock.jail.backup.repository import Repository
+from cellblock.jail.backup.restic import HOST, TAG, Restic, ResticError, Snapshot, pattern
+from cellblock.jail.backup.retention import Keep, retain
+from cellblock.jail.execution import assembled
+from cellblock.jail.volume import Volume, VolumeState
+
+FOLDER = "backup"
+"""In `.cellblock`: the listing, and the name under which the volume's snapshots are found."""
+
+
+_UNSAID = "restic does not say why"
+"""restic 0.14 writes `{}` for some errors, that a file is gone when it is opened among them (seen)."""
+
+
+@dataclass(frozen=True)
+class BackupOptions:
+    """`name`: of the volume's snapshots, kept from then on. `exclude`: paths as seen in the jail, restic's
+    patterns. `init`: make the repository where there is none. `check`: have restic check it afterwards."""
+
+    name: str | None = None
+    keep: Keep = field(default_factory=Keep)
+    exclude: tuple[str, ...] = ()
+    init: bool = False
+    check: bool = False
+
+
+@dataclass(frozen=True)
+class BackupResult:
+    """What was stored. `added` are the bytes that the repository grew by (before 0.16: before compression).
+
+    `vanished` were removed and `changed` written while the backup ran: the snapshot has each as it was at
+    some moment. `unread` could not be read, and are not in it. `removed` counts old snapshots.
+    """
+
+    snapshot: str
+    parent: str
+    name: str
+    files: int
+    bytes: int
+    added: int
+    changed: tuple[str, ...]
+    vanished: tuple[str, ...]
+    unread: tuple[tuple[str, str], ...]
+    removed: int
+    seconds: float
+
+
+def backup(path: Path, repository: Repository, events: Events, options: BackupOptions) -> BackupResult:
+    """Make a snapshot of the volume at `path`.
+
+    Raises CellblockError: no jail, another writer, no repository, a wrong password, ...; see `restic`.
+    """
+    started = time.monotonic()
+    volume, state = assembled(path)
+    restic = Restic(repository)
+    before = _look(restic, options, events)
+    with volume.lock(f"jail backup {path} {repository}", events.info) as check:
+        if transaction.pending(volume):
+            # Half of each image. A pod that makes backups cannot finish it: docs/jail-kubernetes.md.
+            raise CellblockError(
+                f"an upgrade of {path} was interrupted; nothing was stored",
+                hint="run the upgrade again: it finishes that; then the backup",
+            )
+        _warn_of_apt(volume, events)
+        running = _Running(volume, volume.state() or state, restic, before, events, options)
+        result = running.run()
+        check()
+    removed = 0
+    if not result.unread:
+        with events.step(volume.path.name, "remove old snapshots"):
+            removed = retain(restic, result.name, options.keep, events)
+    if options.check:
+        with events.step(volume.path.name, "check the repository"):
+            restic.run("check")
+    return BackupResult(**{**vars(result), "removed": removed, "seconds": time.monotonic() - started})
+
+
+def _look(restic: Restic, options: BackupOptions, events: Events) -> list[Snapshot]:
+    """The snapshots there are, before minutes are spent; makes the repository where asked to."""
+    try:
+        return restic.snapshots()
+    except ResticError as error:
+        if error.kind != "absent" or not options.init:
+            raise
+        events.info(f"making a repository at {restic.repository}")
+        restic.run("init")
+        return []
+
+
+def _warn_of_apt(volume: Volume, events: Events) -> None:
+    try:
+        with apt_locked(volume.root):
+            pass
+    except CellblockError:
+        events.warning(
+            "apt or dpkg is at work in the jail: the snapshot may hold a package that is half installed "
+            "(`dpkg --configure -a` in the restored jail finishes it)"
+        )
+
+
+def volume_name(volume: Volume, wanted: str | None) -> str:
+    """The name of the volume's snapshots: what is asked for, what it had, or a new one that no other has."""
+    file = volume.private / FOLDER / "name"
+    known = file.read_text(encoding="utf-8").strip() if file.exists() else ""
+    name = wanted or known or f"{volume.path.name}-{secrets.token_hex(3)}"
+    if not name or "," in name or name != name.strip():
+        raise UsageError(f"--name {name!r} cannot be a tag", hint="use letters, digits and dashes")
+    if name != known:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        file.write_text(name + "\n", encoding="utf-8")
+    return name
+
+
+@dataclass(frozen=True)
+class _Running:
+    volume: Volume
+    state: VolumeState
+    restic: Restic
+    before: list[Snapshot]
+    events: Events
+    options: BackupOptions
+
+    def run(self) -> BackupResult:
+        subject = self.volume.path.name
+        name = volume_name(self.volume, self.options.name)
+        # By its name alone: the folder that it is mounted at is another on another machine.
+        parent = next((one.id for one in reversed(self.before) if one.name == name), "")
+        with self.events.step(subject, "list the tree"):
+            began_ns = self._list()
+        summary: dict[str, Any] = {}
+        failed: list[tuple[str, str]] = []
+        with self.events.step(subject, "store"):
+            try:
+                done = self.restic.run(
+                    *self._arguments(name, parent),
+                    on_json=lambda record: self._read(record, summary, failed),
+                    accept=(0, 3),
+                    folder=self.volume.path,
+                    keep_output=False,
+                )
+            except ResticError as error:
+                raise CellblockError(f"{error.message}; no snapshot was made", hint=error.hint) from error
+        if not summary.get("snapshot_id"):
+            raise CellblockError(
+                f"restic ended well and made no snapshot: {' '.join(done.tail)}", hint="run this again"
+            )
+        with self.events.step(subject, "look what changed meanwhile"):
+            changed = tuple(map(os.fsdecode, listing.changed_since(os.fsencode(self.volume.root), began_ns)))
+        vanished = tuple(item for item, why in failed if self._is_gone(item, why, began_ns))
+        return BackupResult(
+            snapshot=summary["snapshot_id"],
+            parent=parent,
+            name=name,
+            files=summary["total_files_processed"],
+            bytes=summary["total_bytes_processed"],
+            added=summary.get("data_added_packed", summary["data_added"]),
+            changed=changed,
+            vanished=vanished,
+            unread=tuple(one for one in failed if one[0] not in vanished),
+            removed=0,
+            seconds=0.0,
+        )
+
+    def _is_gone(self, item: str, why: str, began_ns: int) -> bool:
+        """Whether a job removed or replaced the file, rather than that it cannot be read."""
+        if re.search(r"[Nn]o such file|tale (NFS )?file handle", why):
+            return True
+        if why != _UNSAID:
+            return False
+        try:
+            return (self.volume.path / item).lstat().st_ctime_ns > began_ns
+        except FileNotFoundError:
+            return True
+
+    def _list(self) -> int:
+        """Write the list of the tree; returns when that began, in nanoseconds by the clock of the volume."""
+        folder = self.volume.private / FOLDER
+        # Space for one is enough: the last one's is in the snapshot that it was made for.
+        path = folder / listing.NAME
+        path.unlink(missing_ok=True)
+        clock = folder / "clock"
+        clock.write_bytes(b"")
+        began_ns = clock.stat().st_ctime_ns
+        clock.unlink()
+        try:
+            listing.write(path, listing.walk(os.fsencode(self.volume.root)))
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            self.events.warning(
+                f"no list of the tree is in this snapshot ({error.strerror}: {error.filename or path}): "
+                "a restore will not be compared, and sparse files take all their space"
+            )
+        return began_ns
+
+    def _arguments(self, name: str, parent: str) -> list[str]:
+        image = self.state.source.reference.replace(",", " ")
+        arguments = ["backup", "--json", "--host", HOST]
+        for tag in (TAG, f"volume:{name}", f"image:{image}"):
+            arguments += ["--tag", tag]
+        if parent:
+            arguments += ["--parent", parent]
+        root = pattern(str(self.volume.root))
+        for excluded in (*listing.FETCHED_AGAIN, *self.options.exclude):
+            arguments += ["--exclude", root + excluded if excluded.startswith("/") else excluded]
+        return [*arguments, "root", *(f".cellblock/{one.name}" for one in self.volume.lasting())]
+
+    def _read(self, record: dict[str, Any], summary: dict[str, Any], failed: list[tuple[str, str]]) -> None:
+        kind = record.get("message_type")
+        if kind == "status" and record.get("total_bytes"):
+            done, total = int(record.get("bytes_done", 0)), int(record["total_bytes"])
+            self.events.emit(Progress(self.volume.path.name, done, total))
+        elif kind == unfollowed.MESSAGE:
+            self.events.info(
+                f"restic follows symbolic links here ({record.get('why')}): a user who puts one in the place "
+                "of a directory while it runs may find files of this machine in the snapshot"
+            )
+        elif kind == "error":
+            error = record["error"]
+            why = str(error.get("message") or _errno(error.get("Err")) or _UNSAID)
+            failed.append((str(record.get("item", "")), why))
+        elif kind == "summary":
+            summary.update(record)
+
+
+def _errno(number: Any) -> str:
+    """The words of an errno, which restic before 0.17 gives as a number."""
+    with contextlib.suppress(TypeError, ValueError):
+        return os.strerror(number)
+    return ""

@@ -1,0 +1,360 @@
+"""Compares a restored tree with the list that was made for its backup, and puts right what restic loses.
+
+Where both differ, the snapshot decides what is right: jobs wrote while it was made, so a file may be in it
+as it became after it was listed. `restic ls` says which owner, mode, size and time it has; only what the
+snapshot has otherwise than the tree is a fault of the restore.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cellblock.jail.backup import listing
+from cellblock.jail.entry import Entry, order, shown
+from cellblock.jail.metadata import set_metadata
+from cellblock.jail.tree_access import Blocked, TreeAccess
+
+_BLOCK = 64 << 10
+"""Zeros shorter than this are not worth a hole."""
+_PUNCH = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE, FALLOC_FL_KEEP_SIZE: fallocate(2)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+Ls = Callable[[Callable[[dict[str, Any]], None]], None]
+"""Tells of each file of the snapshot, as `restic ls --json`."""
+Accept = Callable[[bytes], bool]
+
+
+class Deviation(NamedTuple):
+    """A path that the list (`listed`) and the restored tree (`found`) have differently; None: not at all."""
+
+    path: bytes
+    listed: Entry | None
+    found: Entry | None
+
+
+class _Core(NamedTuple):
+    """What `restic ls` tells of a file. The size only of regular files."""
+
+    kind: str
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True)
+class Mended:
+    """`entries` were compared, `mended` put right, `moving` differ because jobs wrote while the backup ran.
+
+    `losses` are sentences about what is still not as it was. `missing` of them are files that are not there.
+    """
+
+    entries: int
+    mended: int
+    moving: int
+    losses: tuple[str, ...]
+    missing: int
+
+
+def mend(list_file: Path, root: Path, ls: Ls, within: bytes = b"") -> Mended:
+    """Make the tree at `root` as its snapshot has it, below `within`. Raises CellblockError, OSError."""
+    base = os.fsencode(root)
+    entries, deviations = _compare(list_file, base, within)
+    if not deviations:
+        return Mended(entries, 0, 0, (), 0)
+    cores = _cores(ls, {_mangled(one.path) for one in deviations if _needs_core(one)})
+    moving: set[bytes] = set()
+    wanted: list[Entry] = []
+    unmended: dict[bytes, str] = {}
+    with TreeAccess(base) as access:
+        for one in deviations:
+            right = _right(one, cores.get(_mangled(one.path)), within)
+            if right is None or (right.kind == "h" and one.found and not _alike(access, right)):
+                moving.add(one.path)
+            elif one.found is not None:
+                wanted.append(right)
+        folders = _Folders(access)
+        for entry in wanted:
+            try:
+                _apply(access, entry, folders)
+            except OSError as error:
+                unmended[entry.path] = error.strerror or str(error)
+            except Blocked as error:
+                unmended[entry.path] = f"{shown(error.path)} is no directory"
+        folders.restore_times()
+    after = [one for one in _compare(list_file, base, within)[1] if one.path not in moving]
+    right_of = {entry.path: entry for entry in wanted}
+    losses, missing = [], 0
+    for one in after:
+        if one.found is not None and one.path in right_of and _same(right_of[one.path], one.found):
+            continue
+        missing += one.found is None
+        why = f" ({unmended[one.path]})" if one.path in unmended else ""
+        losses.append(f"{shown(one.path)}: {_difference(right_of.get(one.path, one.listed), one.found)}{why}")
+    return Mended(entries, len(wanted) - len(losses) + missing, len(moving), tuple(losses), missing)
+
+
+def _compare(list_file: Path, base: bytes, within: bytes) -> tuple[int, list[Deviation]]:
+    count, deviations = 0, []
+    inside = _inside(within)
+    left = (one for one in listing.read(list_file) if inside(one.path))
+    right = (one for one in listing.walk(base) if inside(one.path))
+    one, other = next(left, None), next(right, None)
+    while one or other:
+        if other is None or (one is not None and order(one.path) < order(other.path)):
+            assert one is not None
+            deviations.append(Deviation(one.path, one, None))
+            one = next(left, None)
+        elif one is None or order(other.path) < order(one.path):
+            deviations.append(Deviation(other.path, None, other))
+            other = next(right, None)
+        else:
+            count += 1
+            if not _same(one, other):
+                deviations.append(Deviation(one.path, one, other))
+            one, other = next(left, None), next(right, None)
+    return count, deviations
+
+
+def _inside(within: bytes) -> Accept:
+    return lambda path: not within or path == within or path.startswith(within + b"/")
+
+
+def _same(wanted: Entry, found: Entry) -> bool:
+    # Holes that were not there before harm nobody.
+    return wanted == found or (not wanted.digest and wanted == found._replace(digest=""))
+
+
+def _core_of(entry: Entry, kind: str) -> _Core:
+    size = entry.size if kind == "f" else 0
+    mode = 0 if kind == "l" else entry.mode
+    return _Core(kind, mode, entry.uid, entry.gid, size, entry.mtime_ns)
+
+
+def _needs_core(one: Deviation) -> bool:
+    """Whether the two differ in what jobs may have changed since the list was made."""
+    if one.listed is None or one.found is None:
+        return True
+    kinds = one.listed.kind, one.found.kind
+    kind = kinds[1] if kinds[0] == "h" else kinds[0]
+    other = kinds[0] if kinds[1] == "h" else kinds[1]
+    return kind != other or _core_of(one.listed, kind) != _core_of(one.found, kind)
+
+
+def _right(one: Deviation, core: _Core | None, within: bytes) -> Entry | None:
+    """What the file should be; None when it is right as it is, because jobs wrote meanwhile."""
+    listed, found = one.listed, one.found
+    if listed is None:
+        return None  # made after the list was; restic restores nothing that is not in the snapshot
+    if found is None:
+        return None if core is None else listed
+    if not _needs_core(one):
+        outside = listed.kind == "h" and not _inside(within)(listed.target)
+        return None if outside and found.kind != "h" else listed
+    if core is None or _core_of(found, core.kind if found.kind == "h" else found.kind) == core:
+        return None
+    if core == _core_of(listed, core.kind):
+        return listed
+    mode = found.mode if core.kind == "l" else core.mode
+    return found._replace(mode=mode, uid=core.uid, gid=core.gid, mtime_ns=core.mtime_ns)
+
+
+_TYPES = {
+    "dir": "d",
+    "file": "f",
+    "symlink": "l",
+    "fifo": "p",
+    "chardev": "c",
+    "dev": "b",
+}
+# Go's os.FileMode: the permission bits are as everywhere, the others are not.
+_GO_BITS = ((1 << 23, stat.S_ISUID), (1 << 22, stat.S_ISGID), (1 << 20, stat.S_ISVTX))
+
+
+def _cores(ls: Ls, paths: set[bytes]) -> dict[bytes, _Core]:
+    found: dict[bytes, _Core] = {}
+    if not paths:
+        return found
+
+    def node(record: dict[str, Any]) -> None:
+        path = record["path"].encode("utf-8", "surrogateescape")
+        path = path.removeprefix(b"/root").removeprefix(b"/")
+        kind = _TYPES.get(record["type"])
+        if path in paths and kind and record["path"].startswith("/root"):
+            number = int(record["mode"])
+            mode = number & 0o777 | sum(bit for go, bit in _GO_BITS if number & go)
+            found[path] = _Core(
+                kind,
+                0 if kind == "l" else mode,
+                record.get("uid", 0),
+                record.get("gid", 0),
+                record.get("size", 0) if kind == "f" else 0,
+                nanoseconds(record["mtime"]),
+            )
+
+    ls(node)
+    return found
+
+
+def nanoseconds(text: str) -> int:
+    """A time of RFC 3339, as Go writes it, in nanoseconds since the epoch."""
+    match = re.fullmatch(r"([\d-]+T[\d:]+)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", text)
+    if not match:
+        raise ValueError(f"{text!r} is no time of RFC 3339")
+    zone = "+00:00" if match[3] == "Z" else match[3]
+    whole = int(datetime.fromisoformat(match[1] + zone).timestamp())
+    return whole * 1_000_000_000 + int((match[2] or "0").ljust(9, "0"))
+
+
+def _mangled(path: bytes) -> bytes:
+    """A path as JSON can hold it: restic writes U+FFFD for each byte that is no UTF-8."""
+    try:
+        path.decode("utf-8")
+    except UnicodeDecodeError:
+        text = path.decode("utf-8", "surrogateescape")
+        return re.sub("[\udc80-\udcff]", "�", text).encode("utf-8")
+    return path
+
+
+def _alike(access: TreeAccess, link: Entry) -> bool:
+    """Whether two names that were one file when they were listed still have the same content.
+
+    A job may have replaced one of them before both were stored: then they are two files by now.
+    """
+    try:
+        one, other = access.status(link.path), access.status(link.target)
+        if one is None or other is None or stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
+            return False
+        if stat.S_ISLNK(one.st_mode):
+            texts = [os.readlink(access.magic(path)) for path in (link.path, link.target)]  # noqa: PTH115
+            return texts[0] == texts[1]
+        if stat.S_ISREG(one.st_mode):
+            same = one.st_size == other.st_size
+            return same and access.digest(link.path) == access.digest(link.target)
+        return one.st_rdev == other.st_rdev
+    except (Blocked, FileNotFoundError):
+        return False
+
+
+class _Folders:
+    """Remembers the times of the folders that mending changes."""
+
+    def __init__(self, access: TreeAccess) -> None:
+        self._access = access
+        self._times: dict[bytes, int] = {}
+
+    def remember(self, path: bytes) -> None:
+        folder = path.rpartition(b"/")[0]
+        if folder not in self._times:
+            self._times[folder] = os.fstat(self._access.folder(folder)).st_mtime_ns
+
+    def restore_times(self) -> None:
+        for folder, time in self._times.items():
+            os.utime(b"/proc/self/fd/%d" % self._access.folder(folder), ns=(time, time))
+
+
+def _apply(access: TreeAccess, entry: Entry, folders: _Folders) -> None:
+    """Make a file as `entry` says. Raises OSError and Blocked.
+
+    The list and the snapshot are of two moments, between which users may have put a link to the host's /etc
+    where a directory was: what the list says below it must not be looked for there.
+    """
+    if entry.kind == "h":
+        folders.remember(entry.path)
+        target, name = access.at(entry.target)
+        with _held(target) as folder:
+            _replace(
+                access,
+                entry.path,
+                lambda parent, new: os.link(
+                    name, new, src_dir_fd=folder, dst_dir_fd=parent, follow_symlinks=False
+                ),
+            )
+        return
+    parent, name = access.at(entry.path)
+    if entry.kind == "l" and os.readlink(name, dir_fd=parent) != entry.target:
+        folders.remember(entry.path)
+        _replace(access, entry.path, lambda parent, new: os.symlink(entry.target, new, dir_fd=parent))
+    pinned = access.pinned(entry.path)
+    try:
+        path = b"/proc/self/fd/%d" % pinned
+        present = {os.fsencode(name) for name in os.listxattr(path)}
+        for attribute in present - {name for name, _ in entry.xattrs}:
+            with contextlib.suppress(OSError):  # security.selinux, say: not the tree's
+                os.removexattr(path, attribute)
+        if entry.digest == listing.SPARSE and stat.S_ISREG(os.fstat(pinned).st_mode):
+            _punch_file(path)
+        set_metadata(pinned, entry)
+    finally:
+        os.close(pinned)
+
+
+@contextlib.contextmanager
+def _held(descriptor: int) -> Iterator[int]:
+    """The descriptor as one's own, for as long as the block lasts."""
+    own = os.dup(descriptor)
+    try:
+        yield own
+    finally:
+        os.close(own)
+
+
+def _replace(access: TreeAccess, path: bytes, make: Callable[[int, bytes], None]) -> None:
+    parent, name = access.at(path)
+    new = b".cellblock-" + secrets.token_hex(8).encode()
+    make(parent, new)
+    os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
+    with contextlib.suppress(FileNotFoundError):  # rename(2) of two names of one file does nothing
+        os.unlink(new, dir_fd=parent)
+
+
+def _punch_file(path: bytes) -> None:
+    """Give back the blocks of a file that hold zeros only: fallocate(2). Raises OSError."""
+    # A file of mode 0 too: we are root.
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        start, zeros = 0, bytes(_BLOCK)
+        for offset in _blocks(descriptor):
+            data = os.pread(descriptor, _BLOCK, offset)
+            if data == zeros[: len(data)]:
+                continue
+            _punch(descriptor, start, offset)
+            start = offset + len(data)
+        _punch(descriptor, start, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _blocks(descriptor: int) -> Iterator[int]:
+    return iter(range(0, os.fstat(descriptor).st_size, _BLOCK))
+
+
+def _punch(descriptor: int, start: int, end: int) -> None:
+    if end <= start:
+        return
+    offset, length = ctypes.c_int64(start), ctypes.c_int64(end - start)
+    if _libc.fallocate64(descriptor, _PUNCH, offset, length) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _difference(wanted: Entry | None, found: Entry | None) -> str:
+    if found is None or wanted is None:
+        return "is missing"
+    words = {"digest": "its holes take space", "target": "points elsewhere, or is a file of its own"}
+    return ", ".join(
+        words.get(name) or f"{name} is {getattr(found, name)}, should be {getattr(wanted, name)}"
+        for name in Entry._fields
+        if getattr(wanted, name) != getattr(found, name)
+    )

@@ -1,0 +1,114 @@
+"""Put a restored tree, and what Cellblock knows about it, in the place of a volume's: both or neither.
+
+What is to be put in place is one folder, `.cellblock/restore`; its rename to that name is the decision. From
+then on it is carried out, and each step can be done again: a volume with such a folder is refused by every
+other command until `jail restore` has finished it. Of the tree, jobs see the old one or the new: it is
+exchanged by renameat2(2), and where that does not exist (NFS) there is none for the time between two
+renames. What was there before is moved to `.cellblock/replaced-TIME` and stays until somebody removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.jail.rename_exchange import exchange
+from cellblock.jail.volume import RESTORE, Volume, sync_directory, sync_filesystem
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is being put in place. `replaced` is the folder for what was there; empty: there was nothing."""
+
+    snapshot: str
+    replaced: str
+
+
+def decide(volume: Volume, staging: Path, snapshot: str) -> None:
+    """From here on the volume is what `staging` (root/, .cellblock/) holds. `finish` comes next."""
+    old = volume.is_assembled()
+    name = f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}" if old else ""
+    plan = {
+        "snapshot": snapshot,
+        "replaced": name,
+        "root": (staging / "root").stat().st_ino,
+        "names": sorted(one.name for one in (staging / ".cellblock").iterdir()),
+    }
+    (staging / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    sync_filesystem(volume.path)
+    staging.rename(volume.private / RESTORE)
+    sync_directory(volume.private)
+
+
+def pending(volume: Volume) -> Decision | None:
+    """What was decided and is not finished."""
+    try:
+        plan = json.loads((volume.private / RESTORE / "plan.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return Decision(plan["snapshot"], plan["replaced"])
+
+
+def finish(volume: Volume) -> Path | None:
+    """Carry the decision out, or what is left of it; returns where the old volume is. Needs the lock."""
+    new = volume.private / RESTORE
+    plan = json.loads((new / "plan.json").read_text(encoding="utf-8"))
+    kept = volume.private / plan["replaced"] if plan["replaced"] else None
+    if kept:
+        (kept / ".cellblock").mkdir(parents=True, exist_ok=True)
+    _switch_records(volume, new / ".cellblock", set(plan["names"]), kept)
+    _switch_root(volume, new / "root", plan["root"], kept)
+    sync_directory(volume.path)
+    sync_directory(volume.private)
+    # Its last file first: without it there is nothing to finish.
+    gone = volume.private / f"staging-restored-{os.getpid()}"
+    new.rename(gone)
+    shutil.rmtree(os.fsencode(gone))
+    return kept
+
+
+def _switch_records(volume: Volume, new: Path, names: set[str], kept: Path | None) -> None:
+    for one in volume.lasting():
+        if one.name in names and not (new / one.name).exists():
+            continue  # the new one already
+        if kept:
+            one.rename(kept / ".cellblock" / one.name)
+        elif one.is_dir():
+            shutil.rmtree(os.fsencode(one))
+        else:
+            one.unlink()
+    for name in names:
+        if (new / name).exists():
+            (new / name).rename(volume.private / name)
+
+
+def _switch_root(volume: Volume, new: Path, inode: int, kept: Path | None) -> None:
+    if kept and volume.root.exists() and new.exists() and new.stat().st_ino == inode:
+        with _opened(volume.path) as here, _opened(new.parent) as there:
+            if not exchange(there, b"root", here, b"root"):
+                volume.root.rename(kept / "root")
+                new.rename(volume.root)
+                return
+    if new.exists():
+        if new.stat().st_ino == inode:
+            new.rename(volume.root)  # over nothing, or over an empty folder
+        elif kept:
+            new.rename(kept / "root")
+
+
+class _opened:  # noqa: N801 - a context manager that is read as a verb
+    """A descriptor of a directory for as long as the block lasts."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> int:
+        self._descriptor = os.open(self._path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return self._descriptor
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,57 @@
+"""Content that a new image has under another name than the old one: taken from the tree, not the source."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from cellblock.jail import manifest
+from cellblock.jail.catalogue import Blobs
+from cellblock.jail.entry import Entry
+from cellblock.jail.tree_access import Blocked, TreeAccess
+from cellblock.jail.volume import Volume
+
+_CHUNK = 1 << 20
+
+
+def copy_from_tree(volume: Volume, wanted: Collection[str], blobs: Blobs) -> None:
+    """Copy what of `wanted` some file of the tree still has; users may have changed it."""
+    found: dict[str, Entry] = {}
+    for line in _files(volume.manifest):
+        digest = line.split(b" ", 7)[6].decode()
+        if digest in wanted:
+            found.setdefault(digest, manifest.parse(line))
+    with TreeAccess(os.fsencode(volume.root)) as access:
+        for digest, entry in found.items():
+            with contextlib.suppress(Blocked, OSError):
+                status = access.status(entry.path)
+                # Of another size it is not looked at: users may have made it one of a terabyte.
+                if status is not None and stat.S_ISREG(status.st_mode) and status.st_size == entry.size:
+                    _copy(access, entry, digest, blobs)
+
+
+def _files(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for line in file:
+            if line[:2] == b"f ":
+                yield line
+
+
+def _copy(access: TreeAccess, entry: Entry, digest: str, blobs: Blobs) -> None:
+    total = hashlib.sha256()
+    target = blobs.path(digest)
+    temporary = target + b".moved"
+    left = entry.size
+    with os.fdopen(access.open(entry.path), "rb") as source, open(temporary, "xb") as file:  # noqa: PTH123
+        while data := source.read(min(_CHUNK, left)):
+            total.update(data)
+            file.write(data)
+            left -= len(data)
+    if total.hexdigest() == digest:
+        os.rename(temporary, target)  # noqa: PTH104
+    else:
+        os.unlink(temporary)  # noqa: PTH108

@@ -1,0 +1,13 @@
+"""Names that users gave, for a terminal: they may name a file so that it tells the terminal what to do."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Text with what cannot be printed escaped: control characters, what turns the direction of writing."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def shown(path: bytes) -> str:
+    """A path of a tree: as it is where it is UTF-8 and can be printed, escaped where not."""
+    return "/" + printable(path.decode("utf-8", "backslashreplace"))

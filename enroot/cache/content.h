@@ -1,0 +1,14 @@
+/* The digest that a record has of an image: SHA-256 over the SHA-256 of each MiB, so that all cores and all lanes of a
+ * vector register work on it. It tells damage; who may write is what keeps others out. */
+#ifndef ENROOT_CACHE_CONTENT_H
+#define ENROOT_CACHE_CONTENT_H
+
+#include "../../spank_jail/core/error.h"
+
+/* Reads all of `fd`, `size` bytes, on `threads` threads. Writes 64 digits. -1: it cannot be read, or is shorter. */
+int content_digest(int fd, unsigned long long size, unsigned threads, char digits[65], struct jail_error *err);
+
+/* The same as one SHA-256, as registries have it. */
+int content_sha256(int fd, char digits[65], struct jail_error *err);
+
+#endif

@@ -1,0 +1,9 @@
+/* What is said to be which version. */
+#ifndef ENROOT_VERSION_H
+#define ENROOT_VERSION_H
+
+#define ENROOT_VERSION "0.1.0"
+/* The version whose command line, configuration and images this one has. */
+#define ENROOT_COMPATIBLE "4.1.2"
+
+#endif

@@ -1,0 +1,14 @@
+/* Configuration files that a bundle carries: of a user's environ.d, mounts.d and hooks.d, one behind the other, each
+ * with a line "MODE LENGTH FOLDER/NAME" before it. */
+#ifndef ENROOT_CARRIED_H
+#define ENROOT_CARRIED_H
+
+#include "../text/text.h"
+
+/* Adds those of the configuration directory `config`. Returns 0 or -1. */
+int carried_pack(const char *config, struct text_buffer *out, struct jail_error *err);
+
+/* Writes them into the directory `config`, which is there and empty. -1: `text` is damaged, or it cannot be written. */
+int carried_unpack(const struct text_buffer *text, const char *config, struct jail_error *err);
+
+#endif

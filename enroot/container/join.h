@@ -1,0 +1,18 @@
+/* Becoming a member of a container that runs: without a helper, by descriptors alone. */
+#ifndef ENROOT_JOIN_H
+#define ENROOT_JOIN_H
+
+#include <stdbool.h>
+
+#include "../../spank_jail/core/error.h"
+
+/* The kinds of namespaces (CLONE_NEW*) that process `pid` has of its own. */
+int join_differing(long pid);
+
+/* Enters those of the process that `process`, a pidfd, stands for. The caller has one thread. `pid` is for errors. */
+int join_enter(int process, int kinds, long pid, struct jail_error *err);
+
+/* What a process within may not: as `start` leaves its command. `kinds` as above. */
+int join_confine(int kinds, struct jail_error *err);
+
+#endif

@@ -1,0 +1,17 @@
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "../../spank_jail/core/resolve.h"
+#include "../../spank_jail/core/scoped.h"
+#include "container.h"
+
+char *container_read(int root, const char *path, size_t limit)
+{
+	struct jail_error missing;
+	struct stat st;
+	scoped_fd fd = jail_resolve(root, path, 0, &missing);
+	scoped_free char *name = text_format("/proc/self/fd/%d", fd);
+
+	return fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ? NULL : text_read(AT_FDCWD, name, limit, NULL, &missing);
+}

@@ -1,0 +1,13 @@
+/* passwd(5) and group(5) as text: lines whose first field is a name. */
+#ifndef ENROOT_ACCOUNTS_H
+#define ENROOT_ACCOUNTS_H
+
+#include "../text/text.h"
+
+/* Adds the line of `name` in `text`, or `otherwise` where it has none. */
+void accounts_add_known(struct text_list *first, const char *text, const char *name, const char *otherwise);
+
+/* Adds the lines `first`, then those of `text` that have other names. */
+void accounts_merge(struct text_buffer *out, const struct text_list *first, const char *text);
+
+#endif

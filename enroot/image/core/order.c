@@ -1,0 +1,52 @@
+#define _GNU_SOURCE
+#include "order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_name(const void *a, const void *b, void *context)
+{
+	const struct image_tree *tree = context;
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	size_t x_length = image_tree_node(tree, x)->name_length, y_length = image_tree_node(tree, y)->name_length;
+	int result = memcmp(image_tree_name(tree, x), image_tree_name(tree, y), x_length < y_length ? x_length : y_length);
+
+	return result ? result : (x_length > y_length) - (x_length < y_length);
+}
+
+int image_order_new(struct image_order *order, struct image_tree *tree, struct image_error *err)
+{
+	uint32_t count = image_tree_count(tree), folders = image_tree_folders(tree);
+
+	image_tree_end_index(tree); /* before the order, which is as large */
+	order->starts = calloc((size_t)folders + 2, sizeof(uint32_t));
+	order->children = calloc((size_t)count + 1, sizeof(uint32_t));
+	if (!order->starts || !order->children)
+		return image_fail_memory(err);
+	for (uint32_t i = 1; i < count; i++) {
+		struct image_node *node = image_tree_node(tree, i);
+
+		node->hash_next = 0;
+		if (image_node_is_real(node))
+			order->starts[image_tree_node(tree, node->parent)->link + 2]++;
+	}
+	for (uint32_t i = 2; i < folders + 2; i++)
+		order->starts[i] += order->starts[i - 1];
+	for (uint32_t i = 1; i < count; i++) {
+		const struct image_node *node = image_tree_node(tree, i);
+
+		if (image_node_is_real(node))
+			order->children[order->starts[image_tree_node(tree, node->parent)->link + 1]++] = i;
+	}
+	for (uint32_t i = 0; i < folders; i++)
+		qsort_r(order->children + order->starts[i], order->starts[i + 1] - order->starts[i],
+			sizeof(uint32_t), by_name, tree);
+	return 0;
+}
+
+void image_order_free(struct image_order *order)
+{
+	free(order->children);
+	free(order->starts);
+	*order = (struct image_order){ NULL, NULL };
+}

@@ -1,0 +1,22 @@
+/* The tree in the order of a sorted walk, once nothing is added any more. */
+#ifndef IMAGE_ORDER_H
+#define IMAGE_ORDER_H
+
+#include "tree.h"
+
+/* Of the directory with number f: children[starts[f]] up to children[starts[f + 1]], by the bytes of their names. */
+struct image_order {
+	uint32_t *children, *starts;
+};
+
+/* Whether a node is part of the tree. */
+static inline bool image_node_is_real(const struct image_node *node)
+{
+	return node->kind && node->kind != 'w';
+}
+
+/* Ends the index by name: hash_next is 0 in all nodes after it. */
+int image_order_new(struct image_order *order, struct image_tree *tree, struct image_error *err);
+void image_order_free(struct image_order *order);
+
+#endif

@@ -1,0 +1,42 @@
+/* digest [-a ARCH] URI */
+#define _GNU_SOURCE
+#include <stdio.h>
+
+#include "../command/command.h"
+#include "../command/options.h"
+#include "../registry/registry.h"
+#include "../text/report.h"
+#include "commands.h"
+
+static int print_digest(const char *uri, const char *architecture, const struct settings *settings)
+{
+	struct registry_uri parsed;
+	struct registry_error refused;
+	char digest[72];
+	struct registry *registry = registry_uri_parse(&parsed, uri, &refused)
+					    ? NULL : registry_open(settings, &parsed, architecture, NULL, &refused);
+	int result = registry ? registry_digest(registry, digest, &refused) : -1;
+
+	registry_close(registry);
+	if (result)
+		return registry_report(&refused);
+	puts(digest);
+	return fflush(stdout) ? report_error("cannot write to standard output") : 0;
+}
+
+int importing_digest(int argc, char **argv)
+{
+	const char *architecture = NULL;
+	const struct command_option options[] = { { .name = "arch", .letter = 'a', .value = &architecture }, { .name = NULL } };
+	struct settings settings;
+	struct jail_error err;
+	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
+
+	if (status >= 0)
+		return status;
+	if (first + 1 != argc)
+		return command_usage("digest", "it takes one URI");
+	if (settings_load(&settings, NULL, &err))
+		return report_failure(&err);
+	return print_digest(argv[first], architecture, &settings);
+}

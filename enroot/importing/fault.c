@@ -1,0 +1,17 @@
+#define _GNU_SOURCE
+#include "fault.h"
+
+#include <stdio.h>
+
+int fault_pass_on(const struct image_error *fault, const char *where, struct jail_error *err)
+{
+	char place[256];
+
+	if (fault->syscall[0])
+		/* Its message is the call's name and error once more. */
+		jail_fail(err, fault->syscall, fault->number, "the image cannot be read or written");
+	else
+		jail_fail(err, NULL, 0, "%s", fault->message);
+	snprintf(place, sizeof(place), "%.120s%s%.130s", where ? where : "", where && fault->path[0] ? ": " : "", fault->path);
+	return jail_error_at(err, NULL, 0, place);
+}

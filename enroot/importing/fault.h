@@ -1,0 +1,11 @@
+/* Errors of the image core as errors of the program. */
+#ifndef IMPORTING_FAULT_H
+#define IMPORTING_FAULT_H
+
+#include "../../spank_jail/core/error.h"
+#include "../image/core/error.h"
+
+/* Fills `err`; `where` is the layer, image or file that is meant, or NULL. Returns -1. */
+int fault_pass_on(const struct image_error *fault, const char *where, struct jail_error *err);
+
+#endif

@@ -1,0 +1,12 @@
+/* The three files that an image gets for the runtime: text from its configuration, for a shell and for mounting. */
+#ifndef IMPORTING_GENERATE_H
+#define IMPORTING_GENERATE_H
+
+#include "image_config.h"
+
+/* Each appends to an empty buffer. `uri` is where the image comes from. */
+void generate_rc(struct text_buffer *text, const struct image_config *config, const char *uri);
+void generate_fstab(struct text_buffer *text, const struct image_config *config);
+void generate_environment(struct text_buffer *text, const struct image_config *config);
+
+#endif

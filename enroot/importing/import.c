@@ -1,0 +1,125 @@
+/* import [-a ARCH] [-o FILE] URI */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "../../spank_jail/core/scoped.h"
+#include "../command/command.h"
+#include "../command/options.h"
+#include "../command/output.h"
+#include "../text/report.h"
+#include "commands.h"
+#include "obtain.h"
+#include "progress.h"
+
+struct import {
+	const char *architecture, *uri;
+	const struct settings *settings;
+	const char *path; /* of the file to make */
+	bool force;
+	int socket; /* takes a descriptor of the cache's file instead; -1: none */
+};
+
+static int into_file(const struct import *import, struct obtain *obtain)
+{
+	struct output output;
+	struct jail_error err;
+	int result = output_open(&output, import->path, import->force, &err);
+
+	if (result)
+		report_failure(&err);
+	else if (!(result = obtain_produce(obtain, output.fd)) && (result = output_commit(&output, 0666, &err)))
+		report_failure(&err);
+	output_close(&output);
+	return result;
+}
+
+/* The path, and the descriptor whose lock keeps the image from being trimmed: whoever has it may run the cache's own file. */
+static bool hand_over(int socket, const struct cache_image *image)
+{
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { .room = { 0 } };
+	struct iovec text = { image->path, strlen(image->path) };
+	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1, .msg_control = control.room,
+				  .msg_controllen = sizeof(control.room) };
+
+	control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(&control.header), &image->fd, sizeof(int));
+	return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)text.iov_len;
+}
+
+static int run(const struct import *import)
+{
+	struct obtain obtain;
+	struct jail_error err;
+	int result = obtain_begin(&obtain, import->uri, import->architecture, import->settings);
+
+	if (!result)
+		result = obtain_image(&obtain);
+	if (result > 0)
+		result = into_file(import, &obtain);
+	else if (!result && import->socket >= 0 && !obtain.image.draft && hand_over(import->socket, &obtain.image))
+		result = 0;
+	/* Whoever cannot be given it finds the file. */
+	else if (!result && (result = cache_deliver(&obtain.image, import->path, import->force, &err)))
+		report_failure(&err);
+	if (!result && obtain.found)
+		report_info("%s is in the cache: no layer was read", import->uri);
+	obtain_end(&obtain);
+	return result;
+}
+
+static int import_image(const struct import *import)
+{
+	int64_t began = progress_now_ns();
+	char bytes[32];
+	struct stat st;
+	int result;
+
+	/* Before minutes are spent. */
+	if (!import->force && !lstat(import->path, &st))
+		return report_error("%s: it exists already; remove it, or give another name with --output", import->path);
+	result = run(import);
+	if (!result && !lstat(import->path, &st))
+		report_info("%s: %s, in %.1f s", import->path, progress_bytes((unsigned long long)st.st_size, bytes),
+			    (double)(progress_now_ns() - began) / 1e9);
+	return result ? 1 : 0;
+}
+
+int importing_import(int argc, char **argv)
+{
+	struct import import = { .socket = -1 };
+	const char *output = NULL, *descriptor = NULL;
+	const struct command_option options[] = {
+		{ .name = "arch", .letter = 'a', .value = &import.architecture },
+		{ .name = "output", .letter = 'o', .value = &output },
+		/* Of other programs, no user's: pyxis/step/handed_over.h. */
+		{ .name = "descriptor", .value = &descriptor },
+		{ .name = NULL },
+	};
+	struct settings settings;
+	struct jail_error err;
+	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
+
+	if (status >= 0)
+		return status;
+	if (first + 1 != argc)
+		return command_usage("import", "it takes one URI");
+	import.uri = argv[first];
+	if (descriptor && (import.socket = atoi(descriptor)) < 3)
+		return command_usage("import", "--descriptor takes the number of a socket");
+	if (settings_load(&settings, NULL, &err))
+		return report_failure(&err);
+	import.settings = &settings;
+	import.force = settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
+	scoped_free char *name = origin_name(import.uri);
+	if (!name)
+		return 1;
+	scoped_free char *path = output ? text_format("%s", output) : text_format("%s.sqsh", name);
+	import.path = path;
+	return import_image(&import);
+}

@@ -1,0 +1,52 @@
+/* enroot-image: what `enroot import`, `load`, `digest` and `cache` run. A program of its own, because it needs libraries
+ * for the network and for compression, which a start must not wait for. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/resource.h>
+
+#include "../cache/cache.h"
+#include "../text/report.h"
+#include "commands.h"
+
+#define OPEN_FILES 8192
+
+static struct rlimit usual;
+static bool raised_it;
+
+/* All of it but "get", which is about images that are not there yet. */
+static int cache(int argc, char **argv)
+{
+	return argc > 1 && !strcmp(argv[1], "get") ? importing_get(argc - 1, argv + 1) : cache_command(argc, argv);
+}
+
+static const struct { const char *name; int (*run)(int argc, char **argv); } commands[] = {
+	{ "cache", cache },
+	{ "digest", importing_digest },
+	{ "import", importing_import },
+	{ "load", importing_load },
+};
+
+/* The cache keeps four files open for each layer that it gets, and an image may have a thousand; the usual limit is 1024. */
+static void raise_limit(void)
+{
+	if (getrlimit(RLIMIT_NOFILE, &usual) || usual.rlim_cur >= OPEN_FILES)
+		return;
+	struct rlimit raised = { usual.rlim_max < OPEN_FILES ? usual.rlim_max : OPEN_FILES, usual.rlim_max };
+	raised_it = !setrlimit(RLIMIT_NOFILE, &raised);
+}
+
+void importing_restore_limit(void)
+{
+	if (raised_it)
+		setrlimit(RLIMIT_NOFILE, &usual);
+}
+
+int main(int argc, char **argv)
+{
+	raise_limit();
+	jail_place = "in the image";
+	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	return report_error("this program belongs to enroot; see: enroot help");
+}

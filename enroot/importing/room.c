@@ -1,0 +1,75 @@
+#define _GNU_SOURCE
+#include "room.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "../text/report.h"
+#include "progress.h"
+
+/* Less than this is full: what failed to be written was a block or a few, at most 1 MiB. */
+#define FULL (4ULL << 20)
+#define WHAT_TO_DO                                                                                                      \
+	"Make room there, or name a larger file system: --output or the working directory (import), ENROOT_DATA_PATH " \
+	"(load), ENROOT_CACHE_PATH, ENROOT_TEMP_PATH"
+
+static unsigned long long free_of(const struct statvfs *fs)
+{
+	return (unsigned long long)fs->f_bavail * fs->f_frsize;
+}
+
+/* The directory that the file lies in, or would if it had a name. */
+static void find_place(int fd, char place[256])
+{
+	char link[32];
+	struct stat st;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t length = readlink(link, place, 255);
+	place[length > 0 ? length : 0] = '\0';
+	char *slash = strrchr(place, '/');
+	if (slash && slash > place && !fstat(fd, &st) && !S_ISDIR(st.st_mode))
+		*slash = '\0';
+	jail_one_line(place);
+}
+
+int room_begin(struct room *room, int fd, unsigned long long total, struct jail_error *err)
+{
+	struct statvfs fs;
+	char need[32], have[32];
+
+	*room = (struct room){ .fd = fd, .total = total };
+	find_place(fd, room->place);
+	if (fstatvfs(fd, &fs))
+		return 0;
+	room->free = free_of(&fs);
+	if (total <= room->free)
+		return 0;
+	jail_fail(err, NULL, ENOSPC, "there is no room for the image: it needs at least %s, as its layers have compressed, and %s are "
+		  "free. " WHAT_TO_DO, progress_bytes(total, need), progress_bytes(room->free, have));
+	return jail_error_at(err, NULL, 0, room->place);
+}
+
+int room_ran_out(const struct room *room, int number, unsigned long long read, const char *temp, struct jail_error *err)
+{
+	char estimate[80] = "", need[32], have[32];
+	struct statvfs fs, other;
+	bool known = !fstatvfs(room->fd, &fs), is_temp;
+	unsigned long long left = known ? free_of(&fs) : 0, used = room->free > left ? room->free - left : 0;
+
+	/* Of the two, the one that is full; after EDQUOT neither seems to be. */
+	is_temp = known && left >= FULL && !statvfs(temp, &other) && free_of(&other) < FULL;
+	/* At least: not all that was read is written yet. */
+	if (!is_temp && used && read && room->total > read)
+		snprintf(estimate, sizeof(estimate), "; at least %s would be needed",
+			 progress_bytes((unsigned long long)((double)used * (double)room->total / (double)read), need));
+	if (is_temp)
+		left = free_of(&other);
+	jail_fail(err, NULL, 0, "there is no room left: %s, %s free%s. " WHAT_TO_DO,
+		  number == EDQUOT ? "the quota is used up" : "it is full", progress_bytes(left, have), estimate);
+	return jail_error_at(err, NULL, 0, is_temp ? temp : room->place);
+}

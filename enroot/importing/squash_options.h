@@ -1,0 +1,13 @@
+/* ENROOT_SQUASH_OPTIONS: the options of mksquashfs, for the writer here. */
+#ifndef IMPORTING_SQUASH_OPTIONS_H
+#define IMPORTING_SQUASH_OPTIONS_H
+
+#include "../image/squashfs/squashfs.h"
+#include "../settings/settings.h"
+
+/* From the settings ENROOT_SQUASH_OPTIONS, ENROOT_MAX_PROCESSORS and SOURCE_DATE_EPOCH. `created` is the image's own time.
+ * Returns 0, or -1: an option is not known, or has a wrong value. */
+int squash_options(struct squashfs_options *options, const struct settings *settings, int64_t created,
+		   struct jail_error *err);
+
+#endif

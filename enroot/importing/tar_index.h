@@ -1,0 +1,26 @@
+/* Where the files of an uncompressed tar are, so that each can be read without the others. */
+#ifndef IMPORTING_TAR_INDEX_H
+#define IMPORTING_TAR_INDEX_H
+
+#include "../text/text.h"
+
+struct tar_member {
+	char *name;
+	char *link; /* of a symbolic or hard link: the name that it leads to; else NULL */
+	unsigned long long offset, length;
+};
+
+/* Starts as { 0 }. */
+struct tar_index {
+	struct tar_member *members;
+	size_t n, room;
+};
+
+/* Reads the headers alone. `name` stands for the archive in errors. Returns 0 or -1; free it in both cases. */
+int tar_index_read(struct tar_index *index, int fd, const char *name, struct jail_error *err);
+void tar_index_free(struct tar_index *index);
+
+/* The regular file of that name, through links; NULL: there is none. */
+const struct tar_member *tar_index_find(const struct tar_index *index, const char *name);
+
+#endif

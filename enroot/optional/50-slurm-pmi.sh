@@ -1,0 +1,23 @@
+#!/bin/bash
+# MPI over PMI: a container gets the step's variables and the directory of PMIx's server.
+# Variables of a single task stay with it: whoever joins the container later brings its own.
+set -euo pipefail
+
+compgen -e | while read -r name; do
+    case $name in
+    PMI_FD) ;; # a descriptor, which does not come along
+    SLURM_* | PMIX_* | PMI_*)
+        # A file of lines has no room for a value of several.
+        case ${!name} in
+        *$'\n'*) ;;
+        *) printf '%s=%s\n' "$name" "${!name}" ;;
+        esac
+        ;;
+    esac
+done >>"$ENROOT_ENVIRON"
+
+for directory in "${PMIX_SERVER_TMPDIR:-}" "${SLURM_PMIXP_TMPDIR:-}"; do
+    if [[ -d $directory && $directory != *[[:space:]]* ]]; then
+        echo "$directory $directory none x-create=dir,bind,rw,nosuid,noexec,nodev,private" >>"$ENROOT_MOUNTS"
+    fi
+done

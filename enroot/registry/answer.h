@@ -1,0 +1,13 @@
+/* What a registry's refusal means: one sentence that names the host, and the next step. */
+#ifndef REGISTRY_ANSWER_H
+#define REGISTRY_ANSWER_H
+
+#include "http.h"
+
+/* For an answer of status >= 400 that is not about who asks. `doing` completes "HOST: could not ...". Returns -1. */
+int answer_error(const char *host, const char *doing, const struct http_answer *answer, struct registry_error *err);
+
+/* One line from an error's body (distribution-spec 1.1, "Error Codes"), or of a page's first words. Returns `said`. */
+char *answer_said(const struct http_answer *answer, char said[400]);
+
+#endif

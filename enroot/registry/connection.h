@@ -1,0 +1,18 @@
+/* How a host is reached: which authorities its certificate may have, through which proxy; and what it means when it is
+ * not reached. */
+#ifndef REGISTRY_CONNECTION_H
+#define REGISTRY_CONNECTION_H
+
+#include <curl/curl.h>
+
+#include "http.h"
+
+/* Sets all that does not depend on the request's headers and body. Returns 0, or -1: a certificate's file is wrong. */
+int connection_prepare(CURL *easy, const struct transport *transport, const char *url,
+		       const struct http_request *request, struct registry_error *err);
+
+/* Fills `err` from what the library says; returns -1. */
+int connection_failed(CURL *easy, CURLcode result, const char *said, const struct http_request *request,
+		      struct registry_error *err);
+
+#endif

@@ -1,0 +1,19 @@
+/* One blob over connections that may break: its bytes in order, from one request or, after breaks, several. */
+#ifndef REGISTRY_FETCH_H
+#define REGISTRY_FETCH_H
+
+#include "session.h"
+
+struct fetch_request {
+	const struct registry_layer *layer;
+	/* Takes the next bytes; non-zero: end it. */
+	int (*deliver)(void *context, const char *data, size_t length);
+	void *context;
+};
+
+/* Returns 0: all bytes were delivered, as many as the manifest says. -1; REGISTRY_FAULT_STOPPED when deliver wanted it. The
+ * digest is not looked at. */
+int fetch_blob(struct registry *registry, struct http *http, const struct fetch_request *request,
+	       struct registry_error *err);
+
+#endif

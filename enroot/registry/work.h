@@ -1,0 +1,85 @@
+/* One layer on its way from a fetching thread to whoever reads it, for the files of the client alone.
+ *
+ * All of it is under the transport's lock, and waits for its condition: a stop wakes everybody.
+ */
+#ifndef REGISTRY_WORK_H
+#define REGISTRY_WORK_H
+
+#include "fetch.h"
+#include "spool.h"
+
+enum work_state { WORK_WAITING, WORK_RUNNING, WORK_DONE, WORK_FAILED };
+
+struct work {
+	struct work *next;
+	struct layers *layers;
+	unsigned layer;
+	enum work_state state;
+	bool opened;    /* somebody has a descriptor of it */
+	bool direct;    /* into the pipe; else into the spool */
+	bool writing;   /* into the spool, without the lock */
+	bool gone;      /* nobody reads any more */
+	bool kept;      /* the spool is the caller's file: it takes all bytes */
+	bool given_up;  /* the spool is full, and nobody reads yet: to be fetched again when its turn comes */
+	int spool, pipe; /* -1: none */
+	unsigned long long spooled;
+	unsigned long long reserved; /* bytes of the spool's limit */
+	pthread_t pump;
+	bool has_pump;
+};
+
+struct layers {
+	struct registry *registry;
+	struct transport *transport;
+	const struct registry_image *image;
+	struct work *first, **last;
+	struct work **current; /* by layer; NULL: skipped so far */
+	const int *keep;       /* by layer, or NULL */
+	struct spool spool;
+	unsigned long long reserved;
+	pthread_t *threads;
+	unsigned n_threads, idle;
+	bool failed, lent_http;
+	struct registry_error error;
+	atomic_ullong fetched;
+};
+
+static inline void layers_lock(struct layers *layers)
+{
+	pthread_mutex_lock(&layers->transport->lock);
+}
+
+static inline void layers_unlock(struct layers *layers)
+{
+	pthread_mutex_unlock(&layers->transport->lock);
+}
+
+/* With the lock held. */
+static inline void layers_changed(struct layers *layers)
+{
+	pthread_cond_broadcast(&layers->transport->wake);
+}
+
+static inline void layers_wait(struct layers *layers)
+{
+	pthread_cond_wait(&layers->transport->wake, &layers->transport->lock);
+}
+
+static inline bool layers_stopped(const struct layers *layers)
+{
+	return atomic_load(&layers->transport->stopped);
+}
+
+/* fetch_request.deliver: `context` is the struct work. */
+int work_deliver(void *context, const char *data, size_t length);
+
+/* A thread that brings the spool's bytes into the pipe, and lets the fetching one write there once it has caught up. */
+void *work_pump(void *context);
+
+/* With the lock held: the spool's room is there for others. */
+void work_release(struct work *work);
+
+/* Threads of the client get no signals: they are the main thread's, and a reader that has gone is an error of write. */
+void work_block_signals(void);
+
+#endif

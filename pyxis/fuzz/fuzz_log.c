@@ -1,0 +1,34 @@
+/* What enroot, hooks and importers print, which the keeper and tasks read, both of them forks of slurmstepd. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <unistd.h>
+
+#include "../../enroot/text/text.h"
+#include "../../spank_jail/core/scoped.h"
+#include "../../spank_jail/fuzz/fuzz.h"
+#include "../step/program_log.h"
+#include "../step/room.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static int log = -1;
+	struct jail_error err;
+	off_t end = 0;
+
+	if (log < 0)
+		log = pyxis_log_open(&err);
+	MUST(log >= 0 && !pyxis_log_clear(log, &err) && write(log, data, size) == (ssize_t)size);
+	scoped_free char *text = pyxis_log_text(log, 0, &end);
+	if (!text) {
+		MUST(!size);
+		return 0;
+	}
+	MUST(end == (off_t)size && !memcmp(text, data, size));
+	scoped_free char *reason = pyxis_log_reason(text);
+	scoped_free char *latest = pyxis_log_latest(text);
+	scoped_free char *advice = pyxis_room_advice(text, "/", 0);
+	MUST(!reason || strstr(text, "[ERROR] "));
+	MUST(!latest || !strchr(latest, '\n'));
+	MUST(!advice || strlen(advice) < size + 400);
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* What a job leaves on a node: containers of its own scope, and what a step could not clear away because it was killed.
+ *
+ * slurmd's epilog runs as root, outside of any jail: it enters the jail first, by jail-enter, and as the user.
+ */
+#ifndef PYXIS_EPILOG_H
+#define PYXIS_EPILOG_H
+
+#include <stdbool.h>
+
+#include "../options/arguments.h"
+#include "../step/runtime.h"
+
+/* slurmstepd, before a step's container is made: notes that there may be something. As the user or as root. Returns a
+ * descriptor that marks the step as present until it is closed, which is outside of any jail, or -1: the log says why. */
+int pyxis_epilog_note(const struct pyxis_arguments *arguments, const struct pyxis_owner *owner);
+
+/* The epilog of a job: removes it, if that was noted. Returns 0, or -1 with `err`. */
+int pyxis_epilog_run(const struct pyxis_arguments *arguments, uint32_t job, uint32_t uid, struct jail_error *err);
+
+/* The same for all jobs of which there are notes and no steps here, but for `own`, that `is_over` confirms: their epilog was
+ * killed, or slurmd was while they ended. */
+void pyxis_epilog_sweep(const struct pyxis_arguments *arguments, uint32_t own, bool (*is_over)(uint32_t job));
+
+#endif

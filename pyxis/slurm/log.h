@@ -1,0 +1,16 @@
+/* What the plugin says, each line with its name. */
+#ifndef PYXIS_LOG_H
+#define PYXIS_LOG_H
+
+#include "../../spank_jail/core/error.h"
+
+#define PYXIS_NAME_IN_LOG "pyxis: "
+
+/* To the user. */
+void pyxis_log_say(const char *line);
+
+/* To the user and the node's log. Returns -1, which is what a hook returns: 22.05 and 24.11 take positive numbers for
+ * success. */
+int pyxis_log_error(const struct jail_error *err);
+
+#endif

@@ -1,0 +1,30 @@
+/* What earlier jobs of the user left beside the containers: their keeper was killed, and no epilog ran, for the node went
+ * down or was given up. Nothing on the node may know of them any more, and homes are shared by nodes and by clusters: what
+ * bears the mark of this cluster goes as soon as slurmctld says that its job is over.
+ */
+#ifndef PYXIS_LEFTOVERS_H
+#define PYXIS_LEFTOVERS_H
+
+#include <stdint.h>
+
+#include "../../enroot/text/text.h"
+
+/* Each is a question to slurmctld: what there is more of, later steps remove. */
+#define PYXIS_LEFTOVER_JOBS 4
+
+struct pyxis_leftovers {
+	uint32_t jobs[PYXIS_LEFTOVER_JOBS];
+	unsigned n;
+	char *folder;
+	struct text_list roots, files; /* their names there */
+};
+
+/* Looks for those of `cluster` ("": none) beside `root`, but for those of the job itself. */
+void pyxis_leftovers_find(struct pyxis_leftovers *leftovers, const char *root, const char *cluster, uint32_t own);
+
+/* Removes files of jobs that are over (bit I of `over` is jobs[I]), and forgets the roots of all others. */
+void pyxis_leftovers_drop(struct pyxis_leftovers *leftovers, unsigned over);
+
+void pyxis_leftovers_free(struct pyxis_leftovers *leftovers);
+
+#endif

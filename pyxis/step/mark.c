@@ -1,0 +1,56 @@
+#define _GNU_SOURCE
+#include "mark.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../spank_jail/core/scoped.h"
+
+static char *mark_path(const char *root)
+{
+	return text_format("%s/.lock", root);
+}
+
+static char *read_mark(const char *root)
+{
+	struct jail_error ignored;
+	scoped_free char *path = mark_path(root);
+	/* A container can write there, and nobody must wait for the other end of a FIFO. */
+	scoped_fd fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	return fd < 0 ? NULL : text_read_open(fd, path, 4096, NULL, &ignored);
+}
+
+void pyxis_mark_write(const char *root, const struct pyxis_owner *owner, const char *cluster)
+{
+	scoped_free char *path = mark_path(root);
+	scoped_free char *text = text_format("%u.%u%s%s\n", owner->job, owner->step, cluster ? " temporary " : "",
+					     cluster ? cluster : "");
+	scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+	/* Without it another node of the same step refuses, or the epilog takes it by its name; that is all. */
+	if (fd >= 0 && text_write(fd, text, strlen(text)))
+		return;
+}
+
+bool pyxis_mark_is_of(const char *root, const struct pyxis_owner *owner)
+{
+	scoped_free char *text = read_mark(root);
+	scoped_free char *own = text_format("%u.%u\n", owner->job, owner->step);
+
+	return text && !strcmp(text, own);
+}
+
+bool pyxis_mark_is_temporary(const char *root, const char *cluster)
+{
+	scoped_free char *text = read_mark(root);
+	scoped_free char *end = text_format(" temporary %s\n", cluster);
+
+	return text && *cluster && text_ends(text, end);
+}
+
+char *pyxis_mark_pattern(unsigned job, bool job_scope)
+{
+	return text_format(job_scope ? "%u.*" : "%u.* temporary *", job);
+}

@@ -1,0 +1,25 @@
+/* Whose a root is, written into it: `start` has a file there that no export takes along.
+ *
+ * "JOB.STEP" is a container with a name, and the step that made it. "JOB.STEP temporary CLUSTER" goes with that step. A
+ * name says neither: a user may call a container 7.5, homes are shared by clusters that count their jobs alike.
+ */
+#ifndef PYXIS_MARK_H
+#define PYXIS_MARK_H
+
+#include <stdbool.h>
+
+#include "runtime.h"
+
+/* `cluster` NULL: a container with a name. */
+void pyxis_mark_write(const char *root, const struct pyxis_owner *owner, const char *cluster);
+
+/* Whether the step made this container with a name. */
+bool pyxis_mark_is_of(const char *root, const struct pyxis_owner *owner);
+
+/* Whether it was to go with a step of that cluster. */
+bool pyxis_mark_is_temporary(const char *root, const char *cluster);
+
+/* fnmatch(3) of the marks of roots that go with the job, the caller's to free: in the scope of jobs those with names, too. */
+char *pyxis_mark_pattern(unsigned job, bool job_scope);
+
+#endif

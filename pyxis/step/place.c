@@ -1,0 +1,19 @@
+#define _GNU_SOURCE
+#include "place.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../../spank_jail/core/scoped.h"
+#include "../options/request.h"
+
+void pyxis_place_add(const char *path, const char *flags, struct text_list *places)
+{
+	scoped_free char *mount = text_format("%s:%s%s", path, path, flags);
+	scoped_free char *source = NULL;
+	struct jail_error ignored;
+	char *line = access(path, F_OK) ? NULL : pyxis_mount_line(mount, &source, &ignored);
+
+	if (line)
+		text_list_take(places, line);
+}

@@ -1,0 +1,11 @@
+/* What of the node a container shows beside what its user asks for. */
+#ifndef PYXIS_PLACE_H
+#define PYXIS_PLACE_H
+
+#include "../../enroot/text/text.h"
+
+/* Adds `path` at the same place in the container, if it is there; `flags` are those of --container-mounts, with ":"
+ * before them, or "". What becomes of it is a line of fstab. */
+void pyxis_place_add(const char *path, const char *flags, struct text_list *places);
+
+#endif

@@ -1,0 +1,9 @@
+/* Whether a program failed because a file system is full, and what its user can do. */
+#ifndef PYXIS_ROOM_H
+#define PYXIS_ROOM_H
+
+/* What to do, with what is free below `folder` and what is needed: `needed` bytes (0: what `said` says of an import, where
+ * it does). `said` is the program's log. A new string; NULL: that was not the reason. */
+char *pyxis_room_advice(const char *said, const char *folder, unsigned long long needed);
+
+#endif

@@ -1,0 +1,13 @@
+/* Containers that run on this node, as the caller can see them in /proc. */
+#ifndef PYXIS_RUNNING_H
+#define PYXIS_RUNNING_H
+
+#include <sys/types.h>
+
+#include "../../spank_jail/core/error.h"
+
+/* A process in the container `name`, whose root is the directory `root` (NULL: it has none, its image is mounted): the
+ * one that keeps it, or any other of it. 0: there is none. */
+pid_t pyxis_running_find(const char *name, const char *root);
+
+#endif

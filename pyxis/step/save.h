@@ -1,0 +1,14 @@
+/* --container-save: the container becomes an image when the step has ended. */
+#ifndef PYXIS_SAVE_H
+#define PYXIS_SAVE_H
+
+#include "container.h"
+
+/* At the beginning of the step: looks at what there is. */
+void pyxis_save_prepare(struct pyxis_container *container);
+
+/* Exports the container, and tells the user how that went. Each node of a step saves its own; where nodes name one file,
+ * because they share the directory, it becomes the first node's. */
+void pyxis_save(struct pyxis_container *container);
+
+#endif

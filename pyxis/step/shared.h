@@ -1,0 +1,36 @@
+/* What the tasks of a step on a node share: the first makes the container, the others wait for it on one futex. */
+#ifndef PYXIS_SHARED_H
+#define PYXIS_SHARED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../../spank_jail/core/error.h"
+#include "leftovers.h"
+
+enum pyxis_state { PYXIS_IDLE, PYXIS_STARTING, PYXIS_RUNNING, PYXIS_FAILED };
+
+struct pyxis_shared {
+	uint32_t state;   /* enum pyxis_state; the futex */
+	pid_t leader;     /* who makes it */
+	pid_t member;     /* a process in the container */
+	ino_t mounts;     /* its mount namespace: a process id may be another's after a while */
+	uint32_t entered; /* tasks */
+	uint32_t left[PYXIS_LEFTOVER_JOBS]; /* jobs of which there are leftovers; 0: none */
+	uint32_t told;    /* that their program will not run: once is enough */
+};
+
+/* Memory that forks of the caller share with it; NULL with `err`. */
+struct pyxis_shared *pyxis_shared_make(struct jail_error *err);
+
+/* Whether the caller is the first, and makes the container; then it publishes how that went. */
+bool pyxis_shared_claim(struct pyxis_shared *shared);
+void pyxis_shared_publish(struct pyxis_shared *shared, enum pyxis_state state);
+
+/* Waits for that. PYXIS_FAILED also where the first ended without a word. */
+enum pyxis_state pyxis_shared_wait(struct pyxis_shared *shared);
+
+void pyxis_shared_enter(struct pyxis_shared *shared);
+
+#endif

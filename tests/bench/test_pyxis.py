@@ -1,0 +1,16 @@
+"""The keys of `build.py bench pyxis --json`, which others read."""
+
+from cellblock.bench.pyxis import ContainerCost
+
+
+def test_keys() -> None:
+    steps = {
+        "bare": [1.0, 2, 9],
+        "existing": [10.0, 20, 30],
+        "sqsh": [30.0, 40, 50],
+        "bare16": [5.0],
+        "tasks16": [25.0],
+    }
+    keys = ContainerCost(rounds=3, steps=steps, seconds=1).keys()
+    assert (keys["bare_ms"], keys["existing_over_bare_ms"], keys["sqsh_over_bare_ms"]) == (2, 18, 38)
+    assert (keys["tasks16_over_bare_ms"], keys["registry_cached_over_bare_ms"]) == (20, None)

@@ -1,0 +1,93 @@
+"""libFuzzer on what C code brings along: its targets side by side, from their corpora.
+
+They run at a low priority (nice) for so many seconds by the clock: what waits for Slurm, for a container or
+for a registry beside them leaves them a core, and what computes is not held up.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from cellblock.paths import PROJECT
+from tests.c_compiling import build_folder, make
+
+# A tenth of what another process gets that wants the same core (sched(7), the weights of nice values).
+_NICE = ("nice", "-n", "10")
+# Seconds for one input: libFuzzer looks at the clock, and the inputs that take long are few.
+_INPUT_S = 30
+
+
+def fuzz(
+    sources: Path,
+    targets: Iterable[str],
+    folder: Path,
+    *,
+    seconds: int,
+    max_len: int | Mapping[str, int],
+    dictionaries: bool = False,
+    prefixes: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Compile the targets of the Makefile in `sources`, and run each for so many seconds.
+
+    `max_len`: bytes of an input at most, of all or by target (512 for those not named). `dictionaries`: each
+    target has one in `sources`. `prefixes`: commands to start a target by. What is found lies in `folder`.
+    """
+    if not shutil.which("clang"):
+        pytest.skip("clang is not installed: `python3 build.py test` installs it")
+    build = build_folder(sources)
+    done = make(sources, build, "fuzz")
+    assert done.returncode == 0, done.stdout + done.stderr
+    running: list[tuple[str, subprocess.Popen[bytes]]] = []
+    try:
+        for name in targets:
+            found = folder / f"found-{name}"
+            found.mkdir()
+            length = max_len if isinstance(max_len, int) else max_len.get(name, 512)
+            command = [
+                *_NICE,
+                *(prefixes or {}).get(name, ()),
+                str(build / f"fuzz_{name}"),
+                f"-max_total_time={seconds}",
+                f"-max_len={length}",
+                f"-timeout={_INPUT_S}",
+                "-rss_limit_mb=2048",
+                "-print_final_stats=1",
+                f"-artifact_prefix={folder}/{name}-",
+                *([f"-dict={sources}/fuzz/{name}.dict"] if dictionaries else []),
+                str(found),
+                str(sources / "fuzz/corpus" / name),
+            ]
+            with (folder / f"{name}.log").open("wb") as log:
+                running.append((name, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)))
+        complaints = [
+            complaint
+            for name, process in running
+            if (complaint := _complaint(sources, name, folder, process.wait(seconds + 120)))
+        ]
+    finally:
+        for _, process in running:
+            process.kill()
+            process.wait()
+    assert not complaints, "\n\n".join(complaints)
+
+
+def _complaint(sources: Path, name: str, folder: Path, status: int) -> str:
+    """What libFuzzer said, without its thousands of lines of progress, and the input; empty: all is well."""
+    text = (folder / f"{name}.log").read_text(errors="replace")
+    runs = re.search(r"stat::number_of_executed_units: *(\d+)", text)
+    if status == 0 and runs and int(runs[1]) > 100:
+        return ""
+    told = [line for line in text.splitlines() if not re.match(r"#\d+\s", line)]
+    inputs = sorted(path for path in folder.glob(f"{name}-*") if path.is_file())
+    encoded = re.findall(r"^Base64: (.*)$", text, re.MULTILINE)
+    if inputs and not encoded:
+        encoded = [subprocess.check_output(["base64", "-w0", inputs[0]], text=True)]
+    seed = sources.resolve().relative_to(PROJECT) / "fuzz/corpus" / name / "NAME"
+    again = f"keep it as a seed: echo {encoded[0]} | base64 -d > {seed}" if encoded else "no input was left"
+    return "\n".join([f"fuzz_{name} found something; {again}", *told[-60:]])

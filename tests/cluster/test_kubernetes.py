@@ -1,0 +1,135 @@
+"""The rendered manifests are what Kubernetes accepts, and their pods may do no more than is written down."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from cellblock.cluster.kubernetes import KINDS, BackupPlan, KubernetesRequest, render
+from cellblock.errors import UsageError
+from cellblock.paths import PROJECT
+
+REQUEST = KubernetesRequest(
+    image="registry.example/cellblock/jail-init:debian13@sha256:12",
+    source="docker://registry.example/cellblock/jail:debian13@sha256:34",
+    kinds=KINDS,
+    registry="pull",
+    storage_class="shared",
+    backup=BackupPlan("s3:https://s3.example/jails", "jail-backup"),
+)
+REQUESTS = {
+    "all": REQUEST,
+    "shards": replace(REQUEST, shards=8, upgrade=True, drained=True),
+    "plain": replace(REQUEST, kinds=("claim", "init"), registry="", storage_class="", backup=None),
+}
+
+BASELINE = {
+    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE"),
+    *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+}
+"""What the Pod Security Standard `baseline` lets a container add."""
+
+
+def objects(request: KubernetesRequest) -> dict[str, dict[str, Any]]:
+    return {name: yaml.safe_load(text) for name, text in render(request).items()}
+
+
+def pod(manifest: dict[str, Any]) -> dict[str, Any]:
+    spec = manifest["spec"]
+    if manifest["kind"] == "CronJob":
+        spec = spec["jobTemplate"]["spec"]
+    found: dict[str, Any] = spec["template"]["spec"]
+    return found
+
+
+def minors() -> list[str]:
+    """The last three that the validator knows."""
+    folder = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+    known = {match[1] for path in folder.iterdir() if (match := re.match(r"v(1\.\d+)\.0-", path.name))}
+    return sorted(known, key=lambda version: int(version[2:]))[-3:]
+
+
+@pytest.mark.parametrize("version", minors())
+@pytest.mark.parametrize("name", list(REQUESTS))
+def test_kubernetes_accepts_them(version: str, name: str) -> None:
+    for manifest in objects(REQUESTS[name]).values():
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_a_wrong_manifest_would_be_found() -> None:
+    manifest = objects(REQUEST)["jail-init.yaml"]
+    pod(manifest)["containers"][0]["securityContext"]["capabilites"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(manifest, minors()[-1], strict=True)
+
+
+@pytest.mark.parametrize("kind", ["init", "backup", "restore"])
+@pytest.mark.parametrize("upgrade", [True, False])
+def test_pods_may_do_no_more_than_they_need(kind: str, upgrade: bool) -> None:
+    spec = pod(objects(replace(REQUEST, upgrade=upgrade))[f"jail-{kind}.yaml"])
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert "fsGroup" not in spec["securityContext"], "it would change the owners of the whole volume"
+    (container,) = spec["containers"]
+    context = container["securityContext"]
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["capabilities"]["drop"] == ["ALL"]
+    added = set(context["capabilities"]["add"])
+    assert added <= BASELINE
+    table = (PROJECT / "docs/jail-kubernetes.md").read_text()
+    assert all(f"| {name} |" in table for name in added), "each has its reason in the docs"
+    assert ("SYS_CHROOT" in added) == (kind == "init" and upgrade)
+    assert kind != "backup" or added == {"DAC_OVERRIDE"}
+    assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+    assert "memory" in container["resources"]["limits"]
+    secrets = {volume["name"] for volume in spec["volumes"] if "secret" in volume}
+    assert secrets == ({"registry"} if kind == "init" else {"backup"})
+
+
+def test_a_job_gives_up_and_wrong_usage_is_not_tried_again() -> None:
+    spec = objects(REQUEST)["jail-init.yaml"]["spec"]
+    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"]) == (6, 14_400)
+    rule = spec["podFailurePolicy"]["rules"][0]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [UsageError.exit_status])
+
+
+def test_shards_are_an_indexed_job_and_another_image_is_another_job() -> None:
+    one, eight = objects(REQUEST)["jail-init.yaml"], objects(REQUESTS["shards"])["jail-init.yaml"]
+    assert "completionMode" not in one["spec"]
+    assert (eight["spec"]["completionMode"], eight["spec"]["completions"]) == ("Indexed", 8)
+    arguments = pod(eight)["containers"][0]["args"]
+    assert arguments[arguments.index("--shards") + 1] == "8"
+    other = objects(replace(REQUEST, source="docker://registry.example/jail:2"))["jail-init.yaml"]
+    assert other["metadata"]["name"] != one["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"claim": "The Jail"}, "--claim"),
+        ({"source": "jail"}, "no pod can read the image"),
+        ({"source": "localhost/cellblock/jail"}, "no pod can read the image"),
+        ({"size": "lots"}, "--size"),
+        ({"kinds": ("clame",)}, "there is no clame"),
+        ({"backup": None}, "a backup needs a place"),
+        ({"backup": BackupPlan("s3:x", "s", "daily")}, "five fields"),
+    ],
+)
+def test_what_kubernetes_would_refuse_is_refused(change: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        render(replace(REQUEST, **change))
+
+
+def test_no_value_can_become_more_than_a_value() -> None:
+    odd = replace(REQUEST, source='docker://r/x"]\n- evil: "', backup=BackupPlan('s3:"x": {', "s"))
+    for manifest in objects(odd).values():
+        kubernetes_validate.validate(manifest, minors()[-1], strict=True)
+    assert pod(objects(odd)["jail-init.yaml"])["containers"][0]["args"][1] == odd.source

@@ -1,0 +1,40 @@
+"""The C unit tests of importing, one program a unit, and its fuzz targets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.c_fuzzing import fuzz
+from tests.enroot.importing.conftest import SOURCES, make
+from tests.spank_jail.hardening import weaknesses
+
+FUZZ_SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "10"))
+SQUASHFS = SOURCES.parent / "image/squashfs"
+
+
+def test_units(importer_build: Path) -> None:
+    done = make(importer_build, "check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(", 0 failed") == len(list(SOURCES.glob("tests/test_*.c")))
+
+
+def test_the_program_is_hardened(importer_build: Path) -> None:
+    if not shutil.which("readelf"):
+        pytest.skip("readelf (binutils) is not installed")
+    assert weaknesses(importer_build / "enroot-image") == []
+
+
+def test_no_input_breaks_a_target(tmp_path: Path) -> None:
+    """Under the sanitizers, which the units are not run with: their code is in the targets."""
+    targets = ("config", "squashfs")
+    fuzz(SOURCES, targets, tmp_path, seconds=FUZZ_SECONDS, max_len=8192)
+
+
+@pytest.mark.parametrize("folder", [SOURCES, SQUASHFS], ids=lambda folder: folder.name)
+def test_files_stay_small(folder: Path) -> None:
+    for path in folder.rglob("*.[ch]"):
+        assert len(path.read_text().splitlines()) <= 400, f"{path} does too much"

@@ -1,0 +1,58 @@
+"""Ctrl-C: Python raises it where its code begins to run, which is in a callback of the core."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from array import array
+from pathlib import Path
+
+import pytest
+
+from cellblock.jail.image_core import LayerBytes, Pick, Target, assembling
+
+
+def test_ctrl_c_stops_the_core_while_it_reads(tmp_path: Path) -> None:
+    out, into = os.pipe()
+    root = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    layer = LayerBytes("endless", None, lambda: out)
+    ended = threading.Event()
+
+    def feed() -> None:  # ends when the core closes its end
+        with contextlib.suppress(BrokenPipeError):
+            while not ended.is_set():
+                os.write(into, HEADER)
+        os.close(into)
+
+    feeding = threading.Thread(target=feed)
+    stopping = threading.Timer(10, ended.set)
+    interrupting = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        target = Target(root, 1, pick=Pick(array("Q"), wanted=True))
+        with assembling([layer], target, lambda read: None, tmp_path) as assembly:
+            feeding.start()
+            interrupting.start()
+            stopping.start()
+            with pytest.raises(KeyboardInterrupt):
+                assembly.run()
+    finally:
+        ended.set()
+        stopping.cancel()
+        feeding.join()
+        os.close(root)
+
+
+def _header() -> bytes:
+    """A tar's directory `a/`, again and again."""
+    head = bytearray(512)
+    head[:2], head[100:107], head[124:135], head[156:157] = b"a/", b"0000755", b"0" * 11, b"5"
+    head[108:115] = head[116:123] = b"0" * 7
+    head[136:147] = b"0" * 11
+    head[257:265], head[148:156] = b"ustar\x0000", b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    return bytes(head)
+
+
+HEADER = _header()

@@ -1,0 +1,146 @@
+"""What is in memory at once: a jail may have millions of files, and any number of them may differ."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tarfile
+from array import array
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cellblock.cli.app import app
+from cellblock.events import Event, Events, Progress
+from cellblock.jail import assemble, manifest, verify
+from cellblock.jail.change_plan import Action
+from cellblock.jail.comparison import Differing
+from cellblock.jail.feeding import opener
+from cellblock.jail.image_core import LayerBytes, Pick, Target, assembling
+from cellblock.jail.known_digests import KnownDigests, known_digests
+from cellblock.jail.rollback import rollback
+from cellblock.jail.tree_check import Found
+from cellblock.jail.upgrade import upgrade
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
+
+FILES = 200
+
+
+def alive() -> Counter[type]:
+    """How many objects of each kind there are, also those that tests before left in the runner."""
+    gc.collect()
+    return Counter(type(one) for one in gc.get_objects())
+
+
+def make_image(folder: Path, content: str) -> Path:
+    """A root directory of many files."""
+    data = folder / "usr/share/data"
+    data.mkdir(parents=True)
+    for number in range(FILES):
+        (data / f"{number:03d}").write_text(f"{content} {number}\n")
+    return folder
+
+
+class Alive(Events):
+    """Counts the objects of one kind whenever progress is told."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.kind, self.most, self.before = kind, 0, alive()[kind]
+        self.subscribe(self._count)
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, Progress):
+            self.most = max(self.most, alive()[self.kind] - self.before)
+
+
+def test_a_rollback_is_carried_out_with_one_plan_in_memory(tmp_path: Path) -> None:
+    """Not the upgrade's, its own, and its own read once more: each takes a kilobyte and more a file."""
+    volume = tmp_path / "volume"
+    assemble(str(make_image(tmp_path / "old", "old")), volume, Events())
+    upgrade(str(make_image(tmp_path / "new", "new")), volume, Events())
+    counted = Alive(Action)
+    assert rollback(volume, counted).changed
+    assert FILES <= counted.most < 1.5 * FILES
+    assert (volume / "root/usr/share/data/007").read_text() == "old 7\n"
+
+
+def test_verify_names_the_first_and_counts_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chown(1) of a whole tree makes everything differ."""
+    volume = tmp_path / "volume"
+    assemble(str(make_image(tmp_path / "image", "text")), volume, Events())
+    data = volume / "root/usr/share/data"
+    for number in range(FILES):
+        os.chown(data / f"{number:03d}", 1000, 1000)
+    for name, number in (("LISTED", 5), ("REPAIRED", 150)):
+        monkeypatch.setattr(verify, name, number)
+    found = verify.verify(volume, Events())
+    assert (found.n_damaged, found.n_users, found.is_clean) == (FILES, 0, False)
+    assert [one.entry.path[-3:] for one in found.damaged] == [b"000", b"001", b"002", b"003", b"004"]
+    said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--log", "plain"])
+    assert said.exit_code == 1
+    assert "... and 195 more" in said.output
+    assert "200 damaged, 0 changed by users" in said.output
+
+    said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--repair", "--log", "plain"])
+    assert said.exit_code == 1
+    assert "200 damaged, 150 of them repaired" in said.output
+    assert "again: 50 are left" in said.output
+    owners = Counter((data / f"{number:03d}").stat().st_uid for number in range(FILES))
+    assert owners == {0: 150, 1000: 50}
+    found = verify.verify(volume, Events(), repair=True)
+    assert (found.n_damaged, found.n_left, found.is_clean) == (50, 0, True)
+    assert verify.verify(volume, Events()).n_damaged == 0
+
+
+def test_verify_holds_what_it_names_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tree lacks all of a manifest's files: what was looked at and not kept is gone."""
+    volume = tmp_path / "volume"
+    assemble(str(make_image(tmp_path / "image", "text")), volume, Events())
+    entries = list(manifest.read(volume / ".cellblock/manifest"))
+    (lead,) = [entry for entry in entries if entry.path.endswith(b"/199")]
+    entries += [lead._replace(path=b"usr/share/more%05d" % number) for number in range(2000)]
+    (volume / ".cellblock/manifest").unlink()
+    manifest.write(volume / ".cellblock/manifest", entries)
+    monkeypatch.setattr(verify, "LISTED", 10)
+    before = alive()
+    found = verify.verify(volume, Events())
+    assert (found.n_damaged, len(found.damaged)) == (2000, 10)
+    more = alive() - before
+    assert more[Differing] == 10
+    assert more[Found] == 0
+
+
+def test_known_content_is_told_by_a_file_as_by_memory(tmp_path: Path) -> None:
+    """`known_digests` holds none of them; the core puts aside what is not among them, and only that."""
+    image = make_image(tmp_path / "image", "text")
+    with tarfile.open(tmp_path / "image.tar", "w") as archive:
+        archive.add(image, arcname=".")
+    everything = _put_aside(tmp_path, "everything", array("Q"))
+    assert len(everything) == FILES
+    entries = [entry for entry in manifest.read(tmp_path / "everything.manifest") if entry.kind == "f"]
+    manifest.write(tmp_path / "half", entries[::2])
+    with known_digests(tmp_path / "half") as known:
+        assert known.count == FILES // 2
+        assert _put_aside(tmp_path, "rest", known) == {entry.digest for entry in entries[1::2]}
+    (tmp_path / "empty").touch()
+    with known_digests(tmp_path / "empty") as known:
+        assert _put_aside(tmp_path, "nothing-known", known) == everything
+
+
+def _put_aside(folder: Path, name: str, known: array[int] | KnownDigests) -> set[str]:
+    """The digests of the content of folder/image.tar that the core wrote."""
+    aside = folder / name
+    aside.mkdir()
+    descriptor = os.open(aside, os.O_RDONLY)
+    layer = LayerBytes("image", None, opener(folder / "image.tar"))
+    try:
+        with assembling([layer], Target(descriptor, 2, pick=Pick(known)), lambda read: None, folder) as core:
+            core.run()
+            core.write_manifest(folder / f"{name}.manifest")
+    finally:
+        os.close(descriptor)
+    return {path.name for path in aside.iterdir()}
