@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from tests.integration.condition import condition_of
 from tests.integration.registry import RunningRegistry, running_registry
 from tests.integration.registry_proxy import Proxy, running_proxy
 from tests.integration.state_folder import state_folder
+from tests.ports import free_port
 
 # The Slurm releases of Debian: 22.05, 24.11, 26.05.
 EVERY_SLURM = ("debian12", "debian13", "debian14")
@@ -198,7 +198,7 @@ def running_cluster(
         asked = UpRequest(
             name=f"{prefix}{os.getpid()}",
             variant=variant or default_variant(),
-            ssh_port=_free_port(),
+            ssh_port=free_port(),
             jail_root=jail_root,
         )
         events = Events()
@@ -231,12 +231,6 @@ def mpi_program(cluster: LocalCluster, user: str) -> str:
     cluster.install("gcc", "libc6-dev", "libopenmpi-dev")
     cluster.jail("mpicc", "-o", "sum", "-x", "c", "-", user=user, stdin=_MPI_PROGRAM.read_text()).ok()
     return "./sum"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
