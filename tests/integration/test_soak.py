@@ -1,6 +1,6 @@
-"""Thousands of steps, a part of them killed at any moment: all others work, and nothing is left.
+"""A thousand steps and more, a part of them killed at any moment: all others work, and nothing is left.
 
-About three minutes on two cores, at 30 ms a step. CELLBLOCK_SOAK_STEPS=200 makes it shorter.
+About a minute and a half on two cores, at 30 ms a step. CELLBLOCK_SOAK_STEPS=10000 is for a long run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.integration.conftest import LocalCluster
 
 pytestmark = pytest.mark.integration
 
-STEPS = int(os.environ.get("CELLBLOCK_SOAK_STEPS", "2000"))
+STEPS = int(os.environ.get("CELLBLOCK_SOAK_STEPS", "1000"))
 AT_ONCE = 16
 TIMEOUT_S = 900
 WORKERS = ("worker-1", "worker-2")
@@ -136,7 +136,8 @@ def untouched(cluster: LocalCluster, user: str) -> Iterator[None]:
     for worker in WORKERS:
         assert "DRAIN" not in cluster.on("controller", "scontrol", "show", "node", worker).ok()
     # Others begin and end at this moment: some, not one a step or a killed step.
-    while (more := hidden_file_systems() - there_were) >= 60:
+    deadline = time.monotonic() + 60
+    while (more := hidden_file_systems() - there_were) >= 40:
         assert time.monotonic() < deadline, f"{more} file systems more"
         time.sleep(1)
 
