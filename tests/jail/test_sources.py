@@ -377,4 +377,9 @@ class TestImages:
 
     @staticmethod
     def mounts() -> str:
-        return subprocess.run(["podman", "image", "mount"], check=True, capture_output=True, text=True).stdout
+        """Of all images; podman fails when one of them is removed while it lists them, as other tests do."""
+        for _ in range(20):
+            done = subprocess.run(["podman", "image", "mount"], capture_output=True, text=True)
+            if done.returncode == 0:
+                return done.stdout
+        raise AssertionError(done.stderr)

@@ -70,17 +70,16 @@ def test_open_mpi_over_two_nodes(containers: Containers, mpi_image: str) -> None
 def test_open_mpi_in_containers_that_ran_before_the_step(containers: Containers, mpi_image: str) -> None:
     """They do not show where this step's server puts its shared memory."""
     go = home(containers.cluster, containers.user) / "mpi-go"
-    folder = f"/home/{containers.user}"
-    wait = f"touch {folder}/mpi-$1-$SLURMD_NODENAME; while [ ! -e {folder}/mpi-go ]; do sleep 0.2; done"
+    wait = f"while [ ! -e /home/{containers.user}/mpi-go ]; do sleep 0.2; done"
     hold = f"-N2 -n2 --overlap {mpi_image} --container-mounts=/home/{containers.user}"
     script = f"""
-        rm -f ~/mpi-*
-        trap 'touch ~/mpi-go; wait; enroot remove --force pyxis_mpi_user pyxis_mpi_root' EXIT
-        srun {hold} --container-name=mpi_user sh -c '{wait}' sh user &
-        srun {hold} --container-name=mpi_root --container-remap-root sh -c '{wait}' sh root &
-        until [ "$(ls ~/mpi-*-worker-* 2> /dev/null | wc -l)" = 4 ]; do sleep 0.2; done
+        rm -f ~/mpi-go
+        srun {hold} --container-name=mpi_user sh -c '{wait}' &
+        srun {hold} --container-name=mpi_root --container-remap-root sh -c '{wait}' &
+        sleep 2
         for name in user root; do
-            echo --; srun --mpi=pmix {_TASKS} --container-name=mpi_$name:exec /opt/sum; done"""
+            echo --; srun --mpi=pmix {_TASKS} --container-name=mpi_$name:exec /opt/sum; done
+        touch ~/mpi-go; wait; enroot remove --force pyxis_mpi_user pyxis_mpi_root"""
     try:
         done = containers.script(script, "-N2")
     finally:
