@@ -160,6 +160,7 @@ def test_programs_that_do_not_end(client: Client, private: Stock) -> None:
     text = client.error("digest", uri, ENROOT_CONNECT_TIMEOUT="2")
     assert "sleep had no end after 2 s (ENROOT_CONNECT_TIMEOUT), and was ended" in text
     assert "docker-credential-vault had no end after 2 s, and was ended (ENROOT_CONNECT_TIMEOUT)" in text
+    (client.home / ".docker/config.json").unlink()
     client.credentials(machine(private, "$(yes)"))
     assert "yes printed more than 1048576 bytes" in client.error("digest", uri)
 
