@@ -139,7 +139,6 @@ def untouched(cluster: LocalCluster, user: str) -> Iterator[None]:
     while (more := hidden_file_systems() - there_were) >= 40:
         assert time.monotonic() < deadline, f"{more} file systems more than before"
         time.sleep(1)
-        time.sleep(1)
 
 
 @pytest.fixture
