@@ -36,8 +36,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # In this order; what is not named follows as it is collected. Seconds, of one worker alone on two cores.
 _FIRST = (
     "cluster debian13",  # 380, mostly waiting
-    "tests/integration/test_slurm_source.py",  # 160, both cores
-    "fuzzing",  # 170 and its compiling, on what others leave idle
+    "tests/integration/test_slurm_source.py",  # 160, both cores, where it is not in the cache
+    "fuzzing",  # 110 and its compiling, on what others leave idle
     "cluster debian12",
     "tests/integration/test_soak.py",
     "tests/integration/test_build.py",
