@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/write_at.h"
 #include "parts.h"
 
 static uint64_t write_options(struct squashfs *squashfs, int *result, struct image_error *err)
@@ -13,7 +14,7 @@ static uint64_t write_options(struct squashfs *squashfs, int *result, struct ima
 	if (!length)
 		return SQUASHFS_SUPERBLOCK;
 	put16(piece, (uint16_t)(length | SQUASHFS_METADATA_PLAIN));
-	*result = squashfs_write(squashfs->fd, piece, 2 + length, SQUASHFS_SUPERBLOCK, err);
+	*result = image_write_at(squashfs->fd, piece, 2 + length, SQUASHFS_SUPERBLOCK, err);
 	return SQUASHFS_SUPERBLOCK + 2 + length;
 }
 
