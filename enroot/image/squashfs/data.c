@@ -284,10 +284,3 @@ uint64_t squashfs_data_start(const struct squashfs_data *data, uint64_t number)
 {
 	return data->starts[number / CHUNK][number % CHUNK];
 }
-
-unsigned long long squashfs_data_written(struct squashfs_data *data)
-{
-	scoped_lock(&data->mutex);
-
-	return data->offset;
-}

@@ -268,8 +268,3 @@ struct image_sink squashfs_sink(struct squashfs *squashfs)
 {
 	return (struct image_sink){ &operations, squashfs };
 }
-
-unsigned long long squashfs_written(struct squashfs *squashfs)
-{
-	return squashfs_data_written(squashfs->data);
-}

@@ -108,40 +108,4 @@ static const struct image_sink_operations noting = {
 	.link = note_link, .replace = note_replace,
 };
 
-static inline int memory_slice(void *context, struct image_slice *slice, struct image_error *err)
-{
-	return image_tar_data(context, slice, err);
-}
-
-/* Reads one layer into the merge, again where it asks for it. */
-static inline int merge_layer(struct image_merge *merge, unsigned layer, const void *data, size_t length,
-			      size_t block_size, struct image_error *err)
-{
-	const struct image_entry *entry;
-	bool again = false;
-	int got;
-
-	do {
-		struct memory memory;
-		struct image_input input = { memory_next, &memory };
-
-		memory_open(&memory, data, length, block_size);
-		struct image_tar *tar = image_tar_new(&input, err);
-		struct image_content content = { memory_slice, tar };
-
-		while ((got = image_tar_next(tar, &entry, err)) > 0)
-			if (again ? image_merge_again(merge, layer, entry, &content, err)
-				  : image_merge_entry(merge, layer, entry, &content, err)) {
-				got = -1;
-				break;
-			}
-		image_tar_free(tar);
-		image_pool_destroy(&memory.pool);
-		if (again)
-			image_merge_again_ended(merge, layer);
-		again = true;
-	} while (!got && image_merge_wants_again(merge, layer));
-	return got;
-}
-
 #endif
