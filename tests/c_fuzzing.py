@@ -37,11 +37,13 @@ def fuzz(
     max_len: int | Mapping[str, int],
     dictionaries: bool = False,
     prefixes: Mapping[str, Sequence[str]] | None = None,
+    corpora: Mapping[str, Path] | None = None,
 ) -> None:
     """Compile the targets of the Makefile in `sources`, and run each for so many seconds.
 
     `max_len`: bytes of an input at most, of all or by target (512 for those not named). `dictionaries`: each
-    target has one in `sources`. `prefixes`: commands to start a target by. What is found lies in `folder`.
+    target has one in `sources`. `prefixes`: commands to start a target by. `corpora`: of targets
+    that begin with another's. What is found lies in `folder`.
     """
     if not shutil.which("clang"):
         pytest.skip("clang is not installed: `python3 build.py test` installs it")
@@ -67,7 +69,7 @@ def fuzz(
                 f"-artifact_prefix={folder}/{name}-",
                 *([f"-dict={sources}/fuzz/{name}.dict"] if dictionaries else []),
                 str(found),
-                str(sources / "fuzz/corpus" / name),
+                str((corpora or {}).get(name, sources / "fuzz/corpus" / name)),
             ]
             with (folder / f"{name}.log").open("wb") as log:
                 running.append((name, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)))

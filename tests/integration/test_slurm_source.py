@@ -25,6 +25,7 @@ from cellblock.process import Programs
 from cellblock.slurm import SlurmRepository
 from cellblock.variants import SlurmSource, Variant, host_release, load_variants
 from tests.c_compiling import kept_folder
+from tests.integration.archive import private_apt
 
 pytestmark = [
     pytest.mark.integration,
@@ -40,22 +41,9 @@ DEBIAN = load_variants(PROJECT / "images" / "variants.yaml")["debian13"]
 def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The upstream tarball of slurm-wlm in Debian 13."""
     folder = tmp_path_factory.mktemp("source")
-    for name in ("lists/partial", "archives/partial"):
-        (folder / "apt" / name).mkdir(parents=True)
-    (folder / "apt" / "status").touch()
     # The suite itself: of its security updates a mirror may have the packages and not the sources.
     lines = [line.replace("deb ", "deb-src ", 1) for line in archive(DEBIAN).lines[:1]]
-    (folder / "apt" / "sources.list").write_text("".join(f"{line}\n" for line in lines))
-    options = [
-        f"Dir::State={folder}/apt",
-        f"Dir::State::status={folder}/apt/status",
-        f"Dir::Cache={folder}/apt",
-        f"Dir::Etc::sourcelist={folder}/apt/sources.list",
-        "Dir::Etc::sourceparts=/dev/null",
-        "APT::Sandbox::User=root",
-        "Acquire::Languages=none",
-    ]
-    get = ["apt-get", "-qq", *(f"-o{option}" for option in options)]
+    get = private_apt(folder / "apt", lines)
     subprocess.run([*get, "update"], check=True, capture_output=True)
     # Its other files may be gone from a mirror that was updated meanwhile; the tarball is all that is needed.
     command = [*get, "source", "--download-only", "--tar-only", "slurm-wlm"]
