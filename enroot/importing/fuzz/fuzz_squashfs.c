@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t upper = size ? (size - 1) * data[0] / 255 / 512 * 512 : 0;
 
 	MUST(fd >= 0);
-	struct image_tree *tree = image_tree_new(&err);
+	struct image_tree *tree = image_tree_new("/tmp", IMAGE_MEMORY_IMPORT, &err);
 	struct image_records *records = image_records_new("/tmp", &err);
 	struct squashfs *squashfs = squashfs_new(tree, records, fd, &options, &err);
 	MUST(squashfs);
