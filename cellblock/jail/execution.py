@@ -19,6 +19,7 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress, State, SubjectState
 from cellblock.jail import change_plan, controls, history, transaction
+from cellblock.jail.actions_store import kept, last_of_shared
 from cellblock.jail.apt_lock import apt_locked
 from cellblock.jail.catalogue import Blobs
 from cellblock.jail.change_plan import Finding, Plan
@@ -120,26 +121,21 @@ def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> Plan:
         return path if path.exists() else None
 
     actions = arranged(plan, find)
-    last = {
-        action.after.digest: number
-        for number, action in enumerate(actions)
-        if action.verb == "put" and action.after is not None and action.after.kind == "f" and not action.link
-    }
-    numbers = {id(action.after): number for number, action in enumerate(actions)}
+    last = last_of_shared(actions)
 
-    def fetch(entry: Entry, path: bytes) -> None:
+    def fetch(number: int, entry: Entry, path: bytes) -> None:
         text = plan.contents.get(entry.digest)
         if text is not None:
             with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
                 file.write(text)
-        elif last[entry.digest] == numbers[id(entry)]:
+        elif last.get(entry.digest, number) == number:
             os.rename(blobs.path(entry.digest), path)  # noqa: PTH104
         else:
             shutil.copyfile(blobs.path(entry.digest), path)
 
     stage(actions, folder / "new", fetch)
     shutil.rmtree(blobs.folder)
-    final = replace(plan, actions=tuple(actions))
+    final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
     return final
 
