@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
@@ -29,6 +29,7 @@ from cellblock.jail.layer_listings import LayerListings
 from cellblock.jail.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source, release
 from cellblock.jail.volume import Volume, VolumeState
+from cellblock.jail.writer_lock import LostLockError
 
 _SLOW_S = 0.0002
 """Seconds a call takes on a filesystem that has to ask a server; local ones take a tenth."""
@@ -142,7 +143,7 @@ class _Writing:
 
     def alone(self) -> AssembleResult:
         """Write and publish the tree under the volume's lock."""
-        with self.target.lock(self.command):
+        with self.target.lock(self.command) as check:
             state = self.target.state()
             if state:
                 # Of another writer since the look before the lock, or of one that was killed at its very end.
@@ -153,14 +154,16 @@ class _Writing:
             self._remove_others(staging)
             resume = self._prepare(staging)
             try:
-                with self._written(staging, resume) as assembly:
+                with self._written(staging, resume, check) as assembly:
                     with self.events.step(self.subject, "set directories' owners and times"):
                         assembly.seal()
                     summary = assembly.write_manifest(_absent(staging / "manifest"))
+                    check()
                     return self._publish(staging, summary, assembly)
-            except KeyboardInterrupt:
-                raise  # as after a kill: what is written stays, for the next run
+            except (KeyboardInterrupt, LostLockError):
+                raise  # as after a kill: what is written stays, for the next run; or it is another's now
             except BaseException:
+                check()
                 shutil.rmtree(os.fsencode(staging), ignore_errors=True)
                 raise
             finally:
@@ -176,12 +179,13 @@ class _Writing:
                 return _unchanged(self.target, state, self.identity, self.started)
             resume = self._prepare(folder.path)
         with (
-            folder.only_one(shard),
-            self._written(folder.path, resume, note=f"{NOTE}-{shard.index}") as assembly,
+            folder.only_one(shard) as check,
+            self._written(folder.path, resume, check, note=f"{NOTE}-{shard.index}") as assembly,
         ):
+            check()
             with folder.finished(shard) as file:
                 assembly.write_manifest(file, part=True)
-            with patient_lock(self.target, self.command):
+            with patient_lock(self.target, self.command) as check_all:
                 state = self.target.state()
                 if state:
                     return _unchanged(self.target, state, self.identity, self.started)
@@ -195,6 +199,7 @@ class _Writing:
                 with self.events.step(self.subject, "join the shards"):
                     assembly.seal()
                     summary = folder.join(_absent(folder.path / "manifest"))
+                check_all()
                 result = self._publish(folder.path, summary, assembly)
         # Not before the files in it are closed: NFS keeps the name of what is open, and so the folder.
         with patient_lock(self.target, self.command):
@@ -218,8 +223,18 @@ class _Writing:
         return resume
 
     @contextmanager
-    def _written(self, staging: Path, resume: bool, note: str = NOTE) -> Iterator[Assembly]:
-        """Read the source and write all files; the block does what comes then."""
+    def _written(
+        self, staging: Path, resume: bool, check: Callable[[], None], note: str = NOTE
+    ) -> Iterator[Assembly]:
+        """Read the source and write all files; the block does what comes then.
+
+        `check` raises when the folder is another writer's by now: it may even be the tree of jobs.
+        """
+
+        def told(read: int) -> None:
+            check()
+            self.events.emit(Progress(self.subject, read, feeding.total))
+
         held = holding.probe(staging)
         self._tell_what_lacks(held)
         jobs = self.options.jobs or (
@@ -246,7 +261,7 @@ class _Writing:
                 assembling(
                     feeding.directory or layers,
                     goal,
-                    lambda read: self.events.emit(Progress(self.subject, read, feeding.total)),
+                    told,
                     records_folder(),
                 )
             )
@@ -259,6 +274,7 @@ class _Writing:
                     raise self._translated(error, held) from error
             if feeding.errors:
                 raise feeding.errors[0]
+            check()
             # Of a directory, which nothing keeps as it was, the identity is its listing's.
             if feeding.directory and self.origin.identify(None).id != self.identity.id:
                 raise CellblockError(

@@ -194,6 +194,7 @@ def _run(
             running.run(plan, check, lambda done, total: _tick(events, subject, done, total))
             if plan.regenerate_cache:
                 _make_ld_cache(volume.root, events)
+        check()
         previous = volume.read_state(running.folder / "old").source
         number = int(running.number())
         undoes = running.folder / "undoes"
