@@ -9,13 +9,12 @@ shards of one source (`shards`); readers and jobs see either no root or a whole 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from cellblock.jail.feeding import Feeding
 from cellblock.jail.image_core import Assembly, ImageError, Loss, Summary, Target, assembling
 from cellblock.jail.known_digests import records_folder
 from cellblock.jail.layer_listings import LayerListings
+from cellblock.jail.losses import write as write_losses
 from cellblock.jail.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source, release
 from cellblock.jail.volume import Volume, VolumeState
@@ -159,7 +159,7 @@ class _Writing:
                         assembly.seal()
                     summary = assembly.write_manifest(_absent(staging / "manifest"))
                     check()
-                    return self._publish(staging, summary, assembly)
+                    return self._publish(staging, summary, assembly, assembly.losses())
             except (KeyboardInterrupt, LostLockError):
                 raise  # as after a kill: what is written stays, for the next run; or it is another's now
             except BaseException:
@@ -183,6 +183,7 @@ class _Writing:
             self._written(folder.path, resume, check, note=f"{NOTE}-{shard.index}") as assembly,
         ):
             check()
+            folder.lost(shard, assembly.losses())
             with folder.finished(shard) as file:
                 assembly.write_manifest(file, part=True)
             with patient_lock(self.target, self.command) as check_all:
@@ -200,7 +201,9 @@ class _Writing:
                     assembly.seal()
                     summary = folder.join(_absent(folder.path / "manifest"))
                 check_all()
-                result = self._publish(folder.path, summary, assembly)
+                # What the directories lost, which the last one gave their owners, comes on top.
+                folder.lost(shard, assembly.losses())
+                result = self._publish(folder.path, summary, assembly, folder.all_lost())
         # Not before the files in it are closed: NFS keeps the name of what is open, and so the folder.
         with patient_lock(self.target, self.command):
             shutil.rmtree(os.fsencode(folder.path))
@@ -241,16 +244,16 @@ class _Writing:
             _SLOW_JOBS if held.latency_s > _SLOW_S else max(4, 2 * (os.cpu_count() or 1))
         )
         release(staging / note)
+        shard = self.options.shard
         with ExitStack() as reading:
             with self.events.step(self.subject, "find the source"):
                 feeding = reading.enter_context(self.origin.feed(staging / note))
             if resume:
                 self.events.info("going on with what an interrupted run left")
             else:
-                _check_space(self.target, feeding, self.options.shard)
+                holding.check_space(self.target.path, feeding, shard.of)
             root = os.open(staging / "root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             reading.callback(os.close, root)
-            shard = self.options.shard
             goal = Target(root, jobs, resume, self.options.allow_lossy, shard.index, shard.of)
             # A shard hashes only its own files, which is no listing of a layer.
             listings = LayerListings(self.target.layers)
@@ -284,13 +287,15 @@ class _Writing:
             self.events.emit(Progress(self.subject, feeding.total, feeding.total))
             yield assembly
 
-    def _publish(self, staging: Path, summary: Summary, assembly: Assembly) -> AssembleResult:
+    def _publish(
+        self, staging: Path, summary: Summary, assembly: Assembly, losses: Sequence[Loss]
+    ) -> AssembleResult:
         if summary.entries <= 1:
             raise CellblockError(
                 f"{self.identity} has no files; nothing was assembled",
                 hint="is it the source that you meant?",
             )
-        losses, kept = assembly.losses(), assembly.written().kept
+        kept = assembly.written().kept
         with self.events.step(self.subject, "flush to disk"):
             assembled_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
             state = VolumeState(
@@ -302,9 +307,9 @@ class _Writing:
                 Feeding(layers=assembly.layers).digests,
             )
             self.target.write_state(state, staging)
+            (self.target.private / "losses.json").unlink(missing_ok=True)  # of a tree that is gone
             if losses:
-                text = json.dumps([asdict(loss) for loss in losses], indent=2)
-                (self.target.private / "losses.json").write_text(text + "\n", encoding="utf-8")
+                write_losses(self.target.private / "losses.json", losses)
             self.target.publish(staging)
         for loss in losses:
             self.events.warning(
@@ -366,25 +371,6 @@ def _remove_if_published(staging: Path) -> None:
     """After `publish` has taken the tree out of it; a killed run's trial files may be left."""
     if staging.exists() and not (staging / "root").exists():
         shutil.rmtree(os.fsencode(staging))
-
-
-def _check_space(target: Volume, feeding: Feeding, shard: Shard) -> None:
-    """Refuse before writing what cannot fit, in bytes and in files, as far as the source says."""
-    status = os.statvfs(target.path)
-    available = status.f_bfree * status.f_frsize  # root may use the reserve too
-    needs, files = feeding.needs // shard.of, feeding.files // shard.of
-    if needs > available:
-        raise CellblockError(
-            f"{target.path} has {available / 1e6:.1f} MB free, and the jail needs {needs / 1e6:.1f} MB; "
-            "nothing was written",
-            hint="free some space or use a larger volume",
-        )
-    if status.f_files and files > status.f_ffree:
-        raise CellblockError(
-            f"{target.path} has room for {status.f_ffree} more files, and the jail has {files}; "
-            "nothing was written",
-            hint="make the volume's filesystem with more inodes",
-        )
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from cellblock.jail.apt_lock import apt_locked
 from cellblock.jail.catalogue import Blobs
 from cellblock.jail.change_plan import Finding, Plan
 from cellblock.jail.entry import Entry
+from cellblock.jail.losses import Without
 from cellblock.jail.source import release
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import Transaction
@@ -137,7 +138,7 @@ def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> Plan:
         else:
             shutil.copyfile(blobs.path(entry.digest), path)
 
-    stage(actions, folder / "new", fetch)
+    stage(actions, folder / "new", fetch, Without.of(volume.private))
     shutil.rmtree(blobs.folder)
     final = replace(plan, actions=tuple(actions))
     write_records(volume, final, folder)
@@ -149,7 +150,16 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
     (folder / "kept").mkdir(mode=0o700)
     (folder / "old").mkdir(mode=0o700)
     for name in transaction.RECORDS:
-        os.link(volume.private / name, folder / "old" / name)
+        try:
+            os.link(volume.private / name, folder / "old" / name)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            raise CellblockError(
+                f"{volume.path} cannot be changed under running jobs: its filesystem has no hard links; "
+                "nothing was changed",
+                hint="assemble the image into another volume, on ext4, xfs, btrfs or NFS",
+            ) from None
     before = controls.of_root(volume.root)
     after = dict(before)
     for action in plan.actions:

@@ -3,6 +3,7 @@
     .cellblock/shards-SOURCE-of-N/
       root/           the tree, which all write into
       part-I          the manifest's lines of shard I: it has finished
+      lost-I          what the volume could not hold of shard I
       lock-I          locked while shard I is being written; says by whom
 
 Which shard a file belongs to follows from the path of its directory, so nobody has to tell the others.
@@ -23,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import UsageError
-from cellblock.jail import manifest
+from cellblock.jail import losses, manifest
 from cellblock.jail.entry import Entry, order
-from cellblock.jail.image_core import Summary
+from cellblock.jail.image_core import Loss, Summary
 from cellblock.jail.volume import Volume
 from cellblock.jail.writer_lock import BusyError, LostLockError
 
@@ -119,6 +120,14 @@ class ShardFolder:
         new.unlink(missing_ok=True)
         yield new
         new.replace(self.path / f"part-{shard.index}")
+
+    def lost(self, shard: Shard, found: list[Loss]) -> None:
+        """Note what the volume could not hold of a shard."""
+        losses.write(self.path / f"lost-{shard.index}", found)
+
+    def all_lost(self) -> list[Loss]:
+        """What it could not hold of all of them."""
+        return losses.joined(self.path / f"lost-{number}" for number in range(self._of))
 
     def waiting(self) -> tuple[int, ...]:
         """The shards that have not finished."""

@@ -15,6 +15,7 @@ from cellblock.jail.action_order import LIBRARY, rank, sort_libraries
 from cellblock.jail.change_plan import Action, Plan
 from cellblock.jail.elf_needs import needs
 from cellblock.jail.entry import Entry
+from cellblock.jail.losses import Without
 from cellblock.jail.metadata import set_metadata
 
 Fetch = Callable[[Entry, bytes], None]
@@ -32,8 +33,11 @@ def arranged(plan: Plan, find: Callable[[Entry], Path | None]) -> list[Action]:
     return sort_libraries(plan.actions, wanted, downgrade=plan.operation == "rollback")
 
 
-def stage(actions: list[Action], folder: Path, fetch: Fetch) -> None:
-    """Make the new file of action N as `folder`/N. Raises OSError and CellblockError."""
+def stage(actions: list[Action], folder: Path, fetch: Fetch, without: Without) -> None:
+    """Make the new file of action N as `folder`/N, or none of what the volume was accepted without.
+
+    Raises OSError and CellblockError.
+    """
     folder.mkdir(mode=0o700)
     top = os.fsencode(folder) + b"/"
     numbers: dict[bytes, int] = {}
@@ -46,21 +50,25 @@ def stage(actions: list[Action], folder: Path, fetch: Fetch) -> None:
             links.append((number, action.link))
             continue
         numbers[action.path] = number
-        _make(action.after, top + b"%d" % number, fetch)
+        _make(action.after, top + b"%d" % number, fetch, without)
     for number, lead in links:
+        if without.lacks(actions[numbers[lead]].after, top + b"%d" % numbers[lead]):
+            continue
         os.link(top + b"%d" % numbers[lead], top + b"%d" % number, follow_symlinks=False)
 
 
-def _make(entry: Entry, path: bytes, fetch: Fetch) -> None:
-    if entry.kind == "d":
-        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib knows no paths of bytes
-    elif entry.kind == "l":
-        os.symlink(entry.target, path)  # noqa: PTH211
-    elif entry.kind == "p":
-        os.mkfifo(path, 0o600)
-    elif entry.kind in "cb":
-        kind = stat.S_IFCHR if entry.kind == "c" else stat.S_IFBLK
-        os.mknod(path, kind | 0o600, os.makedev(*entry.device))
-    else:
-        fetch(entry, path)
-    set_metadata(path, entry)
+def _make(entry: Entry, path: bytes, fetch: Fetch, without: Without) -> None:
+    with without.accepting_kind(entry.kind):
+        if entry.kind == "d":
+            os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib knows no paths of bytes
+        elif entry.kind == "l":
+            os.symlink(entry.target, path)  # noqa: PTH211
+        elif entry.kind == "p":
+            os.mkfifo(path, 0o600)
+        elif entry.kind in "cb":
+            kind = stat.S_IFCHR if entry.kind == "c" else stat.S_IFBLK
+            os.mknod(path, kind | 0o600, os.makedev(*entry.device))
+        else:
+            fetch(entry, path)
+    if not without.lacks(entry, path):
+        set_metadata(path, entry, without)
