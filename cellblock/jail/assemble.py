@@ -148,7 +148,7 @@ class _Writing:
             if state:
                 # Of another writer since the look before the lock, or of one that was killed at its very end.
                 unchanged = _unchanged(self.target, state, self.identity, self.started)
-                self._remove_others(None)
+                self._remove_others(None, published=True)
                 return unchanged
             staging = self.target.private / f"staging-{self.identity.id[-16:]}"
             self._remove_others(staging)
@@ -159,7 +159,9 @@ class _Writing:
                         assembly.seal()
                     summary = assembly.write_manifest(_absent(staging / "manifest"))
                     check()
-                    return self._publish(staging, summary, assembly, assembly.losses())
+                    result = self._publish(staging, summary, assembly, assembly.losses())
+                self._remove_others(staging, published=True)
+                return result
             except (KeyboardInterrupt, LostLockError):
                 raise  # as after a kill: what is written stays, for the next run; or it is another's now
             except BaseException:
@@ -206,16 +208,19 @@ class _Writing:
                 result = self._publish(folder.path, summary, assembly, folder.all_lost())
         # Not before the files in it are closed: NFS keeps the name of what is open, and so the folder.
         with patient_lock(self.target, self.command):
-            shutil.rmtree(os.fsencode(folder.path))
+            shutil.rmtree(os.fsencode(folder.path), ignore_errors=True)  # or somebody has, in between
+            self._remove_others(None, published=True)
         return result
 
-    def _remove_others(self, staging: Path | None) -> None:
+    def _remove_others(self, staging: Path | None, *, published: bool = False) -> None:
+        """Remove what killed runs left. Shards hold no lock: theirs is nobody's once there is a tree."""
         for leftover in self.target.leftovers():
-            if leftover == staging:
+            if leftover == staging or (leftover.name.startswith("shards-") and not published):
                 continue
             self.events.info(f"removing what an interrupted run left in {leftover}")
-            release(leftover / NOTE)
-            shutil.rmtree(os.fsencode(leftover))
+            for note in leftover.glob(f"{NOTE}*"):
+                release(note)
+            shutil.rmtree(os.fsencode(leftover), ignore_errors=published)
 
     def _prepare(self, staging: Path) -> bool:
         """Make the folder; whether there was one of an earlier run."""

@@ -73,7 +73,8 @@ def writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, 
     with volume.lock(what, events.info) as check, apt_locked(volume.root):
         for leftover in volume.leftovers():
             events.info(f"removing what an interrupted run left in {leftover}")
-            release(leftover / NOTE)
+            for note in leftover.glob(f"{NOTE}*"):
+                release(note)
             shutil.rmtree(os.fsencode(leftover))
         interrupted = transaction.pending(volume)
         resumed = None

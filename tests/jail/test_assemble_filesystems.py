@@ -247,6 +247,7 @@ def test_shards_fill_a_volume_together_and_the_last_seals_it(
 
 def test_a_killed_shard_goes_on(many: Path, tmp_path: Path) -> None:
     volume, archive = tmp_path / "volume", tmp_path / "many.tar"
+    assert start(archive, volume, "--shard", "0/3").wait() == 0  # of three, which then are two
     process = start(archive, volume, "--shard", "0/2")
     time.sleep(0.6)
     process.kill()
@@ -256,3 +257,13 @@ def test_a_killed_shard_goes_on(many: Path, tmp_path: Path) -> None:
         out, error = process.communicate()
         assert process.returncode == 0, out + error
     assert snapshot(volume / "root") == snapshot(many)
+    assert Volume(volume).leftovers() == []
+
+
+def test_shards_that_were_given_up_leave_nothing_beside_a_whole_tree(
+    small: Path, tmp_path: Path, events: Events
+) -> None:
+    assert assemble(str(small), tmp_path / "volume", events, options=Options(shard=Shard(1, 2))).waiting
+    assert Volume(tmp_path / "volume").leftovers()
+    assert assemble(str(small), tmp_path / "volume", events).changed
+    assert Volume(tmp_path / "volume").leftovers() == []
