@@ -77,6 +77,8 @@ def test_shards_list_what_each_of_them_lost(small: Path, tmp_path: Path, events:
     for number in range(12):
         (small / f"d{number}").mkdir()
         os.mkfifo(small / f"d{number}/fifo")
+    (small / "link").symlink_to("etc")
+    os.link(small / "link", small / "other-name", follow_symlinks=False)
     with slow_filesystem(tmp_path, latency_us=10, lossy=True) as place:
         for index in range(3):
             result = assemble(
@@ -85,8 +87,12 @@ def test_shards_list_what_each_of_them_lost(small: Path, tmp_path: Path, events:
                 events,
                 options=Options(shard=Shard(index, 3), allow_lossy=True),
             )
-        assert {loss.what: loss.count for loss in result.losses} == {"fifos": 12}
-        assert {loss.what for loss in joined([place / "volume/.cellblock/losses.json"])} == {"fifos"}
+        assert {loss.what: loss.count for loss in result.losses} == {"fifos": 12, "hard links": 1}
+        assert {loss.what for loss in joined([place / "volume/.cellblock/losses.json"])} == {
+            "fifos",
+            "hard links",
+        }
+        assert str((result.root / "other-name").readlink()) == "etc"
         found = verify(place / "volume", events)
         assert (found.n_damaged, found.n_users) == (0, 0)
         (place / "volume/root/d1").rmdir()
