@@ -98,7 +98,7 @@ def assemble(
         if not target.leftovers():
             return unchanged
     writing = _Writing(target, origin, identity, events, options, f"jail assemble {source} {volume}", started)
-    with _explained(target):
+    with _explained(target, options.shard):
         target.prepare()
         events.emit(SubjectState(target.path.name, "running"))
         try:
@@ -379,14 +379,15 @@ def _remove_if_published(staging: Path) -> None:
 
 
 @contextmanager
-def _explained(target: Volume) -> Iterator[None]:
+def _explained(target: Volume, shard: Shard) -> Iterator[None]:
     """Turn the errors of the filesystem into one that says what happened and that nothing was lost."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            what = "was removed, the volume is as it was" if shard.of == 1 else "stays, and is gone on with"
             raise CellblockError(
-                f"{target.path} is full; what had been written was removed, the volume is as it was",
+                f"{target.path} is full; what had been written {what}",
                 hint="free some space or use a larger volume, then run this again",
             ) from error
         where = os.fsdecode(error.filename) if error.filename else str(target.path)

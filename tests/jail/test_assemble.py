@@ -16,7 +16,7 @@ from jail_trees import snapshot
 
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Progress, StepStarted
-from cellblock.jail import Volume, assemble, holding, manifest
+from cellblock.jail import Options, Shard, Volume, assemble, holding, manifest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -247,3 +247,6 @@ def test_a_disk_that_fills_up_is_left_as_it_was(
         assemble(str(small), tiny, events)
     assert [path.name for path in tiny.iterdir()] == [".cellblock"]
     assert [path.name for path in (tiny / ".cellblock").iterdir()] == ["lock"]
+    with pytest.raises(CellblockError, match="is full; what had been written stays"):
+        _ = [assemble(str(small), tiny, events, options=Options(shard=Shard(n, 2))) for n in range(2)]
+    assert list(tiny.glob(".cellblock/shards-*/root/big*")), "other shards may have written some of it"
