@@ -25,6 +25,7 @@ from cellblock.jail.execution import (
     write_records,
     writing,
 )
+from cellblock.jail.losses import Without
 from cellblock.jail.planner import make_plan
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import kept_file
@@ -113,7 +114,7 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
         # A name of the very file that was there: with all its attributes, and no space needed.
         os.link(kept, path, follow_symlinks=False)
 
-    stage(actions, folder / "new", fetch)
+    stage(actions, folder / "new", fetch, Without.of(volume.private))
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:

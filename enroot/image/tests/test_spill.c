@@ -34,7 +34,7 @@ static void test_given_back(void)
 	size_t wrong = 0;
 
 	CHECK(plain && filed);
-	for (size_t i = 0; i < SIZE; i += 512) {
+	for (size_t i = 0; plain && filed && i < SIZE; i += 512) {
 		wrong += plain[i] || filed[i];
 		plain[i] = filed[i] = (unsigned char)(i >> 9) | 1;
 		image_spill_tend(spill);
