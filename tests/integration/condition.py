@@ -16,7 +16,7 @@ _LOOKS = (
 # Ended jobs as well, the last first: which runs and ends there were, and what held a worker.
 _JOBS = (
     "squeue --all --states=all --sort=-i --Format="
-    "JobID:8,State:12,Restarts:9,Partition:10,SubmitTime:20,StartTime:20,EndTime:20,NodeList:18,Reason:30,Name"
+    "JobID:8,State:12,RestartCnt:11,Partition:10,SubmitTime:20,StartTime:20,EndTime:20,NodeList:18,Reason:30,Name"
     " | head -n 31"
 )
 # Of each process: its number, its state and kernel function (a hung step sleeps in a futex), its words.
