@@ -322,17 +322,7 @@ class _Writing:
                 + (f"; its filesystem has:{lacks}" if lacks else ""),
                 hint="use ext4, xfs, btrfs, or NFS 4.2 without squashed root; or accept it: --allow-lossy",
             )
-        if error.fault == "changed":
-            return CellblockError(
-                f"{error}; nothing was assembled", hint="run this again when nobody writes to the source"
-            )
-        if error.fault == "source":
-            return CellblockError(
-                f"{error}; nothing was assembled", hint="copy or pull the source again, and verify it"
-            )
-        if error.number:
-            return OSError(error.number, os.strerror(error.number), "/" + error.path if error.path else None)
-        return error
+        return error.told("nothing was assembled")
 
 
 def _all_of(feeding: Feeding) -> set[str]:

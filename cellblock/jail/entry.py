@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -9,6 +10,16 @@ from cellblock.printable import shown as shown
 
 Kind = Literal["d", "f", "l", "p", "c", "b", "h"]
 """Directory, regular file, symbolic link, fifo, character device, block device, hard link."""
+
+KINDS: dict[int, Kind] = {
+    stat.S_IFDIR: "d",
+    stat.S_IFREG: "f",
+    stat.S_IFLNK: "l",
+    stat.S_IFIFO: "p",
+    stat.S_IFCHR: "c",
+    stat.S_IFBLK: "b",
+}
+"""By file type as stat(2) has it. A socket has none: it means something only to who listens on it."""
 
 Xattrs = tuple[tuple[bytes, bytes], ...]
 

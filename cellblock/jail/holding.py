@@ -6,7 +6,6 @@ So each thing is tried on a file of its own and read back.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import stat
@@ -133,14 +132,3 @@ def _tries(place: Path) -> dict[str, Callable[[], bool]]:
         "symbolic links": symlink,
         "hard links": hardlink,
     }
-
-
-def folds_case(folder: Path) -> bool:
-    """Whether the filesystem takes `a` and `A` for one name: then a jail cannot be whole on it."""
-    path = folder / f"case-{os.getpid()}"
-    path.touch()
-    try:
-        return (folder / path.name.upper()).exists()
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()

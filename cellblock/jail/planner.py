@@ -16,7 +16,7 @@ from cellblock.jail.controls import INFO, Controls, of_tree
 from cellblock.jail.delta import Delta
 from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
 from cellblock.jail.entry import Entry, order, shown
-from cellblock.jail.identities import Identities, between, renumbered
+from cellblock.jail.identities import between, renumbered
 from cellblock.jail.package_changes import new_glibc, package_changes
 from cellblock.jail.package_choice import Choices, choose
 from cellblock.jail.record_merge import merge_controls
@@ -397,6 +397,3 @@ class _Planner:
                     and lead.after._replace(path=b"") == action.after._replace(path=b"")
                 ):
                     self.actions[puts[name]] = replace(action, link=members[0])
-
-
-__all__ = ["Changes", "Identities", "Image", "between_images", "make_plan"]

@@ -43,7 +43,7 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
             raise CellblockError(f"{path} has no upgrade to undo", hint=f"`jail history {path}` lists them")
         with preparing(volume) as folder:
             done = last.plan()
-            changes = _backwards(volume, last, done)
+            changes = _backwards(last, done)
             state = volume.state()
             assert state is not None
             previous = volume.read_state(last.folder / "old")
@@ -64,7 +64,7 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
             return carry_out(volume, folder, check, events, started, plan)
 
 
-def _backwards(volume: Volume, last: history.Done, done: Plan) -> Changes:
+def _backwards(last: history.Done, done: Plan) -> Changes:
     """The changes of a transaction the other way round."""
     paths = {action.path: Delta(action.after, action.before) for action in done.actions}
     manifest = last.folder / "old" / "manifest"

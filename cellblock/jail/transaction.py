@@ -25,10 +25,10 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail.change_plan import Action, Finding, Plan
-from cellblock.jail.entry import Entry
+from cellblock.jail.entry import KINDS, Entry
 from cellblock.jail.metadata import set_metadata
 from cellblock.jail.rename_exchange import exchange
-from cellblock.jail.tree_access import KINDS, Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 from cellblock.jail.volume import Volume, sync_directory, sync_filesystem
 
 RECORDS = ("manifest", "controls", "state.json")

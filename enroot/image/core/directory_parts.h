@@ -82,7 +82,6 @@ struct hand {
 
 void hand_begin(void *state, void *context);
 void hand_end(void *state);
-void hand_forget(struct hand *hand, uint32_t folder);
 
 /* directory_folder.c: O_PATH descriptor of a directory, which is made when it is not there; it stays the
  * hand's, for the next few calls. -1. */
