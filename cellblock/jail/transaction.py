@@ -25,7 +25,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail.change_plan import Action, Finding, Plan
-from cellblock.jail.entry import KINDS, Entry
+from cellblock.jail.entry import KINDS, Entry, shown
 from cellblock.jail.losses import Without
 from cellblock.jail.metadata import set_metadata
 from cellblock.jail.rename_exchange import exchange
@@ -139,11 +139,18 @@ class Transaction:
             elif error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CellblockError(
                     f"{self.volume.path} is full; the {step.action.verb} of "
-                    f"/{os.fsdecode(step.action.path)} and what follows are still to be done",
+                    f"{shown(step.action.path)} and what follows are still to be done",
                     hint="free some space, then run the same command again: it goes on where this stopped",
                 ) from error
+            elif error.errno == errno.EPERM and step.access.is_immutable(step.action.path):
+                # Root outside did that: jobs may not. No reason to stop half-way.
+                self._leave(step, "it is immutable, or its directory is (lsattr, chattr -i)")
             else:
-                raise
+                raise CellblockError(
+                    f"{self.volume.path}: the {step.action.verb} of {shown(step.action.path)} failed: "
+                    f"{error.strerror}; it and what follows are still to be done",
+                    hint="see to that file, then run the same command again: it goes on where this stopped",
+                ) from error
 
     def _leave(self, step: _Step, why: str) -> None:
         finding = Finding("conflict", step.action.path, why)
