@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail import delta, digests
-from cellblock.jail.action_order import in_order
+from cellblock.jail import digests
+from cellblock.jail.actions_store import Collected
+from cellblock.jail.alternatives import links_of_users
 from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
-from cellblock.jail.controls import INFO, Controls, of_tree
+from cellblock.jail.controls import INFO, of_tree
 from cellblock.jail.delta import Delta
+from cellblock.jail.differences import Changes
 from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
 from cellblock.jail.entry import Entry, order, shown
 from cellblock.jail.identities import between, renumbered
@@ -23,7 +27,10 @@ from cellblock.jail.record_merge import merge_controls
 from cellblock.jail.source import SourceIdentity
 from cellblock.jail.threeway import Outcome, merge
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.users_folders import left_to_users
 
+_TOGETHER = 2048
+"""Files whose content is read and hashed before they are decided on."""
 _LD_CACHE = b"etc/ld.so.cache"
 _QUIET = (b"var/log/", b"var/cache/", b"var/lib/apt/lists/", b"run/", b"tmp/")
 _QUIET_FILES = frozenset(
@@ -42,42 +49,6 @@ _QUIET_FILES = frozenset(
 """Of these the tree's are as good as the image's: nobody wants to compare them."""
 
 
-@dataclass(frozen=True)
-class Image:
-    """One side of a merge: what an image's tree is. `entries` replaces what the manifest says of a path."""
-
-    manifest: Path
-    controls: Controls
-    checked: bool = False
-    """Whether the manifest's checksum was just looked at, or written, by this process."""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What to merge into a tree: the differences of two images, or of a tree before and after."""
-
-    paths: dict[bytes, Delta]
-    base: Controls
-    new: Controls
-    look_up: Callable[[Iterable[bytes]], dict[bytes, Entry]]
-    """Entries of the new side by path, for paths that are no difference."""
-    groups: Callable[[], dict[bytes, list[bytes]]]
-    """Hard links of the new side: first name -> all names."""
-
-
-def between_images(base: Image, new: Image) -> Changes:
-    """The differences of two images."""
-    return Changes(
-        delta.compare(
-            base.manifest, new.manifest, checked=[one.manifest for one in (base, new) if one.checked]
-        ),
-        base.controls,
-        new.controls,
-        lambda paths: delta.look_up(new.manifest, paths),
-        lambda: delta.groups(new.manifest),
-    )
-
-
 def make_plan(
     changes: Changes,
     root: Path,
@@ -90,12 +61,11 @@ def make_plan(
     with TreeAccess(os.fsencode(root)) as access:
         planner = _Planner(changes, access)
         planner.plan()
-    ordered = in_order(planner.actions, downgrade=operation == "rollback")
     return Plan(
         operation,
         base_manifest,
         source,
-        tuple(ordered),
+        planner.actions.sort(downgrade=operation == "rollback"),
         tuple(sorted(planner.findings, key=lambda one: order(one.path))),
         tuple(package_changes(planner.choices, planner.base, planner.new, planner.tree)),
         new_glibc(planner.choices, planner.new, planner.tree),
@@ -114,12 +84,13 @@ class _Seen:
 class _Planner:
     changes: Changes
     access: TreeAccess
-    actions: list[Action] = field(default_factory=list)
+    actions: Collected = field(default_factory=Collected)
     findings: list[Finding] = field(default_factory=list)
     contents: dict[str, bytes] = field(default_factory=dict)
     regenerate: bool = False
     _blocked: set[bytes] = field(default_factory=set)
     _made: set[bytes] = field(default_factory=set)
+    """Paths that become directories, or are some."""
     _known: digests.Known = field(default_factory=dict)
 
     def plan(self) -> None:
@@ -148,15 +119,25 @@ class _Planner:
         after = {**tree_controls, **merged}
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self._own()
-        paths = self._candidates()
-        ordered = sorted((path for path in paths if path and path not in merged), key=order)
-        self._known = digests.of_small_files(self.access, ordered)
-        for path in ordered:
-            self._path(path, paths[path])
+        self._links = links_of_users(new, merged, self._target)
+        mine: dict[bytes, Delta] = {}
+        candidates = self._candidates()
+        while some := list(islice(candidates, _TOGETHER)):
+            mine.update((path, pair) for path, pair in some if path in merged)
+            some = [(path, pair) for path, pair in some if path and path not in merged]
+            self._known = digests.of_small_files(self.access, (path for path, _ in some))
+            for path, pair in some:
+                self._path(path, pair)
+        self._known = {}
         for path, text in merged.items():
             if text == tree_controls[path]:
                 continue
-            self._put_merged(path, text, paths.get(path))
+            self._put_merged(path, text, mine.get(path))
+        findings, displaced = left_to_users(self.actions, self.access)
+        self.findings += findings
+        for action in displaced:
+            if action.after is not None and action.after.kind in "fl":
+                self._put_beside(action.path, action.after)
         self._join_links()
 
     def _is_plain(self, path: bytes, tree: bytes, new: bytes | None) -> bool:
@@ -170,10 +151,17 @@ class _Planner:
         for name in self.access.names(b""):
             status = self.access.status(name)
             if status is not None and status.st_mode & 0o170000 == 0o120000:
-                target = os.readlink(self.access.magic(name)).strip(b"/")  # noqa: PTH115
+                target = self._target(name).strip(b"/")
                 if target and not target.startswith(b"."):
                     found[name] = target
         return found
+
+    def _target(self, path: bytes) -> bytes:
+        """What the link at `path` says; empty where there is none."""
+        try:
+            return os.readlink(self.access.magic(path))  # noqa: PTH115 - pathlib knows no paths of bytes
+        except (OSError, Blocked):
+            return b""
 
     def _own(self) -> None:
         """Who owns a path, where that matters: only packages of which not simply the image's goes on."""
@@ -201,22 +189,21 @@ class _Planner:
                     if owner is not None and self.choices.side[owner] == "none":
                         del self.held[path]
 
-    def _candidates(self) -> dict[bytes, Delta]:
-        """Paths to decide on, by the image's two entries with the tree's numbers of owners."""
-        found = dict(self.changes.paths)
+    def _candidates(self) -> Iterator[tuple[bytes, Delta]]:
+        """Paths to decide on, in order, and the image's two entries with the tree's numbers of owners."""
+        found = self.changes.paths
         missing = {path for path in self.replaced if path not in found}
         missing |= {path for path in self._info_of_replaced() if path not in found}
         groups = self.changes.groups() if found else {}
         for first, names in groups.items():
             if any(name in found for name in names):
                 missing |= {name for name in (first, *names) if name not in found}
-        if missing:
-            known = self.changes.look_up(missing)
-            for path in missing:
-                found[path] = Delta(known.get(path), known.get(path))
+        known = self.changes.look_up(missing) if missing else {}
+        more = ((path, Delta(known.get(path), known.get(path))) for path in sorted(missing, key=order))
         self._groups = groups
         base, new = self.ids
-        return {path: Delta(base.apply(pair.base), new.apply(pair.new)) for path, pair in found.items()}
+        for path, pair in heapq.merge(found.items(), more, key=lambda one: order(one[0])):
+            yield path, Delta(base.apply(pair.base), new.apply(pair.new))
 
     def _info_of_replaced(self) -> Iterable[bytes]:
         for key in self.choices.overridden:
@@ -249,6 +236,11 @@ class _Planner:
             return
         base = self._effective_base(path, pair, seen)
         outcome = merge(base, pair.new, seen.entry)
+        target = self._links.get(path)
+        if target is not None and pair.new is None and seen.entry is not None and seen.entry.kind == "l":
+            if seen.entry.target == target:
+                return
+            outcome = Outcome("update", seen.entry._replace(target=target, size=len(target)))
         if pair.new is not None and pair.new.kind == "d" and seen.entry is None and outcome.verdict == "same":
             return
         self._act(path, outcome, seen, pair)
@@ -337,7 +329,8 @@ class _Planner:
             verb = "metadata" if outcome.verdict == "metadata" else "put"
         if verb in ("mkdir", "put"):
             self._need_parent(path)
-        self._made.add(path)
+        if outcome.result is not None and outcome.result.kind == "d":
+            self._made.add(path)
         self.actions.append(Action(verb, path, seen.entry, outcome.result, seen.stamp))
 
     def _put_beside(self, path: bytes, entry: Entry) -> None:
@@ -386,14 +379,16 @@ class _Planner:
 
     def _join_links(self) -> None:
         """Make names of one file in the image names of one file in the tree too, where all are put."""
-        puts = {action.path: number for number, action in enumerate(self.actions) if action.verb == "put"}
+        if not self._groups:
+            return
+        puts = self.actions.puts({name for one in self._groups.items() for name in (one[0], *one[1])})
         for first, names in self._groups.items():
             members = [name for name in dict.fromkeys((first, *names)) if name in puts]
             for name in members[1:]:
-                lead, action = self.actions[puts[members[0]]], self.actions[puts[name]]
+                (_, lead), (number, action) = puts[members[0]], puts[name]
                 if (
                     lead.after
                     and action.after
                     and lead.after._replace(path=b"") == action.after._replace(path=b"")
                 ):
-                    self.actions[puts[name]] = replace(action, link=members[0])
+                    self.actions.put(number, replace(action, link=members[0]))

@@ -7,9 +7,9 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -31,10 +31,13 @@ from tests.ports import free_port
 
 # The Slurm releases of Debian: 22.05, 24.11, 26.05.
 EVERY_SLURM = ("debian12", "debian13", "debian14")
-# Seconds for one command in the cluster: jobs here take one or two.
-_TIMEOUT_S = 60
+# Seconds for one command in the cluster, or for a condition. Jobs here take one or two; on a loaded machine
+# Slurm's own timers add up: KillWait (30), the schedulers' rounds (30 and 60), a message sent again (60).
+_TIMEOUT_S = 180
 # Seconds for apt-get, which fetches and unpacks a hundred packages.
 _INSTALL_S = 600
+# The comment of jobs that outlive a failed test: those of a fixture of the session.
+KEPT = "kept"
 _MPI_PROGRAM = Path(__file__).with_name("mpi_sum.c")
 
 
@@ -58,6 +61,8 @@ class LocalCluster:
 
     request: UpRequest
     result: UpResult
+    # The last command and its answer: what a condition that does not come true has seen.
+    last: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def status(self) -> ClusterStatus:
@@ -90,6 +95,8 @@ class LocalCluster:
             said = so_far.decode(errors="replace")
             what = f"{hostname}: {shlex.join(command)} is not over after {timeout_s} s"
             raise AssertionError(f"{what}\n{said}\n{condition_of(self.request.name)}") from None
+        answer = f"status {done.returncode}\n{done.stdout}{done.stderr}"
+        self.last[:] = [f"--- {hostname}: {shlex.join(command)}: {answer}"]
         return Done(done.returncode, done.stdout, done.stderr)
 
     def jail(
@@ -141,8 +148,20 @@ class LocalCluster:
         """Wait until `condition()` holds."""
         deadline = time.monotonic() + _TIMEOUT_S
         while not condition():
-            assert time.monotonic() < deadline, f"still waiting: {what}\n{condition_of(self.request.name)}"
+            if time.monotonic() >= deadline:
+                seen = "".join(self.last) or "no command ran"
+                raise AssertionError(
+                    f"not after {_TIMEOUT_S} s: {what}; the last command of the test and its answer:\n"
+                    f"{seen}\n{condition_of(self.request.name)}"
+                )
             time.sleep(0.2)
+
+    def cancel_jobs(self) -> None:
+        """Cancel all jobs but those whose comment is KEPT."""
+        lines = self.on("controller", "squeue", "--all", "--noheader", "--format=%A %k").out.splitlines()
+        left = [line.split()[0] for line in lines if line.split()[1:] != [KEPT]]
+        if left:
+            self.on("controller", "scancel", *left)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -156,6 +175,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and here / "escape" not in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=3))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed try leaves no job: one that holds a worker, or runs later, would fail the next try, too.
+
+    When `on` gives up a command, that ends podman's client alone: an salloc goes on in the container.
+    """
+    report = yield
+    running = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and call.when == "call" and isinstance(running, LocalCluster):
+        with suppress(AssertionError):
+            running.cancel_jobs()
+    return report
 
 
 def default_variant() -> str:

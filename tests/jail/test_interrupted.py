@@ -6,6 +6,9 @@ import contextlib
 import itertools
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 from array import array
 from pathlib import Path
@@ -62,3 +65,25 @@ def _header() -> bytes:
 
 
 HEADER = _header()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps the owners of its files")
+def test_ctrl_c_while_a_registry_is_silent_says_how_to_go_on(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        source = f"docker://127.0.0.1:{silent.getsockname()[1]}/jail:1"
+        command = [
+            sys.executable,
+            "-m",
+            "cellblock.cli",
+            "jail",
+            "assemble",
+            source,
+            str(tmp_path / "volume"),
+        ]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running, silent.accept()[0]:
+            running.send_signal(signal.SIGINT)  # it is connected, and waits for an answer
+            said = running.communicate(timeout=60)[1]
+    assert running.returncode == 130
+    assert "error: interrupted\n  next: run the same command again" in said
+    assert not (tmp_path / "volume/root").exists()
