@@ -250,11 +250,9 @@ LAYER_HOLDER = """
 def test_a_lock_held_for_ever_delays_for_a_bounded_time(node: Node, advances: int) -> None:
     node.b.blob("l")
     blob = next((node.b.shared_store / "blobs").iterdir())
-    name = blob.name
     blob.unlink()
-    holder = hostile(node, LAYER_HOLDER.replace("PROGRESS", str(advances * 1000000)), name)
-    # Patience would last for 60 s, and waiting for 600. One that advances and is held up for a moment by
-    # something else is to be patient with.
+    holder = hostile(node, LAYER_HOLDER.replace("PROGRESS", str(advances * 1000000)), blob.name)
+    # One that advances may be held up for a moment.
     settings = {"ENROOT_CACHE_PATIENCE": "3" if advances else "1", "ENROOT_CACHE_WAIT": "3"}
     started = time.monotonic()
     done = dataclasses.replace(node.a, settings=settings).blob("l")
