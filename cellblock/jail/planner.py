@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail import delta, digests
+from cellblock.jail import digests
 from cellblock.jail.action_order import in_order
 from cellblock.jail.alternatives import links_of_users
 from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
-from cellblock.jail.controls import INFO, Controls, of_tree
+from cellblock.jail.controls import INFO, of_tree
 from cellblock.jail.delta import Delta
 from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
 from cellblock.jail.entry import Entry, order, shown
-from cellblock.jail.identities import Identities, between, renumbered
+from cellblock.jail.identities import between, renumbered
+from cellblock.jail.image_changes import Changes
 from cellblock.jail.package_changes import new_glibc, package_changes
 from cellblock.jail.package_choice import Choices, choose
 from cellblock.jail.record_merge import merge_controls
@@ -42,42 +43,6 @@ _QUIET_FILES = frozenset(
     )
 )
 """Of these the tree's are as good as the image's: nobody wants to compare them."""
-
-
-@dataclass(frozen=True)
-class Image:
-    """One side of a merge: what an image's tree is. `entries` replaces what the manifest says of a path."""
-
-    manifest: Path
-    controls: Controls
-    checked: bool = False
-    """Whether the manifest's checksum was just looked at, or written, by this process."""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What to merge into a tree: the differences of two images, or of a tree before and after."""
-
-    paths: dict[bytes, Delta]
-    base: Controls
-    new: Controls
-    look_up: Callable[[Iterable[bytes]], dict[bytes, Entry]]
-    """Entries of the new side by path, for paths that are no difference."""
-    groups: Callable[[], dict[bytes, list[bytes]]]
-    """Hard links of the new side: first name -> all names."""
-
-
-def between_images(base: Image, new: Image) -> Changes:
-    """The differences of two images."""
-    return Changes(
-        delta.compare(
-            base.manifest, new.manifest, checked=[one.manifest for one in (base, new) if one.checked]
-        ),
-        base.controls,
-        new.controls,
-        lambda paths: delta.look_up(new.manifest, paths),
-        lambda: delta.groups(new.manifest),
-    )
 
 
 def make_plan(
@@ -417,6 +382,3 @@ class _Planner:
                     and lead.after._replace(path=b"") == action.after._replace(path=b"")
                 ):
                     self.actions[puts[name]] = replace(action, link=members[0])
-
-
-__all__ = ["Changes", "Identities", "Image", "between_images", "make_plan"]

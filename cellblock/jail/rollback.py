@@ -22,7 +22,8 @@ from cellblock.jail.execution import (
     write_records,
     writing,
 )
-from cellblock.jail.planner import Changes, make_plan
+from cellblock.jail.image_changes import Changes
+from cellblock.jail.planner import make_plan
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import kept_file
 from cellblock.jail.volume import Volume, VolumeState

@@ -26,11 +26,12 @@ from cellblock.jail.execution import (
     writing,
 )
 from cellblock.jail.feeding import Feeding
+from cellblock.jail.image_changes import Image, between_images
 from cellblock.jail.known_digests import known_digests
 from cellblock.jail.layer_listings import LayerListings
 from cellblock.jail.moved_content import copy_from_tree
 from cellblock.jail.passing_folder import passing_folder
-from cellblock.jail.planner import Image, between_images, make_plan
+from cellblock.jail.planner import make_plan
 from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source
 from cellblock.jail.volume import Volume, VolumeState
 
