@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail import digests
-from cellblock.jail.action_order import in_order
+from cellblock.jail.actions_store import Collected
 from cellblock.jail.alternatives import links_of_users
 from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
 from cellblock.jail.controls import INFO, of_tree
 from cellblock.jail.delta import Delta
+from cellblock.jail.differences import Changes
 from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
 from cellblock.jail.entry import Entry, order, shown
 from cellblock.jail.identities import between, renumbered
-from cellblock.jail.image_changes import Changes
 from cellblock.jail.package_changes import new_glibc, package_changes
 from cellblock.jail.package_choice import Choices, choose
 from cellblock.jail.record_merge import merge_controls
@@ -27,6 +29,8 @@ from cellblock.jail.threeway import Outcome, merge
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 from cellblock.jail.users_folders import left_to_users
 
+_TOGETHER = 2048
+"""Files whose content is read and hashed before they are decided on."""
 _LD_CACHE = b"etc/ld.so.cache"
 _QUIET = (b"var/log/", b"var/cache/", b"var/lib/apt/lists/", b"run/", b"tmp/")
 _QUIET_FILES = frozenset(
@@ -57,12 +61,11 @@ def make_plan(
     with TreeAccess(os.fsencode(root)) as access:
         planner = _Planner(changes, access)
         planner.plan()
-    ordered = in_order(planner.actions, downgrade=operation == "rollback")
     return Plan(
         operation,
         base_manifest,
         source,
-        tuple(ordered),
+        planner.actions.sort(downgrade=operation == "rollback"),
         tuple(sorted(planner.findings, key=lambda one: order(one.path))),
         tuple(package_changes(planner.choices, planner.base, planner.new, planner.tree)),
         new_glibc(planner.choices, planner.new, planner.tree),
@@ -81,12 +84,13 @@ class _Seen:
 class _Planner:
     changes: Changes
     access: TreeAccess
-    actions: list[Action] = field(default_factory=list)
+    actions: Collected = field(default_factory=Collected)
     findings: list[Finding] = field(default_factory=list)
     contents: dict[str, bytes] = field(default_factory=dict)
     regenerate: bool = False
     _blocked: set[bytes] = field(default_factory=set)
     _made: set[bytes] = field(default_factory=set)
+    """Paths that become directories, or are some."""
     _known: digests.Known = field(default_factory=dict)
 
     def plan(self) -> None:
@@ -116,16 +120,20 @@ class _Planner:
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self._own()
         self._links = links_of_users(new, merged, self._target)
-        paths = self._candidates()
-        ordered = sorted((path for path in paths if path and path not in merged), key=order)
-        self._known = digests.of_small_files(self.access, ordered)
-        for path in ordered:
-            self._path(path, paths[path])
+        mine: dict[bytes, Delta] = {}
+        candidates = self._candidates()
+        while some := list(islice(candidates, _TOGETHER)):
+            mine.update((path, pair) for path, pair in some if path in merged)
+            some = [(path, pair) for path, pair in some if path and path not in merged]
+            self._known = digests.of_small_files(self.access, (path for path, _ in some))
+            for path, pair in some:
+                self._path(path, pair)
+        self._known = {}
         for path, text in merged.items():
             if text == tree_controls[path]:
                 continue
-            self._put_merged(path, text, paths.get(path))
-        self.actions, findings, displaced = left_to_users(self.actions, self.access)
+            self._put_merged(path, text, mine.get(path))
+        findings, displaced = left_to_users(self.actions, self.access)
         self.findings += findings
         for action in displaced:
             if action.after is not None and action.after.kind in "fl":
@@ -181,22 +189,21 @@ class _Planner:
                     if owner is not None and self.choices.side[owner] == "none":
                         del self.held[path]
 
-    def _candidates(self) -> dict[bytes, Delta]:
-        """Paths to decide on, by the image's two entries with the tree's numbers of owners."""
-        found = dict(self.changes.paths)
+    def _candidates(self) -> Iterator[tuple[bytes, Delta]]:
+        """Paths to decide on, in order, and the image's two entries with the tree's numbers of owners."""
+        found = self.changes.paths
         missing = {path for path in self.replaced if path not in found}
         missing |= {path for path in self._info_of_replaced() if path not in found}
         groups = self.changes.groups() if found else {}
         for first, names in groups.items():
             if any(name in found for name in names):
                 missing |= {name for name in (first, *names) if name not in found}
-        if missing:
-            known = self.changes.look_up(missing)
-            for path in missing:
-                found[path] = Delta(known.get(path), known.get(path))
+        known = self.changes.look_up(missing) if missing else {}
+        more = ((path, Delta(known.get(path), known.get(path))) for path in sorted(missing, key=order))
         self._groups = groups
         base, new = self.ids
-        return {path: Delta(base.apply(pair.base), new.apply(pair.new)) for path, pair in found.items()}
+        for path, pair in heapq.merge(found.items(), more, key=lambda one: order(one[0])):
+            yield path, Delta(base.apply(pair.base), new.apply(pair.new))
 
     def _info_of_replaced(self) -> Iterable[bytes]:
         for key in self.choices.overridden:
@@ -322,7 +329,8 @@ class _Planner:
             verb = "metadata" if outcome.verdict == "metadata" else "put"
         if verb in ("mkdir", "put"):
             self._need_parent(path)
-        self._made.add(path)
+        if outcome.result is not None and outcome.result.kind == "d":
+            self._made.add(path)
         self.actions.append(Action(verb, path, seen.entry, outcome.result, seen.stamp))
 
     def _put_beside(self, path: bytes, entry: Entry) -> None:
@@ -371,14 +379,16 @@ class _Planner:
 
     def _join_links(self) -> None:
         """Make names of one file in the image names of one file in the tree too, where all are put."""
-        puts = {action.path: number for number, action in enumerate(self.actions) if action.verb == "put"}
+        if not self._groups:
+            return
+        puts = self.actions.puts({name for one in self._groups.items() for name in (one[0], *one[1])})
         for first, names in self._groups.items():
             members = [name for name in dict.fromkeys((first, *names)) if name in puts]
             for name in members[1:]:
-                lead, action = self.actions[puts[members[0]]], self.actions[puts[name]]
+                (_, lead), (number, action) = puts[members[0]], puts[name]
                 if (
                     lead.after
                     and action.after
                     and lead.after._replace(path=b"") == action.after._replace(path=b"")
                 ):
-                    self.actions[puts[name]] = replace(action, link=members[0])
+                    self.actions.put(number, replace(action, link=members[0]))

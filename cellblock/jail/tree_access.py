@@ -16,22 +16,13 @@ import stat
 import sys
 from typing import NamedTuple
 
-from cellblock.jail.entry import Entry, Kind, kept_xattrs
+from cellblock.jail.entry import KINDS, Entry, kept_xattrs
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK = 1 << 20
 _GET_FLAGS, _IMMUTABLE, _APPEND = 0x80086601, 0x10, 0x20
 """FS_IOC_GETFLAGS and two of its flags (linux/fs.h)."""
-
-KINDS: dict[int, Kind] = {
-    stat.S_IFDIR: "d",
-    stat.S_IFREG: "f",
-    stat.S_IFLNK: "l",
-    stat.S_IFIFO: "p",
-    stat.S_IFCHR: "c",
-    stat.S_IFBLK: "b",
-}
 
 
 class Stamp(NamedTuple):

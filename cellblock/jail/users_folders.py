@@ -5,20 +5,28 @@ rmdir(2) leaves such a one alone; here that is found out beforehand, so that a p
 
 from __future__ import annotations
 
+from cellblock.jail.actions_store import Collected, Numbers
 from cellblock.jail.change_plan import Action, Finding
 from cellblock.jail.tree_access import TreeAccess
 
 
-def left_to_users(
-    actions: list[Action], access: TreeAccess
-) -> tuple[list[Action], list[Finding], list[Action]]:
-    """The actions without those that need such a directory gone; findings; and what could not take place."""
-    gone = {action.path for action in actions if action.verb == "remove"}
-    folders = [action for action in actions if _takes_folder(action)]
+def left_to_users(actions: Collected, access: TreeAccess) -> tuple[list[Finding], list[Action]]:
+    """Drop the actions that need such a directory gone. Findings; and what could not take place."""
+    every = actions.all()
+    folders = [action for action in every if _takes_folder(action)]
+    numbers = Numbers(every if folders else ())
     kept: set[bytes] = set()
+    gone: set[bytes] = set()
+
+    def goes(path: bytes) -> bool:
+        if path in gone:
+            return True
+        number = numbers.of_path(path)
+        return number is not None and every[number].verb == "remove"
+
     for action in sorted(folders, key=lambda one: one.path.count(b"/"), reverse=True):
         below = action.path + b"/"
-        if all(below + name in gone for name in access.names(action.path)):
+        if all(goes(below + name) for name in access.names(action.path)):
             gone.add(action.path)
         else:
             kept.add(action.path)
@@ -34,8 +42,9 @@ def left_to_users(
                 Finding("conflict", action.path, "users have files in it; it is no directory in the image")
             )
             displaced.append(action)
-    rest = [action for action in actions if action.path not in kept or not _takes_folder(action)]
-    return rest, findings, displaced
+    if kept:
+        actions.keep(lambda action: action.path not in kept or not _takes_folder(action))
+    return findings, displaced
 
 
 def _takes_folder(action: Action) -> bool:

@@ -1,4 +1,4 @@
-"""What a plan merges into a tree: the differences of two images, or of a tree before and after an upgrade."""
+"""What is to be merged into a tree: how two images differ, or the tree before and after an upgrade."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cellblock.jail import delta
 from cellblock.jail.controls import Controls
-from cellblock.jail.delta import Delta
+from cellblock.jail.delta import Deltas
 from cellblock.jail.entry import Entry
 
 
@@ -26,7 +26,7 @@ class Image:
 class Changes:
     """What to merge into a tree: the differences of two images, or of a tree before and after."""
 
-    paths: dict[bytes, Delta]
+    paths: Deltas
     base: Controls
     new: Controls
     look_up: Callable[[Iterable[bytes]], dict[bytes, Entry]]
