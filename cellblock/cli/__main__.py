@@ -29,8 +29,9 @@ def main() -> int:
     except OSError as error:
         name = error.filename  # bytes in a jail, where a file's name needs to be no text
         text = name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
-        where = f"{printable(text)}: " if name else ""
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        unknown = "what is printed, or a file: " if full else ""  # a write(2) names no path
+        where = f"{printable(text)}: " if name else unknown
         hint = "free some space (`df -h`)" if full else "check the path and its permissions"
         sys.stderr.write(f"error: {where}{error.strerror or error}\n  next: {hint}, then run this again\n")
         return 1

@@ -381,4 +381,7 @@ def _explained(target: Volume, shard: Shard) -> Iterator[None]:
                 hint="free some space or use a larger volume, then run this again",
             ) from error
         where = os.fsdecode(error.filename) if error.filename else str(target.path)
-        raise CellblockError(f"cannot assemble {target.path}: {where}: {error.strerror or error}") from error
+        raise CellblockError(
+            f"cannot assemble {target.path}: {where}: {error.strerror or error}",
+            hint="check that path and the filesystem, then run the same command again",
+        ) from error
