@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ class Blobs:
         """Where the content is, or would be."""
         return self._folder + b"/" + digest.encode()
 
-    def missing(self, digests: Collection[str]) -> set[str]:
+    def missing(self, digests: Iterable[str]) -> set[str]:
         """Those of `digests` that are not here."""
         return {digest for digest in digests if not os.path.lexists(self.path(digest))}
 

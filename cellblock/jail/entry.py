@@ -25,7 +25,8 @@ Xattrs = tuple[tuple[bytes, bytes], ...]
 
 # Names that belong to the machine a tree lies on and not to the tree: overlayfs keeps its own notes in
 # the first, SELinux labels by the policy of the running system, IMA and EVM sign for one machine's key, and
-# an NFS client shows owner and mode of every file as an ACL of the server's kind, which cannot be removed.
+# an NFS client shows owner and mode of every file as an ACL of the server's kind, which cannot be removed,
+# and xfs shows each system.posix_acl_* once more in the form in which it keeps it.
 _OF_THE_MACHINE = (
     b"trusted.overlay.",
     b"security.selinux",
@@ -34,6 +35,7 @@ _OF_THE_MACHINE = (
     b"system.nfs4_acl",
     b"system.nfs4_dacl",
     b"system.nfs4_sacl",
+    b"trusted.SGI_ACL_",
 )
 
 

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellblock.errors import CellblockError
+from cellblock.jail.feeding import Feeding
+
 CONSEQUENCES = {
     "owners": "every file is the mount's own user's: no user has files of their own, and sshd, sudo and "
     "munge refuse to start",
@@ -132,3 +135,22 @@ def _tries(place: Path) -> dict[str, Callable[[], bool]]:
         "symbolic links": symlink,
         "hard links": hardlink,
     }
+
+
+def check_space(volume: Path, feeding: Feeding, shards: int) -> None:
+    """Refuse before writing what cannot fit, in bytes and in files, as far as the source says."""
+    status = os.statvfs(volume)
+    available = status.f_bfree * status.f_frsize  # root may use the reserve too
+    needs, files = feeding.needs // shards, feeding.files // shards
+    if status.f_blocks and needs > available:  # 0: it does not count them
+        raise CellblockError(
+            f"{volume} has {available / 1e6:.1f} MB free, and the jail needs {needs / 1e6:.1f} MB; "
+            "nothing was written",
+            hint="free some space or use a larger volume",
+        )
+    if status.f_files and files > status.f_ffree:
+        raise CellblockError(
+            f"{volume} has room for {status.f_ffree} more files, and the jail has {files}; "
+            "nothing was written",
+            hint="make the volume's filesystem with more inodes",
+        )

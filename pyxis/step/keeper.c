@@ -51,7 +51,7 @@ static void hand_over(int done)
 /* What hand_over sent. Returns whether `done` goes on. */
 static bool take_over(int done, int *process)
 {
-	char byte;
+	char byte = 0;
 	int given;
 	ssize_t got = jail_descriptor_receive(done, &given, &byte, 1);
 

@@ -79,6 +79,9 @@ def test_what_nfs_cannot_hold_is_an_error_and_then_exactly_what_is_lost(machine:
     assert done["losses"] == {"file capabilities": 1, "ACLs": 2}
     assert set(done["differ"]) == {"attributes"}
     assert sorted(done["differ"]["attributes"]) == ["setgid", "shared", "usr/bin/ping"]
+    clean = machine.run("bob", *machine.jail("bob", "verify", "/mnt/volume/lossy"))
+    assert clean.status == 0, clean.out + clean.err
+    assert "0 damaged, 0 changed by users" in clean.out
 
 
 def test_without_extended_attributes(machine: Machine) -> None:

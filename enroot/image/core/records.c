@@ -2,9 +2,7 @@
 #include "records.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,20 +29,6 @@ struct image_records {
 	unsigned char buffer[BUFFER];
 };
 
-static int nameless(const char *folder)
-{
-	int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	char path[4096];
-
-	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
-		return fd;
-	snprintf(path, sizeof(path), "%s/cellblock-records-XXXXXX", folder);
-	fd = mkostemp(path, O_CLOEXEC);
-	if (fd >= 0)
-		unlink(path);
-	return fd;
-}
-
 struct image_records *image_records_new(const char *folder, struct image_error *err)
 {
 	struct image_records *records = calloc(1, sizeof(*records));
@@ -54,8 +38,8 @@ struct image_records *image_records_new(const char *folder, struct image_error *
 		return NULL;
 	}
 	pthread_mutex_init(&records->mutex, NULL);
-	records->records = nameless(folder);
-	records->extras = nameless(folder);
+	records->records = image_spill_file(folder);
+	records->extras = image_spill_file(folder);
 	if (records->records < 0 || records->extras < 0) {
 		image_fail_call(err, folder, "open", errno);
 		image_records_free(records);

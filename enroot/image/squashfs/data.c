@@ -103,10 +103,6 @@ void squashfs_data_free(struct squashfs_data *data)
 		free(data->all[i].bytes);
 		free(data->all[i].compressed);
 	}
-	for (size_t i = 0; i < CHUNKS; i++) {
-		free(data->sizes[i]);
-		free(data->starts[i]);
-	}
 	free(data->all);
 	free(data->done);
 	pthread_cond_destroy(&data->returned);
@@ -154,7 +150,7 @@ void squashfs_block_drop(struct squashfs_block *block)
 	give_back(block);
 }
 
-static void *room(void **chunks, uint64_t at, size_t size, struct image_error *err)
+static void *room(struct squashfs_data *data, void **chunks, uint64_t at, size_t size, struct image_error *err)
 {
 	void **chunk = at / CHUNK < CHUNKS ? &chunks[at / CHUNK] : NULL;
 
@@ -163,14 +159,14 @@ static void *room(void **chunks, uint64_t at, size_t size, struct image_error *e
 			   "(-b 1M)", CHUNK * CHUNKS);
 		return NULL;
 	}
-	if (!*chunk && !(*chunk = calloc(CHUNK, size)))
+	if (!*chunk && !(*chunk = image_spill_take(data->request.spill, CHUNK * size)))
 		image_fail_memory(err);
 	return *chunk;
 }
 
 static int new_entry(struct squashfs_data *data, struct image_error *err)
 {
-	if (!room((void **)data->sizes, data->entries, sizeof(uint32_t), err))
+	if (!room(data, (void **)data->sizes, data->entries, sizeof(uint32_t), err))
 		return -1;
 	data->entries++;
 	return 0;
@@ -261,7 +257,7 @@ uint64_t squashfs_data_entries(const struct squashfs_data *data)
 
 int squashfs_data_run(struct squashfs_data *data, uint64_t *number, struct image_error *err)
 {
-	if (!room((void **)data->starts, data->runs, sizeof(uint64_t), err))
+	if (!room(data, (void **)data->starts, data->runs, sizeof(uint64_t), err))
 		return -1;
 	*number = data->runs++;
 	return 0;

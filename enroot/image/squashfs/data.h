@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "../core/spill.h"
 #include "../core/work.h"
 #include "compress.h"
 #include "format.h"
@@ -21,6 +22,7 @@ struct squashfs_data_request {
 	enum squashfs_compression compression;
 	int level;
 	unsigned jobs;
+	struct image_spill *spill; /* for what is known of each block, longer than the data is used */
 };
 
 struct squashfs_block {

@@ -23,7 +23,8 @@ struct squashfs *squashfs_new(struct image_tree *tree, struct image_records *rec
 {
 	struct squashfs *squashfs = calloc(1, sizeof(*squashfs));
 	struct squashfs_data_request request = { .fd = fd, .block_size = options->block_size, .jobs = options->jobs,
-						 .compression = options->compression, .level = options->level };
+						 .compression = options->compression, .level = options->level,
+						 .spill = image_tree_spill(tree) };
 	int result;
 
 	if (!squashfs) {
@@ -53,8 +54,6 @@ void squashfs_free(struct squashfs *squashfs)
 	squashfs_metadata_free(&squashfs->folders);
 	squashfs_xattrs_free(&squashfs->xattrs);
 	image_order_free(&squashfs->order);
-	free(squashfs->fragments);
-	free(squashfs->numbers);
 	free(squashfs->extra);
 	free(squashfs->index);
 	free(squashfs);
@@ -79,13 +78,17 @@ int squashfs_put_shared(struct squashfs *squashfs, struct image_error *err)
 		return 0;
 	squashfs->shared = NULL;
 	if (squashfs->n_fragments == squashfs->fragments_room) {
-		size_t room = squashfs->fragments_room ? 2 * squashfs->fragments_room : 64;
-		struct fragment *fragments = reallocarray(squashfs->fragments, room, sizeof(*fragments));
+		size_t room = squashfs->fragments_room ? 2 * squashfs->fragments_room : 4096 / sizeof(struct fragment);
+		struct image_spill *spill = image_tree_spill(squashfs->tree);
+		struct fragment *fragments = image_spill_take(spill, room * sizeof(*fragments));
 
 		if (!fragments) {
 			squashfs_block_drop(block);
 			return image_fail_memory(err);
 		}
+		if (squashfs->n_fragments)
+			memcpy(fragments, squashfs->fragments, squashfs->n_fragments * sizeof(*fragments));
+		image_spill_give(spill, squashfs->fragments);
 		squashfs->fragments = fragments;
 		squashfs->fragments_room = room;
 	}

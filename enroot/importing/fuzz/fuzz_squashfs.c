@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(fd >= 0 && tars);
 	memcpy(tars, data, length);
 	memory_fix_checksums(tars, length);
-	struct image_tree *tree = image_tree_new(&err);
+	struct image_tree *tree = image_tree_new("/tmp", IMAGE_MEMORY_IMPORT, &err);
 	struct image_records *records = image_records_new("/tmp", &err);
 	struct squashfs *squashfs = squashfs_new(tree, records, fd, &options, &err);
 	MUST(squashfs);
