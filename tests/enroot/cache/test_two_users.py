@@ -208,21 +208,19 @@ def test_an_access_list_is_writing_too(node: Node) -> None:
     assert node.a.image("x") == "made"
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o775])
-def test_the_directory_must_be_the_administrators_alone(node: Node, mode: int) -> None:
+@pytest.mark.parametrize(
+    ("folder", "mode", "advice"),
+    [(".", 0o777, "chmod go-w"), (".", 0o775, "chmod go-w"), ("users", 0o777, "chmod 1777")],
+    ids=["all", "group", "users, not sticky"],
+)
+def test_a_directory_that_is_not_the_administrators_alone_is_refused(
+    node: Node, folder: str, mode: int, advice: str
+) -> None:
     node.root.entry("x")
-    node.shared.chmod(mode)
+    (node.shared / folder).chmod(mode)
     done = node.a("image", "x", "64", "0", "-")
     assert done.stdout.startswith("made")
-    assert "chmod go-w" in done.stderr
-
-
-def test_users_that_is_not_sticky_is_refused(node: Node) -> None:
-    node.root.entry("x")
-    (node.shared / "users").chmod(0o777)
-    done = node.a("image", "x", "64", "0", "-")
-    assert done.stdout.startswith("made")
-    assert "chmod 1777" in done.stderr
+    assert advice in done.stderr
 
 
 def test_root_alone_writes_where_the_administrator_wants_it(node: Node) -> None:
