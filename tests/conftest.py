@@ -37,7 +37,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 _FIRST = (
     "cluster debian13",  # 380, mostly waiting
     "tests/integration/test_slurm_source.py",  # 160, both cores, where it is not in the cache
-    "fuzzing",  # 110 and its compiling, on what others leave idle
+    "fuzzing",  # 250 and its compiling, on what others leave idle
     "cluster debian12",
     "tests/integration/test_soak.py",
     "tests/integration/test_build.py",

@@ -79,21 +79,21 @@ def make_images(folder: Path) -> list[str]:
         for number in range(20):
             (image / f"{name}-only/{number}").mkdir(parents=True)
             (image / f"{name}-only/{number}/file").write_text(f"{number % 3}")
-        for path in (
+        for file in (
             "usr/bin/program",
             "usr/lib/libone.so.1",
             "usr/lib/libtwo.so.2",
             "etc/users",
             "etc/both",
         ):
-            (image / path).parent.mkdir(parents=True, exist_ok=True)
-            (image / path).write_text(f"{path} of the {name} image")
+            (image / file).parent.mkdir(parents=True, exist_ok=True)
+            (image / file).write_text(f"{file} of the {name} image")
         for number in range(5):
             os.link(image / "usr/bin/program", image / f"usr/bin/name-{number}")
-        (image / "changes-its-kind").symlink_to("etc") if name == "old" else (
-            image / "changes-its-kind"
-        ).mkdir()
-        if name == "new":
+        if name == "old":
+            (image / "changes-its-kind").symlink_to("etc")
+        else:
+            (image / "changes-its-kind").mkdir()
             (image / "changes-its-kind/file").write_text("in it")
         for path in sorted(image.rglob("*")):
             os.utime(path, ns=(10**18, 10**18), follow_symlinks=False)
@@ -107,7 +107,7 @@ def write(path: Path, text: str) -> None:
 
 
 def contents(root: Path) -> dict[str, tuple[object, ...]]:
-    found = {}
+    found: dict[str, tuple[object, ...]] = {}
     for path in sorted(root.rglob("*")):
         status = path.lstat()
         text = path.read_bytes() if path.is_file() else b""
@@ -171,10 +171,13 @@ def test_few_of_many_changes_are_in_memory(tmp_path: Path, monkeypatch: pytest.M
     volume = tmp_path / "volume"
     assemble(str(make_image(tmp_path / "old", "old")), volume, Events())
     monkeypatch.setattr(paths_store, "KEPT", 20)
-    for change in (lambda told: upgrade(str(make_image(tmp_path / "new", "new")), volume, told), None):
-        counted = Alive(Action)
-        assert (change(counted) if change else rollback(volume, counted)).changed
-        assert counted.most < 10
+    image = str(make_image(tmp_path / "new", "new"))
+    counted = Alive(Action)
+    assert upgrade(image, volume, counted).changed
+    assert counted.most < 10
+    counted = Alive(Action)
+    assert rollback(volume, counted).changed
+    assert counted.most < 10
 
 
 def test_verify_names_the_first_and_counts_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

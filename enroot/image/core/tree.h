@@ -44,7 +44,7 @@ struct image_tree;
 /* Bytes of memory for what is known of a tree: of a process that imports images, and of one that changes volumes. */
 #define IMAGE_MEMORY_IMPORT ((size_t)24 << 20)
 #define IMAGE_MEMORY_VOLUME ((size_t)96 << 20)
-#define IMAGE_MEMORY_MAPPED ((size_t)48 << 20) /* of the file, more than that */
+#define IMAGE_MEMORY_MAPPED ((size_t)72 << 20) /* of the file, more than that */
 
 /* `folder` is a directory on a local file system. */
 struct image_tree *image_tree_new(const char *folder, size_t memory, struct image_error *err);
