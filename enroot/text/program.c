@@ -126,7 +126,7 @@ int program_run(const struct program *program, struct jail_error *err)
 	long long until = program->seconds ? now_ms() + program->seconds * 1000LL : 0;
 
 	if (!path)
-		return jail_fail(err, NULL, ENOENT, "the program %s is not installed", name);
+		return jail_fail(err, NULL, ENOENT, "the program %s is not installed, or not in PATH; install it (`enroot info` shows what enroot itself needs)", name);
 	if (program->output && pipe2(ends, O_CLOEXEC))
 		return jail_fail(err, "pipe2", errno, "cannot run %s", name);
 	pid_t self = getpid(), pid = fork();
