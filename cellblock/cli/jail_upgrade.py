@@ -75,7 +75,7 @@ def run(
 def print_plan(plan: Plan, *, as_json: bool) -> None:
     """A plan, for people or as one JSON object."""
     if as_json:
-        print(json.dumps(plan_record(plan)))
+        _print_record(plan)
         return
     for package in plan.packages:
         versions = " -> ".join(one for one in (package.before, package.after) if one)
@@ -83,14 +83,17 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
         print(printable(f"{package.verdict:9s} {package.key} {versions}{why}"))
     _print_findings(plan)
     groups: dict[str, list[Any]] = {}
+    counts: Counter[str] = Counter()
     for action in plan.actions:
-        groups.setdefault(action.summary, []).append(action)
+        counts[action.summary] += 1
+        if counts[action.summary] <= _SHOWN:
+            groups.setdefault(action.summary, []).append(action)
     for name, actions in sorted(groups.items()):
-        for action in actions[:_SHOWN]:
+        for action in actions:
             note = f" ({action.note})" if action.note else ""
             print(f"{name:9s} {shown(action.path)}{note}")
-        if len(actions) > _SHOWN:
-            print(f"{name:9s} ... and {len(actions) - _SHOWN} more")
+        if counts[name] > _SHOWN:
+            print(f"{name:9s} ... and {counts[name] - _SHOWN} more")
     if plan.glibc:
         print(f"The C library goes from {plan.glibc[0]} to {plan.glibc[1]}: no job may run (--drained).")
     print(_sum(plan))
@@ -105,7 +108,7 @@ def print_result(result: UpgradeResult, *, as_json: bool) -> None:
     """What was done, for people or as one JSON object."""
     if as_json:
         late = [[one.kind, one.path.decode(errors="backslashreplace"), one.why] for one in result.late]
-        record = plan_record(result.plan, actions=False)
+        record = plan_record(result.plan)
         print(
             json.dumps(
                 {
@@ -134,22 +137,30 @@ def _sum(plan: Plan) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in names if counts[name]) or "nothing to do"
 
 
-def plan_record(plan: Plan, *, actions: bool = True) -> dict[str, Any]:
-    """A plan for `--json`."""
+def _print_record(plan: Plan) -> None:
+    """A plan as one JSON object, written as it is made: its lists may have millions of paths."""
+    print(json.dumps(plan_record(plan))[:-1], end="")
+    for name in ("update", "add", "remove", "metadata", "beside"):
+        print(f', "{name}": [', end="")
+        paths = (_text(action.path) for action in plan.actions if action.summary == name)
+        for number, path in enumerate(paths):
+            print(", " * (number > 0) + json.dumps(path), end="")
+        print("]", end="")
+    print("}")
 
-    def text(path: bytes) -> str:
-        return "/" + path.decode(errors="backslashreplace")
 
-    record: dict[str, Any] = {
+def _text(path: bytes) -> str:
+    return "/" + path.decode(errors="backslashreplace")
+
+
+def plan_record(plan: Plan) -> dict[str, Any]:
+    """A plan for `--json`, but for its actions."""
+    return {
         "operation": plan.operation,
         "source": {"reference": plan.source.reference, "id": plan.source.id},
         "packages": [asdict(one) for one in plan.packages],
-        "kept": [[text(one.path), one.why] for one in plan.findings if one.kind == "kept"],
-        "conflicts": [[text(one.path), one.why] for one in plan.findings if one.kind == "conflict"],
+        "kept": [[_text(one.path), one.why] for one in plan.findings if one.kind == "kept"],
+        "conflicts": [[_text(one.path), one.why] for one in plan.findings if one.kind == "conflict"],
         "counts": dict(Counter(action.summary for action in plan.actions)),
         "glibc": plan.glibc,
     }
-    if actions:
-        for name in ("update", "add", "remove", "metadata", "beside"):
-            record[name] = [text(action.path) for action in plan.actions if action.summary == name]
-    return record

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from cellblock.jail.change_plan import Action
+from cellblock.jail.action import Action
 from cellblock.jail.controls import ACCOUNTS, DPKG, STATUS
 from cellblock.jail.entry import order
 
@@ -80,6 +80,15 @@ def sort_libraries(
     libraries = [action for action in actions if rank(action) == LIBRARY]
     if not libraries:
         return list(actions)
+    result = sorted_libraries(libraries, needs, downgrade=downgrade)
+    start = next(number for number, action in enumerate(actions) if rank(action) == LIBRARY)
+    return [*actions[:start], *result, *actions[start + len(libraries) :]]
+
+
+def sorted_libraries(
+    libraries: Sequence[Action], needs: Mapping[bytes, Sequence[bytes]], *, downgrade: bool
+) -> list[Action]:
+    """`sort_libraries`, of the replaced libraries alone."""
     by_name: dict[bytes, list[Action]] = {}
     for action in libraries:
         by_name.setdefault(action.path.rpartition(b"/")[2], []).append(action)
@@ -108,5 +117,4 @@ def sort_libraries(
         visit(action)
     if downgrade:
         result.reverse()
-    start = next(number for number, action in enumerate(actions) if rank(action) == LIBRARY)
-    return [*actions[:start], *result, *actions[start + len(libraries) :]]
+    return result

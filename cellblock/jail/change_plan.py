@@ -3,53 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cellblock.errors import CellblockError
 from cellblock.jail import manifest
-from cellblock.jail.entry import Entry, shown
+from cellblock.jail.action import Action as Action
+from cellblock.jail.action import Verb as Verb
+from cellblock.jail.actions_store import Collected, by_path
+from cellblock.jail.entry import Entry, order, shown
 from cellblock.jail.source import SourceIdentity
 from cellblock.jail.tree_access import Stamp
 
 FORMAT = 1
 
+_NAMED = 100
+"""How many differences of two plans are named."""
 _HINT = "`jail upgrade SOURCE VOLUME --plan --output FILE` writes one"
 
-Verb = Literal["mkdir", "put", "metadata", "remove", "rmdir"]
 Operation = Literal["upgrade", "rollback", "repair"]
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One change of one path. `before` is what the tree held when this was planned, `after` what it will.
-
-    `stamp` is that of the file at `before`. `note` says why where it is not obvious; `beside` marks the
-    image's version of a file that users keep theirs of. `link` is the path of an earlier action whose new
-    file this is another name of (a hard link).
-    """
-
-    verb: Verb
-    path: bytes
-    before: Entry | None
-    after: Entry | None
-    stamp: Stamp | None = None
-    note: str = ""
-    beside: bool = False
-    link: bytes = b""
-
-    @property
-    def summary(self) -> str:
-        """What this is to a reader: add, update, remove, metadata, beside."""
-        if self.beside:
-            return "beside"
-        if self.verb == "metadata":
-            return "metadata"
-        if self.after is None:
-            return "remove"
-        return "add" if self.before is None else "update"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +55,8 @@ class Plan:
     base_manifest: str
     """SHA-256 of the volume's manifest that this starts from."""
     source: SourceIdentity
-    actions: tuple[Action, ...] = ()
+    actions: Sequence[Action] = ()
+    """A tuple, or where they are many what reads them from a file."""
     findings: tuple[Finding, ...] = ()
     packages: tuple[PackageChange, ...] = ()
     glibc: tuple[str, str] | None = None
@@ -97,18 +73,26 @@ class Plan:
             found.append("the volume was upgraded or rolled back since")
         if self.source.id != other.source.id:
             found.append(f"the source is {other.source} now")
-        mine = {action.path: action for action in self.actions}
-        theirs = {action.path: action for action in other.actions}
-        for path in sorted({*mine, *theirs}):
-            if path not in theirs:
-                found.append(f"{shown(path)}: changed in the tree since; nothing would be done to it now")
-            elif path not in mine:
-                found.append(
-                    f"{shown(path)}: changed in the tree since; {theirs[path].summary} was not planned"
-                )
-            elif _essence(mine[path]) != _essence(theirs[path]):
-                found.append(f"{shown(path)}: changed in the tree since")
+        found.extend(islice(_differences(by_path(self.actions), by_path(other.actions)), _NAMED))
         return found
+
+
+def _differences(mine: Iterator[Action], theirs: Iterator[Action]) -> Iterator[str]:
+    """What two sorted sequences of actions do otherwise."""
+    mark = "changed in the tree since"
+    one, two = next(mine, None), next(theirs, None)
+    while one is not None or two is not None:
+        if two is None or (one is not None and order(one.path) < order(two.path)):
+            assert one is not None
+            yield f"{shown(one.path)}: {mark}; nothing would be done to it now"
+            one = next(mine, None)
+        elif one is None or order(two.path) < order(one.path):
+            yield f"{shown(two.path)}: {mark}; {two.summary} was not planned"
+            two = next(theirs, None)
+        else:
+            if _essence(one) != _essence(two):
+                yield f"{shown(one.path)}: {mark}"
+            one, two = next(mine, None), next(theirs, None)
 
 
 def _essence(action: Action) -> tuple[object, ...]:
@@ -159,7 +143,7 @@ def read(path: Path, *, actions_too: bool = True) -> Plan:
     try:
         packages: list[PackageChange] = []
         findings: list[Finding] = []
-        actions: list[Action] = []
+        actions, count = Collected(), 0
         with path.open(encoding="utf-8") as file:
             head = json.loads(next(file, ""))
             if head["format"] != FORMAT:
@@ -171,12 +155,13 @@ def read(path: Path, *, actions_too: bool = True) -> Plan:
                     break
                 if "action" in one:
                     actions.append(_action(one))
+                    count += 1
                 elif "finding" in one:
                     kind, name, why = one["finding"]
                     findings.append(Finding(kind, _bytes(name), why))
                 elif "package" in one:
                     packages.append(PackageChange(**one["package"]))
-        if one != {"end": len(actions)}:
+        if one != {"end": count}:
             raise ValueError("the end is missing: the file was cut off")
         if head["operation"] not in get_args(Operation):
             raise ValueError(f"unknown operation {head['operation']!r}")
@@ -184,7 +169,7 @@ def read(path: Path, *, actions_too: bool = True) -> Plan:
             operation=head["operation"],
             base_manifest=head["base_manifest"],
             source=SourceIdentity(**head["source"]),
-            actions=tuple(actions),
+            actions=actions.all(),
             findings=tuple(findings),
             packages=tuple(packages),
             glibc=tuple(head["glibc"]) if head["glibc"] else None,

@@ -199,8 +199,9 @@ def _export_one(
         return
     member = tarfile.TarInfo(_text(path) or ".")
     member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
+    seconds, rest = divmod(abs(status.st_mtime_ns), 10**9)
     member.mtime = status.st_mtime_ns // 10**9
-    headers = {"mtime": f"{status.st_mtime_ns // 10**9}.{status.st_mtime_ns % 10**9:09d}"}
+    headers = {"mtime": f"{'-' if status.st_mtime_ns < 0 else ''}{seconds}.{rest:09d}"}
     headers.update({f"SCHILY.xattr.{_text(name)}": _text(value) for name, value in entry.xattrs})
     member.pax_headers = headers
     inode = (status.st_dev, status.st_ino)

@@ -17,6 +17,7 @@ from cellblock.jail.adoption import known_controls
 from cellblock.jail.dpkg_database import Database, info_owner
 from cellblock.jail.entry import Entry
 from cellblock.jail.identities import between
+from cellblock.jail.losses import Without
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 from cellblock.jail.tree_check import Difference
 from cellblock.jail.volume import Volume
@@ -81,6 +82,7 @@ class _Judge:
         image = known_controls(volume, state)
         tree = controls.of_root(volume.root)
         self._ids = between(image, tree)
+        self._without = Without.of(volume.private)
         base, now = Database(image, {}), Database(tree, {})
         self._of_users: dict[bytes, str] = {}
         installed = now.installed
@@ -97,6 +99,7 @@ class _Judge:
     def judge(self, found: tree_check.Found, access: TreeAccess) -> Differing | None:
         entry = self._ids.apply(found.entry)
         assert entry is not None
+        entry = self._without.attributes(entry)
         path = entry.path
         try:
             status = access.status(path)
@@ -107,7 +110,9 @@ class _Judge:
         if status is not None:
             now = access.entry(path, status, "")
             if now is not None:
-                difference = _exactly(entry, now, difference)
+                difference = self._without.differs(_exactly(entry, now, difference))
+        elif self._without.has_no(entry.kind):
+            return None
         if not difference:
             return None
         package = self._of_users.get(path) or info_owner(path) or ""

@@ -7,6 +7,7 @@ to nothing, in time and memory.
 from __future__ import annotations
 
 import hashlib
+import marshal
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from typing import NamedTuple
 
 from cellblock.errors import CellblockError
 from cellblock.jail import manifest
-from cellblock.jail.entry import Entry, order
-from cellblock.jail.manifest_index import opened, side_by_side
+from cellblock.jail.entry import Entry
+from cellblock.jail.manifest_index import ManifestIndex, opened, side_by_side
+from cellblock.jail.paths_store import PathsStore
 
 _CHUNK = 1 << 20
 
@@ -74,8 +76,24 @@ def checked_meanwhile(path: Path) -> Iterator[None]:
         raise errors[0]
 
 
-def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> dict[bytes, Delta]:
-    """Path -> entries, of every path whose entries differ, in the manifests' order.
+class Deltas(PathsStore[Delta]):
+    """Differences by path: for any number of them."""
+
+    def __init__(self) -> None:
+        super().__init__(_packed, _unpacked)
+
+
+def _packed(pair: Delta) -> bytes:
+    return marshal.dumps(tuple(None if entry is None else tuple(entry) for entry in pair))
+
+
+def _unpacked(data: bytes) -> Delta:
+    base, new = marshal.loads(data)
+    return Delta(base and Entry._make(base), new and Entry._make(new))
+
+
+def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> Deltas:
+    """The entries of every path whose entries differ.
 
     Hard links whose other name changed count as different too. The checksums of those `checked` need no look.
     Raises CellblockError.
@@ -83,27 +101,34 @@ def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> dict[by
     for side in (base, new):
         if side not in checked:
             check(side)
-    found: dict[bytes, Delta] = {}
+    found = Deltas()
     links: dict[bytes, tuple[Entry | None, Entry | None]] = {}
     for one, other in side_by_side(base, new):
         before = manifest.parse(one) if one is not None else None
         after = manifest.parse(other) if other is not None else None
         path = (before or after or _never()).path
-        if one != other:
-            found[path] = Delta(before, after)
         if (before and before.kind == "h") or (after and after.kind == "h"):
             links[path] = (before, after)
-    for path, pair in links.items():
-        if path not in found and any(entry is not None and entry.target in found for entry in pair):
-            found[path] = Delta(*pair)
-    resolved = [
-        _resolve(file, [one_side for delta in found.values() if (one_side := delta[side])])
-        for side, file in enumerate((base, new))
-    ]
-    return {
-        path: Delta(resolved[0].get(path, delta.base), resolved[1].get(path, delta.new))
-        for path, delta in sorted(found.items(), key=lambda item: order(item[0]))
+        if one != other:
+            found[path] = Delta(before, after)
+    changed = {
+        path
+        for path, pair in links.items()
+        if path in found or any(entry is not None and entry.target in found for entry in pair)
     }
+    with opened(base) as old_index, opened(new) as new_index:
+        for path in changed:
+            before, after = links[path]
+            found[path] = Delta(_as_file(before, old_index), _as_file(after, new_index))
+    return found
+
+
+def _as_file(entry: Entry | None, index: ManifestIndex) -> Entry | None:
+    """A hard link as the file that it is another name of."""
+    if entry is None or entry.kind != "h":
+        return entry
+    named = index.entry(entry.target)
+    return named and named._replace(path=entry.path)
 
 
 def _never() -> Entry:

@@ -19,10 +19,12 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress, State, SubjectState
 from cellblock.jail import change_plan, controls, history, transaction
+from cellblock.jail.actions_store import kept, last_of_shared
 from cellblock.jail.apt_lock import apt_locked
 from cellblock.jail.catalogue import Blobs
 from cellblock.jail.change_plan import Finding, Plan
 from cellblock.jail.entry import Entry
+from cellblock.jail.losses import Without
 from cellblock.jail.source import release
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import Transaction
@@ -72,7 +74,8 @@ def writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, 
     with volume.lock(what, events.info) as check, apt_locked(volume.root):
         for leftover in volume.leftovers():
             events.info(f"removing what an interrupted run left in {leftover}")
-            release(leftover / NOTE)
+            for note in leftover.glob(f"{NOTE}*"):
+                release(note)
             shutil.rmtree(os.fsencode(leftover))
         interrupted = transaction.pending(volume)
         resumed = None
@@ -120,26 +123,21 @@ def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> Plan:
         return path if path.exists() else None
 
     actions = arranged(plan, find)
-    last = {
-        action.after.digest: number
-        for number, action in enumerate(actions)
-        if action.verb == "put" and action.after is not None and action.after.kind == "f" and not action.link
-    }
-    numbers = {id(action.after): number for number, action in enumerate(actions)}
+    last = last_of_shared(actions)
 
-    def fetch(entry: Entry, path: bytes) -> None:
+    def fetch(number: int, entry: Entry, path: bytes) -> None:
         text = plan.contents.get(entry.digest)
         if text is not None:
             with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
                 file.write(text)
-        elif last[entry.digest] == numbers[id(entry)]:
+        elif last.get(entry.digest, number) == number:
             os.rename(blobs.path(entry.digest), path)  # noqa: PTH104
         else:
             shutil.copyfile(blobs.path(entry.digest), path)
 
-    stage(actions, folder / "new", fetch)
+    stage(actions, folder / "new", fetch, Without.of(volume.private))
     shutil.rmtree(blobs.folder)
-    final = replace(plan, actions=tuple(actions))
+    final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
     return final
 
@@ -149,7 +147,16 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
     (folder / "kept").mkdir(mode=0o700)
     (folder / "old").mkdir(mode=0o700)
     for name in transaction.RECORDS:
-        os.link(volume.private / name, folder / "old" / name)
+        try:
+            os.link(volume.private / name, folder / "old" / name)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            raise CellblockError(
+                f"{volume.path} cannot be changed under running jobs: its filesystem has no hard links; "
+                "nothing was changed",
+                hint="assemble the image into another volume, on ext4, xfs, btrfs or NFS",
+            ) from None
     before = controls.of_root(volume.root)
     after = dict(before)
     for action in plan.actions:
@@ -194,6 +201,7 @@ def _run(
             running.run(plan, check, lambda done, total: _tick(events, subject, done, total))
             if plan.regenerate_cache:
                 _make_ld_cache(volume.root, events)
+        check()
         previous = volume.read_state(running.folder / "old").source
         number = int(running.number())
         undoes = running.folder / "undoes"

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail import delta, digests
-from cellblock.jail.action_order import in_order
+from cellblock.jail import digests
+from cellblock.jail.actions_store import Collected
 from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
-from cellblock.jail.controls import INFO, Controls, of_tree
+from cellblock.jail.controls import INFO, of_tree
 from cellblock.jail.delta import Delta
+from cellblock.jail.differences import Changes
 from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
 from cellblock.jail.entry import Entry, order, shown
-from cellblock.jail.identities import Identities, between, renumbered
+from cellblock.jail.identities import between, renumbered
 from cellblock.jail.package_changes import new_glibc, package_changes
 from cellblock.jail.package_choice import Choices, choose
 from cellblock.jail.record_merge import merge_controls
@@ -24,6 +27,8 @@ from cellblock.jail.source import SourceIdentity
 from cellblock.jail.threeway import Outcome, merge
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 
+_TOGETHER = 2048
+"""Files whose content is read and hashed before they are decided on."""
 _LD_CACHE = b"etc/ld.so.cache"
 _QUIET = (b"var/log/", b"var/cache/", b"var/lib/apt/lists/", b"run/", b"tmp/")
 _QUIET_FILES = frozenset(
@@ -42,42 +47,6 @@ _QUIET_FILES = frozenset(
 """Of these the tree's are as good as the image's: nobody wants to compare them."""
 
 
-@dataclass(frozen=True)
-class Image:
-    """One side of a merge: what an image's tree is. `entries` replaces what the manifest says of a path."""
-
-    manifest: Path
-    controls: Controls
-    checked: bool = False
-    """Whether the manifest's checksum was just looked at, or written, by this process."""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What to merge into a tree: the differences of two images, or of a tree before and after."""
-
-    paths: dict[bytes, Delta]
-    base: Controls
-    new: Controls
-    look_up: Callable[[Iterable[bytes]], dict[bytes, Entry]]
-    """Entries of the new side by path, for paths that are no difference."""
-    groups: Callable[[], dict[bytes, list[bytes]]]
-    """Hard links of the new side: first name -> all names."""
-
-
-def between_images(base: Image, new: Image) -> Changes:
-    """The differences of two images."""
-    return Changes(
-        delta.compare(
-            base.manifest, new.manifest, checked=[one.manifest for one in (base, new) if one.checked]
-        ),
-        base.controls,
-        new.controls,
-        lambda paths: delta.look_up(new.manifest, paths),
-        lambda: delta.groups(new.manifest),
-    )
-
-
 def make_plan(
     changes: Changes,
     root: Path,
@@ -90,12 +59,11 @@ def make_plan(
     with TreeAccess(os.fsencode(root)) as access:
         planner = _Planner(changes, access)
         planner.plan()
-    ordered = in_order(planner.actions, downgrade=operation == "rollback")
     return Plan(
         operation,
         base_manifest,
         source,
-        tuple(ordered),
+        planner.actions.sort(downgrade=operation == "rollback"),
         tuple(sorted(planner.findings, key=lambda one: order(one.path))),
         tuple(package_changes(planner.choices, planner.base, planner.new, planner.tree)),
         new_glibc(planner.choices, planner.new, planner.tree),
@@ -114,12 +82,13 @@ class _Seen:
 class _Planner:
     changes: Changes
     access: TreeAccess
-    actions: list[Action] = field(default_factory=list)
+    actions: Collected = field(default_factory=Collected)
     findings: list[Finding] = field(default_factory=list)
     contents: dict[str, bytes] = field(default_factory=dict)
     regenerate: bool = False
     _blocked: set[bytes] = field(default_factory=set)
     _made: set[bytes] = field(default_factory=set)
+    """Paths that become directories, or are some."""
     _known: digests.Known = field(default_factory=dict)
 
     def plan(self) -> None:
@@ -148,15 +117,19 @@ class _Planner:
         after = {**tree_controls, **merged}
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self._own()
-        paths = self._candidates()
-        ordered = sorted((path for path in paths if path and path not in merged), key=order)
-        self._known = digests.of_small_files(self.access, ordered)
-        for path in ordered:
-            self._path(path, paths[path])
+        mine: dict[bytes, Delta] = {}
+        candidates = self._candidates()
+        while some := list(islice(candidates, _TOGETHER)):
+            mine.update((path, pair) for path, pair in some if path in merged)
+            some = [(path, pair) for path, pair in some if path and path not in merged]
+            self._known = digests.of_small_files(self.access, (path for path, _ in some))
+            for path, pair in some:
+                self._path(path, pair)
+        self._known = {}
         for path, text in merged.items():
             if text == tree_controls[path]:
                 continue
-            self._put_merged(path, text, paths.get(path))
+            self._put_merged(path, text, mine.get(path))
         self._join_links()
 
     def _is_plain(self, path: bytes, tree: bytes, new: bytes | None) -> bool:
@@ -201,22 +174,21 @@ class _Planner:
                     if owner is not None and self.choices.side[owner] == "none":
                         del self.held[path]
 
-    def _candidates(self) -> dict[bytes, Delta]:
-        """Paths to decide on, by the image's two entries with the tree's numbers of owners."""
-        found = dict(self.changes.paths)
+    def _candidates(self) -> Iterator[tuple[bytes, Delta]]:
+        """Paths to decide on, in order, and the image's two entries with the tree's numbers of owners."""
+        found = self.changes.paths
         missing = {path for path in self.replaced if path not in found}
         missing |= {path for path in self._info_of_replaced() if path not in found}
         groups = self.changes.groups() if found else {}
         for first, names in groups.items():
             if any(name in found for name in names):
                 missing |= {name for name in (first, *names) if name not in found}
-        if missing:
-            known = self.changes.look_up(missing)
-            for path in missing:
-                found[path] = Delta(known.get(path), known.get(path))
+        known = self.changes.look_up(missing) if missing else {}
+        more = ((path, Delta(known.get(path), known.get(path))) for path in sorted(missing, key=order))
         self._groups = groups
         base, new = self.ids
-        return {path: Delta(base.apply(pair.base), new.apply(pair.new)) for path, pair in found.items()}
+        for path, pair in heapq.merge(found.items(), more, key=lambda one: order(one[0])):
+            yield path, Delta(base.apply(pair.base), new.apply(pair.new))
 
     def _info_of_replaced(self) -> Iterable[bytes]:
         for key in self.choices.overridden:
@@ -337,7 +309,8 @@ class _Planner:
             verb = "metadata" if outcome.verdict == "metadata" else "put"
         if verb in ("mkdir", "put"):
             self._need_parent(path)
-        self._made.add(path)
+        if outcome.result is not None and outcome.result.kind == "d":
+            self._made.add(path)
         self.actions.append(Action(verb, path, seen.entry, outcome.result, seen.stamp))
 
     def _put_beside(self, path: bytes, entry: Entry) -> None:
@@ -386,17 +359,16 @@ class _Planner:
 
     def _join_links(self) -> None:
         """Make names of one file in the image names of one file in the tree too, where all are put."""
-        puts = {action.path: number for number, action in enumerate(self.actions) if action.verb == "put"}
+        if not self._groups:
+            return
+        puts = self.actions.puts({name for one in self._groups.items() for name in (one[0], *one[1])})
         for first, names in self._groups.items():
             members = [name for name in dict.fromkeys((first, *names)) if name in puts]
             for name in members[1:]:
-                lead, action = self.actions[puts[members[0]]], self.actions[puts[name]]
+                (_, lead), (number, action) = puts[members[0]], puts[name]
                 if (
                     lead.after
                     and action.after
                     and lead.after._replace(path=b"") == action.after._replace(path=b"")
                 ):
-                    self.actions[puts[name]] = replace(action, link=members[0])
-
-
-__all__ = ["Changes", "Identities", "Image", "between_images", "make_plan"]
+                    self.actions.put(number, replace(action, link=members[0]))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import controls, delta, history, transaction
+from cellblock.jail.actions_store import Numbers, kept
 from cellblock.jail.change_plan import Plan
-from cellblock.jail.delta import Delta
+from cellblock.jail.delta import Delta, Deltas
+from cellblock.jail.differences import Changes
 from cellblock.jail.entry import Entry
 from cellblock.jail.execution import (
     UpgradeResult,
@@ -22,7 +25,8 @@ from cellblock.jail.execution import (
     write_records,
     writing,
 )
-from cellblock.jail.planner import Changes, make_plan
+from cellblock.jail.losses import Without
+from cellblock.jail.planner import make_plan
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import kept_file
 from cellblock.jail.volume import Volume
@@ -43,7 +47,7 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
             raise CellblockError(f"{path} has no upgrade to undo", hint=f"`jail history {path}` lists them")
         with preparing(volume) as folder:
             done = last.plan()
-            changes = _backwards(volume, last, done)
+            changes = _backwards(last, done)
             state = volume.state()
             assert state is not None
             previous = volume.read_state(last.folder / "old")
@@ -64,16 +68,17 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
             return carry_out(volume, folder, check, events, started, plan)
 
 
-def _backwards(volume: Volume, last: history.Done, done: Plan) -> Changes:
+def _backwards(last: history.Done, done: Plan) -> Changes:
     """The changes of a transaction the other way round."""
-    paths = {action.path: Delta(action.after, action.before) for action in done.actions}
+    paths = Deltas()
+    for action in done.actions:
+        paths[action.path] = Delta(action.after, action.before)
     manifest = last.folder / "old" / "manifest"
-    before = {action.path: action.before for action in done.actions if action.before is not None}
 
-    def look_up(wanted: object) -> dict[bytes, Entry]:
-        names = set(wanted)  # type: ignore[call-overload]
-        found = delta.look_up(manifest, {name for name in names if name not in before})
-        return {**found, **{name: before[name] for name in names if name in before}}
+    def look_up(wanted: Iterable[bytes]) -> dict[bytes, Entry]:
+        pairs = {name: paths.get(name) for name in wanted}
+        before = {name: pair.new for name, pair in pairs.items() if pair is not None and pair.new is not None}
+        return {**delta.look_up(manifest, {name for name in pairs if name not in before}), **before}
 
     return Changes(
         paths,
@@ -85,22 +90,17 @@ def _backwards(volume: Volume, last: history.Done, done: Plan) -> Changes:
 
 
 def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> Plan:
-    places = {action.path: number for number, action in enumerate(done.actions)}
-    by_digest = {
-        action.before.digest: places[action.path]
-        for action in done.actions
-        if action.before is not None and action.before.kind == "f"
-    }
+    numbers = Numbers(done.actions)
 
     def place(entry: Entry) -> Path | None:
-        number = places.get(entry.path)
+        number = numbers.of_path(entry.path)
         if number is None or not kept_file(last.folder, number).exists():
-            number = by_digest.get(entry.digest)  # beside a file that users keep
+            number = numbers.of_content(entry.digest)  # beside a file that users keep
         return None if number is None else kept_file(last.folder, number)
 
     actions = arranged(plan, place)
 
-    def fetch(entry: Entry, path: bytes) -> None:
+    def fetch(_number: int, entry: Entry, path: bytes) -> None:
         text = plan.contents.get(entry.digest)
         if text is not None:
             with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
@@ -114,12 +114,12 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
         # A name of the very file that was there: with all its attributes, and no space needed.
         os.link(kept, path, follow_symlinks=False)
 
-    stage(actions, folder / "new", fetch)
+    stage(actions, folder / "new", fetch, Without.of(volume.private))
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:
         os.link(last.folder / "old" / name, next_folder / name)
     (folder / "undoes").write_text(str(last.number))
-    final = replace(plan, actions=tuple(actions))
+    final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
     return final

@@ -8,34 +8,55 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
-from cellblock.jail.action_order import LIBRARY, rank, sort_libraries
+from cellblock.jail.action_order import LIBRARY, rank, sort_libraries, sorted_libraries
+from cellblock.jail.actions_store import StoredActions
 from cellblock.jail.change_plan import Action, Plan
 from cellblock.jail.elf_needs import needs
 from cellblock.jail.entry import Entry
+from cellblock.jail.losses import Without
 from cellblock.jail.metadata import set_metadata
 
-Fetch = Callable[[Entry, bytes], None]
-"""Makes a regular file with an entry's content at a path; its metadata is set by the caller."""
+Fetch = Callable[[int, Entry, bytes], None]
+"""Makes the regular file of action N with an entry's content at a path; its metadata is set by the caller."""
 
 
-def arranged(plan: Plan, find: Callable[[Entry], Path | None]) -> list[Action]:
+def arranged(plan: Plan, find: Callable[[Entry], Path | None]) -> Sequence[Action]:
     """The actions in their final order; `find` says where the content of a library lies."""
+    if isinstance(plan.actions, StoredActions):
+        found = plan.actions.of_step(LIBRARY)
+        libraries = [action for _, action in found]
+        ordered = sorted_libraries(
+            libraries, _wanted(libraries, find), downgrade=plan.operation == "rollback"
+        )
+        for (number, _), action in zip(found, ordered, strict=True):
+            plan.actions.put(number, action)
+        return plan.actions
+    return sort_libraries(plan.actions, _wanted(plan.actions, find), downgrade=plan.operation == "rollback")
+
+
+def _wanted(actions: Iterable[Action], find: Callable[[Entry], Path | None]) -> dict[bytes, list[bytes]]:
+    """What the replaced libraries need, by path."""
     wanted = {}
-    for action in plan.actions:
+    for action in actions:
         if rank(action) == LIBRARY and action.after is not None and action.after.kind == "f":
             path = find(action.after)
             if path is not None:
                 wanted[action.path] = needs(path)
-    return sort_libraries(plan.actions, wanted, downgrade=plan.operation == "rollback")
+    return wanted
 
 
-def stage(actions: list[Action], folder: Path, fetch: Fetch) -> None:
-    """Make the new file of action N as `folder`/N. Raises OSError and CellblockError."""
+def stage(actions: Sequence[Action], folder: Path, fetch: Fetch, without: Without) -> None:
+    """Make the new file of action N as `folder`/N, or none of what the volume was accepted without.
+
+    Raises OSError and CellblockError.
+    """
     folder.mkdir(mode=0o700)
     top = os.fsencode(folder) + b"/"
+    leads = {action.link for action in actions if action.link}
     numbers: dict[bytes, int] = {}
     links: list[tuple[int, bytes]] = []
     for number, action in enumerate(actions):
@@ -45,22 +66,27 @@ def stage(actions: list[Action], folder: Path, fetch: Fetch) -> None:
         if action.link:
             links.append((number, action.link))
             continue
-        numbers[action.path] = number
-        _make(action.after, top + b"%d" % number, fetch)
+        if action.path in leads:
+            numbers[action.path] = number
+        _make(action.after, top + b"%d" % number, partial(fetch, number), without)
     for number, lead in links:
+        if without.lacks(actions[numbers[lead]].after, top + b"%d" % numbers[lead]):
+            continue
         os.link(top + b"%d" % numbers[lead], top + b"%d" % number, follow_symlinks=False)
 
 
-def _make(entry: Entry, path: bytes, fetch: Fetch) -> None:
-    if entry.kind == "d":
-        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib knows no paths of bytes
-    elif entry.kind == "l":
-        os.symlink(entry.target, path)  # noqa: PTH211
-    elif entry.kind == "p":
-        os.mkfifo(path, 0o600)
-    elif entry.kind in "cb":
-        kind = stat.S_IFCHR if entry.kind == "c" else stat.S_IFBLK
-        os.mknod(path, kind | 0o600, os.makedev(*entry.device))
-    else:
-        fetch(entry, path)
-    set_metadata(path, entry)
+def _make(entry: Entry, path: bytes, fetch: Callable[[Entry, bytes], None], without: Without) -> None:
+    with without.accepting_kind(entry.kind):
+        if entry.kind == "d":
+            os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib knows no paths of bytes
+        elif entry.kind == "l":
+            os.symlink(entry.target, path)  # noqa: PTH211
+        elif entry.kind == "p":
+            os.mkfifo(path, 0o600)
+        elif entry.kind in "cb":
+            kind = stat.S_IFCHR if entry.kind == "c" else stat.S_IFBLK
+            os.mknod(path, kind | 0o600, os.makedev(*entry.device))
+        else:
+            fetch(entry, path)
+    if not without.lacks(entry, path):
+        set_metadata(path, entry, without)

@@ -25,10 +25,11 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail.change_plan import Action, Finding, Plan
-from cellblock.jail.entry import Entry
+from cellblock.jail.entry import KINDS, Entry
+from cellblock.jail.losses import Without
 from cellblock.jail.metadata import set_metadata
 from cellblock.jail.rename_exchange import exchange
-from cellblock.jail.tree_access import KINDS, Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 from cellblock.jail.volume import Volume, sync_directory, sync_filesystem
 
 RECORDS = ("manifest", "controls", "state.json")
@@ -76,10 +77,11 @@ class Transaction:
         """
         new, kept = (_opened(self.folder / name) for name in ("new", "kept"))
         try:
+            without = Without.of(self.volume.private)
             with TreeAccess(os.fsencode(self.volume.root)) as access:
                 for number, action in enumerate(plan.actions):
                     check()
-                    self._do(_Step(access, new, kept, number, action))
+                    self._do(_Step(access, new, kept, number, action, without))
                     progress(number + 1, len(plan.actions))
         finally:
             os.close(new)
@@ -164,6 +166,7 @@ class _Step:
     kept: int
     number: int
     action: Action
+    without: Without
 
     @property
     def _name(self) -> bytes:
@@ -281,7 +284,7 @@ class _Step:
         for name in os.listxattr(path):
             if os.fsencode(name) in had and os.fsencode(name) not in has:
                 os.removexattr(path, name)
-        set_metadata(pinned, after)
+        set_metadata(pinned, after, self.without)
 
     def remove(self) -> None:
         status = self.access.status(self.action.path)

@@ -14,20 +14,11 @@ import os
 import stat
 from typing import NamedTuple
 
-from cellblock.jail.entry import Entry, Kind, kept_xattrs
+from cellblock.jail.entry import KINDS, Entry, kept_xattrs
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK = 1 << 20
-
-KINDS: dict[int, Kind] = {
-    stat.S_IFDIR: "d",
-    stat.S_IFREG: "f",
-    stat.S_IFLNK: "l",
-    stat.S_IFIFO: "p",
-    stat.S_IFCHR: "c",
-    stat.S_IFBLK: "b",
-}
 
 
 class Stamp(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cellblock.jail.catalogue import Blobs, Catalogue, Reading
 from cellblock.jail.change_plan import Plan
 from cellblock.jail.controls import Controls
 from cellblock.jail.delta import checked_meanwhile
+from cellblock.jail.differences import Image, between_images
 from cellblock.jail.execution import (
     NOTE,
     UpgradeResult,
@@ -30,7 +32,7 @@ from cellblock.jail.known_digests import known_digests
 from cellblock.jail.layer_listings import LayerListings
 from cellblock.jail.moved_content import copy_from_tree
 from cellblock.jail.passing_folder import passing_folder
-from cellblock.jail.planner import Image, between_images, make_plan
+from cellblock.jail.planner import make_plan
 from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source
 from cellblock.jail.volume import Volume, VolumeState
 
@@ -194,13 +196,11 @@ def _check(plan: Plan, expected: Plan | None) -> None:
         )
 
 
-def _needed(plan: Plan) -> set[str]:
+def _needed(plan: Plan) -> Iterator[str]:
     """Digests of the content that the plan's new files have."""
-    return {
-        action.after.digest
-        for action in plan.actions
-        if action.verb == "put" and action.after is not None and action.after.kind == "f" and not action.link
-    } - set(plan.contents)
+    for action in plan.actions:
+        if action.new_content and action.new_content not in plan.contents:
+            yield action.new_content
 
 
 def _fetch_missing(volume: Volume, plan: Plan, new: Catalogue, feeding: Feeding, reading: Reading) -> None:

@@ -166,8 +166,8 @@ class Volume:
             yield check
 
     def leftovers(self) -> list[Path]:
-        """Staging folders of writers that were killed. Only the holder of the lock may ask."""
-        return sorted(self.private.glob("staging-*"))
+        """Staging folders of writers that were killed, and of shards. Only the holder of the lock may ask."""
+        return sorted((*self.private.glob("staging-*"), *self.private.glob("shards-*")))
 
     def lasting(self) -> list[Path]:
         """What in `.cellblock` belongs to the jail, and not to who writes there now or to nobody."""

@@ -137,7 +137,7 @@ int produce_squashfs(const struct produce_request *request, int fd, struct squas
 	if (room_begin(&production.room, fd, request->total, &err))
 		return request->excused && request->excused(request->advanced_context, true) ? -1 : -report_failure(&err);
 	progress_begin(&production.progress, request->total);
-	struct image_tree *tree = image_tree_new(&fault);
+	struct image_tree *tree = image_tree_new(records_folder(request->settings), IMAGE_MEMORY_IMPORT, &fault);
 	struct image_records *records = tree ? image_records_new(records_folder(request->settings), &fault) : NULL;
 	struct squashfs *squashfs = records ? squashfs_new(tree, records, fd, &options, &fault) : NULL;
 	struct image_layers *layers = NULL;
@@ -190,7 +190,7 @@ int produce_root(const struct produce_request *request, int root)
 	if (room_begin(&production.room, root, request->total, &err))
 		return -report_failure(&err);
 	progress_begin(&production.progress, request->total);
-	struct image_tree *tree = image_tree_new(&fault);
+	struct image_tree *tree = image_tree_new(records_folder(request->settings), IMAGE_MEMORY_IMPORT, &fault);
 	struct image_records *records = tree ? image_records_new(records_folder(request->settings), &fault) : NULL;
 	struct image_directory *directory = records ? image_directory_new(tree, records, &directory_request, &fault) : NULL;
 	struct image_layers *layers = NULL;

@@ -210,9 +210,14 @@ const char *pyxis_container_cluster(const struct pyxis_container *container)
 	return name ? name : "";
 }
 
-bool pyxis_container_needs_close(const struct pyxis_container *container)
+int pyxis_container_keep(struct pyxis_container *container, struct jail_error *err)
 {
-	return container->request->save || container->temporary || container->asked || container->leftovers.n;
+	bool needed = container->request->save || container->temporary || container->asked || container->leftovers.n;
+
+	if (!needed || container->kept || !container->keep)
+		return 0;
+	container->kept = true;
+	return container->keep(container, err);
 }
 
 void pyxis_container_close(struct pyxis_container *container, struct pyxis_outcome outcome)

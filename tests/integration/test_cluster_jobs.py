@@ -11,7 +11,7 @@ import pytest
 from cellblock.cluster import prove
 from cellblock.events import Events
 from tests.integration.conftest import LocalCluster
-from tests.integration.jobs import home, sbatch, srun
+from tests.integration.jobs import fresh_path, home, sbatch, srun
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
@@ -147,6 +147,17 @@ def test_salloc_alone_opens_a_shell_in_the_jail_on_the_first_node(cluster: Local
     assert done.out.splitlines()[0] == "worker-2", done
     assert "SLURM_RELEASE=" in done.out
     assert f"/home/{user}" in done.out
+
+
+def test_a_step_starts_when_the_one_that_it_waits_for_ends(cluster: LocalCluster, user: str) -> None:
+    """From the login node: Slurm 22.05 by itself would tell only an srun on a worker."""
+    go = fresh_path(cluster, user, "first-step")
+    script = f"""srun sh -c 'touch {go.name}; sleep 2' & until [ -e {go.name} ]; do sleep 0.1; done
+        timeout 60 srun echo the second; wait"""
+    done = cluster.jail("salloc", "-w", "worker-1", "-n1", "sh", "-c", script, user=user)
+    # It did wait.
+    assert "Step created for" in done.err, done
+    assert done.out == "the second\n"
 
 
 def test_srun_pty_gives_a_terminal(cluster: LocalCluster, user: str) -> None:

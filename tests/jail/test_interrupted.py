@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -13,6 +14,9 @@ import pytest
 
 from cellblock.jail.image_core import LayerBytes, Pick, Target, assembling
 
+MANY = 4096
+"""Headers, of 512 bytes each."""
+
 
 def test_ctrl_c_stops_the_core_while_it_reads(tmp_path: Path) -> None:
     out, into = os.pipe()
@@ -22,19 +26,21 @@ def test_ctrl_c_stops_the_core_while_it_reads(tmp_path: Path) -> None:
 
     def feed() -> None:  # ends when the core closes its end
         with contextlib.suppress(BrokenPipeError):
-            while not ended.is_set():
+            for number in itertools.count():
+                if ended.is_set():
+                    break
+                if number == MANY:  # far more than a pipe holds: the core is at work
+                    os.kill(os.getpid(), signal.SIGINT)
                 os.write(into, HEADER)
         os.close(into)
 
     feeding = threading.Thread(target=feed)
-    stopping = threading.Timer(10, ended.set)
-    interrupting = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    stopping = threading.Timer(60, ended.set)
     try:
         target = Target(root, 1, pick=Pick(array("Q"), wanted=True))
         with assembling([layer], target, lambda read: None, tmp_path) as assembly:
-            feeding.start()
-            interrupting.start()
             stopping.start()
+            feeding.start()
             with pytest.raises(KeyboardInterrupt):
                 assembly.run()
     finally:

@@ -7,6 +7,7 @@ import os
 import tarfile
 from array import array
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,16 @@ from typer.testing import CliRunner
 
 from cellblock.cli.app import app
 from cellblock.events import Event, Events, Progress
-from cellblock.jail import assemble, manifest, verify
-from cellblock.jail.change_plan import Action
+from cellblock.jail import assemble, change_plan, history, manifest, paths_store, verify
+from cellblock.jail.action import Action
 from cellblock.jail.comparison import Differing
 from cellblock.jail.feeding import opener
 from cellblock.jail.image_core import LayerBytes, Pick, Target, assembling
 from cellblock.jail.known_digests import KnownDigests, known_digests
 from cellblock.jail.rollback import rollback
 from cellblock.jail.tree_check import Found
-from cellblock.jail.upgrade import upgrade
+from cellblock.jail.upgrade import MovedTreeError, plan_upgrade, upgrade
+from cellblock.jail.volume import Volume
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -66,6 +68,113 @@ def test_a_rollback_is_carried_out_with_one_plan_in_memory(tmp_path: Path) -> No
     assert rollback(volume, counted).changed
     assert FILES <= counted.most < 1.5 * FILES
     assert (volume / "root/usr/share/data/007").read_text() == "old 7\n"
+
+
+def make_images(folder: Path) -> list[str]:
+    """Two root directories of which each kind of change leads from one to the other."""
+    images = []
+    for name in ("old", "new"):
+        image = folder / name
+        make_image(image, name)
+        for number in range(20):
+            (image / f"{name}-only/{number}").mkdir(parents=True)
+            (image / f"{name}-only/{number}/file").write_text(f"{number % 3}")
+        for path in (
+            "usr/bin/program",
+            "usr/lib/libone.so.1",
+            "usr/lib/libtwo.so.2",
+            "etc/users",
+            "etc/both",
+        ):
+            (image / path).parent.mkdir(parents=True, exist_ok=True)
+            (image / path).write_text(f"{path} of the {name} image")
+        for number in range(5):
+            os.link(image / "usr/bin/program", image / f"usr/bin/name-{number}")
+        (image / "changes-its-kind").symlink_to("etc") if name == "old" else (
+            image / "changes-its-kind"
+        ).mkdir()
+        if name == "new":
+            (image / "changes-its-kind/file").write_text("in it")
+        for path in sorted(image.rglob("*")):
+            os.utime(path, ns=(10**18, 10**18), follow_symlinks=False)
+        images.append(str(image))
+    return images
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+    os.utime(path, ns=(2 * 10**18, 2 * 10**18))
+
+
+def contents(root: Path) -> dict[str, tuple[object, ...]]:
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        text = path.read_bytes() if path.is_file() else b""
+        time = 0 if path.is_dir() else status.st_mtime_ns
+        found[str(path.relative_to(root))] = (status.st_mode, status.st_nlink, time, text)
+    return found
+
+
+def test_many_changes_are_the_same_in_a_file_as_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = make_images(tmp_path)
+    found = []
+    for kept in (10**6, 7):
+        monkeypatch.setattr(paths_store, "KEPT", kept)
+        volume = tmp_path / f"volume-{kept}"
+        assemble(old, volume, Events())
+        for name in ("users", "both"):
+            write(volume / "root/etc" / name, "of users")
+        plan = tmp_path / f"plan-{kept}"
+        change_plan.write(plan_upgrade(new, volume), plan)
+        upgrade(new, volume, Events(), expected=change_plan.read(plan))
+        upgraded = contents(volume / "root")
+        write(volume / "root/usr/share/data/007", "since")
+        assert rollback(volume, Events()).changed
+        done = [change_plan.read(one.folder / "plan") for one in history.read(Volume(volume))]
+        # Inodes and times of change are each volume's own.
+        actions = [[replace(one, stamp=None) for one in plan.actions] for plan in done]
+        found.append((upgraded, contents(volume / "root"), actions, [plan.findings for plan in done]))
+    assert found[0] == found[1]
+    assert found[0][0]["usr/bin/program"][1] == 6
+    assert found[0][1]["usr/share/data/007"][3] == b"since"
+    assert len(found[0][2][0]) > FILES
+
+
+def test_a_plan_in_a_file_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`apply` of a tree that users changed since names what they did."""
+    old, new = make_images(tmp_path)
+    volume = tmp_path / "volume"
+    assemble(old, volume, Events())
+    monkeypatch.setattr(paths_store, "KEPT", 7)
+    expected = plan_upgrade(new, volume)
+    for number in (3, 5):
+        (volume / f"root/usr/share/data/00{number}").write_text("of users")
+    (volume / "root/usr/share/data/009").unlink()
+    with pytest.raises(MovedTreeError) as said:
+        upgrade(new, volume, Events(), expected=expected)
+    lines = [line.strip() for line in str(said.value).splitlines()[1:6]]
+    assert [line.partition(":")[0] for line in lines] == [
+        "/usr/share/data/003",
+        "/usr/share/data/003.cellblock-new",
+        "/usr/share/data/005",
+        "/usr/share/data/005.cellblock-new",
+        "/usr/share/data/009",
+    ]
+    assert lines[0].endswith("nothing would be done to it now")
+    assert lines[1].endswith("beside was not planned")
+
+
+def test_few_of_many_changes_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    volume = tmp_path / "volume"
+    assemble(str(make_image(tmp_path / "old", "old")), volume, Events())
+    monkeypatch.setattr(paths_store, "KEPT", 20)
+    for change in (lambda told: upgrade(str(make_image(tmp_path / "new", "new")), volume, told), None):
+        counted = Alive(Action)
+        assert (change(counted) if change else rollback(volume, counted)).changed
+        assert counted.most < 10
 
 
 def test_verify_names_the_first_and_counts_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

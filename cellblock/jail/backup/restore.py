@@ -138,7 +138,8 @@ def clean(volume: Volume, events: Events) -> None:
     """Remove what writers left that were killed. Needs the lock."""
     for leftover in volume.leftovers():
         events.info(f"removing what an interrupted run left in {leftover}")
-        release(leftover / NOTE)
+        for note in leftover.glob(f"{NOTE}*"):
+            release(note)
         shutil.rmtree(os.fsencode(leftover))
 
 

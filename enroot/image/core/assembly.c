@@ -25,7 +25,7 @@ struct image_assembly *image_assembly_new(const struct image_request *request, s
 		return NULL;
 	}
 	assembly->request = *request;
-	assembly->tree = image_tree_new(err);
+	assembly->tree = image_tree_new(request->records_folder, IMAGE_MEMORY_VOLUME, err);
 	assembly->records = assembly->tree ? image_records_new(request->records_folder, err) : NULL;
 	assembly->directory = assembly->records ? image_directory_new(assembly->tree, assembly->records,
 								       &request->directory, err) : NULL;

@@ -37,5 +37,8 @@ int image_fail_call(struct image_error *err, const char *path, const char *sysca
 
 int image_fail_memory(struct image_error *err)
 {
+	/* Large tables are in a file (spill.h). */
+	if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+		return image_fail_call(err, "", "posix_fallocate", errno);
 	return image_fail_call(err, "", "malloc", ENOMEM);
 }

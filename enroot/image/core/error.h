@@ -35,7 +35,7 @@ int image_fail(struct image_error *err, enum image_fault fault, const char *path
 /* Fills `err` from a failed call and returns -1. */
 int image_fail_call(struct image_error *err, const char *path, const char *syscall, int number);
 
-/* For memory that is not there; returns -1. */
+/* For memory that is not there, or room for the file that stands for it; errno says which. Returns -1. */
 int image_fail_memory(struct image_error *err);
 
 #endif

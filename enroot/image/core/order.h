@@ -4,8 +4,9 @@
 
 #include "tree.h"
 
-/* Of the directory with number f: children[starts[f]] up to children[starts[f + 1]], by the bytes of their names. */
+/* In memory that lies in the tree's spill. Of the directory with number f: children[starts[f]] up to children[starts[f + 1]], by the bytes of their names. */
 struct image_order {
+	struct image_spill *spill;
 	uint32_t *children, *starts;
 };
 

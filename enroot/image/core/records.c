@@ -2,14 +2,13 @@
 #include "records.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "scoped.h"
+#include "write_at.h"
 
 #define BUFFER ((size_t)256 << 10)
 #define LATER 512u
@@ -30,20 +29,6 @@ struct image_records {
 	unsigned char buffer[BUFFER];
 };
 
-static int nameless(const char *folder)
-{
-	int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	char path[4096];
-
-	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
-		return fd;
-	snprintf(path, sizeof(path), "%s/cellblock-records-XXXXXX", folder);
-	fd = mkostemp(path, O_CLOEXEC);
-	if (fd >= 0)
-		unlink(path);
-	return fd;
-}
-
 struct image_records *image_records_new(const char *folder, struct image_error *err)
 {
 	struct image_records *records = calloc(1, sizeof(*records));
@@ -53,8 +38,8 @@ struct image_records *image_records_new(const char *folder, struct image_error *
 		return NULL;
 	}
 	pthread_mutex_init(&records->mutex, NULL);
-	records->records = nameless(folder);
-	records->extras = nameless(folder);
+	records->records = image_spill_file(folder);
+	records->extras = image_spill_file(folder);
 	if (records->records < 0 || records->extras < 0) {
 		image_fail_call(err, folder, "open", errno);
 		image_records_free(records);
@@ -75,22 +60,6 @@ void image_records_free(struct image_records *records)
 	free(records->loaded);
 	free(records->loaded_extras);
 	free(records);
-}
-
-static int write_at(int fd, const void *data, size_t length, uint64_t offset, struct image_error *err)
-{
-	while (length) {
-		ssize_t done = pwrite(fd, data, length, (off_t)offset);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			return image_fail_call(err, "", "pwrite", errno);
-		data = (const char *)data + done;
-		length -= (size_t)done;
-		offset += (uint64_t)done;
-	}
-	return 0;
 }
 
 /* What lies beyond the end of the file is zeros. */
@@ -120,8 +89,8 @@ static int write_later(struct image_records *records, struct image_error *err)
 	uint32_t count = records->count;
 
 	records->count = 0;
-	return write_at(records->records, records->later, count * sizeof(records->later[0]),
-			(uint64_t)records->first * sizeof(records->later[0]), err);
+	return image_write_at(records->records, records->later, count * sizeof(records->later[0]),
+			      (uint64_t)records->first * sizeof(records->later[0]), err);
 }
 
 int image_records_flush(struct image_records *records, struct image_error *err)
@@ -131,7 +100,7 @@ int image_records_flush(struct image_records *records, struct image_error *err)
 		if (write_later(records, err))
 			return -1;
 	}
-	if (write_at(records->extras, records->buffer, records->used, records->flushed, err))
+	if (image_write_at(records->extras, records->buffer, records->used, records->flushed, err))
 		return -1;
 	records->flushed += records->used;
 	records->used = 0;
@@ -143,7 +112,7 @@ static int append(struct image_records *records, const void *data, size_t length
 	if (length > BUFFER - records->used && image_records_flush(records, err))
 		return -1;
 	if (length > BUFFER) {
-		if (write_at(records->extras, data, length, records->flushed, err))
+		if (image_write_at(records->extras, data, length, records->flushed, err))
 			return -1;
 		records->flushed += length;
 		return 0;
@@ -193,7 +162,7 @@ int image_records_put(struct image_records *records, uint32_t node, const struct
 			return 0;
 		}
 	}
-	return write_at(records->records, record, sizeof(*record), (uint64_t)node * sizeof(*record), err);
+	return image_write_at(records->records, record, sizeof(*record), (uint64_t)node * sizeof(*record), err);
 }
 
 int image_records_load(struct image_records *records, uint32_t count, struct image_error *err)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "tree.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -11,11 +12,18 @@
 #define NAMES_BITS 20
 #define NAMES (1u << NAMES_BITS)
 
+/* `names` has two bits of each name: a search for one that is not there rarely has to look at nodes, which may lie
+ * anywhere in a file. */
+struct bucket {
+	uint32_t first, names;
+};
+
 struct image_tree {
+	struct image_spill *spill;
 	struct image_node *nodes[CHUNKS];
 	uint32_t *folders[CHUNKS]; /* directory's number to node's */
 	char *names[CHUNKS];
-	uint32_t *buckets;
+	struct bucket *buckets;
 	uint32_t count, n_folders, names_used, mask;
 	uint64_t key; /* secret, or an archive could be made to fall into one bucket */
 };
@@ -47,7 +55,7 @@ uint32_t image_tree_folder_node(const struct image_tree *tree, uint32_t folder)
 	return tree->folders[folder >> CHUNK_BITS][folder & (CHUNK - 1)];
 }
 
-static uint32_t hash(const struct image_tree *tree, uint32_t parent, const char *name, size_t length)
+static uint64_t hash(const struct image_tree *tree, uint32_t parent, const char *name, size_t length)
 {
 	uint64_t h = tree->key ^ ((uint64_t)parent << 8 | length), word;
 
@@ -60,19 +68,30 @@ static uint32_t hash(const struct image_tree *tree, uint32_t parent, const char 
 	memcpy(&word, name, length);
 	h = (h ^ word) * 0xbf58476d1ce4e5b9u;
 	h ^= h >> 32;
-	h *= tree->key | 1;
-	return (uint32_t)(h >> 32);
+	return h * (tree->key | 1);
+}
+
+static struct bucket *bucket_of(const struct image_tree *tree, uint64_t h)
+{
+	return &tree->buckets[(uint32_t)(h >> 32) & tree->mask];
+}
+
+static uint32_t bits_of(uint64_t h)
+{
+	return 1u << (h >> 22 & 31) | 1u << (h >> 27 & 31);
 }
 
 /* Room for number `at` in an array of chunks. */
-static int make_room(void **chunks, uint32_t at, unsigned bits, size_t size)
+static int make_room(struct image_tree *tree, void **chunks, uint32_t at, unsigned bits, size_t size)
 {
 	uint32_t chunk = at >> bits;
 
-	if (chunk >= CHUNKS)
+	if (chunk >= CHUNKS) {
+		errno = ENOMEM;
 		return -1;
+	}
 	if (!chunks[chunk])
-		chunks[chunk] = calloc((size_t)1 << bits, size);
+		chunks[chunk] = image_spill_take(tree->spill, size << bits);
 	return chunks[chunk] ? 0 : -1;
 }
 
@@ -84,8 +103,8 @@ static uint32_t add(struct image_tree *tree, uint32_t parent, const char *name, 
 	/* A name lies in one chunk. */
 	if ((used & (NAMES - 1)) + length > NAMES)
 		used = (used | (NAMES - 1)) + 1;
-	if (make_room((void **)tree->nodes, number, CHUNK_BITS, sizeof(struct image_node)) ||
-	    make_room((void **)tree->names, used, NAMES_BITS, 1))
+	if (make_room(tree, (void **)tree->nodes, number, CHUNK_BITS, sizeof(struct image_node)) ||
+	    make_room(tree, (void **)tree->names, used, NAMES_BITS, 1))
 		return IMAGE_ROOT;
 	node = image_tree_node(tree, number);
 	*node = (struct image_node){ .parent = parent, .name = used, .link = number,
@@ -97,15 +116,18 @@ static uint32_t add(struct image_tree *tree, uint32_t parent, const char *name, 
 	return number;
 }
 
-struct image_tree *image_tree_new(struct image_error *err)
+struct image_tree *image_tree_new(const char *folder, size_t memory, struct image_error *err)
 {
 	struct image_tree *tree = calloc(1, sizeof(*tree));
 
-	if (tree) {
-		tree->mask = (1u << 14) - 1;
-		tree->buckets = calloc((size_t)tree->mask + 1, sizeof(uint32_t));
+	if (!tree || !(tree->spill = image_spill_new(folder, memory, IMAGE_MEMORY_MAPPED, err))) {
+		free(tree);
+		image_fail_memory(err);
+		return NULL;
 	}
-	if (!tree || !tree->buckets || getrandom(&tree->key, sizeof(tree->key), 0) < 0) {
+	tree->mask = (1u << 14) - 1;
+	tree->buckets = image_spill_take(tree->spill, ((size_t)tree->mask + 1) * sizeof(struct bucket));
+	if (!tree->buckets || getrandom(&tree->key, sizeof(tree->key), 0) < 0) {
 		image_tree_free(tree);
 		image_fail_memory(err);
 		return NULL;
@@ -123,19 +145,23 @@ void image_tree_free(struct image_tree *tree)
 {
 	if (!tree)
 		return;
-	for (size_t i = 0; i < CHUNKS; i++) {
-		free(tree->nodes[i]);
-		free(tree->folders[i]);
-		free(tree->names[i]);
-	}
-	free(tree->buckets);
+	image_spill_free(tree->spill);
 	free(tree);
 }
 
-uint32_t image_tree_find(const struct image_tree *tree, uint32_t parent, const char *name, size_t length)
+struct image_spill *image_tree_spill(const struct image_tree *tree)
 {
-	uint32_t number = tree->buckets[hash(tree, parent, name, length) & tree->mask];
+	return tree->spill;
+}
 
+static uint32_t find(const struct image_tree *tree, uint32_t parent, const char *name, size_t length, uint64_t h)
+{
+	const struct bucket *bucket = bucket_of(tree, h);
+	uint32_t number = bucket->first;
+
+	image_spill_tend(tree->spill);
+	if (bits_of(h) & ~bucket->names)
+		return IMAGE_ROOT;
 	while (number) {
 		const struct image_node *node = image_tree_node(tree, number);
 
@@ -147,48 +173,57 @@ uint32_t image_tree_find(const struct image_tree *tree, uint32_t parent, const c
 	return IMAGE_ROOT;
 }
 
-static void put(struct image_tree *tree, uint32_t number)
+uint32_t image_tree_find(const struct image_tree *tree, uint32_t parent, const char *name, size_t length)
 {
-	struct image_node *node = image_tree_node(tree, number);
-	uint32_t *bucket = &tree->buckets[hash(tree, node->parent, image_tree_name(tree, number), node->name_length) &
-					  tree->mask];
+	return find(tree, parent, name, length, hash(tree, parent, name, length));
+}
 
-	node->hash_next = *bucket;
-	*bucket = number;
+static void put(struct image_tree *tree, uint32_t number, uint64_t h)
+{
+	struct bucket *bucket = bucket_of(tree, h);
+
+	image_tree_node(tree, number)->hash_next = bucket->first;
+	bucket->first = number;
+	bucket->names |= bits_of(h);
 }
 
 static int grow(struct image_tree *tree)
 {
-	uint32_t *buckets = calloc(2 * ((size_t)tree->mask + 1), sizeof(uint32_t));
+	struct bucket *buckets = image_spill_take(tree->spill, 2 * ((size_t)tree->mask + 1) * sizeof(struct bucket));
 
 	if (!buckets)
 		return -1;
-	free(tree->buckets);
+	image_spill_give(tree->spill, tree->buckets);
 	tree->buckets = buckets;
 	tree->mask = 2 * tree->mask + 1;
-	for (uint32_t i = 1; i < tree->count; i++)
-		put(tree, i);
+	for (uint32_t i = 1; i < tree->count; i++) {
+		const struct image_node *node = image_tree_node(tree, i);
+
+		put(tree, i, hash(tree, node->parent, image_tree_name(tree, i), node->name_length));
+		image_spill_tend(tree->spill);
+	}
 	return 0;
 }
 
 uint32_t image_tree_make(struct image_tree *tree, uint32_t parent, const char *name, size_t length)
 {
-	uint32_t number = image_tree_find(tree, parent, name, length);
+	uint64_t h = hash(tree, parent, name, length);
+	uint32_t number = find(tree, parent, name, length, h);
 
 	if (number)
 		return number;
-	/* Two nodes a bucket: with five million, half of the index's memory for a look more at every second name. */
-	if (tree->count > 2 * (uint64_t)tree->mask && grow(tree))
+	/* Four nodes a bucket, at most: it has 8 bytes. */
+	if (tree->count > 4 * (uint64_t)tree->mask && grow(tree))
 		return IMAGE_ROOT;
 	number = add(tree, parent, name, length);
 	if (number)
-		put(tree, number);
+		put(tree, number, h);
 	return number;
 }
 
 void image_tree_end_index(struct image_tree *tree)
 {
-	free(tree->buckets);
+	image_spill_give(tree->spill, tree->buckets);
 	tree->buckets = NULL;
 }
 
@@ -196,7 +231,7 @@ int image_tree_make_folder(struct image_tree *tree, uint32_t number)
 {
 	uint32_t folder = tree->n_folders;
 
-	if (make_room((void **)tree->folders, folder, CHUNK_BITS, sizeof(uint32_t)))
+	if (make_room(tree, (void **)tree->folders, folder, CHUNK_BITS, sizeof(uint32_t)))
 		return -1;
 	tree->folders[folder >> CHUNK_BITS][folder & (CHUNK - 1)] = number;
 	image_tree_node(tree, number)->link = folder;

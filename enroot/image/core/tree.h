@@ -1,7 +1,8 @@
 /* The names of a tree, small enough for millions: 24 bytes, 2 to 4 of an index and the name itself, each.
  *
  * A node is found by its parent and name, is never removed, and keeps its number. Nodes lie in chunks that
- * do not move, so a thread may read the names that it was told of while another adds to the tree.
+ * do not move, so a thread may read the names that it was told of while another adds to the tree. Of trees that
+ * are larger than that most of it is in a file without a name (spill.h).
  */
 #ifndef IMAGE_TREE_H
 #define IMAGE_TREE_H
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "error.h"
+#include "spill.h"
 
 /* Number of a layer, counted from the top. The OCI specification has no limit; overlayfs takes 500. */
 #define IMAGE_NO_LAYER UINT16_MAX
@@ -40,8 +41,17 @@ struct image_node {
 
 struct image_tree;
 
-struct image_tree *image_tree_new(struct image_error *err);
+/* Bytes of memory for what is known of a tree: of a process that imports images, and of one that changes volumes. */
+#define IMAGE_MEMORY_IMPORT ((size_t)24 << 20)
+#define IMAGE_MEMORY_VOLUME ((size_t)96 << 20)
+#define IMAGE_MEMORY_MAPPED ((size_t)48 << 20) /* of the file, more than that */
+
+/* `folder` is a directory on a local file system. */
+struct image_tree *image_tree_new(const char *folder, size_t memory, struct image_error *err);
 void image_tree_free(struct image_tree *tree);
+
+/* Where tables about its nodes may lie; they are the tree's, and gone with it. */
+struct image_spill *image_tree_spill(const struct image_tree *tree);
 
 uint32_t image_tree_count(const struct image_tree *tree);
 uint32_t image_tree_folders(const struct image_tree *tree);

@@ -58,7 +58,7 @@ static struct image_entry entry_of(unsigned char what, unsigned char where)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct image_error err = { .fault = IMAGE_FAULT_NONE };
-	struct image_tree *tree = image_tree_new(&err);
+	struct image_tree *tree = image_tree_new("/tmp", IMAGE_MEMORY_IMPORT, &err);
 	struct noted noted = { .tree = tree };
 	struct image_sink sink = { &noting, &noted };
 	struct image_merge *merge = image_merge_new(tree, &sink, &err);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../core/scoped.h"
+#include "../core/write_at.h"
 
 /* Blocks under way: some for each thread, so that none waits for the slowest; no more than so many bytes. */
 #define BLOCKS_A_THREAD 6
@@ -102,10 +103,6 @@ void squashfs_data_free(struct squashfs_data *data)
 		free(data->all[i].bytes);
 		free(data->all[i].compressed);
 	}
-	for (size_t i = 0; i < CHUNKS; i++) {
-		free(data->sizes[i]);
-		free(data->starts[i]);
-	}
 	free(data->all);
 	free(data->done);
 	pthread_cond_destroy(&data->returned);
@@ -153,25 +150,7 @@ void squashfs_block_drop(struct squashfs_block *block)
 	give_back(block);
 }
 
-int squashfs_write(int fd, const void *bytes, size_t length, uint64_t offset, struct image_error *err)
-{
-	const char *from = bytes;
-
-	while (length) {
-		ssize_t done = pwrite(fd, from, length, (off_t)offset);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done <= 0)
-			return image_fail_call(err, "", "pwrite", done ? errno : ENOSPC);
-		from += done;
-		length -= (size_t)done;
-		offset += (uint64_t)done;
-	}
-	return 0;
-}
-
-static void *room(void **chunks, uint64_t at, size_t size, struct image_error *err)
+static void *room(struct squashfs_data *data, void **chunks, uint64_t at, size_t size, struct image_error *err)
 {
 	void **chunk = at / CHUNK < CHUNKS ? &chunks[at / CHUNK] : NULL;
 
@@ -180,14 +159,14 @@ static void *room(void **chunks, uint64_t at, size_t size, struct image_error *e
 			   "(-b 1M)", CHUNK * CHUNKS);
 		return NULL;
 	}
-	if (!*chunk && !(*chunk = calloc(CHUNK, size)))
+	if (!*chunk && !(*chunk = image_spill_take(data->request.spill, CHUNK * size)))
 		image_fail_memory(err);
 	return *chunk;
 }
 
 static int new_entry(struct squashfs_data *data, struct image_error *err)
 {
-	if (!room((void **)data->sizes, data->entries, sizeof(uint32_t), err))
+	if (!room(data, (void **)data->sizes, data->entries, sizeof(uint32_t), err))
 		return -1;
 	data->entries++;
 	return 0;
@@ -243,7 +222,7 @@ static int run(struct image_job *job, void *state, bool stopped, struct image_er
 		struct squashfs_block *next = block->next;
 		bool plain = block->size & SQUASHFS_BLOCK_PLAIN;
 
-		if (squashfs_write(data->request.fd, plain ? block->bytes : block->compressed,
+		if (image_write_at(data->request.fd, plain ? block->bytes : block->compressed,
 				   block->size & (SQUASHFS_BLOCK_PLAIN - 1), block->entry, err))
 			return stop(data);
 		squashfs_block_drop(block);
@@ -278,7 +257,7 @@ uint64_t squashfs_data_entries(const struct squashfs_data *data)
 
 int squashfs_data_run(struct squashfs_data *data, uint64_t *number, struct image_error *err)
 {
-	if (!room((void **)data->starts, data->runs, sizeof(uint64_t), err))
+	if (!room(data, (void **)data->starts, data->runs, sizeof(uint64_t), err))
 		return -1;
 	*number = data->runs++;
 	return 0;
@@ -300,11 +279,4 @@ uint32_t squashfs_data_size(const struct squashfs_data *data, uint64_t entry)
 uint64_t squashfs_data_start(const struct squashfs_data *data, uint64_t number)
 {
 	return data->starts[number / CHUNK][number % CHUNK];
-}
-
-unsigned long long squashfs_data_written(struct squashfs_data *data)
-{
-	scoped_lock(&data->mutex);
-
-	return data->offset;
 }

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "../core/spill.h"
 #include "../core/work.h"
 #include "compress.h"
 #include "format.h"
@@ -21,6 +22,7 @@ struct squashfs_data_request {
 	enum squashfs_compression compression;
 	int level;
 	unsigned jobs;
+	struct image_spill *spill; /* for what is known of each block, longer than the data is used */
 };
 
 struct squashfs_block {
@@ -58,11 +60,5 @@ int squashfs_data_run(struct squashfs_data *data, uint64_t *run, struct image_er
 int squashfs_data_finish(struct squashfs_data *data, uint64_t *end, struct image_error *err);
 uint32_t squashfs_data_size(const struct squashfs_data *data, uint64_t entry); /* with SQUASHFS_BLOCK_PLAIN */
 uint64_t squashfs_data_start(const struct squashfs_data *data, uint64_t run);
-
-/* Bytes that were written so far. */
-unsigned long long squashfs_data_written(struct squashfs_data *data);
-
-/* Writes all of it, or -1. */
-int squashfs_write(int fd, const void *bytes, size_t length, uint64_t offset, struct image_error *err);
 
 #endif

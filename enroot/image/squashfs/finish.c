@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/write_at.h"
 #include "parts.h"
 
 #define PADDING 4096 /* what loop devices want an image to be a multiple of */
@@ -14,20 +15,30 @@ struct places {
 
 static int append(struct squashfs *squashfs, const void *bytes, size_t length, uint64_t *at, struct image_error *err)
 {
-	if (squashfs_write(squashfs->fd, bytes, length, *at, err))
+	if (image_write_at(squashfs->fd, bytes, length, *at, err))
 		return -1;
 	*at += length;
 	return 0;
 }
 
-/* The table's pieces, then an index of where they are; `*place` is the index's. */
+static int append_metadata(struct squashfs *squashfs, struct squashfs_metadata *table, uint64_t *at,
+			   struct image_error *err)
+{
+	if (squashfs_metadata_write(table, squashfs->fd, *at, err))
+		return -1;
+	*at += table->length;
+	return 0;
+}
+
+/* After the table, whose pieces were written from `*at` on: an index of where they are; `*place` is the index's. */
 static int append_table(struct squashfs *squashfs, struct squashfs_metadata *table, uint64_t *at, uint64_t *place,
 			struct image_error *err)
 {
 	uint64_t start = *at;
 
-	if (squashfs_metadata_end(table, err) || append(squashfs, table->data, table->length, at, err))
+	if (squashfs_metadata_end(table, err))
 		return -1;
+	*at += table->length;
 	for (size_t i = 0; i < table->n_starts; i++)
 		table->starts[i] = htole64(start + table->starts[i]);
 	*place = *at;
@@ -36,7 +47,8 @@ static int append_table(struct squashfs *squashfs, struct squashfs_metadata *tab
 
 static int append_fragments(struct squashfs *squashfs, struct places *places, struct image_error *err)
 {
-	struct squashfs_metadata table = { .compressor = squashfs->options.plain_fragments ? NULL : &squashfs->compressor };
+	struct squashfs_metadata table = { .compressor = squashfs->options.plain_fragments ? NULL : &squashfs->compressor,
+					   .in_file = true, .fd = squashfs->fd, .offset = places->end };
 	int result = 0;
 
 	for (size_t i = 0; i < squashfs->n_fragments && !result; i++) {
@@ -55,17 +67,22 @@ static int append_fragments(struct squashfs *squashfs, struct places *places, st
 
 static uint64_t *places_by_number(const struct squashfs *squashfs)
 {
-	uint64_t *exports = calloc((size_t)squashfs->n_inodes + 1, sizeof(uint64_t));
+	struct image_spill *spill = image_tree_spill(squashfs->tree);
+	uint64_t *exports = image_spill_take(spill, ((size_t)squashfs->n_inodes + 1) * sizeof(uint64_t));
 
-	for (uint32_t i = 0; exports && i < image_tree_count(squashfs->tree); i++)
+	for (uint32_t i = 0; exports && i < image_tree_count(squashfs->tree); i++) {
+		image_spill_tend(spill);
 		if (squashfs->numbers[i].number)
 			exports[squashfs->numbers[i].number - 1] = htole64(squashfs->numbers[i].place);
+	}
 	return exports;
 }
 
 static int append_exports(struct squashfs *squashfs, struct places *places, struct image_error *err)
 {
-	struct squashfs_metadata table = { .compressor = squashfs->options.plain_inodes ? NULL : &squashfs->compressor };
+	struct squashfs_metadata table = { .compressor = squashfs->options.plain_inodes ? NULL : &squashfs->compressor,
+					   .in_file = true, .fd = squashfs->fd, .offset = places->end };
+	struct image_spill *spill = image_tree_spill(squashfs->tree);
 	uint64_t *exports;
 	int result;
 
@@ -73,19 +90,22 @@ static int append_exports(struct squashfs *squashfs, struct places *places, stru
 	if (squashfs->options.no_export)
 		return 0;
 	exports = places_by_number(squashfs);
-	result = !exports ? image_fail_memory(err)
-			  : squashfs_metadata_add(&table, exports, squashfs->n_inodes * sizeof(uint64_t), err);
+	result = exports ? 0 : image_fail_memory(err);
+	for (uint32_t i = 0; !result && i < squashfs->n_inodes; i++) {
+		image_spill_tend(spill);
+		result = squashfs_metadata_add(&table, &exports[i], sizeof(uint64_t), err);
+	}
 	if (!result)
 		result = append_table(squashfs, &table, &places->end, &places->exports, err);
 	squashfs_metadata_free(&table);
-	free(exports);
+	image_spill_give(spill, exports);
 	return result;
 }
 
 /* There is one owner, root. */
 static int append_ids(struct squashfs *squashfs, struct places *places, struct image_error *err)
 {
-	struct squashfs_metadata table = { .compressor = NULL };
+	struct squashfs_metadata table = { .in_file = true, .fd = squashfs->fd, .offset = places->end };
 	unsigned char root[4] = { 0 };
 	int result = squashfs_metadata_add(&table, root, sizeof(root), err);
 
@@ -104,13 +124,11 @@ static int append_xattrs(struct squashfs *squashfs, struct places *places, struc
 	places->xattrs = SQUASHFS_ABSENT;
 	if (!sets->count)
 		return 0;
-	if (squashfs_metadata_end(&sets->values, err) ||
-	    append(squashfs, sets->values.data, sets->values.length, &places->end, err) ||
-	    squashfs_metadata_end(&sets->sets, err))
+	if (append_metadata(squashfs, &sets->values, &places->end, err) || squashfs_metadata_end(&sets->sets, err))
 		return -1;
 	for (size_t i = 0; i < sets->sets.n_starts; i++)
 		sets->sets.starts[i] = htole64(places->end + sets->sets.starts[i]);
-	if (append(squashfs, sets->sets.data, sets->sets.length, &places->end, err))
+	if (append_metadata(squashfs, &sets->sets, &places->end, err))
 		return -1;
 	places->xattrs = places->end;
 	put32(put32(put64(head, start), sets->count), 0);
@@ -161,7 +179,7 @@ static int write_superblock(struct squashfs *squashfs, const struct places *plac
 	to = put64(to, places->folders);
 	to = put64(to, places->fragments);
 	put64(to, places->exports);
-	return squashfs_write(squashfs->fd, block, sizeof(block), 0, err);
+	return image_write_at(squashfs->fd, block, sizeof(block), 0, err);
 }
 
 static int pad(struct squashfs *squashfs, uint64_t end, struct image_error *err)
@@ -170,7 +188,7 @@ static int pad(struct squashfs *squashfs, uint64_t end, struct image_error *err)
 	size_t length = squashfs->options.no_padding ? 0 : -end & (PADDING - 1);
 
 	squashfs->summary.bytes = end + length;
-	return squashfs_write(squashfs->fd, zeros, length, end, err);
+	return image_write_at(squashfs->fd, zeros, length, end, err);
 }
 
 int squashfs_finish(struct squashfs *squashfs, struct squashfs_summary *summary, struct image_error *err)
@@ -178,13 +196,14 @@ int squashfs_finish(struct squashfs *squashfs, struct squashfs_summary *summary,
 	struct places places;
 
 	if (squashfs_put_shared(squashfs, err) || squashfs_data_finish(squashfs->data, &places.end, err) ||
-	    image_records_flush(squashfs->records, err) || squashfs_folders(squashfs, err))
+	    image_records_flush(squashfs->records, err))
 		return -1;
-	places.inodes = places.end;
-	if (append(squashfs, squashfs->inodes.data, squashfs->inodes.length, &places.end, err))
+	places.inodes = squashfs->inodes.offset = places.end;
+	if (squashfs_folders(squashfs, err))
 		return -1;
+	places.end += squashfs->inodes.length;
 	places.folders = places.end;
-	if (append(squashfs, squashfs->folders.data, squashfs->folders.length, &places.end, err) ||
+	if (append_metadata(squashfs, &squashfs->folders, &places.end, err) ||
 	    append_fragments(squashfs, &places, err) || append_exports(squashfs, &places, err) ||
 	    append_ids(squashfs, &places, err) || append_xattrs(squashfs, &places, err) ||
 	    pad(squashfs, places.end, err))

@@ -31,6 +31,7 @@ static void number_children(struct squashfs *squashfs, uint32_t node)
 		uint32_t one = inode_of(squashfs, child(squashfs, i));
 		struct inode *inode = &squashfs->numbers[one];
 
+		image_spill_tend(image_tree_spill(squashfs->tree));
 		if (!inode->number)
 			inode->number = ++squashfs->n_inodes;
 		if (image_tree_node(squashfs->tree, one)->kind == 'd') {
@@ -126,6 +127,7 @@ static int list(struct squashfs *squashfs, uint32_t node, size_t *length, struct
 			return -1;
 		*length += HEAD;
 		for (uint32_t i = at; i < at + n; i++) {
+			image_spill_tend(image_tree_spill(squashfs->tree));
 			if (add_entry(squashfs, child(squashfs, i), first->number, err))
 				return -1;
 			*length += ENTRY + image_tree_node(squashfs->tree, child(squashfs, i))->name_length;
@@ -145,6 +147,7 @@ static int leave(struct squashfs *squashfs, uint32_t node, struct image_error *e
 	for (uint32_t i = first_of(squashfs, node); i < end_of(squashfs, node); i++) {
 		uint32_t one = inode_of(squashfs, child(squashfs, i));
 
+		image_spill_tend(image_tree_spill(squashfs->tree));
 		if (image_tree_node(squashfs->tree, one)->kind != 'd' && squashfs->numbers[one].place == SQUASHFS_ABSENT &&
 		    squashfs_inode(squashfs, one, 0, 0, err))
 			return -1;
@@ -159,12 +162,17 @@ static int leave(struct squashfs *squashfs, uint32_t node, struct image_error *e
 static int number_all(struct squashfs *squashfs, struct image_error *err)
 {
 	uint32_t count = image_tree_count(squashfs->tree);
+	struct image_spill *spill = image_tree_spill(squashfs->tree);
 
-	squashfs->numbers = calloc(count, sizeof(struct inode));
-	if (!squashfs->numbers || image_order_new(&squashfs->order, squashfs->tree, err))
+	squashfs->numbers = image_spill_take(spill, (size_t)count * sizeof(struct inode));
+	if (!squashfs->numbers)
 		return image_fail_memory(err);
-	for (uint32_t i = 0; i < count; i++)
+	if (image_order_new(&squashfs->order, squashfs->tree, err))
+		return -1;
+	for (uint32_t i = 0; i < count; i++) {
+		image_spill_tend(spill);
 		squashfs->numbers[i].place = SQUASHFS_ABSENT;
+	}
 	squashfs->numbers[IMAGE_ROOT].number = ++squashfs->n_inodes;
 	squashfs->numbers[IMAGE_ROOT].links = 2;
 	return 0;
@@ -213,7 +221,11 @@ static int walk(struct squashfs *squashfs, visitor enter, visitor exit, struct i
 int squashfs_folders(struct squashfs *squashfs, struct image_error *err)
 {
 	struct squashfs_compressor *compressor = squashfs->options.plain_inodes ? NULL : &squashfs->compressor;
+	struct image_spill *spill = image_tree_spill(squashfs->tree);
 
+	squashfs->inodes.in_file = true;
+	squashfs->inodes.fd = squashfs->fd;
+	squashfs->folders.spill = squashfs->xattrs.values.spill = squashfs->xattrs.sets.spill = spill;
 	squashfs->inodes.compressor = squashfs->folders.compressor = compressor;
 	squashfs->xattrs.values.compressor = squashfs->xattrs.sets.compressor =
 		squashfs->options.plain_xattrs ? NULL : &squashfs->compressor;

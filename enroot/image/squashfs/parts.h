@@ -52,13 +52,13 @@ struct squashfs {
 	bool small;                   /* all of it goes into the fragment */
 
 	struct squashfs_block *shared; /* the fragment that is being filled */
-	struct fragment *fragments;
+	struct fragment *fragments; /* in the tree's spill */
 	size_t n_fragments, fragments_room;
 
 	struct squashfs_compressor compressor; /* of metadata */
 	struct squashfs_metadata inodes, folders;
 	struct xattr_sets xattrs;
-	struct inode *numbers;
+	struct inode *numbers; /* in the tree's spill */
 	uint32_t n_inodes;
 	struct image_order order;
 	unsigned char *extra; /* target and attributes of the record */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/write_at.h"
 #include "parts.h"
 
 static uint64_t write_options(struct squashfs *squashfs, int *result, struct image_error *err)
@@ -13,7 +14,7 @@ static uint64_t write_options(struct squashfs *squashfs, int *result, struct ima
 	if (!length)
 		return SQUASHFS_SUPERBLOCK;
 	put16(piece, (uint16_t)(length | SQUASHFS_METADATA_PLAIN));
-	*result = squashfs_write(squashfs->fd, piece, 2 + length, SQUASHFS_SUPERBLOCK, err);
+	*result = image_write_at(squashfs->fd, piece, 2 + length, SQUASHFS_SUPERBLOCK, err);
 	return SQUASHFS_SUPERBLOCK + 2 + length;
 }
 
@@ -22,7 +23,8 @@ struct squashfs *squashfs_new(struct image_tree *tree, struct image_records *rec
 {
 	struct squashfs *squashfs = calloc(1, sizeof(*squashfs));
 	struct squashfs_data_request request = { .fd = fd, .block_size = options->block_size, .jobs = options->jobs,
-						 .compression = options->compression, .level = options->level };
+						 .compression = options->compression, .level = options->level,
+						 .spill = image_tree_spill(tree) };
 	int result;
 
 	if (!squashfs) {
@@ -52,8 +54,6 @@ void squashfs_free(struct squashfs *squashfs)
 	squashfs_metadata_free(&squashfs->folders);
 	squashfs_xattrs_free(&squashfs->xattrs);
 	image_order_free(&squashfs->order);
-	free(squashfs->fragments);
-	free(squashfs->numbers);
 	free(squashfs->extra);
 	free(squashfs->index);
 	free(squashfs);
@@ -78,13 +78,17 @@ int squashfs_put_shared(struct squashfs *squashfs, struct image_error *err)
 		return 0;
 	squashfs->shared = NULL;
 	if (squashfs->n_fragments == squashfs->fragments_room) {
-		size_t room = squashfs->fragments_room ? 2 * squashfs->fragments_room : 64;
-		struct fragment *fragments = reallocarray(squashfs->fragments, room, sizeof(*fragments));
+		size_t room = squashfs->fragments_room ? 2 * squashfs->fragments_room : 4096 / sizeof(struct fragment);
+		struct image_spill *spill = image_tree_spill(squashfs->tree);
+		struct fragment *fragments = image_spill_take(spill, room * sizeof(*fragments));
 
 		if (!fragments) {
 			squashfs_block_drop(block);
 			return image_fail_memory(err);
 		}
+		if (squashfs->n_fragments)
+			memcpy(fragments, squashfs->fragments, squashfs->n_fragments * sizeof(*fragments));
+		image_spill_give(spill, squashfs->fragments);
 		squashfs->fragments = fragments;
 		squashfs->fragments_room = room;
 	}
@@ -266,9 +270,4 @@ static const struct image_sink_operations operations = {
 struct image_sink squashfs_sink(struct squashfs *squashfs)
 {
 	return (struct image_sink){ &operations, squashfs };
-}
-
-unsigned long long squashfs_written(struct squashfs *squashfs)
-{
-	return squashfs_data_written(squashfs->data);
 }

@@ -31,7 +31,7 @@ static struct image_entry entry_of(const struct told *one)
 static const char *merged(const struct told *all)
 {
 	static char text[4096];
-	struct image_tree *tree = image_tree_new(&err);
+	struct image_tree *tree = image_tree_new("/tmp", IMAGE_MEMORY_IMPORT, &err);
 	struct noted noted = { .tree = tree };
 	struct image_sink sink = { &noting, &noted };
 	struct image_merge *merge = image_merge_new(tree, &sink, &err);
