@@ -46,8 +46,12 @@ int unpack(const char *image, unsigned long long offset, const char *folder, con
 	if (status <= 0 || status == NOT_ALL)
 		return status < 0 ? -1 : 0;
 	struct statvfs room;
-	if (!statvfs(folder, &room) && (unsigned long long)room.f_bavail * room.f_frsize < FULL) {
-		jail_fail(err, "write", ENOSPC, "there is no room for what the image unpacks to; make room there, or set ENROOT_DATA_PATH");
+	/* By bytes, or by inodes where the file system counts them. */
+	if (!statvfs(folder, &room) &&
+	    ((unsigned long long)room.f_bavail * room.f_frsize < FULL || (room.f_files && !room.f_favail))) {
+		jail_fail(err, "write", ENOSPC, "there is no room for what the image unpacks to (%llu bytes and %llu inodes are free); make "
+			  "room there, or unpack elsewhere: ENROOT_DATA_PATH, or --target of a bundle",
+			  (unsigned long long)room.f_bavail * room.f_frsize, (unsigned long long)room.f_favail);
 		return jail_error_at(err, NULL, 0, folder);
 	}
 	jail_fail(err, NULL, 0, "unsquashfs ended with status %d: the image is damaged, or a quota is used up; its own words are before this",

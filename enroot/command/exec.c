@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,6 +34,24 @@ static int read_environment(long pid, struct variables *environment, struct jail
 	for (const char *pair = text; pair < text + length; pair += strlen(pair) + 1)
 		if (strchr(pair, '='))
 			variables_set_pair(environment, pair);
+	return 0;
+}
+
+/* Root becomes the container's user before it enters: the programs there are that user's, and uid 0 of the host may write
+ * to /proc/sys without any capability. */
+static int become_its_user(long pid, struct jail_error *err)
+{
+	unsigned uid, gid;
+	scoped_free char *path = text_format("/proc/%ld/status", pid);
+	scoped_free char *text = text_read(AT_FDCWD, path, 65536, NULL, err);
+	const char *uids = text ? strstr(text, "\nUid:") : NULL, *gids = text ? strstr(text, "\nGid:") : NULL;
+
+	if (!text)
+		return -1;
+	if (!uids || !gids || sscanf(uids, "\nUid: %*u %u", &uid) != 1 || sscanf(gids, "\nGid: %*u %u", &gid) != 1)
+		return jail_fail(err, NULL, 0, "cannot tell whose process %ld is", pid);
+	if (uid && (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid)))
+		return jail_fail(err, "setresuid", errno, "cannot become the user of process %ld", pid);
 	return 0;
 }
 
@@ -72,7 +91,11 @@ static int enter(long pid, const struct text_list *variables, char *const *argum
 				 pid);
 	if (!(flags & CLONE_NEWNS))
 		return jail_fail(err, NULL, 0, "process %ld is in no container", pid);
-	if (read_environment(pid, &environment, err) || join(pid, flags, err))
+	if (read_environment(pid, &environment, err))
+		return -1;
+	if (!geteuid() && (flags & CLONE_NEWUSER) && become_its_user(pid, err))
+		return -1;
+	if (join(pid, flags, err))
 		return -1;
 	if ((flags & CLONE_NEWPID) && fork_inside(err))
 		return -1;

@@ -1,10 +1,12 @@
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
+#include "../container/container.h"
 #include "../text/program.h"
 #include "../text/report.h"
 #include "command.h"
@@ -13,6 +15,16 @@
 
 /* Places to mount on that a start left behind: empty, and of a mode that nobody else gives. */
 #define LEFT_OUT "exclude@type(f) && filesize(0) && perm(0000)"
+
+/* Runs in the child. As root of a user namespace one may read what is one's own, whatever its mode: /etc/shadow of Fedora
+ * and its kin has 0000, and mksquashfs would pack an empty file in its place, and no directory of that mode at all. */
+static bool be_root(void)
+{
+	struct container container = { .uid = geteuid(), .gid = getegid(), .remapped = true };
+	struct jail_error refused;
+
+	return !container.uid || !container_user_namespace(&container, &refused);
+}
 
 static int pack(const char *root, const struct output *output, const struct settings *settings, struct jail_error *err)
 {
@@ -24,7 +36,9 @@ static int pack(const char *root, const struct output *output, const struct sett
 
 	text_list_add(&arguments, "mksquashfs");
 	text_list_add(&arguments, root);
-	text_list_take(&arguments, output_path(output));
+	/* Its own descriptor: in another namespace it may not look at this process's. */
+	fcntl(output->fd, F_SETFD, 0);
+	text_list_take(&arguments, text_format("/proc/self/fd/%d", output->fd));
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
 		text_list_add(&arguments, fixed[i]);
 	if (!report_is_terminal())
@@ -37,8 +51,13 @@ static int pack(const char *root, const struct output *output, const struct sett
 	/* Last: all words behind -e are names. */
 	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
 		text_list_add(&arguments, without[i]);
-	const struct program program = { .arguments = arguments.items, .quiet = true };
+	struct program program = { .arguments = arguments.items, .quiet = true, .prepare = be_root };
 	int status = program_run(&program, err);
+	/* Where there are no user namespaces: as the user. */
+	if (status == PROGRAM_NOT_PREPARED) {
+		program.prepare = NULL;
+		status = program_run(&program, err);
+	}
 	if (status <= 0)
 		return status;
 	return jail_fail(err, NULL, 0, "mksquashfs ended with status %d (its message is above): no room left, or an option of "

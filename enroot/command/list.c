@@ -37,14 +37,17 @@ static void print_process(const char *name, int width, const struct process *pro
 {
 	struct jail_error ignored;
 	size_t length = 0;
+	/* What others may write, where root asks. */
+	scoped_free char *shown = jail_one_line(text_copy(name, strlen(name)));
 
 	if (!process) {
-		printf("%s\n", name);
+		puts(shown);
 		return;
 	}
 	scoped_free char *path = text_format("/proc/%ld/cmdline", process->pid);
 	scoped_free char *line = text_read(AT_FDCWD, path, 1024 * 1024, &length, &ignored);
-	printf("%-*s  %-7ld  %-15s  %-5c  ", width, name, process->pid, process->comm, process->state);
+	scoped_free char *comm = text_copy(process->comm, strlen(process->comm));
+	printf("%-*s  %-7ld  %-15s  %-5c  ", width, shown, process->pid, jail_one_line(comm), process->state);
 	print_time(process);
 	printf("%-10lu  %-10lu  ", (unsigned long)process->mounts, (unsigned long)process->users);
 	for (size_t i = 0; line && i + 1 < length; i++)

@@ -33,7 +33,9 @@ static void sweep(const struct output *output)
 	DIR *stream = copy < 0 ? NULL : fdopendir(copy);
 
 	for (struct dirent *entry; stream && (entry = readdir(stream));) {
-		if (!text_starts(entry->d_name, prefix))
+		const char *number = entry->d_name + strlen(prefix);
+		/* Of a process, or it is a file of the user's. */
+		if (!text_starts(entry->d_name, prefix) || !*number || number[strspn(number, "0123456789")])
 			continue;
 		scoped_fd fd = openat(output->folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
@@ -83,15 +85,10 @@ int output_open(struct output *output, const char *path, bool force, struct jail
 	return 0;
 }
 
-char *output_path(const struct output *output)
-{
-	return text_format("/proc/%d/fd/%d", getpid(), output->fd);
-}
-
 int output_commit(struct output *output, mode_t mode, struct jail_error *err)
 {
 	mode_t mask = umask(0);
-	scoped_free char *path = output_path(output);
+	scoped_free char *path = text_format("/proc/self/fd/%d", output->fd);
 	scoped_free char *other = text_format(".%s.enroot-%d", output->name, getpid());
 	int result;
 

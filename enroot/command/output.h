@@ -17,9 +17,6 @@ struct output {
 /* Opens a file that will be `path`. -1: it exists already and `force` is false, or it cannot be made. */
 int output_open(struct output *output, const char *path, bool force, struct jail_error *err);
 
-/* A path for other programs to write to it; the caller frees it. */
-char *output_path(const struct output *output);
-
 /* Gives it its name and `mode`. Returns 0 or -1. */
 int output_commit(struct output *output, mode_t mode, struct jail_error *err);
 

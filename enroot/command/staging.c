@@ -14,6 +14,9 @@
 #include "../../spank_jail/core/scoped.h"
 
 #define PREFIX ".enroot-"
+#define DIGITS "0123456789"
+/* Each level holds a descriptor while a tree is removed, and a user may have 64 of them. */
+#define LEVELS_MOST 32
 
 /* Opens a directory to empty it, with the right to do so. */
 static int open_folder(int parent, const char *name)
@@ -28,32 +31,6 @@ static int open_folder(int parent, const char *name)
 	return fd;
 }
 
-/* Removes `name` and all below it. Returns 0, or -1 and errno. */
-static int remove_tree(int parent, const char *name)
-{
-	int fd = open_folder(parent, name);
-
-	if (fd < 0)
-		return errno == ENOENT ? 0 : errno == ENOTDIR || errno == ELOOP ? unlinkat(parent, name, 0) : -1;
-	DIR *stream = fdopendir(fd);
-	int number = 0;
-	for (struct dirent *entry; stream && (entry = readdir(stream));) {
-		const char *child = entry->d_name;
-		if (!strcmp(child, ".") || !strcmp(child, ".."))
-			continue;
-		bool folder = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
-		if (folder ? remove_tree(fd, child) : unlinkat(fd, child, 0))
-			number = errno;
-	}
-	if (stream)
-		closedir(stream);
-	if (number) {
-		errno = number;
-		return -1;
-	}
-	return unlinkat(parent, name, AT_REMOVEDIR);
-}
-
 /* A name nobody uses. */
 static char *fresh_name(int data)
 {
@@ -65,13 +42,92 @@ static char *fresh_name(int data)
 	}
 }
 
+/* Whether fresh_name gave it: a bundle extracts in folders of users, who may have a .enroot-backup of their own there. */
+static bool is_ours(const char *name)
+{
+	if (!text_starts(name, PREFIX))
+		return false;
+	name += strlen(PREFIX);
+	size_t pid = strspn(name, DIGITS), number = name[pid] == '-' ? strspn(name + pid + 1, DIGITS) : 0;
+	return pid && number && !name[pid + 1 + number];
+}
+
+/* Gives it a name that the next command removes, should this one not come to its end. In the jail's epilog each node's
+ * is process 1: a name that was free a moment ago may be another's. */
+static int hide(int from, const char *name, int data, char **hidden)
+{
+	for (int attempt = 0; attempt < 100; attempt++) {
+		free(*hidden);
+		*hidden = fresh_name(data);
+		if (!renameat2(from, name, data, *hidden, RENAME_NOREPLACE))
+			return 0;
+		/* NFS knows no such rename. The plain one replaces an empty directory at most. */
+		if ((errno == EINVAL || errno == ENOSYS) && !renameat(from, name, data, *hidden))
+			return 0;
+		if (errno != EEXIST && errno != ENOTEMPTY)
+			return -1;
+	}
+	return -1;
+}
+
+struct removal {
+	int top;
+	struct text_list aside; /* names in it that hold what lay deeper */
+};
+
+/* Removes `name` and all below it, but what it put aside. Returns 0, or -1 and errno. That another command is at the same
+ * is no failure. */
+static int remove_below(struct removal *removal, int parent, const char *name, int level)
+{
+	int fd = open_folder(parent, name), number = 0;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : errno == ENOTDIR || errno == ELOOP ? unlinkat(parent, name, 0) : -1;
+	if (level == LEVELS_MOST) {
+		char *aside = NULL;
+		int moved = hide(parent, name, removal->top, &aside);
+		number = errno;
+		close(fd);
+		text_list_take(&removal->aside, aside);
+		errno = number;
+		return moved;
+	}
+	DIR *stream = fdopendir(fd);
+	for (struct dirent *entry; stream && (entry = readdir(stream));) {
+		const char *child = entry->d_name;
+		if (!strcmp(child, ".") || !strcmp(child, ".."))
+			continue;
+		bool folder = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
+		if ((folder ? remove_below(removal, fd, child, level + 1) : unlinkat(fd, child, 0)) && errno != ENOENT)
+			number = errno;
+	}
+	if (stream)
+		closedir(stream);
+	errno = number;
+	return number || (unlinkat(parent, name, AT_REMOVEDIR) && errno != ENOENT) ? -1 : 0;
+}
+
+/* The same with what was put aside: however deep it is. */
+static int remove_tree(int top, const char *name)
+{
+	struct removal removal = { .top = top };
+	int number = remove_below(&removal, top, name, 0) ? errno : 0;
+
+	for (size_t i = 0; i < removal.aside.n; i++)
+		if (remove_below(&removal, top, removal.aside.items[i], 0))
+			number = errno;
+	text_list_free(&removal.aside);
+	errno = number;
+	return number ? -1 : 0;
+}
+
 static void sweep(int data)
 {
 	int copy = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = copy < 0 ? NULL : fdopendir(copy);
 
 	for (struct dirent *entry; stream && (entry = readdir(stream));) {
-		if (!text_starts(entry->d_name, PREFIX))
+		if (!is_ours(entry->d_name))
 			continue;
 		scoped_fd fd = open_folder(data, entry->d_name);
 		/* Whoever works on it holds the lock, and loses it when killed. */
@@ -123,6 +179,9 @@ int staging_begin_in(struct staging *staging, const char *folder, struct jail_er
 			return jail_fail(err, "mkdir", errno, "cannot make a directory in %s", folder);
 		staging->lock = openat(staging->data, staging->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		/* Before the lock was there, another command may have taken it for left behind. */
+		if (staging->lock < 0 && errno != ENOENT)
+			return jail_fail(err, "open", errno, "cannot open a directory that was just made in %s; look at umask and "
+					 "ulimit -n", folder);
 	} while (staging->lock < 0 || (flock(staging->lock, LOCK_EX) && errno == EINTR) ||
 		 (!fstat(staging->lock, &st) && !st.st_nlink));
 	staging->path = text_format("%s/%s", folder, staging->name);
@@ -170,24 +229,6 @@ void staging_end(struct staging *staging)
 	free(staging->path);
 }
 
-/* Gives it a name that the next command removes, should this one not come to its end. In the jail's epilog each node's
- * is process 1: a name that was free a moment ago may be another's. */
-static int hide(int data, const char *name, char **hidden)
-{
-	for (int attempt = 0; attempt < 100; attempt++) {
-		free(*hidden);
-		*hidden = fresh_name(data);
-		if (!renameat2(data, name, data, *hidden, RENAME_NOREPLACE))
-			return 0;
-		/* NFS knows no such rename. The plain one replaces an empty directory at most. */
-		if ((errno == EINVAL || errno == ENOSYS) && !renameat(data, name, data, *hidden))
-			return 0;
-		if (errno != EEXIST && errno != ENOTEMPTY)
-			return -1;
-	}
-	return -1;
-}
-
 int staging_remove(int data, const char *name, struct jail_error *err)
 {
 	scoped_free char *hidden = NULL;
@@ -195,7 +236,7 @@ int staging_remove(int data, const char *name, struct jail_error *err)
 
 	if (lock >= 0)
 		flock(lock, LOCK_EX | LOCK_NB);
-	if (hide(data, name, &hidden))
+	if (hide(data, name, data, &hidden))
 		jail_fail(err, "rename", errno, "cannot remove the container");
 	else if (remove_tree(data, hidden))
 		jail_fail(err, "unlink", errno, "cannot remove all of the container; what is left is %s, and the next command "

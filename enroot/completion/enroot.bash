@@ -1,7 +1,11 @@
 # Completion of enroot for bash; to be installed as /usr/share/bash-completion/completions/enroot.
 
+# Not by compgen -W, which runs the $(commands) in its words: a name may be anything, and come from an image's file.
 _enroot_names() {
-    mapfile -t COMPREPLY < <(compgen -W "$(enroot list 2>/dev/null)" -- "$1")
+    local name
+    while IFS= read -r name; do
+        [[ $name == "$1"* ]] && COMPREPLY+=("$name")
+    done < <(enroot list 2>/dev/null)
 }
 
 _enroot_files() {
@@ -70,7 +74,11 @@ _enroot() {
         compopt -o nospace
         mapfile -t COMPREPLY < <(compgen -W "docker:// dockerd:// podman:// oci: oci-archive: docker-archive:" -- "$current")
         ;;
-    export | remove) _enroot_names "$current" ;;
+    export | remove)
+        _enroot_names "$current"
+        # In `start`, where there are files as well, readline quotes them.
+        ((${#COMPREPLY[@]} != 1)) || printf -v 'COMPREPLY[0]' %q "${COMPREPLY[0]}"
+        ;;
     start)
         _enroot_names "$current"
         _enroot_files "$current"

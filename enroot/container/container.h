@@ -25,6 +25,7 @@ struct container {
 	int lock;                     /* ROOTFS/.lock, held; -1: none */
 
 	uid_t uid, gid;               /* outside */
+	mode_t mask;                  /* the caller's umask: of hooks and the command; what enroot makes has 022 */
 	char *user, *home, *shell;    /* of the host's account */
 	bool remapped;                /* one is root inside */
 	bool privileged;              /* root without a user namespace (ENROOT_ALLOW_SUPERUSER) */

@@ -11,16 +11,24 @@
 
 #include "../../spank_jail/core/filesystem.h"
 #include "../../spank_jail/core/scoped.h"
+#include "../text/text.h"
 
-int fuse_open(const char *image, struct jail_error *err)
+char *fuse_instead(const char *image, unsigned long long offset)
 {
-	int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	return offset ? text_format("unpack it first: %s --keep", image)
+	       : text_format("make a root from the image first: enroot create %s", image);
+}
+
+int fuse_open(const char *image, unsigned long long offset, struct jail_error *err)
+{
+	int device = open("/dev/fuse", O_RDWR | O_CLOEXEC), number = errno;
 
 	if (device >= 0)
 		return device;
-	jail_fail(err, "open", errno, "images are mounted by FUSE; %s. Without it, make a root from the image first: "
-		  "enroot create %s", errno == EACCES ? "the administrator allows it with: chmod 0666 /dev/fuse"
-		  : "the administrator loads the module fuse, or gives the container this device", image);
+	scoped_free char *instead = fuse_instead(image, offset);
+	jail_fail(err, "open", number, "images are mounted by FUSE; %s. Without it, %s", number == EACCES
+		  ? "the administrator allows it with: chmod 0666 /dev/fuse"
+		  : "the administrator loads the module fuse, or gives the container this device", instead);
 	return jail_error_at(err, NULL, 0, "/dev/fuse");
 }
 

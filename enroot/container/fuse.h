@@ -6,8 +6,10 @@
 
 #include "../../spank_jail/core/error.h"
 
+/* What to do where an image cannot be mounted, for messages; `offset` is a bundle's, or 0. The caller frees it. */
+char *fuse_instead(const char *image, unsigned long long offset);
 /* /dev/fuse, open; -1: it is not there or not for this user, and `image` could be unpacked instead. */
-int fuse_open(const char *image, struct jail_error *err);
+int fuse_open(const char *image, unsigned long long offset, struct jail_error *err);
 
 /* The mount of `device`, attached nowhere yet. `attributes`: MOUNT_ATTR_*. Returns a descriptor or -1. */
 int fuse_mount(int device, const char *source, uid_t uid, gid_t gid, unsigned attributes, struct jail_error *err);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../../spank_jail/core/scoped.h"
 #include "../hooks/hook.h"
@@ -75,7 +76,9 @@ static int run_one(const struct container *container, const char *path, struct j
 	container_hook_environment(container, &environment);
 	const struct program program = { .arguments = arguments, .environment = environment.list.items,
 					 .prepare = container_keep_capabilities };
+	umask(container->mask);
 	int status = program_run(&program, err);
+	umask(022);
 	if (status <= 0)
 		return status;
 	jail_fail(err, NULL, 0, "the hook ended with status %d%s", status, status == 127

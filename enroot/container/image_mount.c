@@ -51,12 +51,12 @@ int image_server_prepare(struct image_server *server, const char *image, unsigne
 			 gid_t gid, struct jail_error *err)
 {
 	int ends[2];
-	scoped_free char *program = program_find("squashfuse");
+	scoped_free char *program = program_find("squashfuse"), *instead = fuse_instead(image, offset);
 
 	if (!program)
 		return jail_fail(err, NULL, ENOENT, "the program squashfuse, which mounts images, is not installed; install it, "
-				 "or make a root from the image first: enroot create %s", image);
-	server->device = fuse_open(image, err);
+				 "or %s", instead);
+	server->device = fuse_open(image, offset, err);
 	if (server->device < 0)
 		return -1;
 	/* The child finds it at a number of its own above the standard streams. */

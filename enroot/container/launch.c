@@ -21,6 +21,7 @@
 #include "environment.h"
 #include "fake_chown.h"
 #include "launch.h"
+#include "refusal.h"
 
 #define SEARCH_PATH "/usr/local/bin:/usr/bin:/bin"
 #define SEARCH_PATH_ROOT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -91,7 +92,7 @@ int container_enter(struct container *container, struct jail_error *err)
 	jail_close(&container->root);
 	/* The project's jail refuses it to all within, and kernels without cgroups do not know it. */
 	if (sys_unshare(CLONE_NEWCGROUP) && errno != EPERM && errno != EINVAL)
-		return jail_fail(err, "unshare", errno, "cannot make a cgroup namespace");
+		return refusal_explain("unshare", errno, "/proc", err);
 	if (!container->privileged && fake_chown(err))
 		return -1;
 	return container_drop(container, err);

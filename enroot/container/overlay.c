@@ -57,7 +57,7 @@ int overlay_fuse(const struct container *container, struct overlay *overlay, str
 	if (!program)
 		return jail_fail(err, NULL, ENOENT, "the program fuse-overlayfs, which ENROOT_NATIVE_OVERLAYFS=no asks for, is "
 				 "not installed; install it, or leave the overlay to the kernel");
-	scoped_fd device = fuse_open(container->image, err);
+	scoped_fd device = fuse_open(container->image, container->offset, err);
 	if (device < 0)
 		return -1;
 	overlay->log = memfd_create("fuse-overlayfs", MFD_CLOEXEC);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,26 @@ static long setting(const char *proc, const char *name)
 	scoped_free char *text = text_read(AT_FDCWD, path, 64, NULL, &ignored);
 
 	return text ? atol(text) : -1;
+}
+
+/* Of the limits on namespaces the lowest one: what "no space left" most likely means. Its name, and its number in `limit`. */
+static const char *lowest_limit(const char *proc, long *limit)
+{
+	static const char *const names[] = { "max_user_namespaces", "max_mnt_namespaces", "max_pid_namespaces",
+					     "max_net_namespaces", "max_ipc_namespaces", "max_uts_namespaces",
+					     "max_cgroup_namespaces" };
+	const char *lowest = names[0];
+
+	*limit = -1;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		scoped_free char *name = text_format("user/%s", names[i]);
+		long number = setting(proc, name);
+		if (number < 0 || (*limit >= 0 && number >= *limit))
+			continue;
+		*limit = number;
+		lowest = names[i];
+	}
+	return lowest;
 }
 
 /* Whether a system call filter is on this process, that of a container or of a service. */
@@ -56,10 +77,17 @@ int refusal_explain(const char *call, int number, const char *proc, struct jail_
 		return jail_fail(err, call, number, "user namespaces are kept from users by "
 				 "kernel.unprivileged_userns_clone = 0; the administrator allows them with: "
 				 "sysctl -w kernel.unprivileged_userns_clone=1");
-	if (number == ENOSPC || number == EUSERS)
-		return jail_fail(err, call, number, "all user namespaces that user.max_user_namespaces (%ld) allows are in use, "
-				 "or they are nested 32 deep; end containers, or raise it",
-				 setting(proc, "user/max_user_namespaces"));
+	if (number == ENOSPC || number == EUSERS) {
+		long limit;
+		const char *name = lowest_limit(proc, &limit);
+		/* Within a user namespace of one's own these are its own, and the kernel's default is none. */
+		if (limit == INT_MAX)
+			return jail_fail(err, call, number, "a limit on namespaces is reached; `sysctl user` shows them to whoever is in "
+					 "no container: user.max_{user,mnt,pid,net,ipc,uts,cgroup}_namespaces. Raise the one that is too "
+					 "low, or end containers");
+		return jail_fail(err, call, number, "all namespaces that user.%s (%ld) allows are in use, or they are nested 32 "
+				 "deep; end containers, or raise it", name, limit);
+	}
 	if (setting(proc, "kernel/apparmor_restrict_unprivileged_userns") > 0)
 		return jail_fail(err, call, number, "AppArmor keeps user namespaces from programs without a profile "
 				 "(kernel.apparmor_restrict_unprivileged_userns = 1); the administrator installs a profile "

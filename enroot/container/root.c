@@ -20,6 +20,7 @@
 #include "image_mount.h"
 #include "kernel_image.h"
 #include "overlay.h"
+#include "refusal.h"
 
 #define LOCK_SECONDS 30
 #define FLAGS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -38,6 +39,11 @@ static int make_work(struct container *container, struct jail_error *err)
 	scoped_fd mount = jail_filesystem_new("tmpfs", parameters, 2, FLAGS, err);
 
 	container->work = text_format("%s", settings_get(container->settings, "ENROOT_RUNTIME_PATH"));
+	/* The first of the mount API's calls: a filter may allow namespaces and no mounts. */
+	if (mount < 0 && (err->number == EPERM || err->number == ENOSPC)) {
+		scoped_free char *call = text_format("%s", err->syscall);
+		return refusal_explain(call, err->number, "/proc", err);
+	}
 	return mount < 0 || attach(mount, container->work, err) ? -1 : 0;
 }
 

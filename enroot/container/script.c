@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
@@ -50,7 +51,9 @@ static int run(const struct container *container, const char *code, const char *
 	container_hook_environment(container, &environment);
 	const struct program program = { .arguments = arguments, .environment = environment.list.items,
 					 .prepare = container_keep_capabilities, .output = output };
+	umask(container->mask);
 	int status = program_run(&program, err);
+	umask(022);
 	if (status <= 0)
 		return status;
 	jail_fail(err, NULL, 0, "its function %s() ended with status %d", function, status);

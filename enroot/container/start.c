@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pwd.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../text/report.h"
@@ -29,6 +30,8 @@ int container_start(struct container *container)
 	container->remapped = settings_true(settings, "ENROOT_REMAP_ROOT");
 	container->privileged = !container->uid && settings_true(settings, "ENROOT_ALLOW_SUPERUSER");
 	container->root = container->lock = -1;
+	/* Or /etc/passwd and the root itself would be the caller's alone, whoever the container's programs become. */
+	container->mask = umask(022);
 	if (hold_prepare(&container->hold, settings, &err))
 		return report_failure(&err);
 	if (container_root(container, &err) || container_environment(container, &err) ||
@@ -36,6 +39,7 @@ int container_start(struct container *container)
 	    container_mounts(container, false, &err) || container_rc(container, &err) ||
 	    container_enter(container, &err))
 		return report_failure(&err);
+	umask(container->mask);
 	container_run(container, &err);
 	int status = err.number == ENOENT ? 127 : err.number == EACCES || err.number == ENOEXEC ? 126 : 1;
 	report_failure(&err);

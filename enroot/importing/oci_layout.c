@@ -5,6 +5,7 @@
 
 #include "../../spank_jail/core/scoped.h"
 #include "../image/core/hash.h"
+#include "../registry/manifest.h"
 #include "../registry/platform.h"
 #include "image_config.h"
 #include "source.h"
@@ -113,7 +114,9 @@ static int fit(struct layout *layout, const json_t *descriptor, const char *refe
 	const json_t *platform = json_object_get(descriptor, "platform");
 	const char *architecture = text_of(platform, "architecture");
 	/* A layout of one image often does not say what it is for: its configuration does. */
-	int fits = platform ? platform_fit(&layout->platform, text_of(platform, "os"), architecture, text_of(platform, "variant")) : 1;
+	int fits = platform ? platform_fit(&layout->platform, text_of(platform, "os"), architecture, text_of(platform, "variant"))
+		   /* A signature, a list of contents: what tools put beside an image. */
+		   : reference || !*text_of(descriptor, "artifactType");
 
 	if (reference && !has_reference(descriptor, reference)) {
 		note(layout, reference_of(descriptor));
@@ -207,6 +210,9 @@ static int read_manifest(struct layout *layout, json_t *descriptor, int depth)
 		return next ? read_manifest(layout, next, depth - 1) : depth ? -1 : fail(layout, "its indexes name each other", "");
 	}
 	layout->source->digest = text_format("%s", json_string_value(json_object_get(descriptor, "digest")));
+	const char *type = text_of(json_object_get(json, "config"), "mediaType");
+	if (!manifest_is_configuration(type))
+		return fail(layout, "its manifest is none of a container image: its configuration is ", type);
 	config = read_blob(layout, json_object_get(json, "config"), &layout->source->config, &layout->source->config_length);
 	if (!config)
 		return -1;

@@ -108,8 +108,12 @@ static int add_layer(struct origin *origin, unsigned i, struct jail_error *err)
 static int check_platform(const struct origin *origin)
 {
 	const char *made_for = origin->config.architecture;
+	const char *os = origin->config.os;
 	struct platform platform;
 
+	if (os && strcmp(os, "linux"))
+		return report_error("%s: it is an image for %s, and containers here are of Linux\n  next: choose another tag",
+				    origin->uri, os);
 	if (!made_for || platform_of(&platform, origin->architecture) || platform_fit(&platform, "linux", made_for, ""))
 		return 0;
 	if (origin->architecture)

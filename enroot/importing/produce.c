@@ -113,6 +113,12 @@ static int failed(const struct production *production, const struct image_error 
 		room_ran_out(&production->room, fault->number, production->read, records_folder(request->settings), &err);
 		return -report_failure(&err);
 	}
+	if (fault->syscall[0] && !strcmp(fault->path, records_folder(request->settings))) {
+		jail_fail(&err, fault->syscall, fault->number, "cannot make a file in the directory ENROOT_TEMP_PATH (TMPDIR, or "
+			  "/tmp); set it to one that is there and that you may write");
+		jail_error_at(&err, NULL, 0, fault->path);
+		return -report_failure(&err);
+	}
 	fault_pass_on(fault, layer >= 0 ? request->layers.layers[layer].name : NULL, &err);
 	return -report_failure(&err);
 }

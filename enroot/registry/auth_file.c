@@ -146,8 +146,11 @@ static bool of_auths(struct credential *credential, const struct credential_requ
 		*slash = '\0';
 	}
 	for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++) {
-		scoped_free char *address = text_format("https://%s%s", host, old[i]);
+		/* docker keeps a plain registry's scheme as well. */
+		scoped_free char *address = text_format("https://%s%s", host, old[i]), *plain = text_format("http://%s%s", host, old[i]);
 		if ((entry = json_object_get(auths, address)) && of_entry(credential, request, entry, path, address))
+			return true;
+		if ((entry = json_object_get(auths, plain)) && of_entry(credential, request, entry, path, plain))
 			return true;
 	}
 	return false;

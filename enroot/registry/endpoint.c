@@ -88,8 +88,9 @@ int endpoint_do(struct endpoint *endpoint, struct http *http, const struct endpo
 	snprintf(endpoint->base, sizeof(endpoint->base), "http://%s", host);
 	if (!attempt(endpoint, http, request, answer, err))
 		return 0;
-	/* What TLS said is the better reason, unless it said that there is none. */
-	if (!atomic_load(&endpoint->decided) && first.fault != REGISTRY_FAULT_TLS)
+	/* Where nobody answered, what TLS said is the better reason, unless it said that there is none. */
+	bool silent = err->fault == REGISTRY_FAULT_UNREACHABLE || err->fault == REGISTRY_FAULT_LOST;
+	if (!atomic_load(&endpoint->decided) && silent && first.fault != REGISTRY_FAULT_TLS)
 		*err = first;
 	return -1;
 }

@@ -105,6 +105,12 @@ bool manifest_is_single(const char *media_type)
 	return strstr(media_type, "image.manifest.v1+json") || strstr(media_type, "distribution.manifest.v2+json");
 }
 
+bool manifest_is_configuration(const char *media_type)
+{
+	return !*media_type || strstr(media_type, "image.config.v1") || strstr(media_type, "container.image.v1") ||
+	       !strcmp(media_type, "application/octet-stream");
+}
+
 static bool is_index(const json_t *json, const char *media_type)
 {
 	const char *own = string(json, "mediaType");
@@ -218,9 +224,7 @@ int manifest_read(struct registry_image *image, const char *name, struct registr
 	if (!json_is_array(layers) || !json_is_object(config) || n > MAX_LAYERS)
 		return not_an_image(name, n > MAX_LAYERS ? "it has too many layers" : "it has no layers or no configuration",
 				    err);
-	/* Charts, models and signatures are manifests too, with configurations of other types. */
-	if (*config_type && !strstr(config_type, "image.config.v1") && !strstr(config_type, "container.image.v1") &&
-	    strcmp(config_type, "application/octet-stream")) {
+	if (!manifest_is_configuration(config_type)) {
 		snprintf(why, sizeof(why), "its configuration is \"%.200s\"", config_type);
 		return not_an_image(name, why, err);
 	}

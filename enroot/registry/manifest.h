@@ -24,6 +24,9 @@ void manifest_digest(const char *text, size_t length, char digest[72]);
 /* Whether the type that a registry names is one of a manifest of an image, and of no index. */
 bool manifest_is_single(const char *media_type);
 
+/* Whether a configuration of this type is an image's. Charts, models and signatures are manifests too, with others. */
+bool manifest_is_configuration(const char *media_type);
+
 /* Where an index leads for `platform`: returns 1 and its entry's digest. 0: `text` is no index but a manifest. -1:
  * neither, or the platform is absent; then the message says which there are. `name` is the image's, for messages;
  * `media_type` is what the registry called it, or "". */

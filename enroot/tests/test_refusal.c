@@ -55,6 +55,12 @@ int main(void)
 		write_file(cases[i].file, cases[i].good);
 	}
 	check_names(ENOSPC, "user.max_user_namespaces (1000)");
+	write_file("sys/user/max_net_namespaces", "7\n");
+	check_names(ENOSPC, "user.max_net_namespaces (7)");
+	write_file("sys/user/max_net_namespaces", "2147483647\n");
+	write_file("sys/user/max_user_namespaces", "2147483647\n");
+	write_file("sys/user/max_mnt_namespaces", "2147483647\n");
+	check_names(ENOSPC, "sysctl user");
 	check_names(EPERM, "none of its settings");
 	scoped_free char *remove = text_format("rm -rf %s", folder);
 	CHECK(system(remove) == 0);

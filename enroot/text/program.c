@@ -32,6 +32,20 @@ char *program_find(const char *name)
 	return NULL;
 }
 
+/* A script whose first line names no program: bash, which ran it for others, takes it for its own. */
+static void run_by_bash(const struct program *program, const char *path)
+{
+	scoped_list words = { 0 };
+	scoped_free char *bash = program_find("bash");
+
+	text_list_add(&words, "bash");
+	text_list_add(&words, path);
+	for (char *const *word = program->arguments + 1; *word; word++)
+		text_list_add(&words, *word);
+	if (bash)
+		execve(bash, words.items, program->environment ? program->environment : environ);
+}
+
 static void child(const struct program *program, const char *path, int out, pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
@@ -43,11 +57,10 @@ static void child(const struct program *program, const char *path, int out, pid_
 	if (program->input > 0)
 		dup2(program->input, STDIN_FILENO);
 	if (program->prepare && !program->prepare())
-		_exit(126);
-	if (program->environment)
-		execve(path, program->arguments, program->environment);
-	else
-		execv(path, program->arguments);
+		_exit(PROGRAM_NOT_PREPARED);
+	execve(path, program->arguments, program->environment ? program->environment : environ);
+	if (errno == ENOEXEC)
+		run_by_bash(program, path);
 	_exit(127);
 }
 
@@ -113,7 +126,7 @@ int program_run(const struct program *program, struct jail_error *err)
 	long long until = program->seconds ? now_ms() + program->seconds * 1000LL : 0;
 
 	if (!path)
-		return jail_fail(err, NULL, ENOENT, "the program %s is not installed", name);
+		return jail_fail(err, NULL, ENOENT, "the program %s is not installed, or not in PATH; install it (`enroot info` shows what enroot itself needs)", name);
 	if (program->output && pipe2(ends, O_CLOEXEC))
 		return jail_fail(err, "pipe2", errno, "cannot run %s", name);
 	pid_t self = getpid(), pid = fork();

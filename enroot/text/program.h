@@ -6,11 +6,13 @@
 
 #include "text.h"
 
+#define PROGRAM_NOT_PREPARED 126 /* exit status */
+
 struct program {
 	char *const *arguments;   /* [0] is looked up in PATH unless it holds a "/" */
 	char *const *environment; /* NULL: this one's */
 	bool quiet;               /* standard output is thrown away */
-	bool (*prepare)(void);    /* runs in the child before exec; false: it ends with 126. May be NULL */
+	bool (*prepare)(void);    /* runs in the child before exec; false: PROGRAM_NOT_PREPARED. May be NULL */
 	struct text_buffer *output; /* takes standard output; may be NULL */
 	int input;                /* descriptor that becomes standard input; 0: this one's */
 	unsigned seconds;         /* it is killed after so many; 0: never */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,21 @@ def test_the_manual_is_well_formed() -> None:
         ["groff", "-man", "-ww", "-z", "-Tutf8", str(PAGE)], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
+
+
+def test_names_that_are_completed_are_not_run(tmp_path: Path) -> None:
+    (tmp_path / "enroot").write_text(f"#!/bin/sh\nprintf '%s\\n' 'a b' '$(touch {tmp_path}/run)' small\n")
+    (tmp_path / "enroot").chmod(0o755)
+    script = """
+        source "$1"
+        for word in a s ''; do
+            COMP_WORDS=(enroot export "$word") COMP_CWORD=2
+            _enroot
+            echo "${#COMPREPLY[@]} ${COMPREPLY[0]}"
+        done
+    """
+    command = ["bash", "-c", script, "bash", str(SOURCES / "completion/enroot.bash")]
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(command, env=path, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 a\\ b\n1 small\n3 a b\n"
+    assert not (tmp_path / "run").exists()

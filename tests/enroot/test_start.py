@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -265,6 +266,23 @@ def test_exec_joins_a_container(shared: Enroot) -> None:
         started.kill()
         started.wait()
     assert shared.out("list", "-f").splitlines()[1].split() == ["small"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="there are two users: root and the container's")
+def test_root_enters_a_container_as_its_user(shared: Enroot) -> None:
+    """Programs in it are that user's, and uid 0 may write to /proc/sys without any capability."""
+    assert shared.account
+    started = shared.popen("start", "small", "sh", "-c", "echo ready; sleep 30")
+    try:
+        assert started.stdout
+        started.stdout.readline()
+        script = "id -u; [ ! -w /proc/sys/kernel/domainname ] || echo may write"
+        command = [str(shared.program), "exec", str(started.pid), "/bin/sh", "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, env=shared.environment())
+        assert done.stdout == f"{pwd.getpwnam(shared.account).pw_uid}\n", done.stderr
+    finally:
+        started.kill()
+        started.wait()
 
 
 def test_exec_says_whose_process_it_is(shared: Enroot) -> None:

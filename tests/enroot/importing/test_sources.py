@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -101,6 +102,36 @@ def test_a_layout_of_several_images_wants_a_tag(importer: Importer, tmp_path: Pa
     # Two names of one image are no question.
     layout.tag(second.descriptor, ["app:1", "other"])
     assert files(importer.image(f"oci:{layout.folder}"), tmp_path / "3") == {"two"}
+
+
+def test_what_is_no_image_in_a_layout(importer: Importer, tmp_path: Path) -> None:
+    """Signatures and charts have manifests too. One that lies beside an image is no second one."""
+    folder = write_layout(tmp_path / "layout", [BASE], tag="1")
+    index = json.loads((folder / "index.json").read_text())
+
+    def store(data: bytes) -> dict[str, object]:
+        digest = digest_of_bytes(data)
+        (folder / "blobs" / digest.replace(":", "/")).write_bytes(data)
+        return {"digest": digest, "size": len(data)}
+
+    empty = {"mediaType": "application/vnd.oci.empty.v1+json", **store(b"{}")}
+    manifest = {"schemaVersion": 2, "artifactType": "example/list", "config": empty, "layers": [empty]}
+    artifact = {**store(json.dumps(manifest).encode()), "artifactType": "example/list"}
+    (folder / "index.json").write_text(json.dumps({**index, "manifests": [*index["manifests"], artifact]}))
+    assert files(importer.image(f"oci:{folder}"), tmp_path / "1") == {"base"}
+    (folder / "index.json").write_text(json.dumps({**index, "manifests": [{**artifact, "artifactType": ""}]}))
+    done = importer("import", f"oci:{folder}")
+    assert done.returncode == 1
+    assert "its configuration is application/vnd.oci.empty.v1+json" in done.stderr
+
+
+def test_an_image_for_windows(importer: Importer, tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "layout")
+    configuration = Configuration(Platform("windows", "amd64"), (), {}, "1970-01-01T00:00:00Z")
+    data = configuration.to_bytes()
+    layout.add(Manifest(Descriptor(CONFIG, digest_of_bytes(data), len(data)), ()), configuration, ["1"])
+    done = importer("import", f"oci:{layout.folder}")
+    assert (done.returncode, "windows" in done.stderr) == (1, True), done.stderr
 
 
 @pytest.mark.parametrize(

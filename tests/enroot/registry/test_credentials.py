@@ -202,7 +202,7 @@ def test_places_of_podman_and_docker(client: Client, private: Stock, place: str,
     assert client.digest(f"{private.host}/{PATH}:v1", **env) == private.image.digest
 
 
-@pytest.mark.parametrize("key", ["{}/team/app", "{}/team", "https://{}/v1/", "https://{}"])
+@pytest.mark.parametrize("key", ["{}/team/app", "{}/team", "https://{}/v1/", "https://{}", "http://{}"])
 def test_keys_of_auth_files(client: Client, private: Stock, key: str) -> None:
     client.write(".docker/config.json", auths(private, key.format(private.host)))
     assert client.digest(f"{private.host}/{PATH}:v1") == private.image.digest
