@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cellblock.c_text import error_text, text_of
 from cellblock.errors import CellblockError
 
 try:
@@ -94,8 +95,7 @@ class PluginArguments:
 
 
 def _text(pointer: Any) -> str:
-    raw: bytes = ffi.string(pointer)
-    return os.fsdecode(raw)
+    return text_of(ffi, pointer)
 
 
 def _maybe(pointer: Any) -> str | None:
@@ -107,9 +107,7 @@ def _list(raw: Any) -> tuple[str, ...]:
 
 
 def _error(err: Any) -> ContainerRequestError:
-    buffer = ffi.new("char[]", 1400)
-    lib.jail_error_format(err, buffer, len(buffer))
-    return ContainerRequestError(_text(buffer), option=_text(err.file))
+    return ContainerRequestError(error_text(ffi, lib, err), option=_text(err.file))
 
 
 def option_names() -> list[str]:

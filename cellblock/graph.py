@@ -9,6 +9,15 @@ from cellblock.errors import DefinitionError, UsageError
 from cellblock.yaml_source import nearest
 
 
+def check_known(names: Iterable[str], images: Mapping[str, Image]) -> None:
+    """Raises UsageError for a name that no image has."""
+    for name in names:
+        if name not in images:
+            raise UsageError(
+                f"there is no image '{name}'; {nearest(name, images)}", hint="see `build.py targets`"
+            )
+
+
 def build_order(images: Mapping[str, Image], wanted: Iterable[str]) -> list[Image]:
     """`wanted` and all they need, each after what it needs.
 
@@ -31,10 +40,8 @@ def build_order(images: Mapping[str, Image], wanted: Iterable[str]) -> list[Imag
                 visit(need, (*path, name))
             order[name] = images[name]
 
-    for name in wanted:
-        if name not in images:
-            raise UsageError(
-                f"there is no image '{name}'; {nearest(name, images)}", hint="see `build.py targets`"
-            )
+    names = list(wanted)
+    check_known(names, images)
+    for name in names:
         visit(name, ())
     return list(order.values())

@@ -20,6 +20,7 @@ from cellblock.build.plan import reference
 from cellblock.definition import Image, load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events, SubjectState
+from cellblock.graph import check_known
 from cellblock.oci.join import join
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.oci.model import DOCKER_LIST, INDEX, Descriptor, Index, Platform
@@ -29,7 +30,6 @@ from cellblock.oci.registry.connection import ConnectionOptions
 from cellblock.oci.registry.reference import Reference, check_tag
 from cellblock.release.subjects import chosen, name_in, open_source
 from cellblock.variants import Variant, choose_variant, load_variants
-from cellblock.yaml_source import nearest
 
 BeforePush = Callable[[Sequence[Subject]], None]
 """Sees every image before the first byte is sent, and raises CellblockError to have none sent (the audit)."""
@@ -235,11 +235,7 @@ def _chosen(request: PublishRequest) -> tuple[Variant, list[str]]:
     """The variant and names of images."""
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    for name in request.images:
-        if name not in declared:
-            raise UsageError(
-                f"there is no image '{name}'; {nearest(name, declared)}", hint="see `build.py targets`"
-            )
+    check_known(request.images, declared)
     return variant, list(dict.fromkeys(request.images)) or [
         name for name in declared if _runs(declared[name])
     ]

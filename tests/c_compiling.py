@@ -23,7 +23,7 @@ import pytest
 from cellblock.paths import PROJECT, cache
 
 # Of this machine: tests have caches of their own in the environment.
-_TOP = cache() / "compiled"
+_CACHE = cache()
 _SOURCES = ("spank_jail", "enroot", "pyxis", "cellblock/jail/scan")
 _PATTERNS = ("*.[ch]", "Makefile", "*.mk", "*.map")
 _KEPT = 3
@@ -81,17 +81,26 @@ def _newer_than_sources(build: Path) -> None:
 
 @functools.cache
 def _compiled() -> Path:
-    """The folder of this state of the sources, which nobody removes while this process runs."""
+    """The folder of this state of the sources."""
+    return kept_folder("compiled", _key())
+
+
+def kept_folder(kind: str, key: str) -> Path:
+    """The folder `key` of what tests of one kind make, which nobody removes while this process runs.
+
+    It is in the cache of this machine and stays for the next run; of other keys the last used do, too.
+    """
+    top = _CACHE / kind
     try:
-        _TOP.mkdir(parents=True, exist_ok=True)
-        folder = _TOP / _key()
+        top.mkdir(parents=True, exist_ok=True)
+        folder = top / key
         folder.mkdir(exist_ok=True)
     except PermissionError:
-        return Path(tempfile.mkdtemp(prefix="cellblock-compiled-"))
+        return Path(tempfile.mkdtemp(prefix=f"cellblock-{kind}-"))
     # Not closed: the lock lasts as long as the process.
     fcntl.flock(os.open(folder, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
     os.utime(folder)
-    others = sorted((path for path in _TOP.iterdir() if path != folder), key=_last_used)
+    others = sorted((path for path in top.iterdir() if path != folder), key=_last_used)
     for other in others[:-_KEPT]:
         _remove_unused(other)
     return folder

@@ -2,10 +2,14 @@
 
 They run at a low priority (nice) for so many seconds by the clock: what waits for Slurm, for a container or
 for a registry beside them leaves them a core, and what computes is not held up.
+
+Each run begins with the same choices (CELLBLOCK_FUZZ_SEED, 1), so that what it finds is the change's that is
+tested and not chance; 0 makes others each time, for long runs.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +24,8 @@ from tests.c_compiling import build_folder, make
 # A tenth of what another process gets that wants the same core (sched(7), the weights of nice values).
 _NICE = ("nice", "-n", "10")
 # Seconds for one input: libFuzzer looks at the clock, and the inputs that take long are few.
-_INPUT_S = 30
+_INPUT_S = 60
+_SEED = os.environ.get("CELLBLOCK_FUZZ_SEED", "1")
 
 
 def fuzz(
@@ -32,11 +37,13 @@ def fuzz(
     max_len: int | Mapping[str, int],
     dictionaries: bool = False,
     prefixes: Mapping[str, Sequence[str]] | None = None,
+    corpora: Mapping[str, Path] | None = None,
 ) -> None:
     """Compile the targets of the Makefile in `sources`, and run each for so many seconds.
 
     `max_len`: bytes of an input at most, of all or by target (512 for those not named). `dictionaries`: each
-    target has one in `sources`. `prefixes`: commands to start a target by. What is found lies in `folder`.
+    target has one in `sources`. `prefixes`: commands to start a target by. `corpora`: of targets
+    that begin with another's. What is found lies in `folder`.
     """
     if not shutil.which("clang"):
         pytest.skip("clang is not installed: `python3 build.py test` installs it")
@@ -55,13 +62,14 @@ def fuzz(
                 str(build / f"fuzz_{name}"),
                 f"-max_total_time={seconds}",
                 f"-max_len={length}",
+                f"-seed={_SEED}",
                 f"-timeout={_INPUT_S}",
                 "-rss_limit_mb=2048",
                 "-print_final_stats=1",
                 f"-artifact_prefix={folder}/{name}-",
                 *([f"-dict={sources}/fuzz/{name}.dict"] if dictionaries else []),
                 str(found),
-                str(sources / "fuzz/corpus" / name),
+                str((corpora or {}).get(name, sources / "fuzz/corpus" / name)),
             ]
             with (folder / f"{name}.log").open("wb") as log:
                 running.append((name, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)))

@@ -7,11 +7,27 @@ the workers end together (docs/decisions/ci-side-by-side.md).
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 from typing import Any
 
 import pytest
+
+with contextlib.suppress(ImportError):  # enroot's own tests run where there is pytest alone
+    from hypothesis import HealthCheck, settings
+
+    # The same examples each time: what a change breaks is found when it is made, and nothing by chance in
+    # somebody else's. CELLBLOCK_EXAMPLES asks for others. A busy machine is no fault of an example's.
+    settings.register_profile(
+        "cellblock",
+        deadline=None,
+        derandomize="CELLBLOCK_EXAMPLES" not in os.environ,
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
+    )
+    settings.load_profile("cellblock")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell has what it starts in the background ignore it, and so would all that the tests interrupt.
@@ -20,8 +36,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # In this order; what is not named follows as it is collected. Seconds, of one worker alone on two cores.
 _FIRST = (
     "cluster debian13",  # 380, mostly waiting
-    "tests/integration/test_slurm_source.py",  # 160, both cores
-    "fuzzing",  # 170 and its compiling, on what others leave idle
+    "tests/integration/test_slurm_source.py",  # 160, both cores, where it is not in the cache
+    "fuzzing",  # 110 and its compiling, on what others leave idle
     "cluster debian12",
     "tests/integration/test_soak.py",
     "tests/integration/test_build.py",

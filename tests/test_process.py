@@ -14,7 +14,7 @@ from cellblock.errors import CellblockError
 from cellblock.process import Interrupted, ProgramFailed, Programs
 
 
-def gone(pid: int, seconds: float = 5) -> bool:
+def gone(pid: int, seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -76,7 +76,7 @@ def test_stop_ends_children_and_grandchildren_and_refuses_more(tmp_path: Path) -
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
         time.sleep(0.01)
     programs.stop()
-    thread.join(10)
+    thread.join(60)
     assert isinstance(failures[0], Interrupted)
     assert gone(int((tmp_path / "pid").read_text()))
     with pytest.raises(Interrupted):

@@ -14,6 +14,7 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.jail.layout import ARCHITECTURES
 from cellblock.oci.model import MANIFEST, Configuration, Descriptor, Index, Manifest, Platform
+from cellblock.sha256 import sha256_of_file
 
 FILES, BYTES = 45_000, 1_400_000_000
 TAR = ("tar", "--format=posix", "--xattrs", "--xattrs-include=*")
@@ -101,21 +102,13 @@ class Layout:
         if archive not in self._layers:
             layer = self.folder / "layer"
             subprocess.run(["zstd", "-q", "-3", "-T0", str(archive), "-o", str(layer)], check=True)
-            digest, size = _digest(layer), layer.stat().st_size
+            digest, size = sha256_of_file(layer), layer.stat().st_size
             layer.rename(self._blobs / digest)
             found = Descriptor(_LAYER, f"sha256:{digest}", size)
-            self._layers[archive] = found, f"sha256:{_digest(archive)}"
+            self._layers[archive] = found, f"sha256:{sha256_of_file(archive)}"
         return self._layers[archive]
 
     def _stored(self, data: bytes, media_type: str) -> Descriptor:
         digest = hashlib.sha256(data).hexdigest()
         (self._blobs / digest).write_bytes(data)
         return Descriptor(media_type, f"sha256:{digest}", len(data))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        total = hashlib.sha256()
-        while data := file.read(1 << 20):
-            total.update(data)
-    return total.hexdigest()

@@ -17,8 +17,9 @@ from cellblock.build.extra_archives import extra_archives
 from cellblock.build.mirrors import Archive, archive
 from cellblock.build.plan import Planner, plan_all
 from cellblock.definition import default_images, load_images
+from cellblock.engine.build_context import make_root, write_context
 from cellblock.engine.recipe import Recipe
-from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, make_root, stages_of, write_context
+from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, stages_of
 from cellblock.errors import UsageError
 from cellblock.events import Events, Output
 from cellblock.graph import build_order

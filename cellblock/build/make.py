@@ -18,12 +18,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cellblock.bind import Bind
 from cellblock.build import bootstrap
 from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.nodes import Node
 from cellblock.build.plan import Planner, add_users
 from cellblock.build.record import LayerRecord
-from cellblock.build.root import Bind, WorkingRoot
+from cellblock.build.root import WorkingRoot
 from cellblock.build.stored import find_layer
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer

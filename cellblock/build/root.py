@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
+from cellblock.bind import Bind
 from cellblock.errors import CellblockError
 from cellblock.process import Finished, Programs
 
@@ -26,15 +26,6 @@ MARK = "/tmp/marked"
 """A file in a root's /tmp, which is no part of a layer."""
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-@dataclass(frozen=True)
-class Bind:
-    """A file or folder of this machine seen in a root at `target`, an absolute path."""
-
-    source: Path
-    target: str
-    writable: bool = False
 
 
 class WorkingRoot:

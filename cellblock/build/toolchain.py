@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cellblock.build import root
 from cellblock.build.mirrors import Archive
+from cellblock.build.root import WorkingRoot
 from cellblock.build.work_folders import WorkFolders
 from cellblock.cuda import CudaRepository
 from cellblock.engine import apt
@@ -26,8 +26,7 @@ from cellblock.lock.model import Lock
 from cellblock.lock.resolve import Request, resolve
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackageStore
-from cellblock.process import Finished, Programs
-from cellblock.slurm.toolchain import Bind
+from cellblock.process import Programs
 from cellblock.variants import Variant
 
 _NAME = "toolchain"
@@ -56,7 +55,7 @@ class LockedToolchain:
         return digest_of([self.variant.distribution.model_dump(), self._lock(packages).packages_digest])
 
     @contextmanager
-    def workshop(self, packages: Sequence[str], on_line: Callable[[str], None]) -> Iterator[_Root]:
+    def workshop(self, packages: Sequence[str], on_line: Callable[[str], None]) -> Iterator[WorkingRoot]:
         """A root with `packages`, removed in the end.
 
         Raises ProgramFailed when one cannot be installed, PackagesGone when no mirror has them any more.
@@ -76,7 +75,7 @@ class LockedToolchain:
             argv = apt.mmdebstrap(self._bootstrap(lock, repository), tree)
             programs.run(argv, on_line=on_line, env={"DEBIAN_FRONTEND": "noninteractive"})
             tree.chmod(0o755)
-            yield _Root(root.WorkingRoot(folder / "work", [tree], programs))
+            yield WorkingRoot(folder / "work", [tree], programs)
 
     def _lock(self, packages: Sequence[str]) -> Lock:
         """The packages of a root with `packages`: those of the last time, unless there was none."""
@@ -112,21 +111,3 @@ class LockedToolchain:
             (f"deb [trusted=yes] copy:{repository} ./",),
             tuple(lock.packages),
         )
-
-
-class _Root:
-    """A working root as compiling wants it."""
-
-    def __init__(self, working: root.WorkingRoot) -> None:
-        self._working = working
-
-    def run(
-        self,
-        lines: Sequence[str],
-        *,
-        binds: Sequence[Bind] = (),
-        on_line: Callable[[str], None],
-    ) -> Finished:
-        """Run shell lines inside."""
-        mounts = [root.Bind(bind.source, bind.target, bind.writable) for bind in binds]
-        return self._working.run(lines, binds=mounts, on_line=on_line)

@@ -8,6 +8,9 @@ import os
 import sys
 
 from cellblock.errors import CellblockError
+from cellblock.printable import printable
+
+_INTERRUPTED = "error: interrupted\n  next: run the same command again: it goes on where this stopped\n"
 
 
 def main() -> int:
@@ -24,17 +27,30 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        name = error.filename  # bytes in a jail, where a file's name needs to be no text
+        text = name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        unknown = "what is printed, or a file: " if full else ""  # a write(2) names no path
+        where = f"{printable(text)}: " if name else unknown
         hint = "free some space (`df -h`)" if full else "check the path and its permissions"
         sys.stderr.write(f"error: {where}{error.strerror or error}\n  next: {hint}, then run this again\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write(
-            "error: interrupted\n  next: run the same command again: it goes on where this stopped\n"
-        )
+        sys.stderr.write(_INTERRUPTED)
         return 130
+    except SystemExit as ended:
+        if _is_interrupted(ended):  # typer makes it a status, and says nothing
+            sys.stderr.write(_INTERRUPTED)
+        raise
     return 0
+
+
+def _is_interrupted(ended: BaseException) -> bool:
+    """Whether Ctrl-C is what this came from, and not the status of a program that we ran."""
+    reason: BaseException | None = ended
+    while reason is not None and not isinstance(reason, KeyboardInterrupt):
+        reason = reason.__cause__ or reason.__context__
+    return reason is not None
 
 
 def _run(args: list[str]) -> None:

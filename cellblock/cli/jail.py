@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli.options import JsonOption, LogOption, VariantOption
+from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption, VariantOption
 
 app = typer.Typer(help="The jail volume: what every job sees as `/`.", no_args_is_help=True)
 
@@ -45,10 +45,7 @@ def assemble(
             "--shard", metavar="I/N", help="Write one part of N; the last to finish seals the volume."
         ),
     ] = "0/1",
-    allow_lossy: Annotated[
-        bool,
-        typer.Option("--allow-lossy", help="Go on where the volume's filesystem cannot hold something."),
-    ] = False,
+    allow_lossy: AllowLossyOption = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellblock.cli.jail_change import VolumeArgument
-from cellblock.cli.options import JsonOption, LogOption
+from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption
 from cellblock.printable import printable
 
 if TYPE_CHECKING:
@@ -153,10 +153,7 @@ def restore(
     content: Annotated[
         bool, typer.Option("--content/--no-content", help="Read again and check every byte that was written.")
     ] = True,
-    allow_lossy: Annotated[
-        bool,
-        typer.Option("--allow-lossy", help="Go on where the volume's filesystem cannot hold something."),
-    ] = False,
+    allow_lossy: AllowLossyOption = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_change import DrainedOption, VolumeArgument
-from cellblock.cli.options import JsonOption, LogOption, VariantOption
+from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption, VariantOption
 
 
 def init(
@@ -28,10 +28,7 @@ def init(
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, max=256, help="How many files to write at once.")
     ] = None,
-    allow_lossy: Annotated[
-        bool,
-        typer.Option("--allow-lossy", help="Go on where the volume's filesystem cannot hold something."),
-    ] = False,
+    allow_lossy: AllowLossyOption = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:

@@ -38,3 +38,6 @@ LogOption = Annotated[
     str, typer.Option("--log", help="How to show progress: auto, plain, or json (JSON lines on stderr).")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AllowLossyOption = Annotated[
+    bool, typer.Option("--allow-lossy", help="Go on where the volume's filesystem cannot hold something.")
+]

@@ -33,6 +33,12 @@ def kubernetes(
     drained: Annotated[
         bool, typer.Option("--drained", help="With --upgrade: no job uses it (a new C library).")
     ] = False,
+    allow_lossy: Annotated[
+        bool,
+        typer.Option(
+            "--allow-lossy", help="Go on where the claim's filesystem, NFS say, cannot hold something."
+        ),
+    ] = False,
     registry_secret: Annotated[
         str, typer.Option(help="Secret (kubernetes.io/dockerconfigjson) to read the jail's image with.")
     ] = "",
@@ -67,6 +73,7 @@ def kubernetes(
             shards=shards,
             upgrade=upgrade,
             drained=drained,
+            allow_lossy=allow_lossy,
             registry=registry_secret,
             deadline_s=deadline,
             backup=plan,

@@ -49,6 +49,14 @@ class SlurmFeatures:
         return self.release >= "22.05"
 
     @property
+    def wakes_only_nodes(self) -> bool:
+        """Whether slurmctld reaches a waiting srun on nodes alone (seen in 22.05, no longer in 24.11).
+
+        Elsewhere an srun that waits for another step of its job asks again after SlurmctldTimeout.
+        """
+        return self.release < "24.11"
+
+    @property
     def pmix(self) -> bool:
         """Whether `srun --mpi=pmix` works."""
         return self.release <= _PMIX_UNTIL

@@ -29,6 +29,15 @@ handle (open_by_handle_at(2)), and the Pod Security Standard `baseline` refuses 
 
 _NAME = r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?"
 """RFC 1123 label, with room for what is added to it."""
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+_FIELDS = (
+    ("minute", 0, 59, ""),
+    ("hour", 0, 23, ""),
+    ("day of month", 1, 31, ""),
+    ("month", 1, 12, "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"),
+    ("day of week", 0, 6, "sun|mon|tue|wed|thu|fri|sat"),
+)
+"""Of a schedule: name, first and last number, names of numbers. Kubernetes knows no 7 for Sunday."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,7 @@ class KubernetesRequest:
     shards: int = 1
     upgrade: bool = False
     drained: bool = False
+    allow_lossy: bool = False
     registry: str = ""
     deadline_s: int = 14_400
     backoff_limit: int = 6
@@ -105,18 +115,21 @@ def _pod(request: KubernetesRequest, kind: str) -> dict[str, object]:
             "arguments": ["backup", "/mnt/jail", *request.backup.arguments, *plain],
             "capabilities": BACKUP,
         }
+    lossy = ["--allow-lossy"] if request.allow_lossy else []
     if kind == "restore":
-        return {"arguments": ["restore", "/mnt/jail", *plain], "capabilities": ASSEMBLE}
+        return {"arguments": ["restore", "/mnt/jail", *lossy, *plain], "capabilities": ASSEMBLE}
     # A writer on another node that was killed counts as dead after half a minute of silence.
     arguments = ["init", request.source, "/mnt/jail", "--wait", "120", *plain]
     arguments += ["--shards", str(request.shards)] if request.shards > 1 else []
     arguments += ["--upgrade"] if request.upgrade else []
     arguments += ["--drained"] if request.drained else []
+    arguments += lossy
     return {"arguments": arguments, "capabilities": UPGRADE if request.upgrade else ASSEMBLE}
 
 
 def _job(request: KubernetesRequest) -> str:
     told = [request.image, request.source, str(request.shards), str(request.upgrade), str(request.drained)]
+    told += ["lossy"] if request.allow_lossy else []
     return f"{request.claim}-init-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:8]}"
 
 
@@ -126,19 +139,56 @@ def _check(request: KubernetesRequest) -> None:
             raise UsageError(
                 f"{what} {name!r} is no name in Kubernetes", hint="lower case letters, digits and dashes"
             )
-    if request.source.startswith(("/", "./", "localhost/")) or "/" not in request.source:
+    for what, name in (
+        ("--storage-class", request.storage_class),
+        ("--registry-secret", request.registry),
+        ("--backup-secret", request.backup.secret if request.backup else ""),
+    ):
+        if name and not re.fullmatch(_SUBDOMAIN, name):
+            raise UsageError(
+                f"{what} {name!r} is no name in Kubernetes", hint="lower case letters, digits, dashes, dots"
+            )
+    if not re.fullmatch(r"[^\s/]+(/[^\s/]+)+", request.image):
+        raise UsageError(
+            f"--image {request.image!r} is no image in a registry", hint="write HOST/PATH:TAG@DIGEST"
+        )
+    if not re.fullmatch(r"docker://[^\s/]+(/[^\s/]+)+", request.source):
         raise UsageError(
             f"no pod can read the image {request.source!r}",
             hint="push it, and write docker://HOST/PATH:TAG@DIGEST",
         )
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?([KMGTPE]i?)?", request.size):
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?([KMGTPE]i?)?", request.size) or not re.search(
+        "[1-9]", request.size
+    ):
         raise UsageError(f"--size {request.size!r} is no quantity", hint="for example 500Gi")
     unknown = set(request.kinds) - set(KINDS)
     if unknown:
         raise UsageError(f"there is no {', '.join(sorted(unknown))}", hint=f"one of: {', '.join(KINDS)}")
     if {"backup", "restore"} & set(request.kinds) and request.backup is None:
         raise UsageError("a backup needs a place", hint="--repository s3:ADDRESS/BUCKET --backup-secret NAME")
-    if request.backup and len(request.backup.schedule.split()) != 5:
-        raise UsageError(
-            f"--schedule {request.backup.schedule!r} has not five fields", hint="as crontab(5): '17 3 * * *'"
-        )
+    if request.drained and not request.upgrade:
+        raise UsageError("--drained goes with --upgrade", hint="add --upgrade, or leave --drained out")
+    if request.backup:
+        _check_schedule(request.backup.schedule)
+
+
+def _check_schedule(schedule: str) -> None:
+    """Raises UsageError for what the CronJob controller would refuse, which says so in an event only."""
+    hint = "as crontab(5): '17 3 * * *'"
+    fields = schedule.split()
+    if len(fields) != len(_FIELDS):
+        raise UsageError(f"--schedule {schedule!r} has not five fields", hint=hint)
+    for text, (name, first, last, names) in zip(fields, _FIELDS, strict=True):
+        if not all(_is_range(part, first, last, names) for part in text.lower().split(",")):
+            raise UsageError(f"--schedule {schedule!r}: {text!r} is no {name}", hint=hint)
+
+
+def _is_range(text: str, first: int, last: int, names: str) -> bool:
+    value = rf"(\d{{1,2}}{'|' + names if names else ''})"
+    found = re.fullmatch(rf"(?:\*|{value}(?:-{value})?)(?:/(\d{{1,2}}))?", text)
+    if not found:
+        return False
+    low, high, step = found.groups()
+    numbers = {name: number for number, name in enumerate(names.split("|"), first)}
+    ends = [numbers[end] if end in numbers else int(end) for end in (low, high) if end]
+    return all(first <= end <= last for end in ends) and ends == sorted(ends) and (not step or int(step) > 0)

@@ -30,9 +30,10 @@ from urllib3.exceptions import HTTPError
 
 from cellblock.engine.advice import advice
 from cellblock.engine.archive_server import serve
+from cellblock.engine.build_context import make_root, write_context
 from cellblock.engine.build_log import BuildLog
 from cellblock.engine.recipe import Bootstrap, BuiltImage, Install, Recipe, StepFailed, StepReport
-from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, make_root, stages_of, write_context
+from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, stages_of
 from cellblock.errors import CellblockError
 from cellblock.process import TAIL_LINES, Finished, Interrupted, ProgramFailed, Programs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
 from cellblock.jail import paths_store
@@ -138,6 +138,14 @@ class Collected:
         else:
             self._store()
             self._many.put(number, action)
+
+    def keep(self, wanted: Callable[[Action], bool]) -> None:
+        """Drop all others."""
+        left = Collected()
+        for action in self.all():
+            if wanted(action):
+                left.append(action)
+        self._few, self._many = left._few, left._many
 
     def all(self) -> Sequence[Action]:
         """As they came."""

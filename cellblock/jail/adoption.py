@@ -1,8 +1,8 @@
 """The databases of the image that a volume was made from, also for volumes that older Cellblocks made.
 
-Those kept no copy of them, and the tree's are the users' by now: taken for the image's, an upgrade would
-remove what users installed. Where users changed none, the manifest's digests say so; else they come from the
-image that the volume was made from.
+Those kept no copy of them, and a copy can be damaged. The tree's are the users' by now: taken for the
+image's, an upgrade would remove what users installed. Where users changed none, the manifest's digests say
+so; else they come from the image that the volume was made from.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from cellblock.errors import CellblockError
 from cellblock.jail import catalogue, controls
 from cellblock.jail.catalogue import Reading, control_digests
-from cellblock.jail.controls import Controls
+from cellblock.jail.controls import Controls, DamagedControlsError
 from cellblock.jail.passing_folder import NOTE, passing_folder
 from cellblock.jail.source import find_source
 from cellblock.jail.volume import Volume, VolumeState
@@ -23,10 +23,10 @@ def known_controls(volume: Volume, state: VolumeState) -> Controls:
     """The databases of the volume's image, without a look at the image. Raises CellblockError."""
     try:
         return controls.load(volume.private / "controls")
-    except FileNotFoundError:
-        found = _unchanged(volume)
+    except (FileNotFoundError, DamagedControlsError) as error:
+        found, what = _unchanged(volume), _what(volume, error)
     if found is None:
-        raise CellblockError(_what(volume), hint=_hint(volume, state))
+        raise CellblockError(what, hint=_hint(volume, state))
     return found
 
 
@@ -44,12 +44,10 @@ def base_controls(
     path = volume.private / "controls"
     try:
         return controls.load(path)
-    except FileNotFoundError:
-        pass
-    notice(
-        "this volume was made by an older Cellblock: finding its image's databases of packages and accounts"
-    )
-    found = _unchanged(volume) or _of_source(volume, state, reading, source or state.source.reference)
+    except (FileNotFoundError, DamagedControlsError) as error:
+        what = _what(volume, error)
+    notice(f"{what}: finding it again")
+    found = _unchanged(volume) or _of_source(volume, state, reading, what, source or state.source.reference)
     if reading.keep:
         temporary = volume.private / "controls.new"
         temporary.unlink(missing_ok=True)
@@ -58,7 +56,9 @@ def base_controls(
     return found
 
 
-def _what(volume: Volume) -> str:
+def _what(volume: Volume, error: Exception) -> str:
+    if isinstance(error, DamagedControlsError):
+        return f"{error.message}; it is the copy of its image's package database"
     return f"{volume.path} was made by an older Cellblock, which kept no copy of its image's package database"
 
 
@@ -78,8 +78,8 @@ def _unchanged(volume: Volume) -> Controls | None:
     return {name: tree[name] for name in expected}
 
 
-def _of_source(volume: Volume, state: VolumeState, reading: Reading, reference: str) -> Controls:
-    hint, what = _hint(volume, state), _what(volume)
+def _of_source(volume: Volume, state: VolumeState, reading: Reading, what: str, reference: str) -> Controls:
+    hint = _hint(volume, state)
     try:
         origin = find_source(reference)
         identity = origin.identify(state.source)

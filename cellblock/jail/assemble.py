@@ -9,13 +9,12 @@ shards of one source (`shards`); readers and jobs see either no root or a whole 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -26,9 +25,11 @@ from cellblock.jail.feeding import Feeding
 from cellblock.jail.image_core import Assembly, ImageError, Loss, Summary, Target, assembling
 from cellblock.jail.known_digests import records_folder
 from cellblock.jail.layer_listings import LayerListings
+from cellblock.jail.losses import write as write_losses
 from cellblock.jail.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source, release
 from cellblock.jail.volume import Volume, VolumeState
+from cellblock.jail.writer_lock import LostLockError
 
 _SLOW_S = 0.0002
 """Seconds a call takes on a filesystem that has to ask a server; local ones take a tenth."""
@@ -97,7 +98,7 @@ def assemble(
         if not target.leftovers():
             return unchanged
     writing = _Writing(target, origin, identity, events, options, f"jail assemble {source} {volume}", started)
-    with _explained(target):
+    with _explained(target, options.shard):
         target.prepare()
         events.emit(SubjectState(target.path.name, "running"))
         try:
@@ -142,25 +143,29 @@ class _Writing:
 
     def alone(self) -> AssembleResult:
         """Write and publish the tree under the volume's lock."""
-        with self.target.lock(self.command):
+        with self.target.lock(self.command) as check:
             state = self.target.state()
             if state:
                 # Of another writer since the look before the lock, or of one that was killed at its very end.
                 unchanged = _unchanged(self.target, state, self.identity, self.started)
-                self._remove_others(None)
+                self._remove_others(None, published=True)
                 return unchanged
             staging = self.target.private / f"staging-{self.identity.id[-16:]}"
             self._remove_others(staging)
             resume = self._prepare(staging)
             try:
-                with self._written(staging, resume) as assembly:
+                with self._written(staging, resume, check) as assembly:
                     with self.events.step(self.subject, "set directories' owners and times"):
                         assembly.seal()
                     summary = assembly.write_manifest(_absent(staging / "manifest"))
-                    return self._publish(staging, summary, assembly)
-            except KeyboardInterrupt:
-                raise  # as after a kill: what is written stays, for the next run
+                    check()
+                    result = self._publish(staging, summary, assembly, assembly.losses())
+                self._remove_others(staging, published=True)
+                return result
+            except (KeyboardInterrupt, LostLockError):
+                raise  # as after a kill: what is written stays, for the next run; or it is another's now
             except BaseException:
+                check()
                 shutil.rmtree(os.fsencode(staging), ignore_errors=True)
                 raise
             finally:
@@ -176,12 +181,14 @@ class _Writing:
                 return _unchanged(self.target, state, self.identity, self.started)
             resume = self._prepare(folder.path)
         with (
-            folder.only_one(shard),
-            self._written(folder.path, resume, note=f"{NOTE}-{shard.index}") as assembly,
+            folder.only_one(shard) as check,
+            self._written(folder.path, resume, check, note=f"{NOTE}-{shard.index}") as assembly,
         ):
+            check()
+            folder.lost(shard, assembly.losses())
             with folder.finished(shard) as file:
                 assembly.write_manifest(file, part=True)
-            with patient_lock(self.target, self.command):
+            with patient_lock(self.target, self.command) as check_all:
                 state = self.target.state()
                 if state:
                     return _unchanged(self.target, state, self.identity, self.started)
@@ -195,19 +202,25 @@ class _Writing:
                 with self.events.step(self.subject, "join the shards"):
                     assembly.seal()
                     summary = folder.join(_absent(folder.path / "manifest"))
-                result = self._publish(folder.path, summary, assembly)
+                check_all()
+                # What the directories lost, which the last one gave their owners, comes on top.
+                folder.lost(shard, assembly.losses())
+                result = self._publish(folder.path, summary, assembly, folder.all_lost())
         # Not before the files in it are closed: NFS keeps the name of what is open, and so the folder.
         with patient_lock(self.target, self.command):
-            shutil.rmtree(os.fsencode(folder.path))
+            shutil.rmtree(os.fsencode(folder.path), ignore_errors=True)  # or somebody has, in between
+            self._remove_others(None, published=True)
         return result
 
-    def _remove_others(self, staging: Path | None) -> None:
+    def _remove_others(self, staging: Path | None, *, published: bool = False) -> None:
+        """Remove what killed runs left. Shards hold no lock: theirs is nobody's once there is a tree."""
         for leftover in self.target.leftovers():
-            if leftover == staging:
+            if leftover == staging or (leftover.name.startswith("shards-") and not published):
                 continue
             self.events.info(f"removing what an interrupted run left in {leftover}")
-            release(leftover / NOTE)
-            shutil.rmtree(os.fsencode(leftover))
+            for note in leftover.glob(f"{NOTE}*"):
+                release(note)
+            shutil.rmtree(os.fsencode(leftover), ignore_errors=published)
 
     def _prepare(self, staging: Path) -> bool:
         """Make the folder; whether there was one of an earlier run."""
@@ -218,24 +231,34 @@ class _Writing:
         return resume
 
     @contextmanager
-    def _written(self, staging: Path, resume: bool, note: str = NOTE) -> Iterator[Assembly]:
-        """Read the source and write all files; the block does what comes then."""
+    def _written(
+        self, staging: Path, resume: bool, check: Callable[[], None], note: str = NOTE
+    ) -> Iterator[Assembly]:
+        """Read the source and write all files; the block does what comes then.
+
+        `check` raises when the folder is another writer's by now: it may even be the tree of jobs.
+        """
+
+        def told(read: int) -> None:
+            check()
+            self.events.emit(Progress(self.subject, read, feeding.total))
+
         held = holding.probe(staging)
         self._tell_what_lacks(held)
         jobs = self.options.jobs or (
             _SLOW_JOBS if held.latency_s > _SLOW_S else max(4, 2 * (os.cpu_count() or 1))
         )
         release(staging / note)
+        shard = self.options.shard
         with ExitStack() as reading:
             with self.events.step(self.subject, "find the source"):
                 feeding = reading.enter_context(self.origin.feed(staging / note))
             if resume:
                 self.events.info("going on with what an interrupted run left")
             else:
-                _check_space(self.target, feeding, self.options.shard)
+                holding.check_space(self.target.path, feeding, shard.of)
             root = os.open(staging / "root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             reading.callback(os.close, root)
-            shard = self.options.shard
             goal = Target(root, jobs, resume, self.options.allow_lossy, shard.index, shard.of)
             # A shard hashes only its own files, which is no listing of a layer.
             listings = LayerListings(self.target.layers)
@@ -246,7 +269,7 @@ class _Writing:
                 assembling(
                     feeding.directory or layers,
                     goal,
-                    lambda read: self.events.emit(Progress(self.subject, read, feeding.total)),
+                    told,
                     records_folder(),
                 )
             )
@@ -259,6 +282,7 @@ class _Writing:
                     raise self._translated(error, held) from error
             if feeding.errors:
                 raise feeding.errors[0]
+            check()
             # Of a directory, which nothing keeps as it was, the identity is its listing's.
             if feeding.directory and self.origin.identify(None).id != self.identity.id:
                 raise CellblockError(
@@ -268,13 +292,15 @@ class _Writing:
             self.events.emit(Progress(self.subject, feeding.total, feeding.total))
             yield assembly
 
-    def _publish(self, staging: Path, summary: Summary, assembly: Assembly) -> AssembleResult:
+    def _publish(
+        self, staging: Path, summary: Summary, assembly: Assembly, losses: Sequence[Loss]
+    ) -> AssembleResult:
         if summary.entries <= 1:
             raise CellblockError(
                 f"{self.identity} has no files; nothing was assembled",
                 hint="is it the source that you meant?",
             )
-        losses, kept = assembly.losses(), assembly.written().kept
+        kept = assembly.written().kept
         with self.events.step(self.subject, "flush to disk"):
             assembled_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
             state = VolumeState(
@@ -286,9 +312,9 @@ class _Writing:
                 Feeding(layers=assembly.layers).digests,
             )
             self.target.write_state(state, staging)
+            (self.target.private / "losses.json").unlink(missing_ok=True)  # of a tree that is gone
             if losses:
-                text = json.dumps([asdict(loss) for loss in losses], indent=2)
-                (self.target.private / "losses.json").write_text(text + "\n", encoding="utf-8")
+                write_losses(self.target.private / "losses.json", losses)
             self.target.publish(staging)
         for loss in losses:
             self.events.warning(
@@ -322,17 +348,7 @@ class _Writing:
                 + (f"; its filesystem has:{lacks}" if lacks else ""),
                 hint="use ext4, xfs, btrfs, or NFS 4.2 without squashed root; or accept it: --allow-lossy",
             )
-        if error.fault == "changed":
-            return CellblockError(
-                f"{error}; nothing was assembled", hint="run this again when nobody writes to the source"
-            )
-        if error.fault == "source":
-            return CellblockError(
-                f"{error}; nothing was assembled", hint="copy or pull the source again, and verify it"
-            )
-        if error.number:
-            return OSError(error.number, os.strerror(error.number), "/" + error.path if error.path else None)
-        return error
+        return error.told("nothing was assembled")
 
 
 def _all_of(feeding: Feeding) -> set[str]:
@@ -352,35 +368,20 @@ def _remove_if_published(staging: Path) -> None:
         shutil.rmtree(os.fsencode(staging))
 
 
-def _check_space(target: Volume, feeding: Feeding, shard: Shard) -> None:
-    """Refuse before writing what cannot fit, in bytes and in files, as far as the source says."""
-    status = os.statvfs(target.path)
-    available = status.f_bfree * status.f_frsize  # root may use the reserve too
-    needs, files = feeding.needs // shard.of, feeding.files // shard.of
-    if needs > available:
-        raise CellblockError(
-            f"{target.path} has {available / 1e6:.1f} MB free, and the jail needs {needs / 1e6:.1f} MB; "
-            "nothing was written",
-            hint="free some space or use a larger volume",
-        )
-    if status.f_files and files > status.f_ffree:
-        raise CellblockError(
-            f"{target.path} has room for {status.f_ffree} more files, and the jail has {files}; "
-            "nothing was written",
-            hint="make the volume's filesystem with more inodes",
-        )
-
-
 @contextmanager
-def _explained(target: Volume) -> Iterator[None]:
+def _explained(target: Volume, shard: Shard) -> Iterator[None]:
     """Turn the errors of the filesystem into one that says what happened and that nothing was lost."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            what = "was removed, the volume is as it was" if shard.of == 1 else "stays, and is gone on with"
             raise CellblockError(
-                f"{target.path} is full; what had been written was removed, the volume is as it was",
+                f"{target.path} is full; what had been written {what}",
                 hint="free some space or use a larger volume, then run this again",
             ) from error
         where = os.fsdecode(error.filename) if error.filename else str(target.path)
-        raise CellblockError(f"cannot assemble {target.path}: {where}: {error.strerror or error}") from error
+        raise CellblockError(
+            f"cannot assemble {target.path}: {where}: {error.strerror or error}",
+            hint="check that path and the filesystem, then run the same command again",
+        ) from error

@@ -148,7 +148,7 @@ def _run(
                 raise feeding.errors[0] from error
             layer = feeding.layers[-1 - error.layer].digest if error.layer >= 0 else None
             if error.fault != "absent" or layer is None or layer in must:
-                raise _translated(error) from error
+                raise error.told("nothing was changed") from error
             must.add(layer)
         finally:
             os.close(root)
@@ -163,20 +163,6 @@ def _once(
         if feeding.errors:
             raise feeding.errors[0]
         return Summary(0, 0, "") if path is None else assembly.write_manifest(path)
-
-
-def _translated(error: ImageError) -> BaseException:
-    if error.fault == "changed":
-        return CellblockError(
-            f"{error}; nothing was changed", hint="run this again when nobody writes to the source"
-        )
-    if error.fault == "source":
-        return CellblockError(
-            f"{error}; nothing was changed", hint="copy or pull the source again, and verify it"
-        )
-    if error.number:
-        return OSError(error.number, os.strerror(error.number), "/" + error.path if error.path else None)
-    return error
 
 
 def control_digests(path: Path) -> dict[bytes, str]:

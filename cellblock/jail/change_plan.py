@@ -177,6 +177,8 @@ def read(path: Path, *, actions_too: bool = True) -> Plan:
         )
     except FileNotFoundError:
         raise CellblockError(f"there is no plan {path}", hint=_HINT) from None
+    except IsADirectoryError:
+        raise CellblockError(f"{path} is a directory, and no plan", hint=_HINT) from None
     except ValueError as error:
         raise CellblockError(f"{path}: this is no plan of an upgrade: {error}", hint=_HINT) from None
     except (KeyError, TypeError, IndexError):

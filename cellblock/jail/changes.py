@@ -12,9 +12,10 @@ import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
-from cellblock.jail import controls, live_walk, manifest
+from cellblock.errors import CellblockError
+from cellblock.jail import controls, delta, live_walk, manifest
 from cellblock.jail.adoption import known_controls
 from cellblock.jail.comparison import Differing, differing
 from cellblock.jail.dpkg_database import Database, info_owner
@@ -23,6 +24,7 @@ from cellblock.jail.execution import assembled
 from cellblock.jail.live_walk import Seen
 from cellblock.jail.record_merge import ids
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.volume import Volume
 
 Kind = Literal["added", "changed", "removed"]
 
@@ -71,6 +73,7 @@ def changes(path: Path) -> Iterator[Change]:
 def _both(path: Path) -> tuple[Iterator[Change], Iterator[Change]]:
     """What the image has, and what it has not."""
     volume, state = assembled(path)
+    delta.check(volume.manifest)
     tree = controls.of_root(volume.root)
     names = {number: name.decode(errors="replace") for name, number in ids(tree, b"etc/passwd").items()}
     packages = _owners(known_controls(volume, state), tree)
@@ -161,15 +164,34 @@ def export(path: Path, target: Path) -> int:
     """Write the changes as a layer (OCI image-spec 1.1): files as they are, removals as whiteouts.
 
     Laid over the image, it makes the users' tree again. Returns the number of members. Raises
-    CellblockError and OSError.
+    CellblockError and OSError; what was written by then is removed.
     """
     volume, _ = assembled(path)
-    count = 0
     # Both are sorted: users may have made millions of files.
     members = heapq.merge(*_both(path), key=lambda change: order(change.path))
+    try:
+        file = target.open("xb")
+    except FileExistsError:
+        raise CellblockError(
+            f"{target} exists; nothing was written", hint="name a new file, or remove that one"
+        ) from None
+    try:
+        with file:
+            return _export(file, volume, members)
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        if error.filename is None:  # of a write
+            error.filename = str(target)
+        raise
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _export(file: BinaryIO, volume: Volume, members: Iterator[Change]) -> int:
+    count = 0
     links: dict[tuple[int, int], str] = {}
     with (
-        target.open("xb") as file,
         tarfile.open(
             fileobj=file, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
         ) as archive,
@@ -199,8 +221,9 @@ def _export_one(
         return
     member = tarfile.TarInfo(_text(path) or ".")
     member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
+    seconds, rest = divmod(abs(status.st_mtime_ns), 10**9)
     member.mtime = status.st_mtime_ns // 10**9
-    headers = {"mtime": f"{status.st_mtime_ns // 10**9}.{status.st_mtime_ns % 10**9:09d}"}
+    headers = {"mtime": f"{'-' if status.st_mtime_ns < 0 else ''}{seconds}.{rest:09d}"}
     headers.update({f"SCHILY.xattr.{_text(name)}": _text(value) for name, value in entry.xattrs})
     member.pax_headers = headers
     inode = (status.st_dev, status.st_ino)

@@ -17,6 +17,7 @@ from cellblock.jail.adoption import known_controls
 from cellblock.jail.dpkg_database import Database, info_owner
 from cellblock.jail.entry import Entry
 from cellblock.jail.identities import between
+from cellblock.jail.losses import Without
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 from cellblock.jail.tree_check import Difference
 from cellblock.jail.volume import Volume
@@ -40,6 +41,9 @@ _USERS = (
 _USERS_FOLDERS = (*(name.encode() + b"/" for name in _USERS), b"usr/local/")
 _EXACT = frozenset((*(name.encode() for name in _USERS), b"usr/local", b""))
 """Where users and running systems write as a matter of course."""
+
+
+_MODE_AND_OWNER = Difference.MODE | Difference.OWNER
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class _Judge:
         image = known_controls(volume, state)
         tree = controls.of_root(volume.root)
         self._ids = between(image, tree)
+        self._without = Without.of(volume.private)
         base, now = Database(image, {}), Database(tree, {})
         self._of_users: dict[bytes, str] = {}
         installed = now.installed
@@ -90,13 +95,17 @@ class _Judge:
                 for database in (base, now):
                     self._of_users.update((path, key) for path in database.files(key))
         self.packages = set(self._of_users.values())
+        self._overridden = _overrides(tree) - _overrides(image)
         self._accepted = {finding.path for done in history.read(volume) for finding in done.findings()} | {
             os.fsencode(late[1]) for done in history.read(volume) for late in done.late
         }
+        # What stands where users diverted a package's file from (dpkg-divert(1)) is theirs.
+        self._accepted |= now.diversions.keys() - base.diversions.keys()
 
     def judge(self, found: tree_check.Found, access: TreeAccess) -> Differing | None:
         entry = self._ids.apply(found.entry)
         assert entry is not None
+        entry = self._without.attributes(entry)
         path = entry.path
         try:
             status = access.status(path)
@@ -107,7 +116,9 @@ class _Judge:
         if status is not None:
             now = access.entry(path, status, "")
             if now is not None:
-                difference = _exactly(entry, now, difference)
+                difference = self._without.differs(_exactly(entry, now, difference))
+        elif self._without.has_no(entry.kind):
+            return None
         if not difference:
             return None
         package = self._of_users.get(path) or info_owner(path) or ""
@@ -117,6 +128,8 @@ class _Judge:
         if not package:
             silent = Difference.CONTENT in difference and not difference & (Difference.TIME | Difference.SIZE)
             damage = silent or Difference.UNREADABLE in difference or not self._is_users(path)
+        if damage and not difference & ~_MODE_AND_OWNER and path in self._overridden:
+            damage = False
         if damage and difference == Difference.TIME and self._same_content(entry, access):
             damage = False
         stamp = Stamp.of(status) if status is not None else None
@@ -137,6 +150,12 @@ class _Judge:
             return entry.kind != "f" or access.digest(entry.path) == entry.digest
         except (OSError, Blocked):
             return True  # users replace it at this moment: theirs
+
+
+def _overrides(side: controls.Controls) -> set[bytes]:
+    """Paths to which an administrator gave owner and mode with dpkg-statoverride(1)."""
+    lines = side.get(controls.DPKG + b"statoverride", b"").splitlines()
+    return {fields[3].strip(b"/") for line in lines if len(fields := line.split(b" ", 3)) == 4}
 
 
 def _exactly(entry: Entry, now: Entry, difference: Difference) -> Difference:

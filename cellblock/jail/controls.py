@@ -19,6 +19,7 @@ import zstandard
 
 from cellblock.errors import CellblockError
 from cellblock.jail.entry import shown
+from cellblock.jail.manifest import DAMAGED_HINT
 from cellblock.jail.tree_access import TreeAccess
 
 ACCOUNTS = (b"etc/passwd", b"etc/group", b"etc/shadow", b"etc/gshadow", b"etc/subuid", b"etc/subgid")
@@ -116,6 +117,10 @@ def of_root(root: Path) -> dict[bytes, bytes]:
         return of_tree(access)
 
 
+class DamagedControlsError(CellblockError):
+    """A copy of an image's databases cannot be read."""
+
+
 def save(path: Path, files: Controls) -> None:
     """Write `files` to the new file `path`, a tar compressed with zstd."""
     compressor = zstandard.ZstdCompressor(level=1)
@@ -131,15 +136,18 @@ def save(path: Path, files: Controls) -> None:
 
 
 def load(path: Path) -> dict[bytes, bytes]:
-    """What `save` wrote. Raises FileNotFoundError."""
+    """What `save` wrote. Raises FileNotFoundError, and DamagedControlsError."""
     found = {}
-    with (
-        path.open("rb") as file,
-        zstandard.ZstdDecompressor().stream_reader(file) as stream,
-        tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as archive,
-    ):
-        for member in archive:
-            content = archive.extractfile(member)
-            assert content is not None  # only files are saved
-            found[member.name.encode("utf-8", "surrogateescape")] = content.read()
+    try:
+        with (
+            path.open("rb") as file,
+            zstandard.ZstdDecompressor().stream_reader(file) as stream,
+            tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as archive,
+        ):
+            for member in archive:
+                content = archive.extractfile(member)
+                assert content is not None  # only files are saved
+                found[member.name.encode("utf-8", "surrogateescape")] = content.read()
+    except (tarfile.TarError, zstandard.ZstdError) as error:
+        raise DamagedControlsError(f"{path} is damaged: {error}", hint=DAMAGED_HINT) from error
     return found

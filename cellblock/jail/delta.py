@@ -37,7 +37,8 @@ def check(path: Path) -> None:
         with path.open("rb") as file:
             if file.read(len(manifest.HEADER)) != manifest.HEADER:
                 raise CellblockError(
-                    f"{path}: damaged manifest: expected {manifest.HEADER.decode().strip()!r}"
+                    f"{path}: damaged manifest: expected {manifest.HEADER.decode().strip()!r}",
+                    hint=manifest.DAMAGED_HINT,
                 )
             total.update(manifest.HEADER)
             while data := file.read(_CHUNK):
@@ -46,13 +47,19 @@ def check(path: Path) -> None:
                 total.update(data[:-200])
                 tail = data[-200:]
     except FileNotFoundError:
-        raise CellblockError(f"{path} is missing", hint="was this volume made by `jail assemble`?") from None
+        raise CellblockError(f"{path} is missing", hint=manifest.DAMAGED_HINT) from None
     start = tail.rfind(b"\nend ") + 1 or (0 if tail.startswith(b"end ") else -1)
     if start < 0:
-        raise CellblockError(f"{path}: damaged manifest: the `end` line is missing: the file was cut off")
+        raise CellblockError(
+            f"{path}: damaged manifest: the `end` line is missing: the file was cut off",
+            hint=manifest.DAMAGED_HINT,
+        )
     total.update(tail[:start])
     if tail[start:].split()[2:] != [total.hexdigest().encode()]:
-        raise CellblockError(f"{path}: damaged manifest: its SHA-256 does not match what precedes the end")
+        raise CellblockError(
+            f"{path}: damaged manifest: its SHA-256 does not match what precedes the end",
+            hint=manifest.DAMAGED_HINT,
+        )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -10,11 +11,22 @@ from cellblock.printable import shown as shown
 Kind = Literal["d", "f", "l", "p", "c", "b", "h"]
 """Directory, regular file, symbolic link, fifo, character device, block device, hard link."""
 
+KINDS: dict[int, Kind] = {
+    stat.S_IFDIR: "d",
+    stat.S_IFREG: "f",
+    stat.S_IFLNK: "l",
+    stat.S_IFIFO: "p",
+    stat.S_IFCHR: "c",
+    stat.S_IFBLK: "b",
+}
+"""By file type as stat(2) has it. A socket has none: it means something only to who listens on it."""
+
 Xattrs = tuple[tuple[bytes, bytes], ...]
 
 # Names that belong to the machine a tree lies on and not to the tree: overlayfs keeps its own notes in
 # the first, SELinux labels by the policy of the running system, IMA and EVM sign for one machine's key, and
-# an NFS client shows owner and mode of every file as an ACL of the server's kind, which cannot be removed.
+# an NFS client shows owner and mode of every file as an ACL of the server's kind, which cannot be removed,
+# and xfs shows each system.posix_acl_* once more in the form in which it keeps it.
 _OF_THE_MACHINE = (
     b"trusted.overlay.",
     b"security.selinux",
@@ -23,6 +35,7 @@ _OF_THE_MACHINE = (
     b"system.nfs4_acl",
     b"system.nfs4_dacl",
     b"system.nfs4_sacl",
+    b"trusted.SGI_ACL_",
 )
 
 

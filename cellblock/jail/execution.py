@@ -23,7 +23,9 @@ from cellblock.jail.actions_store import kept, last_of_shared
 from cellblock.jail.apt_lock import apt_locked
 from cellblock.jail.catalogue import Blobs
 from cellblock.jail.change_plan import Finding, Plan
-from cellblock.jail.entry import Entry
+from cellblock.jail.entry import Entry, shown
+from cellblock.jail.losses import Without
+from cellblock.jail.manifest import DAMAGED_HINT
 from cellblock.jail.source import release
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import Transaction
@@ -63,6 +65,8 @@ def assembled(path: Path) -> tuple[Volume, VolumeState]:
         raise CellblockError(
             f"{path} holds no jail yet", hint="`jail assemble SOURCE VOLUME` makes one; an upgrade changes it"
         )
+    if not volume.manifest.exists():
+        raise CellblockError(f"{volume.manifest} is missing", hint=DAMAGED_HINT)
     return volume, state
 
 
@@ -73,7 +77,8 @@ def writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, 
     with volume.lock(what, events.info) as check, apt_locked(volume.root):
         for leftover in volume.leftovers():
             events.info(f"removing what an interrupted run left in {leftover}")
-            release(leftover / NOTE)
+            for note in leftover.glob(f"{NOTE}*"):
+                release(note)
             shutil.rmtree(os.fsencode(leftover))
         interrupted = transaction.pending(volume)
         resumed = None
@@ -96,7 +101,10 @@ def preparing(volume: Volume) -> Iterator[Path]:
                 hint="free some space or use a larger volume, then run this again",
             ) from error
         where = os.fsdecode(error.filename) if error.filename else str(volume.path)
-        raise CellblockError(f"cannot upgrade {volume.path}: {where}: {error.strerror or error}") from error
+        raise CellblockError(
+            f"cannot change {volume.path}: {where}: {error.strerror or error}",
+            hint="check that path and the filesystem, then run the same command again",
+        ) from error
 
 
 def refuse_new_glibc(plan: Plan, *, drained: bool) -> None:
@@ -133,7 +141,7 @@ def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> Plan:
         else:
             shutil.copyfile(blobs.path(entry.digest), path)
 
-    stage(actions, folder / "new", fetch)
+    stage(actions, folder / "new", fetch, Without.of(volume.private))
     shutil.rmtree(blobs.folder)
     final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
@@ -142,10 +150,20 @@ def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> Plan:
 
 def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
     """Write down the plan, and what a rollback needs: records, and the tree's databases before and after."""
+    _refuse_immutable_databases(volume, plan)
     (folder / "kept").mkdir(mode=0o700)
     (folder / "old").mkdir(mode=0o700)
     for name in transaction.RECORDS:
-        os.link(volume.private / name, folder / "old" / name)
+        try:
+            os.link(volume.private / name, folder / "old" / name)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            raise CellblockError(
+                f"{volume.path} cannot be changed under running jobs: its filesystem has no hard links; "
+                "nothing was changed",
+                hint="assemble the image into another volume, on ext4, xfs, btrfs or NFS",
+            ) from None
     before = controls.of_root(volume.root)
     after = dict(before)
     for action in plan.actions:
@@ -161,6 +179,19 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
     controls.save(folder / "before", before)
     controls.save(folder / "after", after)
     change_plan.write(plan, folder / "plan")
+
+
+def _refuse_immutable_databases(volume: Volume, plan: Plan) -> None:
+    """Any other file can stay as it is; a package database that does not know of the new files cannot."""
+    with TreeAccess(os.fsencode(volume.root)) as access:
+        for action in plan.actions:
+            merged = action.after is not None and action.after.digest in plan.contents
+            if (merged or action.path == controls.STATUS) and access.is_immutable(action.path):
+                raise CellblockError(
+                    f"{shown(action.path)} of {volume.path} is immutable, or its directory is, and has to "
+                    "change; nothing was changed",
+                    hint=f"chattr -i {volume.root}{shown(action.path)}, then run this again",
+                )
 
 
 def carry_out(
@@ -190,6 +221,7 @@ def _run(
             running.run(plan, check, lambda done, total: _tick(events, subject, done, total))
             if plan.regenerate_cache:
                 _make_ld_cache(volume.root, events)
+        check()
         previous = volume.read_state(running.folder / "old").source
         number = int(running.number())
         undoes = running.folder / "undoes"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cellblock.errors import CellblockError
 from cellblock.jail import change_plan
 from cellblock.jail.change_plan import Finding, Plan
 from cellblock.jail.volume import Volume
@@ -52,8 +55,31 @@ class Done:
 
 
 def read(volume: Volume) -> list[Done]:
-    """All of them, the oldest first."""
-    return [_read(folder) for folder in sorted((volume.private / "history").glob("[0-9]*"))]
+    """All of them, the oldest first. Raises CellblockError when one is damaged."""
+    found = []
+    for folder in _folders(volume):
+        with whole(folder):
+            found.append(_read(folder))
+    return found
+
+
+def _folders(volume: Volume) -> list[Path]:
+    return sorted((volume.private / "history").glob("[0-9]*"))
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[None]:
+    """What fails in this block because the record in `folder` is not whole is said to be that."""
+    try:
+        yield
+    except (CellblockError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = error.message if isinstance(error, CellblockError) else str(error)
+        aside = folder.parent.parent / f"damaged-{folder.name}"
+        raise CellblockError(
+            f"{folder}, the record of an upgrade, is damaged, so that one cannot be undone: {why}; "
+            "nothing was changed",
+            hint=f"a backup has it (`jail restore`); or do without: mv {folder} {aside}",
+        ) from error
 
 
 def _read(folder: Path) -> Done:
@@ -89,8 +115,8 @@ def last_undoable(volume: Volume) -> Done | None:
 
 def prune(volume: Volume, keep: int = KEEP) -> None:
     """Forget all but the newest `keep`. Only the holder of the lock may."""
-    for old in read(volume)[: -keep or None]:
+    for old in _folders(volume)[: -keep or None]:  # not read: an upgrade is done, whatever an old one is
         # Renamed first: a half-removed one is no part of history.
-        target = volume.private / f"staging-forgotten-{old.number}"
-        old.folder.rename(target)
+        target = volume.private / f"staging-forgotten-{old.name}"
+        old.rename(target)
         shutil.rmtree(target)

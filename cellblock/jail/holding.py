@@ -6,7 +6,6 @@ So each thing is tried on a file of its own and read back.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import stat
@@ -15,6 +14,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.jail.feeding import Feeding
 
 CONSEQUENCES = {
     "owners": "every file is the mount's own user's: no user has files of their own, and sshd, sudo and "
@@ -135,12 +137,20 @@ def _tries(place: Path) -> dict[str, Callable[[], bool]]:
     }
 
 
-def folds_case(folder: Path) -> bool:
-    """Whether the filesystem takes `a` and `A` for one name: then a jail cannot be whole on it."""
-    path = folder / f"case-{os.getpid()}"
-    path.touch()
-    try:
-        return (folder / path.name.upper()).exists()
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+def check_space(volume: Path, feeding: Feeding, shards: int) -> None:
+    """Refuse before writing what cannot fit, in bytes and in files, as far as the source says."""
+    status = os.statvfs(volume)
+    available = status.f_bfree * status.f_frsize  # root may use the reserve too
+    needs, files = feeding.needs // shards, feeding.files // shards
+    if status.f_blocks and needs > available:  # 0: it does not count them
+        raise CellblockError(
+            f"{volume} has {available / 1e6:.1f} MB free, and the jail needs {needs / 1e6:.1f} MB; "
+            "nothing was written",
+            hint="free some space or use a larger volume",
+        )
+    if status.f_files and files > status.f_ffree:
+        raise CellblockError(
+            f"{volume} has room for {status.f_ffree} more files, and the jail has {files}; "
+            "nothing was written",
+            hint="make the volume's filesystem with more inodes",
+        )

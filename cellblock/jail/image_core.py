@@ -42,6 +42,11 @@ LOSSES = (
 )
 """What a filesystem may be unable to hold, in the order of enum image_loss."""
 
+_HINTS: dict[Fault, str] = {
+    "changed": "run this again when nobody writes to the source",
+    "source": "copy or pull the source again, and verify it",
+}
+
 
 class ImageError(CellblockError):
     """The core refused or failed.
@@ -56,6 +61,15 @@ class ImageError(CellblockError):
         self.path = path
         self.number = number
         self.layer = layer
+
+    def told(self, state: str) -> BaseException:
+        """The same as users and the system's other errors say it; `state`: "nothing was changed"."""
+        hint = _HINTS.get(self.fault)
+        if hint:
+            return CellblockError(f"{self}; {state}", hint=hint)
+        if self.number:
+            return OSError(self.number, os.strerror(self.number), "/" + self.path if self.path else None)
+        return self
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cellblock.errors import CellblockError, UsageError
+from cellblock.errors import UsageError
 from cellblock.events import Events
 from cellblock.jail import ready, transaction
 from cellblock.jail.assemble import Options, OtherSourceError, assemble
 from cellblock.jail.shards import Shard
 from cellblock.jail.upgrade import upgrade
 from cellblock.jail.volume import Volume
+from cellblock.jail.writer_lock import BusyError
 
 _INDEX = "JOB_COMPLETION_INDEX"
 """Set by the Job controller in the pods of an Indexed Job."""
@@ -72,9 +73,8 @@ def initialise(source: str, path: Path, events: Events, options: InitialiseOptio
         try:
             done, waiting = _once(source, path, events, options, shard)
             break
-        except CellblockError as error:
-            # By its text: which writer it is does not matter, and the lock has no error of its own.
-            if "is being written by" not in error.message or time.monotonic() >= deadline:
+        except BusyError as error:
+            if time.monotonic() >= deadline:
                 raise
             events.info(f"{error.message}; trying again")
             time.sleep(_POLL_S)

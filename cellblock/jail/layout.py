@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cellblock.errors import CellblockError
+from cellblock.sha256 import sha256_of_file
 
 _REF_NAME = "org.opencontainers.image.ref.name"
 _INDEX_TYPES = (
@@ -96,7 +96,7 @@ def blob(folder: Path, digest: str) -> Path:
     """The file of a blob, after its content was checked."""
     path = blob_path(folder, digest)
     try:
-        found = sha256_of(path)
+        found = sha256_of_file(path)
     except FileNotFoundError:
         raise CellblockError(
             f"{folder}: the blob {digest} is missing", hint="copy the whole layout again"
@@ -106,15 +106,6 @@ def blob(folder: Path, digest: str) -> Path:
             f"{path}: damaged: its content has SHA-256 {found}", hint="copy the whole layout again"
         )
     return path
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
-    total = hashlib.sha256()
-    with path.open("rb") as file:
-        while data := file.read(1 << 20):
-            total.update(data)
-    return total.hexdigest()
 
 
 def _choose(files: Files, index: dict[str, Any], tag: str) -> dict[str, Any]:

@@ -34,6 +34,10 @@ from cellblock.errors import CellblockError
 from cellblock.jail.entry import Entry, Kind, Xattrs
 
 HEADER = b"cellblock-manifest 1\n"
+DAMAGED_HINT = (
+    "the tree is not touched: `jail restore` brings the volume back from a backup with its records; "
+    "without one, assemble the image into another volume and copy there what users made"
+)
 
 _ESCAPED = re.compile(rb"[\x00-\x20\x7f%]")
 _ESCAPED_NAME = re.compile(rb"[\x00-\x20\x7f%,=]")
@@ -150,4 +154,4 @@ def _xattrs(field: bytes) -> Xattrs:
 
 
 def _damaged(path: Path, number: int, what: str) -> CellblockError:
-    return CellblockError(f"{path}:{number}: damaged manifest: {what}")
+    return CellblockError(f"{path}:{number}: damaged manifest: {what}", hint=DAMAGED_HINT)

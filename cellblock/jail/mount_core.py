@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from cellblock.c_text import error_text, text_of
 from cellblock.errors import CellblockError
 
 try:
@@ -76,15 +77,12 @@ class PlanEntry:
 
 
 def _text(pointer: Any) -> str:
-    raw: bytes = ffi.string(pointer)
-    return os.fsdecode(raw)
+    return text_of(ffi, pointer)
 
 
 def _error(err: Any) -> JailError:
-    buffer = ffi.new("char[]", 1400)
-    lib.jail_error_format(err, buffer, len(buffer))
     return JailError(
-        _text(buffer),
+        error_text(ffi, lib, err),
         file=_text(err.file),
         line=err.line,
         target=_text(err.target),

@@ -13,6 +13,7 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.jail import digests
 from cellblock.jail.actions_store import Collected
+from cellblock.jail.alternatives import links_of_users
 from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
 from cellblock.jail.controls import INFO, of_tree
 from cellblock.jail.delta import Delta
@@ -26,6 +27,7 @@ from cellblock.jail.record_merge import merge_controls
 from cellblock.jail.source import SourceIdentity
 from cellblock.jail.threeway import Outcome, merge
 from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.users_folders import left_to_users
 
 _TOGETHER = 2048
 """Files whose content is read and hashed before they are decided on."""
@@ -117,6 +119,7 @@ class _Planner:
         after = {**tree_controls, **merged}
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self._own()
+        self._links = links_of_users(new, merged, self._target)
         mine: dict[bytes, Delta] = {}
         candidates = self._candidates()
         while some := list(islice(candidates, _TOGETHER)):
@@ -130,6 +133,11 @@ class _Planner:
             if text == tree_controls[path]:
                 continue
             self._put_merged(path, text, mine.get(path))
+        findings, displaced = left_to_users(self.actions, self.access)
+        self.findings += findings
+        for action in displaced:
+            if action.after is not None and action.after.kind in "fl":
+                self._put_beside(action.path, action.after)
         self._join_links()
 
     def _is_plain(self, path: bytes, tree: bytes, new: bytes | None) -> bool:
@@ -143,10 +151,17 @@ class _Planner:
         for name in self.access.names(b""):
             status = self.access.status(name)
             if status is not None and status.st_mode & 0o170000 == 0o120000:
-                target = os.readlink(self.access.magic(name)).strip(b"/")  # noqa: PTH115
+                target = self._target(name).strip(b"/")
                 if target and not target.startswith(b"."):
                     found[name] = target
         return found
+
+    def _target(self, path: bytes) -> bytes:
+        """What the link at `path` says; empty where there is none."""
+        try:
+            return os.readlink(self.access.magic(path))  # noqa: PTH115 - pathlib knows no paths of bytes
+        except (OSError, Blocked):
+            return b""
 
     def _own(self) -> None:
         """Who owns a path, where that matters: only packages of which not simply the image's goes on."""
@@ -221,6 +236,11 @@ class _Planner:
             return
         base = self._effective_base(path, pair, seen)
         outcome = merge(base, pair.new, seen.entry)
+        target = self._links.get(path)
+        if target is not None and pair.new is None and seen.entry is not None and seen.entry.kind == "l":
+            if seen.entry.target == target:
+                return
+            outcome = Outcome("update", seen.entry._replace(target=target, size=len(target)))
         if pair.new is not None and pair.new.kind == "d" and seen.entry is None and outcome.verdict == "same":
             return
         self._act(path, outcome, seen, pair)

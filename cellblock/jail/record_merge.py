@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from cellblock.jail.alternatives import without_images
 from cellblock.jail.controls import ACCOUNTS, ALTERNATIVES, STATUS, Controls
 from cellblock.jail.dpkg_database import Database, split
 from cellblock.jail.package_choice import Choices
@@ -175,6 +176,10 @@ def merge_controls(
         function = _MERGES.get(path, merge_alternatives)
         if path in new:
             merged[path] = function(base.get(path, b""), new[path], tree[path])
+        elif path in base and path.startswith(ALTERNATIVES):
+            left = without_images(path[len(ALTERNATIVES) :], base[path], tree[path])
+            if left is not None:
+                merged[path] = left
     if STATUS in tree:
         merged[STATUS] = merge_status(*databases, choices)
     return merged

@@ -15,7 +15,7 @@ from cellblock.jail.actions_store import Numbers, kept
 from cellblock.jail.change_plan import Plan
 from cellblock.jail.delta import Delta, Deltas
 from cellblock.jail.differences import Changes
-from cellblock.jail.entry import Entry
+from cellblock.jail.entry import Entry, shown
 from cellblock.jail.execution import (
     UpgradeResult,
     assembled,
@@ -25,10 +25,11 @@ from cellblock.jail.execution import (
     write_records,
     writing,
 )
+from cellblock.jail.losses import Without
 from cellblock.jail.planner import make_plan
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import kept_file
-from cellblock.jail.volume import Volume
+from cellblock.jail.volume import Volume, VolumeState
 
 
 def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeResult:
@@ -44,12 +45,21 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
         last = history.last_undoable(volume)
         if last is None:
             raise CellblockError(f"{path} has no upgrade to undo", hint=f"`jail history {path}` lists them")
+        state = volume.state()
+        assert state is not None  # it was there a moment ago, and only writers remove it
+        with history.whole(last.folder):
+            after, previous = _states(volume, last)
+        if after.manifest_sha256 != state.manifest_sha256:
+            raise CellblockError(
+                f"{path} was filled anew since its last upgrade ({last.number}), which was of another tree; "
+                "nothing was changed",
+                hint="`jail upgrade` brings it to any image",
+            )
         with preparing(volume) as folder:
-            done = last.plan()
-            changes = _backwards(volume, last, done)
-            state = volume.state()
-            assert state is not None
-            previous = volume.read_state(last.folder / "old")
+            with history.whole(last.folder):
+                delta.check(last.folder / "old" / "manifest")
+                done = last.plan()
+                changes = _backwards(last, done)
             plan = make_plan(
                 changes,
                 volume.root,
@@ -67,7 +77,13 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
             return carry_out(volume, folder, check, events, started, plan)
 
 
-def _backwards(volume: Volume, last: history.Done, done: Plan) -> Changes:
+def _states(volume: Volume, last: history.Done) -> tuple[VolumeState, VolumeState]:
+    """What the volume held after the transaction, and before it. A repair changes nothing of that."""
+    old, new = last.folder / "old", last.folder / "next"
+    return volume.read_state(new if (new / "state.json").exists() else old), volume.read_state(old)
+
+
+def _backwards(last: history.Done, done: Plan) -> Changes:
     """The changes of a transaction the other way round."""
     paths = Deltas()
     for action in done.actions:
@@ -108,12 +124,13 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
         kept = place(entry)
         if kept is None or not kept.exists():
             raise CellblockError(
-                f"{last.folder} does not hold the old /{os.fsdecode(entry.path)}; nothing was changed"
+                f"{last.folder} does not hold the old {shown(entry.path)}; nothing was changed",
+                hint="a backup has it: `jail restore`; or `jail upgrade` to the old image",
             )
         # A name of the very file that was there: with all its attributes, and no space needed.
         os.link(kept, path, follow_symlinks=False)
 
-    stage(actions, folder / "new", fetch)
+    stage(actions, folder / "new", fetch, Without.of(volume.private))
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:

@@ -3,28 +3,32 @@
     .cellblock/shards-SOURCE-of-N/
       root/           the tree, which all write into
       part-I          the manifest's lines of shard I: it has finished
-      lock-I          locked while shard I is being written
+      lost-I          what the volume could not hold of shard I
+      lock-I          locked while shard I is being written; says by whom
 
 Which shard a file belongs to follows from the path of its directory, so nobody has to tell the others.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import heapq
 import os
 import re
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock.errors import CellblockError, UsageError
-from cellblock.jail import manifest
+from cellblock.errors import UsageError
+from cellblock.jail import losses, manifest
 from cellblock.jail.entry import Entry, order
-from cellblock.jail.image_core import Summary
+from cellblock.jail.image_core import Loss, Summary
 from cellblock.jail.volume import Volume
+from cellblock.jail.writer_lock import BusyError, LostLockError
 
 _PATIENCE_S = 600.0
 """Longer than joining the shards of the largest jail takes."""
@@ -49,19 +53,19 @@ class Shard:
 
 
 @contextmanager
-def patient_lock(volume: Volume, what: str) -> Iterator[None]:
-    """The volume's lock; waits for the short times that other shards hold it. Raises CellblockError."""
+def patient_lock(volume: Volume, what: str) -> Iterator[Callable[[], None]]:
+    """`Volume.lock`; waits for the short times that other shards hold it. Raises CellblockError."""
     until = time.monotonic() + _PATIENCE_S
     with ExitStack() as held:
         while True:
             try:
-                held.enter_context(volume.lock(what))
+                check = held.enter_context(volume.lock(what))
                 break
-            except CellblockError:
+            except BusyError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.1)
-        yield
+        yield check
 
 
 class ShardFolder:
@@ -72,18 +76,40 @@ class ShardFolder:
         self._of = of
 
     @contextmanager
-    def only_one(self, shard: Shard) -> Iterator[None]:
-        """Be the only one that writes this shard, on any host. Raises CellblockError."""
-        descriptor = os.open(self.path / f"lock-{shard.index}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def only_one(self, shard: Shard) -> Iterator[Callable[[], None]]:
+        """Be the only one that writes this shard, on any host. Raises BusyError.
+
+        Yields a function that raises LostLockError when it is another's by now. A server takes the lock of a
+        host that was cut off or asleep without a word, so who has it writes a token of its own into the file.
+        """
+        path, token = self.path / f"lock-{shard.index}", secrets.token_bytes(16)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+        def check() -> None:
+            try:
+                found = path.read_bytes()  # opened anew: NFS asks the server then
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ESTALE):
+                    raise
+                found = b""  # the shards are joined, and the folder is gone
+            if found != token:
+                raise LostLockError(
+                    f"shard {shard.index}/{shard.of} was taken over by another process: this host had not "
+                    "written to it for too long",
+                    hint="run the same command again: it finishes what is left",
+                )
+
         try:
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
-                raise CellblockError(
+                raise BusyError(
                     f"shard {shard.index}/{shard.of} is being written by another process",
                     hint="give each writer its own --shard",
                 ) from None
-            yield
+            os.pwrite(descriptor, token, 0)
+            os.fsync(descriptor)
+            yield check
         finally:
             os.close(descriptor)
 
@@ -94,6 +120,14 @@ class ShardFolder:
         new.unlink(missing_ok=True)
         yield new
         new.replace(self.path / f"part-{shard.index}")
+
+    def lost(self, shard: Shard, found: list[Loss]) -> None:
+        """Note what the volume could not hold of a shard."""
+        losses.write(self.path / f"lost-{shard.index}", found)
+
+    def all_lost(self) -> list[Loss]:
+        """What it could not hold of all of them."""
+        return losses.joined(self.path / f"lost-{number}" for number in range(self._of))
 
     def waiting(self) -> tuple[int, ...]:
         """The shards that have not finished."""

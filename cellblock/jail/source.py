@@ -31,6 +31,7 @@ from cellblock.jail import layout, manifest, tree
 from cellblock.jail.feeding import Feeding, opener, piped
 from cellblock.jail.image_core import LayerBytes
 from cellblock.process import Programs
+from cellblock.sha256 import sha256_of_file
 
 _LABEL = "org.cellblock"
 _OTHER_FORMS = re.compile(
@@ -207,7 +208,7 @@ class TarSource:
         stamp = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
         if known is not None and known.kind == "tar" and known.stamp == stamp:
             return replace(known, reference=self.reference)
-        return SourceIdentity("tar", self.reference, "sha256:" + layout.sha256_of(self.path), stamp=stamp)
+        return SourceIdentity("tar", self.reference, "sha256:" + sha256_of_file(self.path), stamp=stamp)
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[Feeding]:

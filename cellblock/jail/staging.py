@@ -17,6 +17,7 @@ from cellblock.jail.actions_store import StoredActions
 from cellblock.jail.change_plan import Action, Plan
 from cellblock.jail.elf_needs import needs
 from cellblock.jail.entry import Entry
+from cellblock.jail.losses import Without
 from cellblock.jail.metadata import set_metadata
 
 Fetch = Callable[[int, Entry, bytes], None]
@@ -48,8 +49,11 @@ def _wanted(actions: Iterable[Action], find: Callable[[Entry], Path | None]) -> 
     return wanted
 
 
-def stage(actions: Sequence[Action], folder: Path, fetch: Fetch) -> None:
-    """Make the new file of action N as `folder`/N. Raises OSError and CellblockError."""
+def stage(actions: Sequence[Action], folder: Path, fetch: Fetch, without: Without) -> None:
+    """Make the new file of action N as `folder`/N, or none of what the volume was accepted without.
+
+    Raises OSError and CellblockError.
+    """
     folder.mkdir(mode=0o700)
     top = os.fsencode(folder) + b"/"
     leads = {action.link for action in actions if action.link}
@@ -64,21 +68,25 @@ def stage(actions: Sequence[Action], folder: Path, fetch: Fetch) -> None:
             continue
         if action.path in leads:
             numbers[action.path] = number
-        _make(action.after, top + b"%d" % number, partial(fetch, number))
+        _make(action.after, top + b"%d" % number, partial(fetch, number), without)
     for number, lead in links:
+        if without.lacks(actions[numbers[lead]].after, top + b"%d" % numbers[lead]):
+            continue
         os.link(top + b"%d" % numbers[lead], top + b"%d" % number, follow_symlinks=False)
 
 
-def _make(entry: Entry, path: bytes, fetch: Callable[[Entry, bytes], None]) -> None:
-    if entry.kind == "d":
-        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib knows no paths of bytes
-    elif entry.kind == "l":
-        os.symlink(entry.target, path)  # noqa: PTH211
-    elif entry.kind == "p":
-        os.mkfifo(path, 0o600)
-    elif entry.kind in "cb":
-        kind = stat.S_IFCHR if entry.kind == "c" else stat.S_IFBLK
-        os.mknod(path, kind | 0o600, os.makedev(*entry.device))
-    else:
-        fetch(entry, path)
-    set_metadata(path, entry)
+def _make(entry: Entry, path: bytes, fetch: Callable[[Entry, bytes], None], without: Without) -> None:
+    with without.accepting_kind(entry.kind):
+        if entry.kind == "d":
+            os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib knows no paths of bytes
+        elif entry.kind == "l":
+            os.symlink(entry.target, path)  # noqa: PTH211
+        elif entry.kind == "p":
+            os.mkfifo(path, 0o600)
+        elif entry.kind in "cb":
+            kind = stat.S_IFCHR if entry.kind == "c" else stat.S_IFBLK
+            os.mknod(path, kind | 0o600, os.makedev(*entry.device))
+        else:
+            fetch(entry, path)
+    if not without.lacks(entry, path):
+        set_metadata(path, entry, without)

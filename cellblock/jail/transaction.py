@@ -25,10 +25,11 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail.change_plan import Action, Finding, Plan
-from cellblock.jail.entry import Entry
+from cellblock.jail.entry import KINDS, Entry, shown
+from cellblock.jail.losses import Without
 from cellblock.jail.metadata import set_metadata
 from cellblock.jail.rename_exchange import exchange
-from cellblock.jail.tree_access import KINDS, Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
 from cellblock.jail.volume import Volume, sync_directory, sync_filesystem
 
 RECORDS = ("manifest", "controls", "state.json")
@@ -76,10 +77,11 @@ class Transaction:
         """
         new, kept = (_opened(self.folder / name) for name in ("new", "kept"))
         try:
+            without = Without.of(self.volume.private)
             with TreeAccess(os.fsencode(self.volume.root)) as access:
                 for number, action in enumerate(plan.actions):
                     check()
-                    self._do(_Step(access, new, kept, number, action))
+                    self._do(_Step(access, new, kept, number, action, without))
                     progress(number + 1, len(plan.actions))
         finally:
             os.close(new)
@@ -137,11 +139,18 @@ class Transaction:
             elif error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CellblockError(
                     f"{self.volume.path} is full; the {step.action.verb} of "
-                    f"/{os.fsdecode(step.action.path)} and what follows are still to be done",
+                    f"{shown(step.action.path)} and what follows are still to be done",
                     hint="free some space, then run the same command again: it goes on where this stopped",
                 ) from error
+            elif error.errno == errno.EPERM and step.access.is_immutable(step.action.path):
+                # Root outside did that: jobs may not. No reason to stop half-way.
+                self._leave(step, "it is immutable, or its directory is (lsattr, chattr -i)")
             else:
-                raise
+                raise CellblockError(
+                    f"{self.volume.path}: the {step.action.verb} of {shown(step.action.path)} failed: "
+                    f"{error.strerror}; it and what follows are still to be done",
+                    hint="see to that file, then run the same command again: it goes on where this stopped",
+                ) from error
 
     def _leave(self, step: _Step, why: str) -> None:
         finding = Finding("conflict", step.action.path, why)
@@ -164,6 +173,7 @@ class _Step:
     kept: int
     number: int
     action: Action
+    without: Without
 
     @property
     def _name(self) -> bytes:
@@ -281,7 +291,7 @@ class _Step:
         for name in os.listxattr(path):
             if os.fsencode(name) in had and os.fsencode(name) not in has:
                 os.removexattr(path, name)
-        set_metadata(pinned, after)
+        set_metadata(pinned, after, self.without)
 
     def remove(self) -> None:
         status = self.access.status(self.action.path)

@@ -7,16 +7,7 @@ import stat
 from collections.abc import Iterator
 
 from cellblock.errors import CellblockError
-from cellblock.jail.entry import Entry, Kind, Xattrs, kept_xattrs, order, shown
-
-_KINDS: dict[int, Kind] = {
-    stat.S_IFDIR: "d",
-    stat.S_IFREG: "f",
-    stat.S_IFLNK: "l",
-    stat.S_IFIFO: "p",
-    stat.S_IFCHR: "c",
-    stat.S_IFBLK: "b",
-}
+from cellblock.jail.entry import KINDS, Entry, Xattrs, kept_xattrs, order, shown
 
 
 def walk(root: bytes) -> Iterator[Entry]:
@@ -59,7 +50,7 @@ def _listing(root: bytes, path: bytes) -> Iterator[os.DirEntry[bytes]]:
 def _entry(
     where: bytes, path: bytes, status: os.stat_result, first_names: dict[tuple[int, int], bytes]
 ) -> Entry:
-    kind = _KINDS[stat.S_IFMT(status.st_mode)]
+    kind = KINDS[stat.S_IFMT(status.st_mode)]
     target, device = b"", (0, 0)
     if kind != "d" and status.st_nlink > 1:
         # Two names of one inode; links from outside the tree count in st_nlink too and never show here.

@@ -9,25 +9,20 @@ are theirs to write): one that has `..` in it leads nowhere.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import stat
+import sys
 from typing import NamedTuple
 
-from cellblock.jail.entry import Entry, Kind, kept_xattrs
+from cellblock.jail.entry import KINDS, Entry, kept_xattrs
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK = 1 << 20
-
-KINDS: dict[int, Kind] = {
-    stat.S_IFDIR: "d",
-    stat.S_IFREG: "f",
-    stat.S_IFLNK: "l",
-    stat.S_IFIFO: "p",
-    stat.S_IFCHR: "c",
-    stat.S_IFBLK: "b",
-}
+_GET_FLAGS, _IMMUTABLE, _APPEND = 0x80086601, 0x10, 0x20
+"""FS_IOC_GETFLAGS and two of its flags (linux/fs.h)."""
 
 
 class Stamp(NamedTuple):
@@ -200,6 +195,28 @@ class TreeAccess:
             os.close(descriptor)
             raise FileNotFoundError(path)
         return descriptor
+
+    def is_immutable(self, path: bytes) -> bool:
+        """Whether not even root may change `path` or its directory (chattr +i and +a; ioctl_iflags(2))."""
+        parent, name = self.at(path)
+        status = self.status(path)
+        # A device is never opened; a link has no flags.
+        has_flags = status is not None and stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFDIR)
+        for one in (name, b".") if has_flags else (b".",):
+            flags = bytearray(8)
+            try:
+                descriptor = os.open(one, _FILE, dir_fd=parent)
+            except OSError:
+                continue
+            try:
+                fcntl.ioctl(descriptor, _GET_FLAGS, flags)
+            except OSError:
+                continue  # a filesystem without
+            finally:
+                os.close(descriptor)
+            if int.from_bytes(flags[:4], sys.byteorder) & (_IMMUTABLE | _APPEND):
+                return True
+        return False
 
     def digest(self, path: bytes, algorithm: str = "sha256") -> str:
         """The digest of a regular file's content."""

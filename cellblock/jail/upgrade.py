@@ -86,7 +86,10 @@ def upgrade(
         identity = origin.identify(state.source)
         if identity.id == state.source.id:
             if expected is not None and not resumed and expected.actions:
-                raise MovedTreeError(f"{path} holds {identity} already; the plan was not carried out")
+                raise MovedTreeError(
+                    f"{path} holds {identity} already; the plan was not carried out",
+                    hint="nothing is left to do for it",
+                )
             return resumed or UpgradeResult(
                 _nothing(state, identity), False, 0, (), time.monotonic() - started
             )

@@ -145,7 +145,11 @@ def _stage_repair(
     volume: Volume, state: VolumeState, damaged: Sequence[Differing], source: str | None, folder: Path
 ) -> Plan:
     reference = source or state.source.reference
-    origin = find_source(reference)
+    try:
+        origin = find_source(reference)
+    except CellblockError as error:
+        hint = error.hint if source else "where does the image lie now? Name it with --source"
+        raise CellblockError(f"{error.message}; nothing was repaired", hint=hint) from None
     identity = origin.identify(state.source)
     if identity.id != state.source.id:
         raise CellblockError(

@@ -34,6 +34,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail import controls
+from cellblock.jail.manifest import DAMAGED_HINT
 from cellblock.jail.source import SourceIdentity
 from cellblock.jail.writer_lock import WriterLock, myself
 
@@ -86,6 +87,8 @@ class Volume:
     def is_assembled(self) -> bool:
         """Whether there is a root; an empty directory is none (a fresh mount point)."""
         try:
+            if self.root.is_symlink():  # what it leads to may be anything
+                raise NotADirectoryError
             with os.scandir(self.root) as listing:
                 return next(listing, None) is not None
         except FileNotFoundError:
@@ -107,20 +110,27 @@ class Volume:
             return None
         path = self.private / "state.json"
         try:
-            return _decode(path.read_text(encoding="utf-8"))
+            return _decode(path)
         except FileNotFoundError:
             raise CellblockError(
                 f"{self.root} exists, but Cellblock has no record of assembling it; nothing was changed",
-                hint=f"if it is not needed, move it away: mv {self.root} {self.root}.old",
+                hint="is that the volume which was meant? `jail restore` brings one back with its records; "
+                f"a tree that nobody needs can be moved away: mv {self.root} {self.root}.old",
             ) from None
         except PermissionError:
             raise CellblockError(f"cannot read {path}: it is root's alone", hint="run this as root") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise CellblockError(f"{path}: damaged: {error}; nothing was changed") from None
+        except NotADirectoryError:
+            raise CellblockError(
+                f"{self.private} is no directory, and was Cellblock's; nothing was changed", hint=DAMAGED_HINT
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CellblockError(
+                f"{path}: damaged: {error}; nothing was changed", hint=DAMAGED_HINT
+            ) from None
 
     def read_state(self, folder: Path) -> VolumeState:
         """What `write_state` wrote into `folder`. Raises OSError and ValueError."""
-        return _decode((folder / "state.json").read_text(encoding="utf-8"))
+        return _decode(folder / "state.json")
 
     def write_state(self, state: VolumeState, folder: Path) -> None:
         """Write `state` into `folder`, from where `publish` takes it."""
@@ -140,7 +150,13 @@ class Volume:
                     f"{self.path} lies inside another jail, {above.parent}; nothing was written",
                     hint="put each volume into a directory of its own, beside the other",
                 )
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise CellblockError(
+                f"{error.filename} is no directory; nothing was written",
+                hint="name a directory for the volume",
+            ) from None
         status = self.path.stat()
         if status.st_uid != 0 or status.st_gid != 0 or stat.S_IMODE(status.st_mode) != 0o755:
             names = {entry.name for entry in self.path.iterdir()} - {"lost+found", ".cellblock"}
@@ -166,8 +182,8 @@ class Volume:
             yield check
 
     def leftovers(self) -> list[Path]:
-        """Staging folders of writers that were killed. Only the holder of the lock may ask."""
-        return sorted(self.private.glob("staging-*"))
+        """Staging folders of writers that were killed, and of shards. Only the holder of the lock may ask."""
+        return sorted((*self.private.glob("staging-*"), *self.private.glob("shards-*")))
 
     def lasting(self) -> list[Path]:
         """What in `.cellblock` belongs to the jail, and not to who writes there now or to nobody."""
@@ -241,11 +257,15 @@ def _make_roots(folder: Path, mode: int) -> None:
             ) from None
 
 
-def _decode(text: str) -> VolumeState:
-    fields = json.loads(text)
+def _decode(path: Path) -> VolumeState:
+    fields = json.loads(path.read_text(encoding="utf-8"))
     version = fields.pop("version")
     if version != STATE_VERSION:
-        raise ValueError(f"version {version}; this Cellblock reads version {STATE_VERSION}")
+        raise CellblockError(
+            f"{path} is of version {version}, and this Cellblock reads version {STATE_VERSION}; "
+            "nothing was changed",
+            hint="use the Cellblock that wrote them, or a newer one",
+        )
     fields["source"] = SourceIdentity(**fields["source"])
     fields["layers"] = tuple(fields.get("layers", ()))
     return VolumeState(**fields)

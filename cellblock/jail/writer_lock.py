@@ -53,6 +53,10 @@ class Holder:
         return f"`{self.what}` (process {self.pid} on {self.host}, since {self.since})"
 
 
+class BusyError(CellblockError):
+    """Another writer is at work; nothing was changed, and the same may succeed later."""
+
+
 class LostLockError(CellblockError):
     """Another writer took the volume over, because ours seemed dead to it."""
 
@@ -69,6 +73,11 @@ def myself(what: str) -> Holder:
         start=_start_of(os.getpid()) or 0,
         since=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime()),
     )
+
+
+def _now() -> float:
+    """Seconds, those included in which this machine was asleep: others' clocks went on."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _start_of(pid: int) -> int | None:
@@ -105,13 +114,13 @@ class WriterLock:
         self._lease_s = lease_s
         self._lost = threading.Event()
         self._stop = threading.Event()
-        self._written = time.monotonic()
+        self._written = _now()
 
     @contextlib.contextmanager
     def held(self, notice: Callable[[str], None] = lambda text: None) -> Iterator[Callable[[], None]]:
         """Hold the lock; yields a function that raises LostLockError when it was lost meanwhile.
 
-        Raises CellblockError naming who holds it. `notice` is told when this waits for a silent host.
+        Raises BusyError naming who holds it. `notice` is told when this waits for a silent host.
         """
         descriptor = os.open(self._private / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -125,7 +134,7 @@ class WriterLock:
                     f"{self._volume} is full; the tree was not changed: the writer's record has no room",
                     hint="free some space or use a larger volume, then run this again",
                 ) from error
-            self._written = time.monotonic()
+            self._written = _now()
             self._sweep()
             beating = threading.Thread(target=self._beat, daemon=True)
             beating.start()
@@ -140,12 +149,23 @@ class WriterLock:
 
     def check(self) -> None:
         """Raise LostLockError when somebody else has the volume now."""
-        if self._lost.is_set() or time.monotonic() - self._written > self._lease_s / 2:
-            raise LostLockError(
-                f"{self._volume} was taken over by {self._read('writer') or 'another writer'}: this host "
-                "had not written to it for too long",
-                hint="run the same command again: it finishes what is left",
-            )
+        if not self._lost.is_set() and not self._silent():
+            return
+        holder = self._read("writer")
+        if holder and holder.token == self._me.token:
+            why = "it had not written to it for too long, so that another may begin"
+        elif holder:
+            why = f"it was taken over by {holder}, as this host had not written to it for too long"
+        else:
+            why = "it was taken over by another writer, or its record was removed"
+        raise LostLockError(
+            f"this process no longer holds {self._volume}: {why}",
+            hint="run the same command again: it finishes what is left",
+        )
+
+    def _silent(self) -> bool:
+        """Whether our beat stood still for so long that others may soon think us dead."""
+        return _now() - self._written > self._lease_s / 2
 
     def _lock_file(self, descriptor: int) -> None:
         for wait in (*[0.02] * 50, None):
@@ -160,8 +180,8 @@ class WriterLock:
                     raise self._busy(holder) from None
                 time.sleep(wait)
 
-    def _busy(self, holder: Holder | None) -> CellblockError:
-        return CellblockError(
+    def _busy(self, holder: Holder | None) -> BusyError:
+        return BusyError(
             f"{self._volume} is being written by {holder or 'another process'}; nothing was changed",
             hint="wait until it is done, then run this again",
         )
@@ -277,14 +297,14 @@ class WriterLock:
                 temporary.write_text(json.dumps(asdict(replace(self._me, beat=beat))), encoding="utf-8")
                 # Another could take over between the look above and this rename only after a silence of
                 # the whole lease, which is checked right here.
-                if time.monotonic() - self._written > self._lease_s / 2:
+                if self._silent():
                     temporary.unlink()
                     self._lost.set()
                     return
                 temporary.replace(self._private / "writer")
-                self._written = time.monotonic()
+                self._written = _now()
             except (OSError, CellblockError):
-                if time.monotonic() - self._written > self._lease_s / 2:
+                if self._silent():
                     self._lost.set()
                     return
 

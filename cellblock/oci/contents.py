@@ -20,6 +20,7 @@ from cellblock.errors import CellblockError
 from cellblock.oci.layer_tar import Entry, FileStream, members
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.oci.model import Descriptor, MalformedImage
+from cellblock.sha256 import sha256_of
 
 Inode = tuple[str, int]
 """A layer's digest and the number of a member in it: paths with one of these are one file."""
@@ -172,12 +173,7 @@ class ContentsReader:
                 )
             data = stream.read()
             return (hashlib.sha256(data).hexdigest() if self._digests else None), data
-        if not self._digests:
-            return None, None
-        digest = hashlib.sha256()
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-        return digest.hexdigest(), None
+        return (sha256_of(stream) if self._digests else None), None
 
 
 def _lay_over(

@@ -22,7 +22,8 @@ from queue import Queue
 from typing import IO, Literal, Protocol, cast
 
 from cellblock.errors import CellblockError, UsageError
-from cellblock.oci.layout import BlobWriter, Layout
+from cellblock.oci.blob_writer import BlobWriter
+from cellblock.oci.layout import Layout
 from cellblock.oci.model import LAYER_GZIP, LAYER_TAR, LAYER_ZSTD, Descriptor
 
 # zstd's bytes are the same for any number of threads, but not for none.

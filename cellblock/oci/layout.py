@@ -8,7 +8,6 @@ leaves at most files in `.cellblock/`, which `collect_garbage` removes.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import secrets
@@ -18,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
 
 from cellblock.errors import CellblockError
 from cellblock.flock import locked
+from cellblock.oci.blob_writer import BlobWriter
 from cellblock.oci.model import (
     DOCKER_LIST,
     DOCKER_MANIFEST,
@@ -378,25 +377,3 @@ class Layout:
                 f"{self.folder}: cannot be made a store of images: {error.strerror}",
                 hint="make room, or set CELLBLOCK_CACHE to a folder that can be written",
             ) from error
-
-
-class BlobWriter:
-    """Writes one blob and knows its digest and size; see `Layout.writer`."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._hash = hashlib.sha256()
-        self.size = 0
-        self.digest = ""
-        """ "sha256:...", when the writer is done."""
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Append `data`."""
-        self._hash.update(data)
-        self._file.write(data)
-        self.size += len(data)
-        return len(data)
-
-    def finish(self) -> None:
-        """Settle the digest."""
-        self.digest = f"sha256:{self._hash.hexdigest()}"

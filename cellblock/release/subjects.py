@@ -16,10 +16,10 @@ from cellblock.definition import load_images
 from cellblock.engine import skopeo
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
+from cellblock.graph import check_known
 from cellblock.oci.layout import Layout
 from cellblock.process import Programs
 from cellblock.variants import Variant, choose_variant, load_variants
-from cellblock.yaml_source import nearest
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,7 @@ def open_subjects(request: SubjectRequest, events: Events) -> Iterator[list[Subj
     """
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
-    for name in request.images:
-        if name not in declared:
-            raise UsageError(
-                f"there is no image '{name}'; {nearest(name, declared)}", hint="see `build.py targets`"
-            )
+    check_known(request.images, declared)
     asked = tuple(dict.fromkeys(request.images))
 
     def choose(present: set[str]) -> list[str]:

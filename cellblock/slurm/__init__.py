@@ -6,6 +6,6 @@ The packages bear the names that Debian's and Ubuntu's have, so an image asks fo
 from __future__ import annotations
 
 from cellblock.slurm.repository import SlurmRepository
-from cellblock.slurm.toolchain import Bind, Toolchain
+from cellblock.slurm.toolchain import Toolchain
 
-__all__ = ["Bind", "SlurmRepository", "Toolchain"]
+__all__ = ["SlurmRepository", "Toolchain"]

@@ -17,13 +17,14 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TextIO
 
+from cellblock.bind import Bind
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Output
 from cellblock.flock import locked
 from cellblock.key import digest_of, digest_of_tree
 from cellblock.process import ProgramFailed
 from cellblock.slurm import features, packages, tarball
-from cellblock.slurm.toolchain import Bind, Toolchain
+from cellblock.slurm.toolchain import Toolchain
 from cellblock.variants import SlurmSource, Variant
 
 SUBJECT = "slurm packages"

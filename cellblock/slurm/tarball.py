@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tarfile
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import quote, urlsplit
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.flock import locked
 from cellblock.packages.transfer import Broken, Missing, Refused, Transfers
+from cellblock.sha256 import sha256_of_file
 from cellblock.variants import SlurmSource
 
 # Tries at a URL that breaks off; each goes on where the one before ended.
@@ -44,16 +44,16 @@ def fetch(source: SlurmSource, folder: Path, where: str) -> Path:
                 f"{where}: {path}: there is no such file",
                 hint="put the tarball there, or correct `source` in variants.yaml",
             )
-        _compare(_sha256(path), source, where)
+        _compare(sha256_of_file(path), source, where)
         return path
     # A name of its own for each SHA-256: nobody has to ask what an old file holds.
     name = Path(urlsplit(source.source).path).name or "slurm.tar"
     path = folder / f"{source.sha256[:16]}-{name}"
     with locked(folder / "lock"):
-        if not path.is_file() or _sha256(path) != source.sha256:
+        if not path.is_file() or sha256_of_file(path) != source.sha256:
             part = path.with_name(f"{path.name}.part")
             _download(source.source, part, where)
-            found = _sha256(part)
+            found = sha256_of_file(part)
             if found != source.sha256:
                 part.unlink()
             _compare(found, source, where)
@@ -145,11 +145,3 @@ def _compare(found: str, source: SlurmSource, where: str) -> None:
             f"\n  expected SHA-256: {source.sha256}\n  found:            {found}",
             hint="compare with what Slurm's authors publish; correct `sha256`, or fetch the tarball again",
         )
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()

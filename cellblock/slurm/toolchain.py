@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-
-@dataclass(frozen=True)
-class Bind:
-    """A folder of this machine seen in a root at `target`, an absolute path."""
-
-    source: Path
-    target: str
-    writable: bool = False
+from cellblock.bind import Bind
 
 
 class Workshop(Protocol):

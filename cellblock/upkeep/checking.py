@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from cellblock.events import Events, Progress
 from cellblock.flock import locked
 from cellblock.oci.layer import WHITEOUT, open_layer
 from cellblock.oci.layout import Layout
+from cellblock.sha256 import sha256_of_file
 from cellblock.upkeep.kept import KeptKind, layout_of, remove_deb, remove_made, store_of
 
 SUBJECT = "cache"
@@ -73,7 +73,7 @@ def remove_damaged(files: Iterable[Path], events: Events) -> list[Damaged]:
     total = sum(path.stat().st_size for path in paths)
     damaged, done = [], 0
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for path, found in zip(paths, pool.map(_sha256, paths), strict=True):
+        for path, found in zip(paths, pool.map(sha256_of_file, paths), strict=True):
             done += path.stat().st_size
             events.emit(Progress(SUBJECT, done, total))
             if found != path.stem:
@@ -146,11 +146,3 @@ def _tree_differs(layout: Layout, tree: Path, record: LayerRecord) -> str:
         return next(
             (line.decode(errors="replace").strip() for line in said if not line.endswith(_TIME_DIFFERS)), ""
         )
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()

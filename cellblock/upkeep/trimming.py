@@ -69,7 +69,6 @@ class _Trim:
     """Removes things, and knows what is left: images share blobs, trees go with their layer."""
 
     def __init__(self, cache: Path, things: list[Kept]) -> None:
-        self._cache = cache
         self._layout = layout_of(cache)
         self._work = WorkFolders(cache / "work")
         self._needed = Counter(digest for thing in things for digest in thing.blobs)

@@ -71,9 +71,6 @@ int cache_commit(struct cache_image *image, struct jail_error *err);
 /* At the end, always; a draft that was not committed is removed. */
 void cache_release(struct cache_image *image);
 
-/* Whose a found image is: only root's is for what runs with more rights than its user. */
-uid_t cache_owner(const struct cache_image *image);
-
 /* Makes the file `path` of a found image: a reflink; or a hard link, where nobody else would run what the user may change by
  * it; or a copy. -1: it exists and `force` is false, or it cannot be made. */
 int cache_deliver(const struct cache_image *image, const char *path, bool force, struct jail_error *err);

@@ -233,11 +233,6 @@ void cache_release(struct cache_image *image)
 	*image = (struct cache_image){ .state = CACHE_UNUSABLE, .fd = -1, .lock = -1 };
 }
 
-uid_t cache_owner(const struct cache_image *image)
-{
-	return image->store->owner;
-}
-
 static bool name_key(const char *reference, const char *platform, char key[65])
 {
 	unsigned char digest[32];

@@ -113,7 +113,7 @@ int command_bundle(int argc, char **argv)
 	struct output output;
 	struct jail_error err;
 	scoped_buffer files = { 0 };
-	const char *given = NULL, *description = "", *target = "";
+	const char *given = NULL, *description = "", *target = "", *image;
 	bool all = false, checked = false, force = false;
 	const struct command_option options[] = {
 		{ .name = "all", .letter = 'a', .flag = &all },	      { .name = "checksum", .letter = 'c', .flag = &checked },
@@ -121,22 +121,17 @@ int command_bundle(int argc, char **argv)
 		{ .name = "target", .letter = 't', .value = &target },    { .name = "force", .letter = 'f', .flag = &force },
 		{ .name = NULL },
 	};
-	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
+	int status = command_begin(argc, argv, options, "it takes one image", &image, &settings);
 
 	if (status >= 0)
 		return status;
-	if (first + 1 != argc)
-		return command_usage("bundle", "it takes one image");
 	if (strlen(description) >= sizeof(header.description) || strlen(target) >= sizeof(header.target))
 		return command_usage("bundle", "--desc and --target take at most %zu bytes", sizeof(header.target) - 1);
-	if (command_settings(&settings, NULL))
-		return 1;
 	all = all || settings_true(&settings, "ENROOT_BUNDLE_ALL");
 	checked = checked || settings_true(&settings, "ENROOT_BUNDLE_CHECKSUM");
 	force = force || settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
 	snprintf(header.description, sizeof(header.description), "%s", description);
 	snprintf(header.target, sizeof(header.target), "%s", target);
-	const char *image = argv[first];
 	int unfit = command_check_image(image);
 	if (unfit)
 		return unfit > 0 ? 1 : report_error("%s: there is no such file", image);

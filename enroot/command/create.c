@@ -70,14 +70,9 @@ static int create(const struct settings *settings, const char *image, const char
 {
 	struct staging staging;
 	struct jail_error err;
-	struct stat st;
-	scoped_free char *root = command_root(settings, name);
 
-	if (!root)
+	if (command_check_name(settings, name, force))
 		return 1;
-	if (!force && !lstat(root, &st))
-		return report_error("%s: a container of this name exists already; remove it, give another name with --name, or "
-				    "use --force", name);
 	int result = staging_begin(&staging, settings, &err);
 	if (!result)
 		result = unpack(image, 0, staging.path, settings, &err) || staging_commit(&staging, name, force, &err) ? -1 : 0;
@@ -88,19 +83,14 @@ static int create(const struct settings *settings, const char *image, const char
 int command_create(int argc, char **argv)
 {
 	struct settings settings;
-	const char *given = NULL;
+	const char *given = NULL, *image;
 	bool force = false;
 	const struct command_option options[] = { { .name = "name", .letter = 'n', .value = &given },
 						  { .name = "force", .letter = 'f', .flag = &force }, { .name = NULL } };
-	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
+	int status = command_begin(argc, argv, options, "it takes one image", &image, &settings);
 
 	if (status >= 0)
 		return status;
-	if (first + 1 != argc)
-		return command_usage("create", "it takes one image");
-	if (command_settings(&settings, NULL))
-		return 1;
-	const char *image = argv[first];
 	int unfit = command_check_image(image);
 	if (unfit)
 		return unfit > 0 ? 1 : report_error("%s: there is no such file", image);

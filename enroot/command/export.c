@@ -66,19 +66,15 @@ static int export(const struct settings *settings, const char *name, const char 
 int command_export(int argc, char **argv)
 {
 	struct settings settings;
-	const char *given = NULL;
+	const char *given = NULL, *name;
 	bool force = false;
 	const struct command_option options[] = { { .name = "output", .letter = 'o', .value = &given },
 						  { .name = "force", .letter = 'f', .flag = &force }, { .name = NULL } };
-	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
+	int status = command_begin(argc, argv, options, "it takes the name of one container", &name, &settings);
 
 	if (status >= 0)
 		return status;
-	if (first + 1 != argc)
-		return command_usage("export", "it takes the name of one container");
-	if (command_settings(&settings, NULL))
-		return 1;
 	force = force || settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
-	scoped_free char *file = given ? text_copy(given, strlen(given)) : text_format("%s.sqsh", argv[first]);
-	return export(&settings, argv[first], file, force);
+	scoped_free char *file = given ? text_copy(given, strlen(given)) : text_format("%s.sqsh", name);
+	return export(&settings, name, file, force);
 }

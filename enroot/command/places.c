@@ -1,16 +1,31 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../../spank_jail/core/scoped.h"
 #include "../text/report.h"
 #include "command.h"
+#include "staging.h"
 
 int command_settings(struct settings *settings, const char *script)
 {
 	struct jail_error err;
 
 	return settings_load(settings, script, &err) ? report_failure(&err) : 0;
+}
+
+int command_begin(int argc, char **argv, const struct command_option *table, const char *takes, const char **word,
+		  struct settings *settings)
+{
+	int first, status = command_options(argc, argv, table, OPTIONS_ANYWHERE, &first);
+
+	if (status >= 0)
+		return status;
+	if (first + 1 != argc)
+		return command_usage(argv[0], "%s", takes);
+	*word = argv[first];
+	return command_settings(settings, NULL) ? 1 : -1;
 }
 
 char *command_root(const struct settings *settings, const char *name)
@@ -20,4 +35,14 @@ char *command_root(const struct settings *settings, const char *name)
 		return NULL;
 	}
 	return text_format("%s/%s", settings_get(settings, "ENROOT_DATA_PATH"), name);
+}
+
+int command_check_name(const struct settings *settings, const char *name, bool force)
+{
+	scoped_free char *root = command_root(settings, name);
+	struct stat st;
+
+	if (!root)
+		return 1;
+	return force || lstat(root, &st) ? 0 : report_error("%s: %s", name, STAGING_TAKEN);
 }

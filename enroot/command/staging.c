@@ -156,8 +156,7 @@ int staging_commit(struct staging *staging, const char *name, bool force, struct
 	/* staging_end removes the old one. */
 	if (errno == EEXIST && force && !replace(staging, name))
 		return 0;
-	jail_fail(err, "rename", errno, errno == EEXIST ? "a container of this name exists already; remove it, give another "
-		  "name with --name, or use --force" : "cannot give the container its name");
+	jail_fail(err, "rename", errno, "%s", errno == EEXIST ? STAGING_TAKEN : "cannot give the container its name");
 	return jail_error_at(err, NULL, 0, name);
 }
 

@@ -20,6 +20,9 @@ int staging_begin(struct staging *staging, const struct settings *settings, stru
 /* The same in `folder`, where what is left of killed commands is removed first. */
 int staging_begin_in(struct staging *staging, const char *folder, struct jail_error *err);
 
+/* Of a container's name; what is said early, and of one that was taken meanwhile. */
+#define STAGING_TAKEN "a container of this name exists already; remove it, give another name with --name, or use --force"
+
 /* It becomes the root `name`; one that is there is replaced when `force`. Returns 0 or -1. */
 int staging_commit(struct staging *staging, const char *name, bool force, struct jail_error *err);
 

@@ -52,17 +52,32 @@ static void enter_directory(void)
 		return;
 }
 
+/* Entrypoints open files by numbers of their own, "exec 3>&1" (any shell), "exec 200>lock" (bash): the program's was
+ * replaced by a log that the shell then ran as a script. Numbers that nobody writes down, if the limit allows. */
+static int move_away(int fd)
+{
+	static const int from[] = { 600, 210, 100 };
+	int moved = -1;
+
+	for (size_t i = 0; i < sizeof(from) / sizeof(from[0]) && moved < 0; i++)
+		moved = fcntl(fd, F_DUPFD, from[i]);
+	if (moved < 0)
+		return fcntl(fd, F_SETFD, 0) ? -1 : fd;
+	close(fd);
+	return moved;
+}
+
 char *const *hold_command(struct hold *hold)
 {
+	hold->program = move_away(hold->program);
+	hold->ready = move_away(hold->ready);
+	hold->life = move_away(hold->life);
 	snprintf(hold->names[0], sizeof(hold->names[0]), "/proc/self/fd/%d", hold->program);
 	snprintf(hold->names[1], sizeof(hold->names[1]), "%d", hold->ready);
 	snprintf(hold->names[2], sizeof(hold->names[2]), "%d", hold->life);
 	for (size_t i = 0; i < 3; i++)
 		hold->arguments[i] = hold->names[i];
 	hold->arguments[3] = (char *)(uintptr_t)hold->name;
-	fcntl(hold->program, F_SETFD, 0);
-	fcntl(hold->ready, F_SETFD, 0);
-	fcntl(hold->life, F_SETFD, 0);
 	return hold->arguments;
 }
 
@@ -72,5 +87,6 @@ int hold_run(struct hold *hold, char *const *environment, struct jail_error *err
 
 	enter_directory();
 	execve(arguments[0], arguments, environment);
-	return jail_fail(err, "execve", errno, "cannot keep the container");
+	return jail_fail(err, "execve", errno, "cannot keep the container%s",
+			 errno == ENOENT ? ": it has no /proc; does a mount hide that, as one over / does?" : "");
 }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "../command/command.h"
-#include "../command/options.h"
 #include "../registry/registry.h"
 #include "../text/report.h"
 #include "commands.h"
@@ -26,17 +25,10 @@ static int print_digest(const char *uri, const char *architecture, const struct 
 
 int importing_digest(int argc, char **argv)
 {
-	const char *architecture = NULL;
+	const char *architecture = NULL, *uri;
 	const struct command_option options[] = { { .name = "arch", .letter = 'a', .value = &architecture }, { .name = NULL } };
 	struct settings settings;
-	struct jail_error err;
-	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
+	int status = command_begin(argc, argv, options, "it takes one URI", &uri, &settings);
 
-	if (status >= 0)
-		return status;
-	if (first + 1 != argc)
-		return command_usage("digest", "it takes one URI");
-	if (settings_load(&settings, NULL, &err))
-		return report_failure(&err);
-	return print_digest(argv[first], architecture, &settings);
+	return status >= 0 ? status : print_digest(uri, architecture, &settings);
 }

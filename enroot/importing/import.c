@@ -2,12 +2,11 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "../../spank_jail/core/descriptor.h"
 #include "../../spank_jail/core/scoped.h"
 #include "../command/command.h"
-#include "../command/options.h"
 #include "../command/output.h"
 #include "../text/report.h"
 #include "commands.h"
@@ -36,22 +35,6 @@ static int into_file(const struct import *import, struct obtain *obtain)
 	return result;
 }
 
-/* The path, and the descriptor whose lock keeps the image from being trimmed: whoever has it may run the cache's own file. */
-static bool hand_over(int socket, const struct cache_image *image)
-{
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { .room = { 0 } };
-	struct iovec text = { image->path, strlen(image->path) };
-	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1, .msg_control = control.room,
-				  .msg_controllen = sizeof(control.room) };
-
-	control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
-	memcpy(CMSG_DATA(&control.header), &image->fd, sizeof(int));
-	return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)text.iov_len;
-}
-
 static int run(const struct import *import)
 {
 	struct obtain obtain;
@@ -62,7 +45,9 @@ static int run(const struct import *import)
 		result = obtain_image(&obtain);
 	if (result > 0)
 		result = into_file(import, &obtain);
-	else if (!result && import->socket >= 0 && !obtain.image.draft && hand_over(import->socket, &obtain.image))
+	/* The path, and the descriptor whose lock keeps the image from being trimmed: whoever has it may run the cache's own file. */
+	else if (!result && import->socket >= 0 && !obtain.image.draft &&
+		 jail_descriptor_send(import->socket, obtain.image.fd, obtain.image.path, strlen(obtain.image.path)))
 		result = 0;
 	/* Whoever cannot be given it finds the file. */
 	else if (!result && (result = cache_deliver(&obtain.image, import->path, import->force, &err)))
@@ -102,18 +87,12 @@ int importing_import(int argc, char **argv)
 		{ .name = NULL },
 	};
 	struct settings settings;
-	struct jail_error err;
-	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
+	int status = command_begin(argc, argv, options, "it takes one URI", &import.uri, &settings);
 
 	if (status >= 0)
 		return status;
-	if (first + 1 != argc)
-		return command_usage("import", "it takes one URI");
-	import.uri = argv[first];
 	if (descriptor && (import.socket = atoi(descriptor)) < 3)
 		return command_usage("import", "--descriptor takes the number of a socket");
-	if (settings_load(&settings, NULL, &err))
-		return report_failure(&err);
 	import.settings = &settings;
 	import.force = settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
 	scoped_free char *name = origin_name(import.uri);

@@ -1,12 +1,9 @@
 /* load [-a ARCH] [-n NAME] [-f] URI */
 #define _GNU_SOURCE
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "../../spank_jail/core/scoped.h"
 #include "../command/command.h"
-#include "../command/options.h"
 #include "../command/staging.h"
 #include "../text/report.h"
 #include "commands.h"
@@ -17,19 +14,6 @@ struct arguments {
 	const char *architecture, *name, *uri;
 	bool force;
 };
-
-static int check_name(const char *name, const struct arguments *arguments, const struct settings *settings)
-{
-	struct stat st;
-
-	if (!*name || *name == '.' || strchr(name, '/'))
-		return report_error("\"%s\" is no name of a container: it may hold no \"/\" and not begin with a dot", name);
-	scoped_free char *root = text_format("%s/%s", settings_get(settings, "ENROOT_DATA_PATH"), name);
-	if (!arguments->force && !lstat(root, &st))
-		return report_error("%s: a container of this name exists already; remove it, give another name with --name, or "
-				    "use --force", name);
-	return 0;
-}
 
 static int load_once(const struct arguments *arguments, const char *name, const struct settings *settings,
 		     const struct registry_documents *documents, struct origin *origin)
@@ -76,7 +60,7 @@ static int load_image(const struct arguments *arguments, const struct settings *
 	struct origin origin = { .uri = NULL };
 	int result;
 
-	if (!name || check_name(name, arguments, settings))
+	if (!name || command_check_name(settings, name, arguments->force))
 		return 1;
 	struct cache *cache = cache_open(settings);
 	const struct registry_documents documents = { cache_document_load, cache_document_keep, cache };
@@ -98,16 +82,10 @@ int importing_load(int argc, char **argv)
 		{ .name = NULL },
 	};
 	struct settings settings;
-	struct jail_error err;
-	int first, status = command_options(argc, argv, options, OPTIONS_ANYWHERE, &first);
+	int status = command_begin(argc, argv, options, "it takes one URI", &arguments.uri, &settings);
 
 	if (status >= 0)
 		return status;
-	if (first + 1 != argc)
-		return command_usage("load", "it takes one URI");
-	if (settings_load(&settings, NULL, &err))
-		return report_failure(&err);
 	arguments.force = arguments.force || settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
-	arguments.uri = argv[first];
 	return load_image(&arguments, &settings);
 }

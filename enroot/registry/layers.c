@@ -261,11 +261,6 @@ bool registry_failure(struct registry *registry, struct registry_error *err)
 	return failed;
 }
 
-unsigned long long registry_fetched(struct registry *registry)
-{
-	return registry->layers ? atomic_load(&registry->layers->fetched) : 0;
-}
-
 void layers_end(struct layers *layers)
 {
 	if (!layers)

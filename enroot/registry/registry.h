@@ -10,7 +10,7 @@
  *	registry_failure(registry, &err)                      // when the core failed: was it the network?
  *	registry_close(registry); registry_image_free(image);
  *
- * One thread of the caller's at a time, apart from registry_failure, registry_stop and registry_fetched.
+ * One thread of the caller's at a time, apart from registry_failure and registry_stop.
  */
 #ifndef REGISTRY_H
 #define REGISTRY_H
@@ -91,9 +91,6 @@ int registry_layer_open(void *registry, unsigned layer);
 
 /* Whether fetching failed, and how first: then a layer that ended early is the consequence. Any thread. */
 bool registry_failure(struct registry *registry, struct registry_error *err);
-
-/* Bytes of layers that came over the network so far. Any thread. */
-unsigned long long registry_fetched(struct registry *registry);
 
 /* Ends all fetches soon; descriptors that were given out end. Any thread. */
 void registry_stop(struct registry *registry);

@@ -68,7 +68,6 @@ int work_deliver(void *context, const char *data, size_t length)
 	struct work *work = context;
 	struct layers *layers = work->layers;
 
-	atomic_fetch_add(&layers->fetched, length);
 	layers_lock(layers);
 	if (!work->direct) {
 		work->writing = true;

@@ -41,7 +41,6 @@ struct layers {
 	unsigned n_threads, idle;
 	bool failed, lent_http;
 	struct registry_error error;
-	atomic_ullong fetched;
 };
 
 static inline void layers_lock(struct layers *layers)

@@ -41,18 +41,6 @@ void variables_set(struct variables *variables, const char *key, const char *val
 	free(pair);
 }
 
-void variables_unset(struct variables *variables, const char *key)
-{
-	char **found = find(variables, key, strlen(key));
-	struct text_list *list = &variables->list;
-
-	if (!found)
-		return;
-	free(*found);
-	memmove(found, found + 1, (size_t)(list->items + list->n - found) * sizeof(*found));
-	list->n--;
-}
-
 void variables_free(struct variables *variables)
 {
 	text_list_free(&variables->list);

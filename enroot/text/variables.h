@@ -15,7 +15,6 @@ const char *variables_get(const struct variables *variables, const char *key);
 void variables_set(struct variables *variables, const char *key, const char *value);
 /* "KEY=VALUE"; the key is the first `length` bytes. */
 void variables_set_pair(struct variables *variables, const char *pair);
-void variables_unset(struct variables *variables, const char *key);
 void variables_free(struct variables *variables);
 
 /* Whether `name` is a name: letters, digits and "_", no digit first. */

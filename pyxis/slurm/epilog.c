@@ -57,7 +57,8 @@ static int open_notes(const struct pyxis_arguments *arguments, struct jail_error
 	if (st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
 		return jail_fail(err, NULL, 0, "runtime_path=%s is uid %u's, mode %04o: others could write there; chown root and "
 				 "chmod go-w, or give another", arguments->runtime_path, (unsigned)st.st_uid, st.st_mode & 07777);
-	/* Nor above it: a runtime_path below /tmp may be somebody's link. */
+	/* Nor above it: a runtime_path below /tmp may be somebody's link. That follows links and looks once more by name; what is
+	 * written to is the directory that was opened here. */
 	if (!geteuid()) {
 		scoped_fd trusted = jail_open_trusted(arguments->runtime_path, 1, "directory of runtime_path=", err);
 		if (trusted < 0)

@@ -178,7 +178,7 @@ static int open_container(spank_t spank, char *const *environment, struct jail_e
 		pyxis_container_show_log(&container);
 	shared->member = container.member;
 	shared->mounts = pyxis_task_mounts(container.member);
-	if (pyxis_container_needs_close(&container) && !container.kept && keep(&container, err)) {
+	if (pyxis_container_keep(&container, err)) {
 		pyxis_shared_publish(shared, PYXIS_FAILED);
 		return pyxis_log_error(err);
 	}

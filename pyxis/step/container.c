@@ -57,6 +57,20 @@ static void tell_kernel(const struct pyxis_container *container)
 		pyxis_container_say(container, "image_mount=kernel: %s%s", line, "");
 }
 
+/* Where enroot has no reason of its own, what it ran has ended: its output is all there is, and may be nothing. */
+static void explain_entrypoint(struct pyxis_container *container, bool entrypoint)
+{
+	scoped_free char *text = entrypoint ? pyxis_log_text(container->log, 0, NULL) : NULL;
+	scoped_free char *reason = text ? pyxis_log_reason(text) : NULL;
+
+	if (!entrypoint || (reason && !strstr(reason, "cannot run the shell")))
+		return;
+	free(container->advice);
+	container->advice = text_format("%s\n  next: --no-container-entrypoint starts the container without it", reason
+					? "the image's entrypoint is begun by a shell, which this image does not have"
+					: "the image's entrypoint ended, and did not run what it was given (exec \"$@\")");
+}
+
 /* `enroot start` of a root or an image, to be held. */
 static int start(struct pyxis_container *container, const char *what, bool entrypoint, char *const *job, struct jail_error *err)
 {
@@ -91,9 +105,11 @@ static int start(struct pyxis_container *container, const char *what, bool entry
 						err);
 	jail_close(&ready[0]);
 	jail_close(&ready[1]);
-	if (!container->member)
+	if (!container->member) {
+		explain_entrypoint(container, entrypoint);
 		return jail_fail(err, NULL, 0, "container start failed: %s",
 				 request->image ? pyxis_image_title(request->image) : request->name);
+	}
 	if (container->member > 0)
 		tell_kernel(container);
 	return container->member < 0 ? -1 : 0;
@@ -210,9 +226,14 @@ const char *pyxis_container_cluster(const struct pyxis_container *container)
 	return name ? name : "";
 }
 
-bool pyxis_container_needs_close(const struct pyxis_container *container)
+int pyxis_container_keep(struct pyxis_container *container, struct jail_error *err)
 {
-	return container->request->save || container->temporary || container->asked || container->leftovers.n;
+	bool needed = container->request->save || container->temporary || container->asked || container->leftovers.n;
+
+	if (!needed || container->kept || !container->keep)
+		return 0;
+	container->kept = true;
+	return container->keep(container, err);
 }
 
 void pyxis_container_close(struct pyxis_container *container, struct pyxis_outcome outcome)

@@ -15,7 +15,8 @@ struct pyxis_container {
 	struct text_list places;       /* of the node that it shows beside what the user asks for: lines of fstab */
 	int life;                      /* a pipe's end: closed at the other, the container may end */
 	void (*say)(const char *line); /* to the user */
-	/* Called as soon as there may be something to do after the last task, whoever is killed meanwhile. Returns 0 or -1. */
+	/* Called as soon as there may be something to do after the last task, whoever is killed meanwhile; NULL: nobody cares.
+	 * Returns 0 or -1. */
 	int (*keep)(struct pyxis_container *container, struct jail_error *err);
 
 	char *name;                    /* by which it is joined */
@@ -42,8 +43,8 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 /* Of the job; "" where Slurm did not say. */
 const char *pyxis_container_cluster(const struct pyxis_container *container);
 
-/* Whether pyxis_container_close has anything to do. */
-bool pyxis_container_needs_close(const struct pyxis_container *container);
+/* Calls `keep`, once, if pyxis_container_close has anything to do. Returns 0 or -1. */
+int pyxis_container_keep(struct pyxis_container *container, struct jail_error *err);
 
 /* What is known of the step's tasks after the last of them. */
 struct pyxis_outcome {

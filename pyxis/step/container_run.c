@@ -84,6 +84,6 @@ void pyxis_container_explain(const struct pyxis_container *container)
 	if (reason)
 		say_lines(container, "", reason);
 	if (container->advice)
-		pyxis_container_say(container, "%s%s", container->advice, "");
+		say_lines(container, "", container->advice);
 	pyxis_container_show_log(container);
 }

@@ -6,7 +6,7 @@
 #include "../../spank_jail/core/error.h"
 
 struct pyxis_handing {
-	int ours, theirs; /* a socket's ends; the second is inherited by what is run */
+	int ours, theirs; /* a socket's ends; the second is for what is run: pyxis_runtime_run's `handed` */
 };
 
 #define PYXIS_HANDING_NONE { -1, -1 }
@@ -14,7 +14,7 @@ struct pyxis_handing {
 /* Returns 0, or -1 with `err`. */
 int pyxis_handing_begin(struct pyxis_handing *handing, struct jail_error *err);
 
-/* After the program has ended: the path, a new string, and `*held`, its descriptor; NULL: it handed nothing over. */
+/* After the program has ended: the path, a new string, and `*held`, its descriptor; NULL, and -1: it handed nothing over. */
 char *pyxis_handing_take(struct pyxis_handing *handing, int *held);
 
 void pyxis_handing_end(struct pyxis_handing *handing);

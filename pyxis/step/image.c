@@ -192,15 +192,6 @@ static int check_file(struct pyxis_container *container, const char *file, struc
 	return jail_fail(err, NULL, 0, "--container-image: %s cannot be read: %s", file, strerrordesc_np(number));
 }
 
-/* Whoever is killed from here on, there is something to clear away. */
-static int keep(struct pyxis_container *container, struct jail_error *err)
-{
-	if (!container->keep || container->kept)
-		return 0;
-	container->kept = true;
-	return container->keep(container, err);
-}
-
 static int obtain(struct pyxis_container *container, const char *root, struct pyxis_image *image, struct jail_error *err)
 {
 	const char *asked = container->request->image;
@@ -222,7 +213,8 @@ int pyxis_image_prepare(struct pyxis_container *container, const char *root, str
 	if (loaded || must_be_kept(container))
 		container->temporary = !request->name;
 	container->asked = !path && container->arguments->importer;
-	if (pyxis_container_needs_close(container) && keep(container, err))
+	/* Whoever is killed from here on, there is something to clear away. */
+	if (pyxis_container_keep(container, err))
 		return -1;
 	int failed = loaded ? load(container, root, err) : obtain(container, root, image, err);
 	if (!failed && !loaded && must_be_kept(container))

@@ -5,13 +5,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../spank_jail/core/descriptor.h"
 #include "../../spank_jail/core/scoped.h"
 #include "descriptors.h"
 
@@ -43,35 +43,21 @@ void pyxis_keeper_leave(struct pyxis_keeper *keeper)
 static void hand_over(int done)
 {
 	scoped_fd self = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	union { char room[CMSG_SPACE(sizeof(int))]; struct cmsghdr header; } control = { .room = { 0 } };
-	char byte = 0;
-	struct iovec part = { &byte, 1 };
-	struct msghdr message = {
-		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room),
-	};
 
-	if (self < 0)
-		return;
-	control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
-	memcpy(CMSG_DATA(&control.header), &self, sizeof(self));
-	(void)sendmsg(done, &message, MSG_NOSIGNAL);
+	if (self >= 0)
+		(void)jail_descriptor_send(done, self, "", 1);
 }
 
 /* What hand_over sent. Returns whether `done` goes on. */
 static bool take_over(int done, int *process)
 {
-	union { char room[CMSG_SPACE(sizeof(int))]; struct cmsghdr header; } control = { .room = { 0 } };
-	char byte;
-	struct iovec part = { &byte, 1 };
-	struct msghdr message = {
-		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room),
-	};
-	ssize_t got = recvmsg(done, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	const struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	char byte = 0;
+	int given;
+	ssize_t got = jail_descriptor_receive(done, &given, &byte, 1);
 
-	if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
+	if (given >= 0) {
 		jail_close(process);
-		memcpy(process, CMSG_DATA(header), sizeof(*process));
+		*process = given;
 	}
 	return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
 }

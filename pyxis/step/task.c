@@ -106,6 +106,8 @@ void pyxis_task_environment(char *const *task, const struct variables *container
 {
 	static const char *const languages[] = { "LANG", "LANGUAGE", "LC_ALL" };
 	char directory[PATH_MAX];
+	/* No image has it: a hook copied what the step had that began the container, and this may be another. */
+	bool copied = variables_get(container, "SLURM_JOB_ID");
 
 	for (size_t i = 0; i < sizeof(languages) / sizeof(languages[0]); i++)
 		if (!is_listed(request, languages[i], strlen(languages[i])))
@@ -115,9 +117,10 @@ void pyxis_task_environment(char *const *task, const struct variables *container
 		size_t length = strcspn(pair, "=");
 		scoped_free char *name = text_copy(pair, length);
 		bool known = jail_value_in(task, name);
+		bool of_step = copied && text_starts(pair, "SLURM_");
 		/* "dumb" is what enroot sets where nobody knows better; srun knows the terminal. */
 		bool better = known && !strcmp(pair, "TERM=dumb");
-		if (better || (known && (is_listed(request, pair, length) || is_per_task(pair, length))))
+		if (better || (known && (of_step || is_listed(request, pair, length) || is_per_task(pair, length))))
 			continue;
 		text_list_add(changes, pair);
 	}

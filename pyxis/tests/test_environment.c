@@ -79,6 +79,25 @@ static void check_languages(void)
 	}
 }
 
+/* The hook for PMI copied the variables of the step that began the container; an image may have a SLURM_CONF. */
+static void check_joined(void)
+{
+	char *task[] = { (char *)"SLURM_STEP_ID=1", (char *)"SLURM_CONF=job", NULL };
+	const struct pyxis_request request = { 0 };
+	struct variables container = { 0 };
+	scoped_list images = { 0 }, steps = { 0 };
+
+	variables_set(&container, "SLURM_CONF", "image");
+	pyxis_task_environment(task, &container, &request, &images);
+	CHECK(has(&images, "SLURM_CONF=image"));
+	variables_set(&container, "SLURM_JOB_ID", "7");
+	variables_set(&container, "SLURM_STEP_ID", "0");
+	variables_set(&container, "SLURM_OTHER", "0");
+	pyxis_task_environment(task, &container, &request, &steps);
+	CHECK(!has(&steps, "SLURM_STEP_ID=0") && !has(&steps, "SLURM_CONF=image") && has(&steps, "SLURM_OTHER=0"));
+	variables_free(&container);
+}
+
 static void check_kept_back(const struct pyxis_owner *owner, const struct pyxis_arguments *arguments)
 {
 	static const char *const kept_back[] = {
@@ -144,6 +163,7 @@ int main(void)
 	check_task();
 	check_ranks();
 	check_languages();
+	check_joined();
 	check_runtime();
 	return check_result("environment");
 }

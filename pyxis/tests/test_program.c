@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../../enroot/text/text.h"
+#include "../../spank_jail/core/descriptor.h"
 #include "../../spank_jail/core/scoped.h"
 #include "../../spank_jail/tests/check.h"
 #include "../step/handed_over.h"
@@ -83,25 +84,6 @@ static void check_files(void)
 	CHECK(says("script", ".", "script is a script for /no/shell?, which is not") && says("usual", ".", NULL) && says("bare", ".", NULL));
 }
 
-static void hand_over(int socket, const char *path, int fd)
-{
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { .room = { 0 } };
-	struct iovec text = { (char *)(uintptr_t)path, strlen(path) };
-	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		message.msg_control = control.room;
-		message.msg_controllen = sizeof(control.room);
-		control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
-						   .cmsg_type = SCM_RIGHTS };
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	}
-	CHECK(sendmsg(socket, &message, 0) == (ssize_t)strlen(path));
-}
-
 static void check_handing(void)
 {
 	scoped_handing handing = PYXIS_HANDING_NONE;
@@ -109,16 +91,16 @@ static void check_handing(void)
 	struct stat st, same;
 	int held = -1;
 
-	CHECK(!pyxis_handing_begin(&handing, &err) && !fcntl(handing.theirs, F_GETFD));
+	CHECK(!pyxis_handing_begin(&handing, &err) && fcntl(handing.theirs, F_GETFD) == FD_CLOEXEC);
 	/* An import that made a file, and handed nothing over, is not waited for. */
 	CHECK(!pyxis_handing_take(&handing, &held) && held < 0);
 	scoped_fd file = open("usual", O_RDONLY | O_CLOEXEC);
-	hand_over(handing.theirs, "/cache/image.sqsh", file);
+	CHECK(jail_descriptor_send(handing.theirs, file, "/cache/image.sqsh", 17));
 	scoped_free char *path = pyxis_handing_take(&handing, &held);
 	scoped_fd taken = held;
 	CHECK(path && !strcmp(path, "/cache/image.sqsh") && fcntl(taken, F_GETFD) == FD_CLOEXEC);
 	CHECK(!fstat(file, &st) && !fstat(taken, &same) && st.st_ino == same.st_ino);
-	hand_over(handing.theirs, "/without/a/descriptor", -1);
+	CHECK(send(handing.theirs, "/without/a/descriptor", 21, 0) == 21);
 	CHECK(!pyxis_handing_take(&handing, &held));
 }
 

@@ -76,7 +76,7 @@ def test_an_owner_in_a_container_is_known_although_its_pid_is_nobodys_here(tmp_p
     assert (theirs / "file").is_file()
     end(process)
     # The kernel ends the namespace's processes after the one that waits for them.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while theirs.exists():
         assert time.monotonic() < deadline
         WorkFolders(tmp_path).sweep()

@@ -108,6 +108,18 @@ def test_slurm_21_08_has_no_nodes_that_register_themselves(spec: Make) -> None:
     assert not [line for line in lines if line.startswith(("MaxNodeCount", "TreeWidth"))]
 
 
+@pytest.mark.parametrize(("release", "named"), [("21.08", True), ("22.05", True), ("24.11", False)])
+def test_the_login_node_is_named_where_slurmctld_wakes_srun_only_on_nodes(
+    spec: Make, release: str, named: bool
+) -> None:
+    lines = settings(rendered(spec(release))["slurm/slurm.conf"])
+    assert ("NodeName=login State=FUTURE" in lines) is named
+    # It is in no partition.
+    nodes = "workers" if named else "ALL"
+    assert f"PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP" in lines
+    assert ("NodeSet=workers Feature=worker" in lines) is named
+
+
 @pytest.mark.parametrize(
     ("release", "mpi", "metrics"),
     [("24.11", "pmix", False), ("25.11", "none", True), ("26.05", "none", True)],

@@ -17,7 +17,7 @@ def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ["sh", "-euc", f". {WAITING}\n{script}"],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
         env={"PATH": "/usr/bin:/bin", **variables},
     )

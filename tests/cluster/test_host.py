@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import host
+from tests.ports import free_port
 
 
 def test_a_free_port_has_no_holder() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    assert host.port_holder(port) is None
+    assert host.port_holder(free_port()) is None
 
 
 def test_the_holder_of_a_port_is_named() -> None:

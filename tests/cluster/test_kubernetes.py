@@ -121,6 +121,18 @@ def test_shards_are_an_indexed_job_and_another_image_is_another_job() -> None:
         ({"kinds": ("clame",)}, "there is no clame"),
         ({"backup": None}, "a backup needs a place"),
         ({"backup": BackupPlan("s3:x", "s", "daily")}, "five fields"),
+        ({"backup": BackupPlan("s3:x", "s", "60 3 * * *")}, "'60' is no minute"),
+        ({"backup": BackupPlan("s3:x", "s", "0 3 * * mon-7")}, "'mon-7' is no day of week"),
+        ({"backup": BackupPlan("s3:x", "s", "0 */0 * * *")}, "is no hour"),
+        ({"backup": BackupPlan("s3:x", "A b")}, "--backup-secret"),
+        ({"registry": "x: {"}, "--registry-secret"),
+        ({"storage_class": "Fast Disks"}, "--storage-class"),
+        ({"image": ""}, "--image"),
+        ({"image": "jail-init"}, "--image"),
+        ({"source": "oci:/srv/jail"}, "no pod can read the image"),
+        ({"source": "docker://host"}, "no pod can read the image"),
+        ({"size": "0Gi"}, "--size"),
+        ({"drained": True}, "--drained goes with --upgrade"),
     ],
 )
 def test_what_kubernetes_would_refuse_is_refused(change: dict[str, Any], what: str) -> None:
@@ -128,8 +140,21 @@ def test_what_kubernetes_would_refuse_is_refused(change: dict[str, Any], what: s
         render(replace(REQUEST, **change))
 
 
+@pytest.mark.parametrize("schedule", ["*/5 0-6,20 1,15 JAN-mar sun", "17 3 * * *", "0 0/2 31 12 0-6/2"])
+def test_schedules_that_kubernetes_knows_are_rendered(schedule: str) -> None:
+    manifests = objects(replace(REQUEST, backup=BackupPlan("s3:x", "s", schedule)))
+    assert manifests["jail-backup.yaml"]["spec"]["schedule"] == schedule
+
+
+def test_a_claim_on_nfs_can_be_filled() -> None:
+    lossy = objects(replace(REQUEST, allow_lossy=True))
+    for kind in ("init", "restore"):
+        assert "--allow-lossy" in pod(lossy[f"jail-{kind}.yaml"])["containers"][0]["args"]
+        assert "--allow-lossy" not in pod(objects(REQUEST)[f"jail-{kind}.yaml"])["containers"][0]["args"]
+
+
 def test_no_value_can_become_more_than_a_value() -> None:
-    odd = replace(REQUEST, source='docker://r/x"]\n- evil: "', backup=BackupPlan('s3:"x": {', "s"))
+    odd = replace(REQUEST, source='docker://r/x"],evil:"', backup=BackupPlan('s3:"x": {\n- y', "s"))
     for manifest in objects(odd).values():
         kubernetes_validate.validate(manifest, minors()[-1], strict=True)
     assert pod(objects(odd)["jail-init.yaml"])["containers"][0]["args"][1] == odd.source

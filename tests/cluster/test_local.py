@@ -15,6 +15,7 @@ from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell_argv, sta
 from cellblock.cluster import state as cluster_state
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Message, SubjectState
+from tests import ports
 from tests.cluster.fake_engine import FakeContainer, FakeEngine
 
 Make = Callable[..., ClusterSpec]
@@ -22,9 +23,7 @@ Make = Callable[..., ClusterSpec]
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return ports.free_port()
 
 
 @pytest.fixture

@@ -15,6 +15,24 @@ from tests.cluster.fake_engine import FakeContainer, FakeEngine
 BOTH = "worker-2 Debian GNU/Linux 13 (trixie)\nworker-1 Debian GNU/Linux 13 (trixie)\n"
 
 
+Answer = Callable[[FakeContainer, list[str]], tuple[int, str]]
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+    """A cluster whose login node answers so; the proof's number is "line"."""
+    engine = FakeEngine(on_exec=answer)
+    engine.containers.create("image", name="cellblock-test-login", labels={})
+
+    @contextmanager
+    def connect(name: str) -> Iterator[FakeEngine]:
+        yield engine
+
+    monkeypatch.setattr(proof, "connect", connect)
+    monkeypatch.setattr(proof.secrets, "token_hex", lambda size: "line")
+    with state.locked("test"):
+        state.write(state.ClusterState("test", "debian13", "24.11", "podman", 2, 2222, "/volume", "f"))
+
+
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, str]]:
     """What the login node's commands print, by a word that tells them apart."""
@@ -31,17 +49,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, str]]:
         text = " ".join(command)
         return next((answer for word, answer in given.items() if word in text), (0, ""))
 
-    engine = FakeEngine(on_exec=answer)
-    engine.containers.create("image", name="cellblock-test-login", labels={})
-
-    @contextmanager
-    def connect(name: str) -> Iterator[FakeEngine]:
-        yield engine
-
-    monkeypatch.setattr(proof, "connect", connect)
-    monkeypatch.setattr(proof.secrets, "token_hex", lambda size: "line")
-    with state.locked("test"):
-        state.write(state.ClusterState("test", "debian13", "24.11", "podman", 2, 2222, "/volume", "f"))
+    serve(monkeypatch, answer)
     return given
 
 
@@ -80,3 +88,19 @@ def test_anything_else_is_an_error(
     spoil(answers)
     with pytest.raises(CellblockError, match=message):
         prove("test", Events())
+
+
+def test_what_an_engine_lost_of_an_output_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, int] = {}
+
+    def answer(container: FakeContainer, command: list[str]) -> tuple[int, str]:
+        text = " ".join(command)
+        if "--nodes=2" in text:
+            return 0, BOTH
+        asked[text] = asked.get(text, 0) + 1
+        return 0, "line\n" if "cat" in command and asked[text] == 2 else ""
+
+    serve(monkeypatch, answer)
+    shown = prove("test", Events())
+    assert shown.written == shown.read == shown.login == "line"
+    assert max(count for text, count in asked.items() if "set -C" in text) == 1, "written twice"

@@ -10,7 +10,7 @@ from cellblock.engine.archive_server import serve
 
 
 def fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=60) as response:
         return bytes(response.read())
 
 

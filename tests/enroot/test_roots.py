@@ -173,5 +173,5 @@ def test_a_root_cannot_keep_its_start_waiting(enroot: Enroot) -> None:
         os.mkfifo(folder / name)
         if enroot.account is not None:
             shutil.chown(folder / name, enroot.account)
-    done = enroot("start", "small", "true", prefix=("timeout", "10"))
+    done = enroot("start", "small", "true", prefix=("timeout", "50"))
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,36 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
+from cellblock.build.mirrors import archive
+from cellblock.paths import PROJECT
+from cellblock.sha256 import sha256_of_file
+from cellblock.variants import host_release, load_variants
+
+HAS_A_MIRROR = pytest.mark.skipif(
+    host_release().get("ID") != "debian",
+    reason="the local archive is filled from this machine's own Debian mirror, and it has none",
+)
+
+
+def private_apt(folder: Path, lines: Iterable[str], *options: str) -> list[str]:
+    """An apt-get that has only `lines` for sources and lies in `folder`, as if nothing were installed."""
+    for directory in ("lists/partial", "archives/partial"):
+        (folder / directory).mkdir(parents=True)
+    (folder / "status").touch()
+    (folder / "sources.list").write_text("".join(f"{line}\n" for line in lines))
+    own = (
+        f"Dir::State={folder}",
+        f"Dir::State::status={folder}/status",
+        f"Dir::Cache={folder}",
+        f"Dir::Etc::sourcelist={folder}/sources.list",
+        "Dir::Etc::sourceparts=/dev/null",
+        "APT::Sandbox::User=root",
+        "Acquire::Languages=none",
+    )
+    return ["apt-get", "-qq", *(f"-o{option}" for option in (*own, *options))]
+
 
 def make_archive(
     folder: Path,
@@ -45,7 +75,7 @@ def make_archive(
     release = folder / "dists" / suite / "Release"
     files = sorted((folder / "dists" / suite).rglob("Packages*"))
     sums = [
-        f" {_sha256(path)} {path.stat().st_size} {path.relative_to(folder / 'dists' / suite)}"
+        f" {sha256_of_file(path)} {path.stat().st_size} {path.relative_to(folder / 'dists' / suite)}"
         for path in files
     ]
     release.write_text(
@@ -57,43 +87,19 @@ def make_archive(
 
 def _fetch(apt: Path, pool: Path, packages: tuple[str, ...]) -> None:
     """Download the closure of `packages` and of the essential set as if nothing were installed."""
-    for directory in ("lists/partial", "archives/partial"):
-        (apt / directory).mkdir(parents=True)
-    (apt / "status").touch()
-    options = [
-        f"Dir::State={apt}",
-        f"Dir::State::lists={apt}/lists",
-        f"Dir::State::status={apt}/status",
-        f"Dir::Cache::archives={apt}/archives",
-        f"Dir::Cache::pkgcache={apt}/pkgcache.bin",
-        f"Dir::Cache::srcpkgcache={apt}/srcpkgcache.bin",
-        "Dir::Etc::sourceparts=/dev/null",
-        f"Dir::Etc::sourcelist={apt}/sources.list",
-        "APT::Install-Recommends=false",
-        "APT::Sandbox::User=root",
-        "Acquire::Languages=none",
-        "DPkg::Pre-Install-Pkgs=",
-        "APT::Update::Post-Invoke=",
-        "APT::Update::Post-Invoke-Success=",
-    ]
-    from cellblock.build.mirrors import archive
-    from cellblock.paths import PROJECT
-    from cellblock.variants import load_variants
-
     lines = archive(load_variants(PROJECT / "images" / "variants.yaml")["debian13"]).lines
     # The tests' host is a Debian whose own mirror is known; mmdebstrap's default is not ours to repeat.
     assert lines, "this machine's apt sources name no mirror of Debian"
-    (apt / "sources.list").write_text("".join(f"{line}\n" for line in lines))
-    command = ["apt-get", "-qq", "--yes", *(f"-o{option}" for option in options)]
+    options = (
+        "APT::Install-Recommends=false",
+        "DPkg::Pre-Install-Pkgs=",
+        "APT::Update::Post-Invoke=",
+        "APT::Update::Post-Invoke-Success=",
+    )
+    command = [*private_apt(apt, lines, *options), "--yes"]
     subprocess.run([*command, "update"], check=True, capture_output=True)
     install = [*command, "install", "--download-only", "?essential", *packages]
     subprocess.run(install, check=True, capture_output=True)
     pool.mkdir()
     for path in (apt / "archives").glob("*.deb"):
         path.rename(pool / path.name)
-
-
-def _sha256(path: Path) -> str:
-    import hashlib
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()

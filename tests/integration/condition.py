@@ -13,6 +13,12 @@ _LOOKS = (
     ("squeue", "--all", "--Format=JobID:8,UserName:10,State:14,TimeUsed:8,NodeList:20,Reason:30,Name:20"),
     ("squeue", "--all", "--steps"),
 )
+# Ended jobs as well, the last first: which runs and ends there were, and what held a worker.
+_JOBS = (
+    "squeue --all --states=all --sort=-i --Format="
+    "JobID:8,State:12,RestartCnt:11,Partition:10,SubmitTime:20,StartTime:20,EndTime:20,NodeList:18,Reason:30,Name"
+    " | head -n 31"
+)
 # Of each process: its number, its state and kernel function (a hung step sleeps in a futex), its words.
 _PROCESSES = """for p in /proc/[0-9]*; do
     words=$(tr '\\0' ' ' < "$p/cmdline")
@@ -28,6 +34,7 @@ def condition_of(name: str) -> str:
     """Nodes, queue, processes and logs of the cluster `name`: what one would look at by hand."""
     controller = container_name(name, "controller")
     told = [_shown(" ".join(look), "podman", "exec", controller, *look) for look in _LOOKS]
+    told.append(_shown("the last jobs", "podman", "exec", controller, "sh", "-c", _JOBS))
     for hostname in ("worker-1", "worker-2"):
         worker = container_name(name, hostname)
         told += [

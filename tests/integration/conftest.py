@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -28,11 +27,17 @@ from tests.integration.condition import condition_of
 from tests.integration.registry import RunningRegistry, running_registry
 from tests.integration.registry_proxy import Proxy, running_proxy
 from tests.integration.state_folder import state_folder
+from tests.ports import free_port
 
 # The Slurm releases of Debian: 22.05, 24.11, 26.05.
 EVERY_SLURM = ("debian12", "debian13", "debian14")
-# Seconds for one command in the cluster: jobs here take one or two.
-_TIMEOUT_S = 60
+# Seconds for one command in the cluster, or for a condition. Jobs here take one or two; on a loaded machine
+# Slurm's own timers add up: KillWait (30), the schedulers' rounds (30 and 60), a message sent again (60).
+_TIMEOUT_S = 180
+# Seconds for apt-get, which fetches and unpacks a hundred packages.
+_INSTALL_S = 600
+# The comment of jobs that outlive a failed test: those of a fixture of the session.
+KEPT = "kept"
 _MPI_PROGRAM = Path(__file__).with_name("mpi_sum.c")
 
 
@@ -56,6 +61,8 @@ class LocalCluster:
 
     request: UpRequest
     result: UpResult
+    # The last command and its answer: what a condition that does not come true has seen.
+    last: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def status(self) -> ClusterStatus:
@@ -88,6 +95,8 @@ class LocalCluster:
             said = so_far.decode(errors="replace")
             what = f"{hostname}: {shlex.join(command)} is not over after {timeout_s} s"
             raise AssertionError(f"{what}\n{said}\n{condition_of(self.request.name)}") from None
+        answer = f"status {done.returncode}\n{done.stdout}{done.stderr}"
+        self.last[:] = [f"--- {hostname}: {shlex.join(command)}: {answer}"]
         return Done(done.returncode, done.stdout, done.stderr)
 
     def jail(
@@ -103,13 +112,13 @@ class LocalCluster:
         return self.on("login", *argv, tty=tty, stdin=stdin, timeout_s=timeout_s)
 
     def install(self, *packages: str) -> None:
-        """Install packages in the jail, as its administrator would."""
-        options = ["-qq", "-o", "Dpkg::Use-Pty=0"]
+        """Install packages in the jail, as its administrator would, but without fsync(2) for each file."""
+        options = ["-qq", "-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-unsafe-io"]
         if not self.result.build.variant.distribution.check_valid_until:
             options += ["-o", "Acquire::Check-Valid-Until=false"]
-        self.jail("apt-get", *options, "update").ok()
+        self.jail("apt-get", *options, "update", timeout_s=_INSTALL_S).ok()
         install = ("apt-get", *options, "-y", "--no-install-recommends", "install", *packages)
-        self.jail("env", "DEBIAN_FRONTEND=noninteractive", *install).ok()
+        self.jail("env", "DEBIAN_FRONTEND=noninteractive", *install, timeout_s=_INSTALL_S).ok()
 
     def processes(self, hostname: str) -> list[tuple[str, str]]:
         """(uid, command line) of the processes in a container; its image needs no ps for that."""
@@ -139,8 +148,20 @@ class LocalCluster:
         """Wait until `condition()` holds."""
         deadline = time.monotonic() + _TIMEOUT_S
         while not condition():
-            assert time.monotonic() < deadline, f"still waiting: {what}\n{condition_of(self.request.name)}"
+            if time.monotonic() >= deadline:
+                seen = "".join(self.last) or "no command ran"
+                raise AssertionError(
+                    f"not after {_TIMEOUT_S} s: {what}; the last command of the test and its answer:\n"
+                    f"{seen}\n{condition_of(self.request.name)}"
+                )
             time.sleep(0.2)
+
+    def cancel_jobs(self) -> None:
+        """Cancel all jobs but those whose comment is KEPT."""
+        lines = self.on("controller", "squeue", "--all", "--noheader", "--format=%A %k").out.splitlines()
+        left = [line.split()[0] for line in lines if line.split()[1:] != [KEPT]]
+        if left:
+            self.on("controller", "scancel", *left)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -154,6 +175,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and here / "escape" not in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=3))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed try leaves no job: one that holds a worker, or runs later, would fail the next try, too.
+
+    When `on` gives up a command, that ends podman's client alone: an salloc goes on in the container.
+    """
+    report = yield
+    running = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and call.when == "call" and isinstance(running, LocalCluster):
+        with suppress(AssertionError):
+            running.cancel_jobs()
+    return report
 
 
 def default_variant() -> str:
@@ -198,7 +235,7 @@ def running_cluster(
         asked = UpRequest(
             name=f"{prefix}{os.getpid()}",
             variant=variant or default_variant(),
-            ssh_port=_free_port(),
+            ssh_port=free_port(),
             jail_root=jail_root,
         )
         events = Events()
@@ -231,12 +268,6 @@ def mpi_program(cluster: LocalCluster, user: str) -> str:
     cluster.install("gcc", "libc6-dev", "libopenmpi-dev")
     cluster.jail("mpicc", "-o", "sum", "-x", "c", "-", user=user, stdin=_MPI_PROGRAM.read_text()).ok()
     return "./sum"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

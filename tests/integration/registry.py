@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.ports import free_port
+
 USER, PASSWORD = "ada", "sesame"
 # bcrypt of PASSWORD: the one kind of htpasswd entry that docker's registry reads.
 _HTPASSWD = f"{USER}:$2y$05$abcdefghijklmnopqrstuuKcS.CYWVYVaLiiCKrrc0A5s3mGesJ9O\n"
-_START_S = 20
+_START_S = 60
 
 
 @dataclass(frozen=True)
@@ -96,16 +98,10 @@ def repository_of(request: pytest.FixtureRequest) -> str:
     return f"tests/{'-'.join(words)}"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def get(url: str, headers: Mapping[str, str] | None = None) -> bytes:
     """What a registry serves to anybody's client: no code of ours in between."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(url, headers=dict(headers or {})), timeout=10) as answer:
+    with opener.open(urllib.request.Request(url, headers=dict(headers or {})), timeout=60) as answer:
         return bytes(answer.read())
 
 

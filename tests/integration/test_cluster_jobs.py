@@ -11,7 +11,7 @@ import pytest
 from cellblock.cluster import prove
 from cellblock.events import Events
 from tests.integration.conftest import LocalCluster
-from tests.integration.jobs import home, sbatch, srun
+from tests.integration.jobs import fresh_path, home, sbatch, srun
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
@@ -143,10 +143,21 @@ def test_salloc_runs_steps_on_its_nodes(cluster: LocalCluster, user: str) -> Non
 
 def test_salloc_alone_opens_a_shell_in_the_jail_on_the_first_node(cluster: LocalCluster, user: str) -> None:
     script = "salloc -w worker-2 <<'E'\nhostname; cat /etc/cellblock/jail-release; pwd\nE"
-    done = cluster.jail("timeout", "30", "bash", "-c", script, user=user)
+    done = cluster.jail("timeout", "120", "bash", "-c", script, user=user)
     assert done.out.splitlines()[0] == "worker-2", done
     assert "SLURM_RELEASE=" in done.out
     assert f"/home/{user}" in done.out
+
+
+def test_a_step_starts_when_the_one_that_it_waits_for_ends(cluster: LocalCluster, user: str) -> None:
+    """From the login node: Slurm 22.05 by itself would tell only an srun on a worker."""
+    go = fresh_path(cluster, user, "first-step")
+    script = f"""srun sh -c 'touch {go.name}; sleep 2' & until [ -e {go.name} ]; do sleep 0.1; done
+        timeout 120 srun echo the second; wait"""
+    done = cluster.jail("salloc", "-w", "worker-1", "-n1", "sh", "-c", script, user=user)
+    # It did wait.
+    assert "Step created for" in done.err, done
+    assert done.out == "the second\n"
 
 
 def test_srun_pty_gives_a_terminal(cluster: LocalCluster, user: str) -> None:
@@ -217,6 +228,6 @@ def ssh(cluster: LocalCluster, login: str, command: str) -> str:
     argv = ["ssh", "-i", str(cluster.status.ssh_key), "-p", str(cluster.status.ssh_port)]
     argv += [part for option in options for part in ("-o", option)]
     done = subprocess.run(
-        [*argv, f"{login}@127.0.0.1", command], capture_output=True, text=True, timeout=60, check=False
+        [*argv, f"{login}@127.0.0.1", command], capture_output=True, text=True, timeout=180, check=False
     )
     return done.stdout + done.stderr

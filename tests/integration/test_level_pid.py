@@ -212,7 +212,7 @@ class Terminal:
 
     def wait_for(self, pattern: str) -> str:
         """Reads until the pattern is there; returns and forgets what was read up to it."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180
         while not (found := re.search(pattern, self.text)):
             left = deadline - time.monotonic()
             assert left > 0, f"no {pattern!r} in {self.text!r}"

@@ -1,6 +1,8 @@
 """Slurm compiled from the tarball that Debian's own source package carries, as a variant would have it.
 
-Without optimisation, which would double its minutes, and otherwise with all there is.
+Without optimisation, which would double its minutes, and otherwise with all there is. It stays in the cache
+for the next run, which compiles again when the repository's key says so (the tarball, the options, the
+scripts, each package of the toolchain) or when the code has changed that compiles.
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ from cellblock.build.mirrors import archive
 from cellblock.build.root import WorkingRoot
 from cellblock.build.toolchain import LockedToolchain
 from cellblock.events import Events
+from cellblock.key import digest_of, digest_of_tree
 from cellblock.paths import PROJECT
 from cellblock.process import Programs
 from cellblock.slurm import SlurmRepository
 from cellblock.variants import SlurmSource, Variant, host_release, load_variants
+from tests.c_compiling import kept_folder
+from tests.integration.archive import private_apt
 
 pytestmark = [
     pytest.mark.integration,
@@ -36,22 +41,9 @@ DEBIAN = load_variants(PROJECT / "images" / "variants.yaml")["debian13"]
 def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The upstream tarball of slurm-wlm in Debian 13."""
     folder = tmp_path_factory.mktemp("source")
-    for name in ("lists/partial", "archives/partial"):
-        (folder / "apt" / name).mkdir(parents=True)
-    (folder / "apt" / "status").touch()
     # The suite itself: of its security updates a mirror may have the packages and not the sources.
     lines = [line.replace("deb ", "deb-src ", 1) for line in archive(DEBIAN).lines[:1]]
-    (folder / "apt" / "sources.list").write_text("".join(f"{line}\n" for line in lines))
-    options = [
-        f"Dir::State={folder}/apt",
-        f"Dir::State::status={folder}/apt/status",
-        f"Dir::Cache={folder}/apt",
-        f"Dir::Etc::sourcelist={folder}/apt/sources.list",
-        "Dir::Etc::sourceparts=/dev/null",
-        "APT::Sandbox::User=root",
-        "Acquire::Languages=none",
-    ]
-    get = ["apt-get", "-qq", *(f"-o{option}" for option in options)]
+    get = private_apt(folder / "apt", lines)
     subprocess.run([*get, "update"], check=True, capture_output=True)
     # Its other files may be gone from a mirror that was updated meanwhile; the tarball is all that is needed.
     command = [*get, "source", "--download-only", "--tar-only", "slurm-wlm"]
@@ -70,13 +62,13 @@ def variant(tarball: Path) -> Variant:
 
 
 @pytest.fixture(scope="module")
-def repository(variant: Variant, tmp_path_factory: pytest.TempPathFactory) -> SlurmRepository:
-    folder = tmp_path_factory.mktemp("slurm")
+def repository(variant: Variant) -> SlurmRepository:
+    code = [digest_of_tree(PROJECT / "cellblock/slurm"), digest_of_tree(PROJECT / "cellblock/build")]
+    folder = kept_folder("compiled-slurm", digest_of(code)[:24])
     toolchain = LockedToolchain(variant, archive(variant), paths.cache(), Events())
     assert variant.slurm_source
-    made = SlurmRepository(
-        variant, variant.slurm_source, toolchain, folder / "cache", cflags="-O0 -U_FORTIFY_SOURCE"
-    )
+    cflags = "-O0 -U_FORTIFY_SOURCE"
+    made = SlurmRepository(variant, variant.slurm_source, toolchain, folder, cflags=cflags)
     made.ensure(Events())
     return made
 

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_port
+
 _START_S = 60.0
 
 
 @contextmanager
 def s3_server(folder: Path) -> Iterator[str]:
     """Yields the repository's location; any keys will do."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     log = folder / "s3.log"
     with log.open("wb") as out:
         argv = [sys.executable, "-m", "moto.server", "-p", str(port)]

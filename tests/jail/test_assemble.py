@@ -16,7 +16,7 @@ from jail_trees import snapshot
 
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Progress, StepStarted
-from cellblock.jail import Volume, assemble, manifest
+from cellblock.jail import Options, Shard, Volume, assemble, holding, manifest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -242,8 +242,11 @@ def test_a_disk_that_fills_up_is_left_as_it_was(
 ) -> None:
     for number in range(10):
         (small / f"big{number}").write_bytes(os.urandom(300_000))
-    monkeypatch.setattr(sys.modules["cellblock.jail.assemble"], "_check_space", lambda *_: None)
+    monkeypatch.setattr(holding, "check_space", lambda *_: None)
     with pytest.raises(CellblockError, match="is full; what had been written was removed"):
         assemble(str(small), tiny, events)
     assert [path.name for path in tiny.iterdir()] == [".cellblock"]
     assert [path.name for path in (tiny / ".cellblock").iterdir()] == ["lock"]
+    with pytest.raises(CellblockError, match="is full; what had been written stays"):
+        _ = [assemble(str(small), tiny, events, options=Options(shard=Shard(n, 2))) for n in range(2)]
+    assert list(tiny.glob(".cellblock/shards-*/root/big*")), "other shards may have written some of it"

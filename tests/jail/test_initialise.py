@@ -10,7 +10,7 @@ import pytest
 from deb_trees import Deb, DebTree
 
 from cellblock.errors import CellblockError, UsageError
-from cellblock.events import Events
+from cellblock.events import Event, Events, Message
 from cellblock.jail import Options, OtherSourceError, Volume
 from cellblock.jail.initialise import Initialised, InitialiseOptions, initialise, shard_of
 
@@ -71,17 +71,23 @@ def test_it_waits_for_another_writer_for_as_long_as_it_may(small: Path, tmp_path
     volume.prepare()
     with volume.lock("another"), pytest.raises(CellblockError, match="is being written by `another`"):
         run(small, volume.path)
-    held, done = threading.Event(), threading.Event()
+    held, waited_for = threading.Event(), threading.Event()
 
     def writer() -> None:
         with volume.lock("another"):
             held.set()
-            done.wait(1)
+            waited_for.wait(60)
+
+    def note(event: Event) -> None:
+        if isinstance(event, Message) and "trying again" in event.text:
+            waited_for.set()
 
     thread = threading.Thread(target=writer)
     thread.start()
     held.wait()
-    result = run(small, volume.path, wait_s=30)
+    events = Events()
+    events.subscribe(note)
+    result = initialise(str(small), volume.path, events, InitialiseOptions(Options(), wait_s=60))
     thread.join()
     assert result.done == "assembled"
-    assert result.seconds > 0.5
+    assert waited_for.is_set()

@@ -45,6 +45,17 @@ def test_a_device_is_not_read_as_a_tar(path: str) -> None:
 
 
 @needs_root
+@needs_root
+def test_a_time_that_nanoseconds_cannot_count_is_refused(small: Path, tmp_path: Path, events: Events) -> None:
+    far = 400 * 366 * 86_400 * 10**9
+    os.utime(small / "etc/os-release", ns=(0, far))
+    if (small / "etc/os-release").stat().st_mtime_ns != far:
+        pytest.skip("this filesystem has no such times either")
+    with pytest.raises(CellblockError, match=r"/etc/os-release: its time is before 1678 or after 2262"):
+        assemble(str(small), tmp_path / "volume", events)
+    assert not (tmp_path / "volume/root").exists()
+
+
 def test_a_source_without_files_becomes_no_jail(small: Path, tmp_path: Path, events: Events) -> None:
     empty, volume = tmp_path / "empty", tmp_path / "volume"
     empty.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -23,6 +24,7 @@ from cellblock.events import Events
 from cellblock.jail import Volume, assemble, manifest
 from cellblock.jail.feeding import opener
 from cellblock.jail.image_core import LayerBytes, Pick, Target, assembling
+from cellblock.jail.passing_folder import NOTE
 from cellblock.jail.rollback import rollback
 from cellblock.jail.source import ImageSource, find_source
 from cellblock.jail.upgrade import plan_upgrade
@@ -338,11 +340,12 @@ class TestImages:
         )
         subprocess.run([sys.executable, "-c", script, self.REFERENCE, str(volume)], check=False)
         assert self.REFERENCE in self.mounts()
-        for folder in Path("/var/tmp").glob("cellblock-plan-*"):
-            os.utime(folder, (0, 0))
         if what.startswith("plan"):
+            # Of all folders of plans, for other tests may have some at this moment.
+            (folder,) = self.folders_with_image()
+            os.utime(folder, (0, 0))
             plan_upgrade(self.REFERENCE, volume)
-            assert list(Path("/var/tmp").glob("cellblock-plan-*")) == []
+            assert not folder.exists()
         else:
             with pytest.raises(CellblockError, match="no upgrade to undo"):
                 rollback(volume, events)
@@ -361,6 +364,22 @@ class TestImages:
             held[path] = (mode, uid, gid, device, content, kept, *links)
         return held
 
+    def folders_with_image(self) -> list[Path]:
+        """Those of plans of this image."""
+        inspect = ["podman", "image", "inspect", "--format={{.Id}}", self.REFERENCE]
+        number = subprocess.run(inspect, check=True, capture_output=True, text=True).stdout.strip()
+        found = []
+        for note in Path("/var/tmp").glob(f"cellblock-plan-*/{NOTE}"):
+            with contextlib.suppress(FileNotFoundError):  # another test's, which has just ended
+                if note.read_text() == number:
+                    found.append(note.parent)
+        return found
+
     @staticmethod
     def mounts() -> str:
-        return subprocess.run(["podman", "image", "mount"], check=True, capture_output=True, text=True).stdout
+        """Of all images; podman fails when one of them is removed while it lists them, as other tests do."""
+        for _ in range(20):
+            done = subprocess.run(["podman", "image", "mount"], capture_output=True, text=True)
+            if done.returncode == 0:
+                return done.stdout
+        raise AssertionError(done.stderr)

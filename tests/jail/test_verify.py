@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -174,6 +175,7 @@ def test_the_tar_of_a_diff_laid_over_the_image_is_the_users_tree(volume: Path, t
     os.setxattr(root / "home/ada/w", "user.note", b"\xff\x00")
     os.link(root / "home/ada/w", root / "home/ada/w2")
     (root / "home/ada/l").symlink_to("w")
+    os.utime(root / "home/ada/w", ns=(0, -1_500_000_000))
     shutil.rmtree(root / "usr/share/bar")
     (root / "etc/foo.conf").write_text("mine")
     assert export(volume, tmp_path / "diff.tar")
@@ -184,6 +186,9 @@ def test_the_tar_of_a_diff_laid_over_the_image_is_the_users_tree(volume: Path, t
         for member in archive:
             if ".wh." not in member.name:
                 archive.extract(member, tmp_path / "image", numeric_owner=True, filter="fully_trusted")
+    command = ["tar", "-C", str(tmp_path), "-xf", str(tmp_path / "diff.tar"), "home/ada/w"]
+    subprocess.run(command, check=True)
+    assert (tmp_path / "home/ada/w").stat().st_mtime_ns == -1_500_000_000
     shutil.rmtree(tmp_path / "image/usr/share/bar")
     expected, found = snapshot(root), snapshot(tmp_path / "image")
     assert set(found) == set(expected)

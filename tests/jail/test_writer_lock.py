@@ -18,23 +18,27 @@ from cellblock.errors import CellblockError
 from cellblock.jail import writer_lock
 from cellblock.jail.writer_lock import LostLockError, WriterLock, myself
 
-LEASE_S = 1.0
+LEASE_S = 30.0
+"""Nobody is silent for that long by chance."""
+SHORT_S = 3.0
+"""Of tests that wait for its end: a machine's stalls are shorter, it is to be hoped."""
 OTHER_BOOT = "01234567-89ab-cdef-0123-456789abcdef"
 
 
 @pytest.fixture(autouse=True)
 def without_fcntl(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """As on NFS mounted with `nolock`, where each host has its own locks; the record alone must do."""
+    monkeypatch.setattr(writer_lock, "BEAT_S", 0.1)
     if "with_fcntl" not in request.keywords:
         monkeypatch.setattr(writer_lock.fcntl, "lockf", lambda *arguments: None)
 
 
-def lock(private: Path, host: str = "") -> WriterLock:
+def lock(private: Path, host: str = "", lease_s: float = LEASE_S) -> WriterLock:
     """The lock as this host sees it, or as another one does."""
     me = replace(myself(f"jail upgrade by {host or 'this host'}"), beat=0)
     if host:
         me = replace(me, host=host, boot=OTHER_BOOT.replace("0", str(len(host))), pid=1)
-    return WriterLock(private, private, me, LEASE_S)
+    return WriterLock(private, private, me, lease_s)
 
 
 @pytest.mark.parametrize(("first", "second"), [("", "far"), ("far", ""), ("far", "farther"), ("", "")])
@@ -84,8 +88,8 @@ def test_a_silent_host_is_taken_over_after_its_lease(tmp_path: Path) -> None:
     silent(tmp_path, "far")
     notices: list[str] = []
     started = time.monotonic()
-    with lock(tmp_path).held(notices.append) as check:
-        assert time.monotonic() - started >= LEASE_S
+    with lock(tmp_path, lease_s=SHORT_S).held(notices.append) as check:
+        assert time.monotonic() - started >= SHORT_S
         check()
     assert "is silent; waiting" in notices[0]
 
@@ -100,7 +104,7 @@ def test_only_one_takes_over(tmp_path: Path, host: str) -> None:
         nonlocal holding, most, entered
         while True:
             try:
-                with lock(tmp_path, f"{host}{'x' * number}" if host else "").held():
+                with lock(tmp_path, f"{host}{'x' * number}" if host else "", SHORT_S).held():
                     with guard:
                         holding += 1
                         most, entered = max(most, holding), entered + 1
@@ -120,7 +124,7 @@ def test_only_one_takes_over(tmp_path: Path, host: str) -> None:
 
 
 def test_who_died_taking_over_is_taken_over_too(tmp_path: Path) -> None:
-    silent(tmp_path, "far")
+    silent(tmp_path, "far")  # and the next one died: that is known at once
     record = writer_lock.Holder(**json.loads((tmp_path / "writer").read_text()))
     gone = replace(myself("died"), pid=2**22 + 1, start=1)
     (tmp_path / f"writer-after-{record.token}").write_text(json.dumps(writer_lock.asdict(gone)))
@@ -135,7 +139,7 @@ def test_a_holder_that_was_stopped_too_long_gives_up(tmp_path: Path) -> None:
         "from cellblock.jail import writer_lock as w\n"
         "w.fcntl.lockf = lambda *a: None; p = Path(sys.argv[1])\n"
         f"me = replace(w.myself('x'), boot='{OTHER_BOOT}')\n"
-        f"with w.WriterLock(p, p, me, {LEASE_S}).held() as check:\n"
+        f"with w.WriterLock(p, p, me, {SHORT_S}).held() as check:\n"
         "    print('locked', flush=True); sys.stdin.readline()\n"
         "    try: check(); print('WRITES')\n"
         "    except w.LostLockError as error: print(error.message)\n"
@@ -145,7 +149,7 @@ def test_a_holder_that_was_stopped_too_long_gives_up(tmp_path: Path) -> None:
         assert holder.stdout is not None
         holder.stdout.readline()
         os.kill(holder.pid, signal.SIGSTOP)
-        with lock(tmp_path).held() as check:
+        with lock(tmp_path, lease_s=SHORT_S).held() as check:
             os.kill(holder.pid, signal.SIGCONT)
             out, _ = holder.communicate("\n")
             assert "was taken over by `jail upgrade by this host`" in out
@@ -157,15 +161,18 @@ def test_a_stopped_holder_of_this_host_is_never_taken_over(tmp_path: Path) -> No
     script = (
         "import sys, time; from pathlib import Path; from cellblock.jail.writer_lock import *\n"
         "p = Path(sys.argv[1])\n"
-        f"with WriterLock(p, p, myself('x'), {LEASE_S}).held(): print('locked', flush=True); time.sleep(60)"
+        f"with WriterLock(p, p, myself('x'), {SHORT_S}).held(): print('locked', flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         os.kill(holder.pid, signal.SIGSTOP)
-        time.sleep(LEASE_S * 1.5)
-        with pytest.raises(CellblockError, match="is being written by"), lock(tmp_path, "far").held():
+        time.sleep(SHORT_S * 1.1)
+        with (
+            pytest.raises(CellblockError, match="is being written by"),
+            lock(tmp_path, "far", SHORT_S).held(),
+        ):
             pass
         holder.kill()
 
@@ -175,7 +182,9 @@ def test_a_lost_lock_says_so(tmp_path: Path) -> None:
     with mine.held() as check:
         (tmp_path / "writer").unlink()
         silent(tmp_path, "far")
-        time.sleep(LEASE_S / 2)
+        deadline = time.monotonic() + 60
+        while not mine._lost.is_set() and time.monotonic() < deadline:
+            time.sleep(0.01)
         with pytest.raises(LostLockError, match="taken over by `jail upgrade by far`"):
             check()
 
@@ -192,6 +201,6 @@ def test_without_hard_links_only_one_holds_too(tmp_path: Path, monkeypatch: pyte
     ):
         pass
     silent(tmp_path, "far")
-    with lock(tmp_path).held() as check:
+    with lock(tmp_path, lease_s=SHORT_S).held() as check:
         check()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock"]

@@ -57,6 +57,13 @@ def is_shell(path: Path) -> bool:
     return any(word.rsplit(b"/")[-1] in (b"sh", b"bash", b"dash") for word in line[2:].split())
 
 
+def test_files_stay_small() -> None:
+    """One that grows past 400 lines does more than one thing."""
+    sources = [path for path in files() if path.suffix in (".py", ".c", ".h")]
+    lengths = {path: len((paths.PROJECT / path).read_text().splitlines()) for path in sources}
+    assert {str(path): length for path, length in lengths.items() if length > 400} == {}
+
+
 def test_ruff_finds_nothing() -> None:
     check(*module("ruff"), "check", "--quiet", "--output-format=concise", ".")
 

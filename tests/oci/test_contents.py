@@ -14,8 +14,6 @@ from cellblock.oci.layout import Layout
 from cellblock.oci.model import MalformedImage
 from tests.oci.layers import COMPRESSORS, make_image, member
 
-Layers = Sequence[Sequence[tuple[tarfile.TarInfo, bytes]]]
-
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:

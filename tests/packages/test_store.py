@@ -37,7 +37,7 @@ def content(store: PackageStore, small: SmallArchive, *packages: object) -> bool
 
 
 def wait_for(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, f"still waiting: {what}"
         time.sleep(0.01)
@@ -186,12 +186,20 @@ def test_a_mirror_that_vanishes_is_named_and_the_next_run_carries_on(
     packages = [small.add(f"p{number}", size=MEGABYTE) for number in range(3)]
     first = Mirror(small.folder)
     first.breaks_after = MEGABYTE // 2
-    first.answers = []
     address = first.uri
-    first.chunk_s = 0.01
-    threading.Timer(0.15, first.vanish).start()
+
+    def vanish() -> None:
+        wait_for("the first bytes", lambda: first.sent)
+        first.vanish()
+        first.chunk_s = 0
+
+    # No file is whole before it has vanished: what was sent until then is a part of the first half.
+    first.chunk_s = 0.3
+    vanishing = threading.Thread(target=vanish)
+    vanishing.start()
     with pytest.raises(FetchFailed) as raised:
         store.fetch(packages, [small.at(address)], Events())
+    vanishing.join()
     assert address in raised.value.message
     assert "--mirror" in raised.value.hint
     second = Mirror(small.folder)
@@ -253,17 +261,21 @@ def test_whoever_waits_for_another_process_says_so(
     small: SmallArchive, store: PackageStore, mirror: Mirror
 ) -> None:
     package = small.add("slow", size=MEGABYTE)
-    mirror.chunk_s = 0.01
+    mirror.chunk_s = 0.5
     child = fetch_in_child(store, [package], [small.at(mirror.uri)])
     wait_for("the child to fetch", lambda: mirror.sent)
-    said: list[Event] = []
+    said: list[str] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, Message):
+            said.append(event.text)
+            mirror.chunk_s = 0  # slow until then, however long this process takes to get there
+
     events = Events()
-    events.subscribe(said.append)
+    events.subscribe(note)
     store.fetch([package], [small.at(mirror.uri)], events)
     child.communicate(timeout=60)
-    assert "another process fetches slow; waiting for it" in [
-        event.text for event in said if isinstance(event, Message)
-    ]
+    assert "another process fetches slow; waiting for it" in said
     assert mirror.requests[f"/{package.filename}"] == 1
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from cellblock.build.mirrors import archive
-from cellblock.build.root import Bind as RootBind
 from cellblock.build.root import WorkingRoot
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Event, Events, StepStarted
@@ -20,7 +19,7 @@ from cellblock.lock.apt_root import AptRoot
 from cellblock.lock.archives import archives_of
 from cellblock.paths import PROJECT
 from cellblock.process import Programs
-from cellblock.slurm import Bind, SlurmRepository
+from cellblock.slurm import SlurmRepository
 from cellblock.variants import SlurmSource, Variant, host_release, load_variants
 
 from .small_slurm import small_slurm
@@ -47,24 +46,9 @@ class HostToolchain:
         return f"host {sorted(packages)}"
 
     @contextmanager
-    def workshop(self, packages: Sequence[str], on_line: Callable[[str], None]) -> Iterator[HostWorkshop]:
+    def workshop(self, packages: Sequence[str], on_line: Callable[[str], None]) -> Iterator[WorkingRoot]:
         self.workshops += 1
-        yield HostWorkshop(WorkingRoot(self._folder / str(self.workshops), [Path("/")], Programs()))
-
-
-class HostWorkshop:
-    def __init__(self, root: WorkingRoot) -> None:
-        self._root = root
-
-    def run(
-        self,
-        lines: Sequence[str],
-        *,
-        binds: Sequence[Bind] = (),
-        on_line: Callable[[str], None],
-    ) -> None:
-        mounts = [RootBind(bind.source, bind.target, bind.writable) for bind in binds]
-        self._root.run(lines, binds=mounts, on_line=on_line)
+        yield WorkingRoot(self._folder / str(self.workshops), [Path("/")], Programs())
 
 
 @pytest.fixture(scope="module")

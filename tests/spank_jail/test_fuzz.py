@@ -1,6 +1,6 @@
 """libFuzzer on what reads hostile input: the plan's parser, the path resolver, the plugin's arguments.
 
-All targets run at once, each for CELLBLOCK_FUZZ_SECONDS (60), from the seeds in spank_jail/fuzz/corpus.
+All targets run at once, each for CELLBLOCK_FUZZ_SECONDS (30), from the seeds in spank_jail/fuzz/corpus.
 Each is built with ASan and UBSan and checks invariants of its own; its file says which.
 """
 
@@ -13,7 +13,7 @@ from cellblock.paths import PROJECT
 from tests.c_fuzzing import fuzz
 
 SOURCES = PROJECT / "spank_jail"
-SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "30"))
 
 # Made for the resolver's target: what a bug in it would reach is not the machine's.
 NAMESPACES = (

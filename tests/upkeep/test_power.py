@@ -104,7 +104,7 @@ def test_a_minute_after_the_last_layer_all_is_noted_to_be_on_the_disk(cache: Sma
     note_settled(cache.folder)
     for thread in threading.enumerate():
         if thread.name == f"settle {cache.folder}":
-            thread.join(30)
+            thread.join(60)
     assert past < settled(cache.folder) <= time.time()
 
 

@@ -119,12 +119,12 @@ def test_trimming_waits_for_a_build_until_it_ends_or_is_killed(cache: SmallCache
     waits = threading.Event()
     trimmer = threading.Thread(target=trim, args=(cache.folder, 0, waits.set))
     trimmer.start()
-    assert waits.wait(30)
-    time.sleep(0.3)
+    assert waits.wait(60)
+    time.sleep(0.1)
     assert (cache.images(), cache.trees()) == ({"a"}, {"t"})
     build.send_signal(signal.SIGKILL)
     build.communicate()
-    trimmer.join(30)
+    trimmer.join(60)
     assert (cache.images(), cache.trees()) == (set(), set())
 
 
@@ -134,9 +134,9 @@ def test_trimming_waits_for_whoever_uses_the_debs(cache: SmallCache) -> None:
     trimmer = threading.Thread(target=trim, args=(cache.folder, 0, waits.set))
     with cache.store.hold():
         trimmer.start()
-        assert waits.wait(30)
+        assert waits.wait(60)
         assert cache.store.has(package)
-    trimmer.join(30)
+    trimmer.join(60)
     assert not cache.store.has(package)
 
 
@@ -151,7 +151,10 @@ trim(Path(sys.argv[1]), 0)
 
 def test_a_killed_trim_leaves_nothing_that_is_half_there(tmp_path: Path) -> None:
     seen = set()
-    for number in range(8):
+    # Eight moments; more where a machine was so busy that none of them hit what it does.
+    for number in range(60):
+        if number >= 8 and "some" in seen:
+            break
         cache = SmallCache(tmp_path / str(number) / "cache")
         layers = [cache.layer(f"t{each}", 10, files=60) for each in range(12)]
         for each in range(6):

@@ -77,6 +77,7 @@ def backup(path: Path, repository: Repository, events: Events, options: BackupOp
     """
     started = time.monotonic()
     volume, state = assembled(path)
+    _refuse_inside(volume, repository)
     restic = Restic(repository)
     before = _look(restic, options, events)
     with volume.lock(f"jail backup {path} {repository}", events.info) as check:
@@ -98,6 +99,18 @@ def backup(path: Path, repository: Repository, events: Events, options: BackupOp
         with events.step(volume.path.name, "check the repository"):
             restic.run("check")
     return BackupResult(**{**vars(result), "removed": removed, "seconds": time.monotonic() - started})
+
+
+def _refuse_inside(volume: Volume, repository: Repository) -> None:
+    """A repository in the tree would be stored in itself, and lost with the jail."""
+    place = Path(repository.location)
+    if place.is_absolute():
+        for inside in (volume.root, volume.private):
+            if place.resolve().is_relative_to(inside.resolve()):
+                raise CellblockError(
+                    f"the repository {repository} lies inside the jail {volume.path}; nothing was stored",
+                    hint="name a place outside the volume",
+                )
 
 
 def _look(restic: Restic, options: BackupOptions, events: Events) -> list[Snapshot]:

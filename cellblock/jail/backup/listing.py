@@ -27,10 +27,9 @@ import zstandard
 
 from cellblock.errors import CellblockError
 from cellblock.jail import live_walk, manifest
-from cellblock.jail.entry import Entry
+from cellblock.jail.entry import KINDS, Entry
 from cellblock.jail.live_walk import Seen
 from cellblock.jail.tree import read_xattrs
-from cellblock.jail.tree_access import KINDS
 
 NAME = "tree.zst"
 SPARSE = "sparse"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cellblock.jail.backup import listing
-from cellblock.jail.entry import Entry, order, shown
+from cellblock.jail.entry import Entry, kept_xattrs, order, shown
 from cellblock.jail.metadata import set_metadata
 from cellblock.jail.tree_access import Blocked, TreeAccess
 
@@ -289,9 +289,9 @@ def _apply(access: TreeAccess, entry: Entry, folders: _Folders) -> None:
     pinned = access.pinned(entry.path)
     try:
         path = b"/proc/self/fd/%d" % pinned
-        present = {os.fsencode(name) for name in os.listxattr(path)}
-        for attribute in present - {name for name, _ in entry.xattrs}:
-            with contextlib.suppress(OSError):  # security.selinux, say: not the tree's
+        present = kept_xattrs((os.fsencode(name), b"") for name in os.listxattr(path))
+        for attribute in {name for name, _ in present} - {name for name, _ in entry.xattrs}:
+            with contextlib.suppress(OSError):
                 os.removexattr(path, attribute)
         if entry.digest == listing.SPARSE and stat.S_ISREG(os.fstat(pinned).st_mode):
             _punch_file(path)

@@ -138,7 +138,8 @@ def clean(volume: Volume, events: Events) -> None:
     """Remove what writers left that were killed. Needs the lock."""
     for leftover in volume.leftovers():
         events.info(f"removing what an interrupted run left in {leftover}")
-        release(leftover / NOTE)
+        for note in leftover.glob(f"{NOTE}*"):
+            release(note)
         shutil.rmtree(os.fsencode(leftover))
 
 
@@ -152,7 +153,10 @@ def staged(volume: Volume) -> Iterator[Path]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _full(volume) from error
         where = os.fsdecode(error.filename) if error.filename else str(volume.path)
-        raise CellblockError(f"cannot restore {volume.path}: {where}: {error.strerror or error}") from error
+        raise CellblockError(
+            f"cannot restore {volume.path}: {where}: {error.strerror or error}",
+            hint="check that path and the filesystem, then run the same command again",
+        ) from error
 
 
 def _full(volume: Volume) -> CellblockError:

@@ -101,7 +101,7 @@ static bool of_the_machine(const char *name)
 {
 	static const char *const starts[] = { "trusted.overlay.", "security.selinux", "security.ima",
 					      "security.evm",	  "system.nfs4_acl",  "system.nfs4_dacl",
-					      "system.nfs4_sacl" };
+					      "system.nfs4_sacl", "trusted.SGI_ACL_" };
 
 	for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
 		if (strncmp(name, starts[i], strlen(starts[i])) == 0)

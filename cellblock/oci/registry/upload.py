@@ -7,7 +7,6 @@ too large) is lost when it arrives amid a long body, and is read after a short o
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from cellblock.oci.model import Descriptor
 from cellblock.oci.registry.client import Repository, with_query
 from cellblock.oci.registry.errors import NotInRegistry, RegistryError, Transient, WrongDigest
 from cellblock.oci.registry.transport import Answer, Retries, Stopped
+from cellblock.sha256 import sha256_of_file
 
 Outcome = Literal["present", "mounted", "sent"]
 
@@ -193,7 +193,7 @@ class Upload:
     def _can_restart(self, error: RegistryError) -> bool:
         """Whether a fresh upload may do better; raises when the file itself is the reason."""
         if "DIGEST_INVALID" in error.codes or isinstance(error, WrongDigest):
-            found = _digest_of_file(self._path)
+            found = "sha256:" + sha256_of_file(self._path)
             if found != self._blob.digest:
                 raise CellblockError(
                     f"{self._path}: its content has another digest, {found}; the registry stored nothing",
@@ -254,11 +254,3 @@ def _offset(answer: Answer, otherwise: int) -> int:
         return otherwise
     last = int(match[1])
     return last + 1 if last else 0
-
-
-def _digest_of_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while data := file.read(1 << 20):
-            digest.update(data)
-    return f"sha256:{digest.hexdigest()}"

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,6 +75,25 @@ static int copy(struct image_directory *directory, struct hand *hand, uint32_t n
 			    hand->buffer + record.target_length, err);
 }
 
+/* Likewise of a symbolic link, fifo or device: another one like it. */
+static int copy_special(struct image_directory *directory, struct hand *hand, uint32_t node, struct image_error *err)
+{
+	struct item item = { .node = node, .folder = folder_of(directory->tree, node),
+			     .kind = image_tree_node(directory->tree, node)->kind };
+	int result;
+
+	if (image_records_get(directory->records, image_tree_node(directory->tree, node)->link, &item.record, err) ||
+	    image_records_extra(directory->records, &item.record, &hand->buffer, &hand->room, err))
+		return -1;
+	item.target = strndup((const char *)hand->buffer, item.record.target_length);
+	if (!item.target)
+		return image_fail_memory(err);
+	item.xattrs = hand->buffer + item.record.target_length;
+	result = write_special(directory, hand, &item, err);
+	free(item.target);
+	return result;
+}
+
 static bool is_same(int a_folder, const char *a, int b_folder, const char *b)
 {
 	struct stat x, y;
@@ -120,7 +140,7 @@ static int make_link(struct image_directory *directory, struct hand *hand, uint3
 		return -1;
 	return image_tree_node(directory->tree, node)->kind == 'f'
 		       ? copy(directory, hand, node, from_folder, from, held, to, err)
-		       : 0;
+		       : copy_special(directory, hand, node, err);
 }
 
 static bool is_in_tree(const struct image_directory *directory, uint32_t folder, uint32_t *node)

@@ -136,8 +136,8 @@ static int make_special(const struct item *item, int folder, const char *name)
 		       makedev(record->major, record->minor));
 }
 
-static int write_special(struct image_directory *directory, struct hand *hand, const struct item *item,
-			 struct image_error *err)
+int write_special(struct image_directory *directory, struct hand *hand, const struct item *item,
+		  struct image_error *err)
 {
 	char name[IMAGE_NAME_LONGEST + 1];
 	int folder = folder_open(directory, hand, item->folder, err), result;

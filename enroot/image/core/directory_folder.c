@@ -32,13 +32,6 @@ void hand_end(void *state)
 	free(hand->buffer);
 }
 
-void hand_forget(struct hand *hand, uint32_t folder)
-{
-	for (int i = 0; i < KEPT_FOLDERS; i++)
-		if (hand->kept[i].fd >= 0 && hand->kept[i].folder == folder)
-			image_close(&hand->kept[i].fd);
-}
-
 static atomic_uchar *state_of(struct image_directory *directory, uint32_t folder)
 {
 	_Atomic(atomic_uchar *) *chunk = &directory->folders[folder / FOLDER_CHUNK];

@@ -55,11 +55,6 @@ int pick_end(struct image_directory *directory, const struct item *item, const c
 	     struct image_error *err);
 int pick_replace(struct image_directory *directory, uint32_t node, uint32_t heir, struct image_error *err);
 
-/* directory_file.c */
-int close_file(const struct image_directory *directory, const struct item *item, int *fd, struct image_error *err);
-int write_all(struct image_directory *directory, const struct item *item, int fd, const unsigned char *data,
-	      size_t length, uint64_t offset, struct image_error *err);
-
 #define BATCH_ITEMS 32
 
 struct batch {
@@ -80,9 +75,15 @@ struct hand {
 	size_t room;
 };
 
+/* directory_file.c */
+int write_special(struct image_directory *directory, struct hand *hand, const struct item *item,
+		  struct image_error *err);
+int close_file(const struct image_directory *directory, const struct item *item, int *fd, struct image_error *err);
+int write_all(struct image_directory *directory, const struct item *item, int fd, const unsigned char *data,
+	      size_t length, uint64_t offset, struct image_error *err);
+
 void hand_begin(void *state, void *context);
 void hand_end(void *state);
-void hand_forget(struct hand *hand, uint32_t folder);
 
 /* directory_folder.c: O_PATH descriptor of a directory, which is made when it is not there; it stays the
  * hand's, for the next few calls. -1. */

@@ -11,6 +11,7 @@
 #include "hash.h"
 #include "mapped.h"
 #include "scoped.h"
+#include "write_at.h"
 
 #define MAGIC "cellblock-layer-listing 1\n"
 #define MAGIC_LENGTH (sizeof(MAGIC) - 1)
@@ -61,25 +62,9 @@ struct image_listing {
 	unsigned char buffer[BUFFER];
 };
 
-static int write_all(int fd, const void *data, size_t length, uint64_t offset, struct image_error *err)
-{
-	while (length) {
-		ssize_t done = pwrite(fd, data, length, (off_t)offset);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done <= 0)
-			return image_fail_call(err, "", "pwrite", done ? errno : ENOSPC);
-		data = (const char *)data + done;
-		length -= (size_t)done;
-		offset += (uint64_t)done;
-	}
-	return 0;
-}
-
 static int flush(struct image_listing *listing, struct image_error *err)
 {
-	if (write_all(listing->fd, listing->buffer, listing->used, listing->written, err))
+	if (image_write_at(listing->fd, listing->buffer, listing->used, listing->written, err))
 		return -1;
 	listing->written += listing->used;
 	listing->used = 0;
@@ -186,7 +171,7 @@ int image_listing_finish(struct image_listing *listing, struct image_records *re
 	if (!result && hash_mapped(data, listing->written, digest))
 		result = image_fail_memory(err);
 	munmap(data, listing->written);
-	return result ? -1 : write_all(listing->fd, digest, sizeof(digest), listing->written, err);
+	return result ? -1 : image_write_at(listing->fd, digest, sizeof(digest), listing->written, err);
 }
 
 struct image_listing_reader {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "scoped.h"
+#include "write_at.h"
 
 #define BUFFER ((size_t)256 << 10)
 #define LATER 512u
@@ -61,22 +62,6 @@ void image_records_free(struct image_records *records)
 	free(records);
 }
 
-static int write_at(int fd, const void *data, size_t length, uint64_t offset, struct image_error *err)
-{
-	while (length) {
-		ssize_t done = pwrite(fd, data, length, (off_t)offset);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			return image_fail_call(err, "", "pwrite", errno);
-		data = (const char *)data + done;
-		length -= (size_t)done;
-		offset += (uint64_t)done;
-	}
-	return 0;
-}
-
 /* What lies beyond the end of the file is zeros. */
 static int read_at(int fd, void *data, size_t length, uint64_t offset, struct image_error *err)
 {
@@ -104,8 +89,8 @@ static int write_later(struct image_records *records, struct image_error *err)
 	uint32_t count = records->count;
 
 	records->count = 0;
-	return write_at(records->records, records->later, count * sizeof(records->later[0]),
-			(uint64_t)records->first * sizeof(records->later[0]), err);
+	return image_write_at(records->records, records->later, count * sizeof(records->later[0]),
+			      (uint64_t)records->first * sizeof(records->later[0]), err);
 }
 
 int image_records_flush(struct image_records *records, struct image_error *err)
@@ -115,7 +100,7 @@ int image_records_flush(struct image_records *records, struct image_error *err)
 		if (write_later(records, err))
 			return -1;
 	}
-	if (write_at(records->extras, records->buffer, records->used, records->flushed, err))
+	if (image_write_at(records->extras, records->buffer, records->used, records->flushed, err))
 		return -1;
 	records->flushed += records->used;
 	records->used = 0;
@@ -127,7 +112,7 @@ static int append(struct image_records *records, const void *data, size_t length
 	if (length > BUFFER - records->used && image_records_flush(records, err))
 		return -1;
 	if (length > BUFFER) {
-		if (write_at(records->extras, data, length, records->flushed, err))
+		if (image_write_at(records->extras, data, length, records->flushed, err))
 			return -1;
 		records->flushed += length;
 		return 0;
@@ -177,7 +162,7 @@ int image_records_put(struct image_records *records, uint32_t node, const struct
 			return 0;
 		}
 	}
-	return write_at(records->records, record, sizeof(*record), (uint64_t)node * sizeof(*record), err);
+	return image_write_at(records->records, record, sizeof(*record), (uint64_t)node * sizeof(*record), err);
 }
 
 int image_records_load(struct image_records *records, uint32_t count, struct image_error *err)

@@ -350,8 +350,3 @@ void image_stream_close(struct image_stream *stream)
 	close(stream->fd);
 	free(stream);
 }
-
-const char *image_stream_digest(const struct image_stream *stream)
-{
-	return stream->found;
-}

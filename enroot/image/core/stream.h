@@ -31,7 +31,4 @@ int image_stream_next(struct image_stream *stream, struct image_block **block, s
 /* Also before the end. A read that waits for a pipe is not interrupted: shut the other end first. */
 void image_stream_close(struct image_stream *stream);
 
-/* The digest of the compressed bytes, after the end: 64 digits, or "" when it was not asked for. */
-const char *image_stream_digest(const struct image_stream *stream);
-
 #endif

@@ -44,8 +44,8 @@ enum tar_set {
 /* What pax records and GNU's long names say about the next member. */
 struct tar_attributes {
 	unsigned set; /* of enum tar_set */
-	const char *path, *link, *sparse_name, *sparse_map; /* into the records; no zero byte at the end */
-	size_t path_length, link_length, sparse_name_length, sparse_map_length;
+	const char *path, *link, *sparse_name; /* into the records; no zero byte at the end */
+	size_t path_length, link_length, sparse_name_length;
 	uint64_t size, uid, gid, sparse_size, sparse_count;
 	int64_t mtime_ns;
 	unsigned sparse_major, sparse_minor;

@@ -236,6 +236,9 @@ static int describe(struct image_walk *walk, int folder, const char *name, const
 	const char *first;
 	int known = 0;
 
+	/* As in a tar: 2^63 ns are 292 years. */
+	if (status->st_mtim.tv_sec > INT64_MAX / 1000000000 - 1 || status->st_mtim.tv_sec < INT64_MIN / 1000000000 + 1)
+		return image_fail(err, IMAGE_FAULT_SOURCE, walk->path, "its time is before 1678 or after 2262");
 	*entry = (struct image_entry){
 		.kind = kind_of(status->st_mode), .path = walk->path, .path_length = strlen(walk->path),
 		.target = "", .mode = status->st_mode & 07777, .uid = status->st_uid, .gid = status->st_gid,

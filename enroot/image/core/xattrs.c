@@ -104,7 +104,7 @@ bool image_xattr_is_kept(const char *name, size_t name_length)
 {
 	static const char *const machine[] = {
 		"trusted.overlay.", "security.selinux", "security.ima", "security.evm",
-		"system.nfs4_acl", "system.nfs4_dacl", "system.nfs4_sacl",
+		"system.nfs4_acl", "system.nfs4_dacl", "system.nfs4_sacl", "trusted.SGI_ACL_",
 	};
 
 	for (size_t i = 0; i < sizeof(machine) / sizeof(machine[0]); i++) {

@@ -1,6 +1,5 @@
 /* Any bytes as a tar: refused with a reason, or each entry is one that a tree can hold. Checksums are made
  * right first, or no input would get past them. */
-#include "../core/tar_header.h"
 #include "../tests/memory_tar.h"
 #include "../../../spank_jail/fuzz/fuzz.h"
 
@@ -38,21 +37,6 @@ static void check_entry(struct image_tar *tar, const struct image_entry *entry)
 	}
 }
 
-static void fix_checksums(unsigned char *data, size_t size)
-{
-	for (size_t at = 0; at + 512 <= size; at += 512) {
-		struct tar_header *header = (struct tar_header *)(data + at);
-		unsigned sum = 0;
-
-		if (memcmp(header->magic, "ustar", 5))
-			continue;
-		memset(header->checksum, ' ', 8);
-		for (size_t i = 0; i < 512; i++)
-			sum += data[at + i];
-		snprintf(header->checksum, 8, "%06o", sum);
-	}
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	unsigned char *copy = malloc(size + 1);
@@ -64,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	MUST(copy);
 	memcpy(copy, data, size);
-	fix_checksums(copy, size);
+	memory_fix_checksums(copy, size);
 	memory_open(&memory, copy, size, 1024);
 	struct image_tar *tar = image_tar_new(&input, &err);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../core/scoped.h"
+#include "../core/write_at.h"
 
 /* Blocks under way: some for each thread, so that none waits for the slowest; no more than so many bytes. */
 #define BLOCKS_A_THREAD 6
@@ -149,24 +150,6 @@ void squashfs_block_drop(struct squashfs_block *block)
 	give_back(block);
 }
 
-int squashfs_write(int fd, const void *bytes, size_t length, uint64_t offset, struct image_error *err)
-{
-	const char *from = bytes;
-
-	while (length) {
-		ssize_t done = pwrite(fd, from, length, (off_t)offset);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done <= 0)
-			return image_fail_call(err, "", "pwrite", done ? errno : ENOSPC);
-		from += done;
-		length -= (size_t)done;
-		offset += (uint64_t)done;
-	}
-	return 0;
-}
-
 static void *room(struct squashfs_data *data, void **chunks, uint64_t at, size_t size, struct image_error *err)
 {
 	void **chunk = at / CHUNK < CHUNKS ? &chunks[at / CHUNK] : NULL;
@@ -239,7 +222,7 @@ static int run(struct image_job *job, void *state, bool stopped, struct image_er
 		struct squashfs_block *next = block->next;
 		bool plain = block->size & SQUASHFS_BLOCK_PLAIN;
 
-		if (squashfs_write(data->request.fd, plain ? block->bytes : block->compressed,
+		if (image_write_at(data->request.fd, plain ? block->bytes : block->compressed,
 				   block->size & (SQUASHFS_BLOCK_PLAIN - 1), block->entry, err))
 			return stop(data);
 		squashfs_block_drop(block);
@@ -296,11 +279,4 @@ uint32_t squashfs_data_size(const struct squashfs_data *data, uint64_t entry)
 uint64_t squashfs_data_start(const struct squashfs_data *data, uint64_t number)
 {
 	return data->starts[number / CHUNK][number % CHUNK];
-}
-
-unsigned long long squashfs_data_written(struct squashfs_data *data)
-{
-	scoped_lock(&data->mutex);
-
-	return data->offset;
 }

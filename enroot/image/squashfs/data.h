@@ -61,10 +61,4 @@ int squashfs_data_finish(struct squashfs_data *data, uint64_t *end, struct image
 uint32_t squashfs_data_size(const struct squashfs_data *data, uint64_t entry); /* with SQUASHFS_BLOCK_PLAIN */
 uint64_t squashfs_data_start(const struct squashfs_data *data, uint64_t run);
 
-/* Bytes that were written so far. */
-unsigned long long squashfs_data_written(struct squashfs_data *data);
-
-/* Writes all of it, or -1. */
-int squashfs_write(int fd, const void *bytes, size_t length, uint64_t offset, struct image_error *err);
-
 #endif

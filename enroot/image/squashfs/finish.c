@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/write_at.h"
 #include "parts.h"
 
 #define PADDING 4096 /* what loop devices want an image to be a multiple of */
@@ -14,7 +15,7 @@ struct places {
 
 static int append(struct squashfs *squashfs, const void *bytes, size_t length, uint64_t *at, struct image_error *err)
 {
-	if (squashfs_write(squashfs->fd, bytes, length, *at, err))
+	if (image_write_at(squashfs->fd, bytes, length, *at, err))
 		return -1;
 	*at += length;
 	return 0;
@@ -178,7 +179,7 @@ static int write_superblock(struct squashfs *squashfs, const struct places *plac
 	to = put64(to, places->folders);
 	to = put64(to, places->fragments);
 	put64(to, places->exports);
-	return squashfs_write(squashfs->fd, block, sizeof(block), 0, err);
+	return image_write_at(squashfs->fd, block, sizeof(block), 0, err);
 }
 
 static int pad(struct squashfs *squashfs, uint64_t end, struct image_error *err)
@@ -187,7 +188,7 @@ static int pad(struct squashfs *squashfs, uint64_t end, struct image_error *err)
 	size_t length = squashfs->options.no_padding ? 0 : -end & (PADDING - 1);
 
 	squashfs->summary.bytes = end + length;
-	return squashfs_write(squashfs->fd, zeros, length, end, err);
+	return image_write_at(squashfs->fd, zeros, length, end, err);
 }
 
 int squashfs_finish(struct squashfs *squashfs, struct squashfs_summary *summary, struct image_error *err)

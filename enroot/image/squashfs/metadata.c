@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "data.h"
+#include "../core/write_at.h"
 
 /* Bytes that are written together, and those that a table has before it gets a file. */
 #define TOGETHER ((size_t)256 << 10)
@@ -24,7 +24,7 @@ void squashfs_metadata_free(struct squashfs_metadata *metadata)
 
 static int write_pieces(struct squashfs_metadata *metadata, struct image_error *err)
 {
-	if (squashfs_write(metadata->fd, metadata->data, metadata->length - metadata->written,
+	if (image_write_at(metadata->fd, metadata->data, metadata->length - metadata->written,
 			   metadata->offset + metadata->written, err))
 		return -1;
 	metadata->written = metadata->length;
@@ -136,9 +136,9 @@ int squashfs_metadata_write(struct squashfs_metadata *metadata, int fd, uint64_t
 			continue;
 		if (got <= 0)
 			return image_fail_call(err, "", "pread", got ? errno : EIO);
-		if (squashfs_write(fd, metadata->data, (size_t)got, offset + done, err))
+		if (image_write_at(fd, metadata->data, (size_t)got, offset + done, err))
 			return -1;
 		done += (uint64_t)got;
 	}
-	return squashfs_write(fd, metadata->data, metadata->length - done, offset + done, err);
+	return image_write_at(fd, metadata->data, metadata->length - done, offset + done, err);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/write_at.h"
 #include "parts.h"
 
 static uint64_t write_options(struct squashfs *squashfs, int *result, struct image_error *err)
@@ -13,7 +14,7 @@ static uint64_t write_options(struct squashfs *squashfs, int *result, struct ima
 	if (!length)
 		return SQUASHFS_SUPERBLOCK;
 	put16(piece, (uint16_t)(length | SQUASHFS_METADATA_PLAIN));
-	*result = squashfs_write(squashfs->fd, piece, 2 + length, SQUASHFS_SUPERBLOCK, err);
+	*result = image_write_at(squashfs->fd, piece, 2 + length, SQUASHFS_SUPERBLOCK, err);
 	return SQUASHFS_SUPERBLOCK + 2 + length;
 }
 
@@ -269,9 +270,4 @@ static const struct image_sink_operations operations = {
 struct image_sink squashfs_sink(struct squashfs *squashfs)
 {
 	return (struct image_sink){ &operations, squashfs };
-}
-
-unsigned long long squashfs_written(struct squashfs *squashfs)
-{
-	return squashfs_data_written(squashfs->data);
 }

@@ -42,7 +42,4 @@ struct squashfs_summary {
 /* After the merge. The tree can only be read afterwards, not searched. */
 int squashfs_finish(struct squashfs *squashfs, struct squashfs_summary *summary, struct image_error *err);
 
-/* Bytes of the image so far; any thread may ask. */
-unsigned long long squashfs_written(struct squashfs *squashfs);
-
 #endif

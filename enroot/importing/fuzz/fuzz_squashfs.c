@@ -1,5 +1,5 @@
-/* Two tars as the layers of an image: refused with a reason, or a squashfs that holds together. The first byte says how
- * much belongs to the upper one. */
+/* Two tars as the layers of an image: refused with a reason, or a squashfs that holds together. The last byte, which the tars
+ * of fuzz_tar's corpus do not need, says how much belongs to the upper one. Checksums are made right first, as there. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <unistd.h>
@@ -69,17 +69,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct squashfs_summary summary;
 	struct image_error err = { .fault = IMAGE_FAULT_NONE };
 	int fd = memfd_create("fuzz", MFD_CLOEXEC), result;
-	size_t upper = size ? (size - 1) * data[0] / 255 / 512 * 512 : 0;
+	size_t length = size ? size - 1 : 0, upper = size ? length * data[length] / 255 / 512 * 512 : 0;
+	unsigned char *tars = malloc(length + 1);
 
-	MUST(fd >= 0);
+	MUST(fd >= 0 && tars);
+	memcpy(tars, data, length);
+	memory_fix_checksums(tars, length);
 	struct image_tree *tree = image_tree_new("/tmp", IMAGE_MEMORY_IMPORT, &err);
 	struct image_records *records = image_records_new("/tmp", &err);
 	struct squashfs *squashfs = squashfs_new(tree, records, fd, &options, &err);
 	MUST(squashfs);
 	struct image_sink sink = squashfs_sink(squashfs);
 	struct image_merge *merge = image_merge_new(tree, &sink, &err);
-	result = !size || read_layer(merge, 0, data + 1, upper, &err) ||
-		 read_layer(merge, 1, data + 1 + upper, size - 1 - upper, &err) || image_merge_end(merge, &err) ||
+	result = !size || read_layer(merge, 0, tars, upper, &err) ||
+		 read_layer(merge, 1, tars + upper, length - upper, &err) || image_merge_end(merge, &err) ||
 		 squashfs_finish(squashfs, &summary, &err);
 	if (!result)
 		check_image(fd, &summary);
@@ -89,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	squashfs_free(squashfs);
 	image_records_free(records);
 	image_tree_free(tree);
+	free(tars);
 	close(fd);
 	return 0;
 }

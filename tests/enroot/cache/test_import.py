@@ -18,7 +18,7 @@ import yaml
 
 from tests.enroot.cache.conftest import User, make_user, sha256
 from tests.enroot.registry.images import Image, Pusher, make_image, make_index
-from tests.integration.registry import free_port
+from tests.ports import free_port
 
 IMPORTERS = int(os.environ.get("CELLBLOCK_CACHE_IMPORTERS", "30"))
 
@@ -64,7 +64,7 @@ def registry(base: Path) -> Iterator[Registry]:
     (base / "registry.yml").write_text(yaml.safe_dump(configuration))
     with log.open("ab") as out:
         process = subprocess.Popen([program, "serve", base / "registry.yml"], stdout=out, stderr=out)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while "listening" not in log.read_text() and not _answers(host):
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline

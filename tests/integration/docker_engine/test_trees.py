@@ -8,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,10 @@ from cellblock.engine import apt
 from cellblock.engine.archive_server import serve
 from cellblock.engine.stages import NAME, SOURCES_ARGUMENT
 from cellblock.events import Events, Output, StepStarted
-from cellblock.variants import host_release
 from tests.integration import trees
-from tests.integration.docker_engine.builds import CHILD, ROOT, TOOL, TOP, Builds, comparable
+from tests.integration.docker_engine.builds import CHILD, NEEDS, ROOT, TOOL, TOP, Builds, comparable
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(os.geteuid() != 0, reason="building images needs root"),
-    pytest.mark.skipif(
-        shutil.which("dockerd") is None, reason="dockerd is not installed (apt-get install docker.io)"
-    ),
-    pytest.mark.skipif(
-        host_release().get("ID") != "debian",
-        reason="the local archive is filled from this machine's own Debian mirror, and it has none",
-    ),
-]
+pytestmark = NEEDS
 
 
 @pytest.mark.parametrize("name", [ROOT, TOOL, TOP, CHILD])

@@ -289,7 +289,7 @@ def _start(cluster: LocalCluster, script: str, stack: ExitStack, *, tty: bool = 
     )
     stack.callback(running.wait)
     stack.callback(running.kill)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         done = cluster.on(
             WORKER, "sh", "-c", f"read p <{note} && grep -qa escape-victim /proc/$p/cmdline && echo $p"

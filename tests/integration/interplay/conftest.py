@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
+from tests.integration.conftest import KEPT, LocalCluster
 from tests.integration.jobs import submit
 
 
@@ -27,8 +27,10 @@ def slow_jobs(cluster: LocalCluster, user: str) -> SlowJobs:
     cluster.on("controller", "scontrol", "create", *partition).ok()
     script = "trap 'echo the signal came' USR1; while :; do sleep 1; done"
     options = ("-w", "worker-1", "-t", "1", "--signal=B:USR1@60", "-o", "limited.out")
-    limited = submit(cluster, user, script, *options)
-    script = "\n#SBATCH -n1 -w worker-1\n#SBATCH hetjob\n#SBATCH -n1 -w worker-2 -p slow\n"
+    limited = submit(cluster, user, script, f"--comment={KEPT}", *options)
+    second = f"#SBATCH -n1 -w worker-2 -p slow --comment={KEPT}"
+    script = f"#!/bin/bash\n#SBATCH -n1 -w worker-1\n#SBATCH hetjob\n{second}\n"
     steps = "srun --het-group=0,1 -l hostname | sort; srun --het-group=1 cat /etc/cellblock/jail-release"
-    het = submit(cluster, user, f"#!/bin/bash{script}{steps}", "-p", "slow", "-o", "het.out")
+    options = (f"--comment={KEPT}", "-p", "slow", "-o", "het.out")
+    het = submit(cluster, user, script + steps, *options)
     return SlowJobs(limited, het)

@@ -28,7 +28,7 @@ def test_sattach_shows_a_running_step(cluster: LocalCluster, user: str) -> None:
     job = submit(cluster, user, f"srun sh -c '{wait}'", "-o", "/dev/null")
     steps = ("squeue", "--steps", "-h", "-o%i")
     cluster.wait_until("the step runs", lambda: f"{job}.0" in cluster.jail(*steps).out.split())
-    script = f"(sleep 2; touch {go.name}) & timeout 20 sattach {job}.0"
+    script = f"(sleep 2; touch {go.name}) & timeout 60 sattach {job}.0"
     done = cluster.jail("sh", "-c", script, user=user)
     if cluster.status.release == "22.05":
         # This release's sattach asks slurm.conf for a node's address, and these register themselves.
@@ -63,7 +63,7 @@ def resize(descriptor: int, rows: int, columns: int) -> None:
 def say(master: int, text: str, answer: str) -> str:
     """Type `text`, and read until `answer`, a regular expression, is found."""
     os.write(master, text.encode())
-    seen, deadline = "", time.monotonic() + 20
+    seen, deadline = "", time.monotonic() + 180
     while not re.search(answer, seen):
         assert time.monotonic() < deadline, f"no {answer!r} in {seen!r}"
         if select.select([master], [], [], 0.2)[0]:

@@ -17,22 +17,22 @@ pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 TWICE = """
 run=${SLURM_RESTART_COUNT:-0}
-echo "$SLURM_JOB_ID $run $(ls /tmp | grep -c mark) $(ls -d /mnt/jail/root 2>/dev/null)" >> NAME
+seen="$(ls /tmp | grep -c mark) $(ls -d /mnt/jail/root 2>/dev/null)"
+echo "$SLURM_JOB_ID $run $seen" >> "twice.$SLURM_JOB_ID"
 touch /tmp/mark
-[ "$run" = 1 ] || sleep 60
+[ "$run" = 1 ] || sleep 600
 """
 
 
 def test_a_requeued_job_runs_again_in_a_fresh_jail(cluster: LocalCluster, user: str) -> None:
     options = ("--requeue", "-w", "worker-2", "-o", "/dev/null")
-    fresh_path(cluster, user, "requeued")
-    job = submit(cluster, user, TWICE.replace("NAME", "requeued"), *options)
-    cluster.wait_until("the first run", lambda: bool(output(cluster, user, "requeued")))
+    job = submit(cluster, user, TWICE, *options)
+    cluster.wait_until("the first run", lambda: bool(output(cluster, user, f"twice.{job}")))
     cluster.jail("scontrol", "requeue", job, user=user).ok()
-    assert second_run(cluster, user, job, "requeued") == [f"{job} 0 0", f"{job} 1 0"]
+    assert second_run(cluster, user, job) == [f"{job} 0 0", f"{job} 1 0"]
 
 
-def second_run(cluster: LocalCluster, user: str, job: str, name: str) -> list[str]:
+def second_run(cluster: LocalCluster, user: str, job: str) -> list[str]:
     """Have a requeued job start now; what its runs wrote."""
     cluster.wait_until("it is pending", lambda: cluster.job(job)["JobState"] == "PENDING")
     # Slurm waits two minutes before the second run, for slurmd takes times in seconds: a run that starts
@@ -42,7 +42,7 @@ def second_run(cluster: LocalCluster, user: str, job: str, name: str) -> list[st
     going_on = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
     cluster.wait_until("it is over", lambda: cluster.job(job)["JobState"] not in going_on)
     assert cluster.job(job)["JobState"] == "COMPLETED"
-    return [line.strip() for line in output(cluster, user, name).splitlines()]
+    return [line.strip() for line in output(cluster, user, f"twice.{job}").splitlines()]
 
 
 @pytest.fixture
@@ -56,12 +56,11 @@ def urgent(cluster: LocalCluster) -> Iterator[str]:
 
 def test_a_preempted_job_runs_again_in_a_fresh_jail(cluster: LocalCluster, user: str, urgent: str) -> None:
     options = ("--requeue", "--exclusive", "-w", "worker-2", "-o", "/dev/null")
-    fresh_path(cluster, user, "preempted")
-    job = submit(cluster, user, TWICE.replace("NAME", "preempted"), *options)
-    cluster.wait_until("the first run", lambda: bool(output(cluster, user, "preempted")))
+    job = submit(cluster, user, TWICE, *options)
+    cluster.wait_until("the first run", lambda: bool(output(cluster, user, f"twice.{job}")))
     whole_node = ("-p", urgent, "-w", "worker-2", "--exclusive")
     assert srun(cluster, user, *whole_node, "sh", "-c", "ls /tmp | grep -c mark").out == "0\n"
-    assert second_run(cluster, user, job, "preempted") == [f"{job} 0 0", f"{job} 1 0"]
+    assert second_run(cluster, user, job) == [f"{job} 0 0", f"{job} 1 0"]
 
 
 def test_one_element_of_an_array_is_cancelled(cluster: LocalCluster, user: str) -> None:

@@ -16,6 +16,7 @@ from cellblock.oci.layout import Layout
 from cellblock.oci.model import canonical
 from cellblock.paths import PROJECT
 from cellblock.variants import host_release, load_variants
+from tests.integration.archive import private_apt
 from tests.integration.push.pushing import add, content, image, send
 from tests.integration.registry import RunningRegistry
 
@@ -29,22 +30,8 @@ PREDICATE = "https://slsa.dev/provenance/v1"
 def cosign(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The program, of Debian 14, the first release that has it; it needs nothing but a C library."""
     folder = tmp_path_factory.mktemp("cosign")
-    (folder / "apt/lists/partial").mkdir(parents=True)
-    (folder / "apt/archives/partial").mkdir(parents=True)
-    (folder / "apt/status").touch()
     variant = load_variants(PROJECT / "images" / "variants.yaml")["debian14"]
-    (folder / "apt/sources.list").write_text(f"{archive(variant).lines[0]}\n")
-    options = [
-        f"Dir::State={folder}/apt",
-        f"Dir::State::status={folder}/apt/status",
-        f"Dir::Cache={folder}/apt",
-        f"Dir::Etc::sourcelist={folder}/apt/sources.list",
-        "Dir::Etc::sourceparts=/dev/null",
-        "APT::Sandbox::User=root",
-        "Acquire::Languages=none",
-        "Acquire::Check-Valid-Until=false",
-    ]
-    get = ["apt-get", "-qq", *(f"-o{option}" for option in options)]
+    get = private_apt(folder / "apt", archive(variant).lines[:1], "Acquire::Check-Valid-Until=false")
     for command in ([*get, "update"], [*get, "download", "cosign"]):
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
     (deb,) = folder.glob("cosign_*.deb")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.conftest import LocalCluster
-from tests.integration.jobs import ended, home, make_user, submit
+from tests.integration.jobs import ended, home, make_user, script_file, submit
 from tests.integration.pyxis.conftest import IMAGE, Containers
 
 pytestmark = pytest.mark.integration
@@ -139,6 +139,22 @@ def test_entrypoint(containers: Containers) -> None:
     assert (done.ok(), "speaks" in done.err) == ("entered /work dir\n", False)
     done = containers.image("--container-entrypoint", "--container-entrypoint-log", *ask)
     assert "pyxis:     the entrypoint speaks\n" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "out", "err"),
+    [
+        ('exec 3>&1 9>&1; exec "$@"', "ran\n", "pyxis:     it speaks\n"),
+        ('"$@"; sleep 1', "ran\n", "pyxis:     it speaks\n"),
+        ("exit 0", "", "pyxis:   next: --no-container-entrypoint starts the container without it\n"),
+    ],
+)
+def test_what_an_entrypoint_may_do(containers: Containers, text: str, out: str, err: str) -> None:
+    """nginx's, among others, opens 3: there was the program that keeps the container; it never started"""
+    rc = script_file(containers.cluster, containers.user, "rc", f"#!/bin/sh\necho it speaks\n{text}\n")
+    entrypoint = ("--container-entrypoint", "--container-entrypoint-log", f"--container-mounts={rc}:/etc/rc")
+    done = containers.image("-t1", *entrypoint, "sh", "-c", "echo ran")
+    assert (done.out, err in done.err) == (out, True), done
 
 
 @pytest.mark.every_slurm

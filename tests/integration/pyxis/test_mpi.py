@@ -70,13 +70,17 @@ def test_open_mpi_over_two_nodes(containers: Containers, mpi_image: str) -> None
 def test_open_mpi_in_containers_that_ran_before_the_step(containers: Containers, mpi_image: str) -> None:
     """They do not show where this step's server puts its shared memory."""
     go = home(containers.cluster, containers.user) / "mpi-go"
-    wait = f"while [ ! -e /home/{containers.user}/mpi-go ]; do sleep 0.2; done"
+    seen = f"/home/{containers.user}/mpi"
+    wait = f"touch {seen}-up.$SLURM_STEP_ID.$SLURM_PROCID; while [ ! -e {seen}-go ]; do sleep 0.2; done"
     hold = f"-N2 -n2 --overlap {mpi_image} --container-mounts=/home/{containers.user}"
     script = f"""
-        rm -f ~/mpi-go
-        srun {hold} --container-name=mpi_user sh -c '{wait}' &
-        srun {hold} --container-name=mpi_root --container-remap-root sh -c '{wait}' &
-        sleep 2
+        rm -f {seen}-*
+        srun {hold} --container-name=mpi_user sh -c '{wait}' & held=$!
+        srun {hold} --container-name=mpi_root --container-remap-root sh -c '{wait}' & held="$held $!"
+        while [ "$(ls {seen}-up.* 2>/dev/null | wc -l)" -lt 4 ]; do
+            kill -0 $held || exit 3
+            sleep 0.2
+        done
         for name in user root; do
             echo --; srun --mpi=pmix {_TASKS} --container-name=mpi_$name:exec /opt/sum; done
         touch ~/mpi-go; wait; enroot remove --force pyxis_mpi_user pyxis_mpi_root"""

@@ -137,8 +137,9 @@ def test_running_jobs_keep_the_driver_that_they_started_with(
     node.collect(*by_cdi(driver))
     script = "until [ -e /data/go ]; do sleep 0.05; done; /data/program; ls /usr/local/nvidia/lib64 | wc -l"
     waiting = subprocess.Popen(node.inside("/usr/bin/sh", "-c", script), stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
-    while "jail-enter" in Path(f"/proc/{waiting.pid}/cmdline").read_text() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while "jail-enter" in Path(f"/proc/{waiting.pid}/cmdline").read_text():
+        assert time.monotonic() < deadline, "the job does not start"
         time.sleep(0.02)
     names = len(node.listing("current/lib64"))
     # Twice: the directory of the job's driver is no longer mounted on the node then.
@@ -162,7 +163,10 @@ def test_sessions_in_a_namespace_of_before_see_the_new_driver(
     command = node.command("unshare", "--mount", "--propagation", "slave", "sleep", "600")
     with subprocess.Popen(command) as sshd:
         try:
-            time.sleep(0.3)
+            deadline = time.monotonic() + 60
+            while Path(f"/proc/{sshd.pid}/comm").read_text() != "sleep\n":
+                assert time.monotonic() < deadline, "it has no namespace yet"
+                time.sleep(0.02)
             session = Node(sshd.pid, node.programs, node.root, node.plan, node.empty)
             assert session.loaded() == "535"
             node.collect(*by_cdi(newer))
@@ -230,8 +234,11 @@ def test_killed_at_any_moment_the_old_or_the_new_driver_is_there(
     began = time.monotonic()
     node.collect(*by_cdi(newer))
     whole = time.monotonic() - began
-    answers = set()
-    for attempt in range(30):
+    answers: set[str] = set()
+    # Later and later: on a machine that became slower meanwhile, too, some come to their end.
+    for attempt in range(300):
+        if attempt >= 30 and answers == {"535", "570"}:
+            break
         chosen = driver if attempt % 2 else newer
         command = [node.programs / "jail-driver", "collect", "--jail", node.root, *by_cdi(chosen)]
         process = subprocess.Popen(

@@ -1,0 +1,115 @@
+"""What a volume goes without: `--allow-lossy` of its assembly holds for all that is done to it later.
+
+`.cellblock/losses.json` has what the filesystem could not hold of the image, by the names of
+`image_core.LOSSES`. Of those verify and diff say nothing, and an upgrade or a repair leaves them out of what
+it writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellblock.errors import CellblockError
+from cellblock.jail.entry import Entry
+from cellblock.jail.tree_check import Difference
+
+if TYPE_CHECKING:  # an upgrade at rest does without the core
+    from cellblock.jail.image_core import Loss
+
+_MASKS = {
+    "owners": Difference.OWNER,
+    "modes": Difference.MODE,
+    "times": Difference.TIME,
+    "hard links": Difference.LINK,
+}
+_KINDS = {"c": "device nodes", "b": "device nodes", "p": "fifos", "l": "symbolic links"}
+_CANNOT = (errno.EPERM, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.E2BIG)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        if all(isinstance(one["what"], str) for one in found):
+            return found
+        raise ValueError("a name is no text")
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError, KeyError) as error:
+        raise CellblockError(
+            f"{path}: damaged: {error}", hint="restore it from a backup, or remove it"
+        ) from None
+
+
+def write(path: Path, losses: Iterable[Loss]) -> None:
+    """Write them down."""
+    path.write_text(json.dumps([asdict(one) for one in losses], indent=2) + "\n", encoding="utf-8")
+
+
+def joined(paths: Iterable[Path]) -> list[Loss]:
+    """Those of several shards, added up, from the files that `write` wrote. Raises CellblockError."""
+    from cellblock.jail.image_core import Loss
+
+    found: dict[str, Loss] = {}
+    for one in (Loss(**record) for path in paths for record in _read(path)):
+        before = found.get(one.what)
+        found[one.what] = Loss(one.what, before.count + one.count, before.example) if before else one
+    return list(found.values())
+
+
+class Without:
+    """What a volume goes without, for who compares and who writes."""
+
+    def __init__(self, what: Collection[str] = ()) -> None:
+        self._what = frozenset(what)
+        self._mask = Difference(0)
+        for name in self._what & _MASKS.keys():
+            self._mask |= _MASKS[name]
+
+    @staticmethod
+    def of(private: Path) -> Without:
+        """Of the volume whose `.cellblock` this is. Raises CellblockError."""
+        return Without([one["what"] for one in _read(private / "losses.json")])
+
+    def attributes(self, entry: Entry) -> Entry:
+        """The entry with the extended attributes that the volume can hold."""
+        if not self._what or not entry.xattrs:
+            return entry
+        return entry._replace(xattrs=tuple(one for one in entry.xattrs if _kind(one[0]) not in self._what))
+
+    def differs(self, difference: Difference) -> Difference:
+        """What of a difference is not accepted."""
+        return difference & ~self._mask
+
+    def has_no(self, kind: str) -> bool:
+        """Whether entries of this kind may be missing."""
+        return _KINDS.get(kind) in self._what
+
+    @contextmanager
+    def accepting(self, what: str) -> Iterator[None]:
+        """The block sets or makes `what`, which may fail where the volume goes without it."""
+        try:
+            yield
+        except OSError as error:
+            if what not in self._what or error.errno not in _CANNOT:
+                raise
+
+    def accepting_kind(self, kind: str) -> AbstractContextManager[None]:
+        """The block makes an entry of this kind."""
+        return self.accepting(_KINDS.get(kind, ""))
+
+    def lacks(self, entry: Entry | None, path: bytes) -> bool:
+        """Whether the entry could not be made at `path`."""
+        return entry is not None and self.has_no(entry.kind) and not os.path.lexists(path)
+
+
+def _kind(attribute: bytes) -> str:
+    if attribute == b"security.capability":
+        return "file capabilities"
+    return "ACLs" if attribute.startswith(b"system.posix_acl_") else "extended attributes"

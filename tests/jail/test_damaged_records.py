@@ -1,0 +1,150 @@
+"""Records of a volume that are damaged, foreign or too new: said, with what to do, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from upgraded_jail import FOO, FOO2, Jail
+
+from cellblock.errors import CellblockError
+from cellblock.jail import assemble, change_plan, changes, history
+from cellblock.jail.backup.backup import BackupOptions, backup
+from cellblock.jail.backup.repository import Repository
+from cellblock.jail.execution import assembled
+from cellblock.jail.upgrade import plan_upgrade, upgrade
+from cellblock.jail.verify import verify
+
+Command = Callable[[Jail], object]
+COMMANDS: dict[str, Command] = {
+    "verify": lambda jail: verify(jail.path, jail.events),
+    "repair": lambda jail: verify(jail.path, jail.events, repair=True),
+    "diff": lambda jail: list(changes.changes(jail.path)),
+    "plan": lambda jail: plan_upgrade(str(jail.folder / "old"), jail.path),
+    "upgrade": lambda jail: upgrade(str(jail.folder / "old"), jail.path, jail.events),
+    "rollback": lambda jail: jail.rollback(),
+}
+
+
+@pytest.fixture
+def upgraded(jail: Jail) -> Jail:
+    jail.assemble(FOO)
+    jail.image("new", FOO2)
+    jail.upgrade()
+    return jail
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:30])
+
+
+def test_a_manifest_that_is_damaged_is_said_by_every_command(upgraded: Jail) -> None:
+    manifest = upgraded.path / ".cellblock/manifest"
+    cut(manifest)
+    for name, command in COMMANDS.items():
+        if name != "rollback":  # it needs those of the upgrade alone
+            with pytest.raises(CellblockError, match="damaged manifest") as caught:
+                command(upgraded)
+            assert "jail restore" in caught.value.hint, name
+    manifest.unlink()
+    for name, command in COMMANDS.items():
+        with pytest.raises(CellblockError, match="manifest is missing") as caught:
+            command(upgraded)
+        assert "jail restore" in caught.value.hint, name
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+def test_a_state_that_is_none_is_said(upgraded: Jail) -> None:
+    for text in ("", "[]", "3", '{"version": 1}'):
+        (upgraded.path / ".cellblock/state.json").write_text(text)
+        for command in COMMANDS.values():
+            with pytest.raises(CellblockError, match=r"state\.json: damaged") as caught:
+                command(upgraded)
+            assert caught.value.hint
+
+
+def test_records_of_a_newer_cellblock_are_not_called_damaged(upgraded: Jail) -> None:
+    path = upgraded.path / ".cellblock/state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    with pytest.raises(CellblockError, match=r"state\.json is of version 2.*reads version 1") as caught:
+        upgraded.rollback()
+    assert "newer" in caught.value.hint
+
+
+def test_a_damaged_copy_of_the_databases_is_found_again(upgraded: Jail) -> None:
+    cut(upgraded.path / ".cellblock/controls")
+    assert verify(upgraded.path, upgraded.events).is_clean  # users changed nothing of them
+    upgraded.tree.install(FOO)
+    with pytest.raises(CellblockError, match="controls is damaged") as caught:
+        verify(upgraded.path, upgraded.events)
+    assert "jail verify" in caught.value.hint
+    verify(upgraded.path, upgraded.events, repair=True)  # from the image
+    assert verify(upgraded.path, upgraded.events).is_clean
+
+
+@pytest.mark.parametrize("record", ["finished.json", "plan", "before", "old/manifest", "old/state.json"])
+def test_an_upgrade_whose_record_is_damaged_is_not_undone(upgraded: Jail, record: str) -> None:
+    folder = upgraded.path / ".cellblock/history/0001"
+    cut(folder / record)
+    with pytest.raises(CellblockError, match=r"history/0001.*is damaged.*nothing was changed") as caught:
+        upgraded.rollback()
+    assert f"mv {folder}" in caught.value.hint
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+    upgraded.upgrade("old")  # goes on all the same
+    assert "foo 1" in upgraded.read("usr/bin/foo")
+    folder.rename(upgraded.path / ".cellblock/damaged-0001")
+    assert upgraded.rollback().plan.operation == "rollback"
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+def test_another_trees_upgrade_is_not_undone(upgraded: Jail, small: Path) -> None:
+    shutil.rmtree(upgraded.root)
+    assemble(str(small), upgraded.path, upgraded.events)
+    with pytest.raises(CellblockError, match="was filled anew since its last upgrade"):
+        upgraded.rollback()
+    assert not (upgraded.root / "usr").exists()
+    assert [one.undone_by for one in history.read(assembled(upgraded.path)[0])] == [0]
+
+
+def test_a_root_that_is_a_link_is_none(upgraded: Jail) -> None:
+    upgraded.root.rename(upgraded.path / "elsewhere")
+    upgraded.root.symlink_to("elsewhere")
+    for command in COMMANDS.values():
+        with pytest.raises(CellblockError, match="root is no directory"):
+            command(upgraded)
+
+
+def test_a_directory_is_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(CellblockError, match="is a directory, and no plan"):
+        change_plan.read(tmp_path)
+
+
+def test_a_repository_is_not_kept_in_what_it_stores(upgraded: Jail) -> None:
+    for place in (upgraded.root / "home/backup", upgraded.path / ".cellblock/backup"):
+        repository = Repository(str(place), {"RESTIC_REPOSITORY": str(place), "RESTIC_PASSWORD": "x"})
+        with pytest.raises(CellblockError, match="lies inside the jail"):
+            backup(upgraded.path, repository, upgraded.events, BackupOptions(init=True))
+        assert not place.exists()
+
+
+def test_an_export_overwrites_nothing_and_leaves_no_part(upgraded: Jail, tmp_path: Path) -> None:
+    taken = tmp_path / "taken.tar"
+    taken.write_text("mine")
+    with pytest.raises(CellblockError, match=r"taken\.tar exists; nothing was written"):
+        changes.export(upgraded.path, taken)
+    assert taken.read_text() == "mine"
+    upgraded.write("home/large", "x" * 4_000_000)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], check=True)
+    try:
+        with pytest.raises(OSError, match="No space left") as caught:
+            changes.export(upgraded.path, disk / "users.tar")
+        assert caught.value.filename == str(disk / "users.tar")
+        assert not (disk / "users.tar").exists()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,0 +1,106 @@
+"""A volume that was accepted without something: what comes later neither misses it nor fails for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jail_trees import CAP_NET_RAW, acl
+from upgraded_jail import FOO, FOO2, Jail
+
+from cellblock.bench.slow_fs import slow_filesystem
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+from cellblock.jail import Options, Shard, assemble
+from cellblock.jail.changes import changes
+from cellblock.jail.losses import Without, joined
+from cellblock.jail.verify import verify
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, and keeps owners: needs root")
+
+
+@pytest.fixture
+def bare(jail: Jail) -> Iterator[Jail]:
+    """A jail whose volume is a filesystem without extended attributes, as NFS 4.1 is; assembled."""
+    old, new = jail.image("old", FOO), jail.image("new", FOO2)
+    for tree, added in ((old, ()), (new, ("usr/bin/added",))):
+        for name in ("usr/bin/ping", *added):
+            (tree.root / name).write_text(tree.root.name)
+            os.setxattr(tree.root / name, "security.capability", CAP_NET_RAW)
+        os.setxattr(tree.root / "usr/share/foo/data", "system.posix_acl_access", acl(1234))
+    jail.path.mkdir()
+    subprocess.run(["mount", "-t", "ramfs", "-o", "mode=755", "ramfs", str(jail.path)], check=True)
+    try:
+        assemble(str(old.root), jail.path, jail.events, options=Options(allow_lossy=True))
+        yield jail
+    finally:
+        subprocess.run(["umount", str(jail.path)], check=True)
+
+
+def is_clean(jail: Jail) -> bool:
+    found = verify(jail.path, jail.events, content=True)
+    return (found.n_damaged, found.n_users) == (0, 0)
+
+
+def test_what_was_lost_is_no_damage_and_an_upgrade_goes_without(bare: Jail) -> None:
+    assert is_clean(bare)
+    assert not [one for one in changes(bare.path) if one.kind != "added"]
+    bare.upgrade()
+    assert bare.read("usr/bin/ping") == bare.read("usr/bin/added") == "new"
+    assert "foo 2" in bare.read("usr/bin/foo")
+    assert is_clean(bare)
+    bare.rollback()
+    assert bare.read("usr/bin/ping") == "old"
+    assert is_clean(bare)
+
+
+def test_damage_is_found_and_repaired_all_the_same(bare: Jail) -> None:
+    (bare.root / "usr/bin/ping").unlink()
+    (bare.root / "usr/bin/foo").chmod(0o700)
+    assert verify(bare.path, bare.events).n_damaged == 2
+    assert verify(bare.path, bare.events, repair=True).is_clean
+    assert is_clean(bare)
+
+
+def test_what_was_not_accepted_is_still_an_error(bare: Jail) -> None:
+    name = bare.folder / "new/usr/bin/added"
+    os.setxattr(name, "user.note", b"x")  # the old image had no such attribute
+    with pytest.raises(CellblockError, match=r"cannot hold the attribute user\.note of /usr/bin/added"):
+        bare.upgrade()
+    assert bare.read("usr/bin/ping") == "old"
+
+
+def test_shards_list_what_each_of_them_lost(small: Path, tmp_path: Path, events: Events) -> None:
+    for number in range(12):
+        (small / f"d{number}").mkdir()
+        os.mkfifo(small / f"d{number}/fifo")
+    (small / "link").symlink_to("etc")
+    os.link(small / "link", small / "other-name", follow_symlinks=False)
+    with slow_filesystem(tmp_path, latency_us=10, lossy=True) as place:
+        for index in range(3):
+            result = assemble(
+                str(small),
+                place / "volume",
+                events,
+                options=Options(shard=Shard(index, 3), allow_lossy=True),
+            )
+        assert {loss.what: loss.count for loss in result.losses} == {"fifos": 12, "hard links": 1}
+        assert {loss.what for loss in joined([place / "volume/.cellblock/losses.json"])} == {
+            "fifos",
+            "hard links",
+        }
+        assert str((result.root / "other-name").readlink()) == "etc"
+        found = verify(place / "volume", events)
+        assert (found.n_damaged, found.n_users) == (0, 0)
+        (place / "volume/root/d1").rmdir()
+        with pytest.raises(CellblockError, match="has no hard links; nothing was changed"):
+            verify(place / "volume", events, repair=True)
+
+
+def test_a_damaged_list_is_named(tmp_path: Path) -> None:
+    (tmp_path / "losses.json").write_text('[{"count": 1}]')
+    with pytest.raises(CellblockError, match=r"losses\.json: damaged"):
+        Without.of(tmp_path)
