@@ -43,9 +43,9 @@ class VerifyResult:
     """`damaged` is what nobody can have meant; `users` what users changed, which is theirs.
 
     Of each the first in the manifest's order are named, up to `LISTED`; `n_damaged` and `n_users` count all.
-    `behind` counts the image's files below each directory that users put a link in the place of: of those only
-    the link is among `users`, and a repair leaves them. `repaired` says that the damage was put right, of the
-    first `REPAIRED` files; its number in history is that, or 0.
+    `behind` counts the image's files below each directory that users put a link in the place of: of those
+    only the link is among `users`, and a repair leaves them. `repaired` says that the damage was put right,
+    of the first `REPAIRED` files; its number in history is that, or 0.
     """
 
     entries: int
