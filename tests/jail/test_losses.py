@@ -17,7 +17,7 @@ from upgraded_jail import FOO, FOO2, Jail
 from cellblock.bench.slow_fs import slow_filesystem
 from cellblock.cli.app import app
 from cellblock.errors import CellblockError
-from cellblock.events import Events
+from cellblock.events import Event, Events, StepStarted
 from cellblock.jail import Options, Shard, assemble
 from cellblock.jail.changes import changes
 from cellblock.jail.losses import Without, joined
@@ -59,6 +59,28 @@ def test_what_was_lost_is_no_damage_and_an_upgrade_goes_without(bare: Jail) -> N
     assert is_clean(bare)
     bare.rollback()
     assert bare.read("usr/bin/ping") == "old"
+    assert is_clean(bare)
+
+
+def test_what_an_interrupted_assembly_lost_is_told_by_the_one_that_ends_it(bare: Jail) -> None:
+    """It writes no file again that is whole: it would not have found out."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, StepStarted) and event.step == "set directories' owners and times":
+            raise KeyboardInterrupt
+
+    stopping = Events()
+    stopping.subscribe(stop)
+    shutil.rmtree(bare.root)
+    os.link(bare.folder / "old/usr/bin/ping", bare.folder / "old/usr/bin/ping4")
+    words = str(bare.folder / "old"), bare.path
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            assemble(*words, stopping, options=Options(allow_lossy=True))
+    result = assemble(*words, bare.events, options=Options(allow_lossy=True))
+    assert result.kept
+    assert {one.what: one.count for one in result.losses} == {"ACLs": 1, "file capabilities": 1}
+    assert (bare.root / "usr/bin/ping").samefile(bare.root / "usr/bin/ping4")
     assert is_clean(bare)
 
 
