@@ -133,6 +133,8 @@ def stage_files(
     written: with its actions in their final order.
     """
 
+    keep_records(volume, folder)
+
     def find(entry: Entry) -> Path | None:
         path = Path(os.fsdecode(blobs.path(entry.digest)))
         return path if path.exists() else None
@@ -157,10 +159,11 @@ def stage_files(
     return final
 
 
-def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
-    """Write down the plan, and what a rollback needs: records, and the tree's databases before and after."""
-    _refuse_immutable_databases(volume, plan)
-    (folder / "kept").mkdir(mode=0o700)
+def keep_records(volume: Volume, folder: Path) -> None:
+    """Keep what the volume's records are, for a rollback. Raises CellblockError without hard links.
+
+    First of all: a new file with several names would fail for the same reason, and not say so.
+    """
     (folder / "old").mkdir(mode=0o700)
     for name in transaction.RECORDS:
         try:
@@ -173,6 +176,12 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
                 "nothing was changed",
                 hint="assemble the image into another volume, on ext4, xfs, btrfs or NFS",
             ) from None
+
+
+def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
+    """Write down the plan, and what a rollback needs too: the tree's databases before and after."""
+    _refuse_immutable_databases(volume, plan)
+    (folder / "kept").mkdir(mode=0o700)
     before = controls.of_root(volume.root)
     after = dict(before)
     for action in plan.actions:

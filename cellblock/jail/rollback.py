@@ -21,6 +21,7 @@ from cellblock.jail.execution import (
     UpgradeResult,
     assembled,
     carry_out,
+    keep_records,
     preparing,
     refuse_new_glibc,
     write_records,
@@ -106,6 +107,7 @@ def _backwards(last: history.Done, done: Plan) -> Changes:
 
 
 def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> Plan:
+    keep_records(volume, folder)
     numbers = Numbers(done.actions)
 
     def place(number: int | None) -> Path | None:

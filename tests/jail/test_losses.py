@@ -175,6 +175,10 @@ def test_shards_list_what_each_of_them_lost(small: Path, tmp_path: Path, events:
         (place / "volume/root/d1").rmdir()
         with pytest.raises(CellblockError, match="has no hard links; nothing was changed"):
             verify(place / "volume", events, repair=True)
+        (small / "new").touch()
+        (small / "another-name").hardlink_to(small / "new")
+        with pytest.raises(CellblockError, match="has no hard links; nothing was changed"):
+            upgrade(str(small), place / "volume", events)
 
 
 def test_a_damaged_list_is_named(tmp_path: Path) -> None:
