@@ -136,14 +136,17 @@ class Trying(Without):
         super().__init__([one["what"] for one in self._before])
         self._allow = allow
         self._found: dict[str, tuple[int, str]] = {}
+        self._last = ("", b"")
 
     def _refuse(self, what: str, path: bytes, name: str, error: OSError) -> None:
         if not what:  # a file or a directory
             raise error
         if not self._allow:
             raise _refused(path, name, error) from None
-        count, example = self._found.get(what, (0, shown(path)))
-        self._found[what] = (count + 1, example)
+        if (what, path) != self._last:  # of a file's attributes several may fail
+            count, example = self._found.get(what, (0, shown(path)))
+            self._found[what] = (count + 1, example)
+        self._last = (what, path)
 
     def _may_lack(self, what: str | None) -> bool:
         return super()._may_lack(what) or what in self._found

@@ -104,6 +104,7 @@ def test_what_only_the_new_image_has_can_be_accepted(bare: Jail) -> None:
     """ACLs and capabilities are accepted already, user.* is new; `apply` and `upgrade` have the option."""
     for name in ("usr/bin/added", "usr/bin/foo"):
         os.setxattr(bare.folder / "new" / name, "user.note", b"x")
+        os.setxattr(bare.folder / "new" / name, "user.other", b"x")
     words = [str(bare.folder / "new"), str(bare.path)]
     plan = bare.folder / "plan"
     for command in (["upgrade", *words], ["upgrade", *words, "--plan", "--output", str(plan)]):
