@@ -10,7 +10,7 @@ import typer
 
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_upgrade import JOBS, print_plan, print_result, run
-from cellblock.cli.options import JsonOption, LogOption, VariantOption
+from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption, VariantOption
 
 VolumeArgument = Annotated[Path, typer.Argument(help="Directory of the volume.")]
 DrainedOption = Annotated[
@@ -29,6 +29,7 @@ def upgrade(
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, max=256, help="How many files to read at once.")
     ] = JOBS,
+    allow_lossy: AllowLossyOption = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -46,13 +47,22 @@ def upgrade(
             change_plan.write(made, output)
         print_plan(made, as_json=as_json)
         return
-    run(reference, volume, jobs=jobs, drained=drained, log=log, as_json=as_json)
+    run(
+        reference,
+        volume,
+        jobs=jobs,
+        drained=drained,
+        allow_lossy=allow_lossy,
+        log=log,
+        as_json=as_json,
+    )
 
 
 def apply(
     plan: Annotated[Path, typer.Argument(help="File that `jail upgrade --plan --output` wrote.")],
     volume: VolumeArgument,
     drained: DrainedOption = False,
+    allow_lossy: AllowLossyOption = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -70,7 +80,14 @@ def apply(
         )
     events = Events()
     with make_view(log, events):
-        result = code.upgrade(expected.source.reference, volume, events, expected=expected, drained=drained)
+        result = code.upgrade(
+            expected.source.reference,
+            volume,
+            events,
+            expected=expected,
+            drained=drained,
+            allow_lossy=allow_lossy,
+        )
     print_result(result, as_json=as_json)
 
 

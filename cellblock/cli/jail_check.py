@@ -54,6 +54,7 @@ def verify(
                     "n_users": result.n_users,
                     "left": result.n_left,
                     "damaged": [[_path(one), one.what] for one in result.damaged],
+                    "behind_links": {_text(path): count for path, count in result.behind.items()},
                     "users": [[_path(one), one.what, one.package] for one in result.users],
                     "repaired": result.repaired,
                     "seconds": round(result.seconds, 3),
@@ -68,7 +69,7 @@ def verify(
             print(f"{'damaged':9s} ... and {more} more: `jail diff --files` lists them")
         for one in result.users[:_SHOWN]:
             package = f" (package {one.package})" if one.package else ""
-            print(f"{'users':9s} {shown(one.entry.path)}: {one.what}{printable(package)}")
+            print(f"{'users':9s} {shown(one.entry.path)}: {_of_users(one, result)}{printable(package)}")
         if result.n_users > _SHOWN:
             print(f"{'users':9s} ... and {result.n_users - _SHOWN} more: `jail diff --files` lists them")
         how = "every byte of " if content else ""
@@ -89,8 +90,22 @@ def _repaired(result: VerifyResult) -> str:
     return f", {result.n_damaged - result.n_left} of them repaired" if result.n_left else ", repaired"
 
 
+def _of_users(one: Differing, result: VerifyResult) -> str:
+    if not one.is_link_for_folder or one.now is None:
+        return one.what
+    count = result.behind.get(one.entry.path, 0)
+    return (
+        f"a directory of the image, and a link to {printable(one.now.target.decode(errors='replace'))} here: "
+        f"the image's {count} files in it are not looked at, and not repaired before the link is removed"
+    )
+
+
 def _path(one: Differing) -> str:
-    return "/" + one.entry.path.decode(errors="backslashreplace")
+    return _text(one.entry.path)
+
+
+def _text(path: bytes) -> str:
+    return "/" + path.decode(errors="backslashreplace")
 
 
 def diff(

@@ -59,7 +59,14 @@ def plainly(args: list[str]) -> PlainUpgrade | None:
 
 
 def run(
-    reference: str, volume: Path, *, jobs: int = JOBS, drained: bool = False, log: str, as_json: bool
+    reference: str,
+    volume: Path,
+    *,
+    jobs: int = JOBS,
+    drained: bool = False,
+    allow_lossy: bool = False,
+    log: str,
+    as_json: bool,
 ) -> None:
     """Upgrade, and say what was done. Raises CellblockError and OSError."""
     from cellblock.cli.views import make_view
@@ -68,7 +75,7 @@ def run(
 
     events = Events()
     with make_view(log, events):
-        result = code.upgrade(reference, volume, events, jobs=jobs, drained=drained)
+        result = code.upgrade(reference, volume, events, jobs=jobs, drained=drained, allow_lossy=allow_lossy)
     print_result(result, as_json=as_json)
 
 
@@ -117,6 +124,7 @@ def print_result(result: UpgradeResult, *, as_json: bool) -> None:
                     "seconds": round(result.seconds, 3),
                     **record,
                     "late": late,
+                    "losses": [asdict(one) for one in result.losses],
                 }
             )
         )

@@ -44,7 +44,7 @@ class StoredActions(Sequence[Action]):
         """The same in the order of `action_order.in_order`."""
         found = StoredActions()
         for which, how in (("<", "key, number"), ("=", "key DESC, number DESC"), (">", "key, number")):
-            rows = self._database.run(
+            rows = self._database.rows(
                 f"SELECT step, key, digest, data FROM actions WHERE step {which} {GONE_FOLDER} "
                 f"ORDER BY {_STEP.replace(':downgrade', str(int(downgrade)))}, {how}"
             )
@@ -52,17 +52,17 @@ class StoredActions(Sequence[Action]):
                 "INSERT INTO actions VALUES (?, ?, ?, ?, ?)",
                 ((number, *row) for number, row in enumerate(rows, found._count)),
             )
-            found._count = found._database.run("SELECT count(*) FROM actions").fetchone()[0]
+            ((found._count,),) = found._database.rows("SELECT count(*) FROM actions")
         return found
 
     def of_step(self, step: int) -> list[tuple[int, Action]]:
         """Those of one step, with their numbers."""
-        found = self._database.run("SELECT number, data FROM actions WHERE step = ? ORDER BY number", step)
+        found = self._database.rows("SELECT number, data FROM actions WHERE step = ? ORDER BY number", step)
         return [(number, _action(data)) for number, data in found]
 
     def by_path(self) -> Iterator[Action]:
         """All, in the order of a sorted walk."""
-        for (data,) in self._database.run("SELECT data FROM actions ORDER BY key, number"):
+        for (data,) in self._database.rows("SELECT data FROM actions ORDER BY key, number"):
             yield _action(data)
 
     def number_of(self, path: bytes) -> int | None:
@@ -70,17 +70,16 @@ class StoredActions(Sequence[Action]):
         if not self._indexed:
             self._database.run("CREATE INDEX by_key ON actions (key)")
             self._indexed = True
-        key = order(path)
-        row = self._database.run("SELECT max(number) FROM actions WHERE key = ?", key).fetchone()
-        found: int | None = row[0]
-        return found
+        number: int | None
+        ((number,),) = self._database.rows("SELECT max(number) FROM actions WHERE key = ?", order(path))
+        return number
 
     def last_with(self, digest: str) -> int | None:
         """The last that takes away a file with this content."""
         if self._contents is None:
             self._contents = PathsStore[int](lambda number: b"%d" % number, int)
             for number, action in enumerate(self):
-                if action.before is not None and action.before.kind == "f":
+                if _takes_content(action) and action.before is not None:
                     self._contents[action.before.digest.encode()] = number + 1
         found = self._contents.get(digest.encode())
         return None if found is None else found - 1
@@ -88,7 +87,7 @@ class StoredActions(Sequence[Action]):
     def last_of_shared(self) -> dict[str, int]:
         """Digest -> the last that needs it, of each content that several new files have."""
         return dict(
-            self._database.run(
+            self._database.rows(
                 "SELECT digest, max(number) FROM actions WHERE digest != '' "
                 "GROUP BY digest HAVING count(*) > 1"
             )
@@ -98,7 +97,7 @@ class StoredActions(Sequence[Action]):
         return self._count
 
     def __iter__(self) -> Iterator[Action]:
-        for (data,) in self._database.run("SELECT data FROM actions ORDER BY number"):
+        for (data,) in self._database.rows("SELECT data FROM actions ORDER BY number"):
             yield _action(data)
 
     @overload
@@ -109,8 +108,8 @@ class StoredActions(Sequence[Action]):
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._count))]
         number = range(self._count)[index]
-        row = self._database.run("SELECT data FROM actions WHERE number = ?", number).fetchone()
-        return _action(row[0])
+        ((data,),) = self._database.rows("SELECT data FROM actions WHERE number = ?", number)
+        return _action(data)
 
 
 class Collected:
@@ -188,7 +187,7 @@ class Numbers:
         self._contents = {
             action.before.digest: self._paths[action.path]
             for action in actions
-            if action.before is not None and action.before.kind == "f"
+            if _takes_content(action) and action.before is not None
         }
 
     def of_path(self, path: bytes) -> int | None:
@@ -202,6 +201,11 @@ class Numbers:
         if isinstance(self._actions, StoredActions):
             return self._actions.last_with(digest)
         return self._contents.get(digest)
+
+
+def _takes_content(action: Action) -> bool:
+    """Whether a file goes: what only gets another owner or mode is not kept."""
+    return action.verb != "metadata" and action.before is not None and action.before.kind == "f"
 
 
 def last_of_shared(actions: Sequence[Action]) -> dict[str, int]:

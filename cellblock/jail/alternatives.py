@@ -6,12 +6,14 @@ for each choice its path, its priority and a path for each slave (empty where it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cellblock.jail.controls import ALTERNATIVES, Controls
 
 _ETC = b"etc/alternatives/"
+_PRIORITY = re.compile(rb"-?[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def parse(name: bytes, text: bytes) -> Group | None:
         record = records[start : start + size]
         if not record[0]:
             break
-        if not record[1].lstrip(b"-").isdigit():
+        if not _PRIORITY.fullmatch(record[1]):
             return None
         choices[tuple(record[:1] + record[2:])] = int(record[1])
     return Group(head, links, choices)

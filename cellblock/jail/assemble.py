@@ -317,10 +317,7 @@ class _Writing:
                 write_losses(self.target.private / "losses.json", losses)
             self.target.publish(staging)
         for loss in losses:
-            self.events.warning(
-                f"{self.target.path} could not hold the {loss.what} of {loss.count} files, for example "
-                f"{loss.example}: {holding.CONSEQUENCES[loss.what]}"
-            )
+            self.events.warning(holding.told(self.target.path, loss))
         seconds = time.monotonic() - self.started
         return AssembleResult(
             self.target.root,

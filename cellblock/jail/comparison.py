@@ -3,14 +3,16 @@
 Damage is what nobody can have meant: content that changed without its file's time (a failing disk, a
 restore gone wrong), and programs, libraries and data of the image that are gone or different although no
 package of the users' explains it. All else is the users': their own versions of packages, configuration,
-state, and what an upgrade found changed and left as it was.
+state, what an upgrade found changed and left as it was, and a directory that they put elsewhere, with a link
+in its place.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cellblock.jail import controls, history, tree_check
 from cellblock.jail.adoption import known_controls
@@ -50,7 +52,8 @@ _MODE_AND_OWNER = Difference.MODE | Difference.OWNER
 class Differing:
     """A file of the image that the tree has otherwise. `entry` is what it should be, `now` what it is.
 
-    `package` is the users' package that it is about, if any.
+    `package` is the users' package that it is about, if any. `behind` is the link of the users' in the place
+    of a directory that it would be below; then nobody looked where that leads.
     """
 
     entry: Entry
@@ -59,6 +62,12 @@ class Differing:
     difference: Difference
     is_damage: bool
     package: str = ""
+    behind: bytes = b""
+
+    @property
+    def is_link_for_folder(self) -> bool:
+        """Whether it is a link in the place of a directory: nothing does that by itself."""
+        return self.entry.kind == "d" and self.now is not None and self.now.kind == "l"
 
     @property
     def what(self) -> str:
@@ -107,10 +116,12 @@ class _Judge:
         assert entry is not None
         entry = self._without.attributes(entry)
         path = entry.path
+        behind = b""
         try:
             status = access.status(path)
-        except Blocked:
+        except Blocked as error:
             status = None
+            behind = error.path if is_link(error.path, access) else b""
         now = None
         difference = found.difference
         if status is not None:
@@ -133,7 +144,8 @@ class _Judge:
         if damage and difference == Difference.TIME and self._same_content(entry, access):
             damage = False
         stamp = Stamp.of(status) if status is not None else None
-        return Differing(entry, now, stamp, difference, damage, package)
+        result = Differing(entry, now, stamp, difference, damage, package, behind)
+        return replace(result, is_damage=False) if behind or result.is_link_for_folder else result
 
     def _is_users(self, path: bytes) -> bool:
         if path in _EXACT or path.startswith(_USERS_FOLDERS) or path in self._accepted:
@@ -150,6 +162,15 @@ class _Judge:
             return entry.kind != "f" or access.digest(entry.path) == entry.digest
         except (OSError, Blocked):
             return True  # users replace it at this moment: theirs
+
+
+def is_link(path: bytes, access: TreeAccess) -> bool:
+    """Whether there is a symbolic link at `path`."""
+    try:
+        status = access.status(path)
+    except Blocked:
+        return False
+    return status is not None and stat.S_ISLNK(status.st_mode)
 
 
 def _overrides(side: controls.Controls) -> set[bytes]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress, State, SubjectState
@@ -24,13 +25,16 @@ from cellblock.jail.apt_lock import apt_locked
 from cellblock.jail.catalogue import Blobs
 from cellblock.jail.change_plan import Finding, Plan
 from cellblock.jail.entry import Entry, shown
-from cellblock.jail.losses import Without
+from cellblock.jail.losses import Trying, Without
 from cellblock.jail.manifest import DAMAGED_HINT
 from cellblock.jail.source import release
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import Transaction
 from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.volume import Volume, VolumeState
+
+if TYPE_CHECKING:  # an upgrade at rest does without the core
+    from cellblock.jail.image_core import Loss
 
 NOTE = "mounted-image"
 
@@ -43,7 +47,8 @@ Check = Callable[[], None]
 class UpgradeResult:
     """What was done, or with `changed` false would be. `number` is that in history; 0 for none.
 
-    `late` lists what users changed between the plan and its execution.
+    `late` lists what users changed between the plan and its execution, `losses` what the volume could not
+    hold and was accepted without just now.
     """
 
     plan: Plan
@@ -51,6 +56,7 @@ class UpgradeResult:
     number: int
     late: tuple[Finding, ...]
     seconds: float
+    losses: tuple[Loss, ...] = ()
 
 
 def assembled(path: Path) -> tuple[Volume, VolumeState]:
@@ -118,11 +124,16 @@ def refuse_new_glibc(plan: Plan, *, drained: bool) -> None:
         )
 
 
-def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> Plan:
+def stage_files(
+    volume: Volume, plan: Plan, blobs: Blobs, folder: Path, without: Without | None = None
+) -> Plan:
     """Make the plan's new files of the content in `blobs`, which are used up, and write the plan down.
 
-    Returns it as it was written: with its actions in their final order.
+    `without` (otherwise the volume's) finds out what the volume cannot hold. Returns the plan as it was
+    written: with its actions in their final order.
     """
+
+    keep_records(volume, folder)
 
     def find(entry: Entry) -> Path | None:
         path = Path(os.fsdecode(blobs.path(entry.digest)))
@@ -141,17 +152,18 @@ def stage_files(volume: Volume, plan: Plan, blobs: Blobs, folder: Path) -> Plan:
         else:
             shutil.copyfile(blobs.path(entry.digest), path)
 
-    stage(actions, folder / "new", fetch, Without.of(volume.private))
+    stage(actions, folder / "new", fetch, without or Trying(volume.private, allow=False))
     shutil.rmtree(blobs.folder)
     final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
     return final
 
 
-def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
-    """Write down the plan, and what a rollback needs: records, and the tree's databases before and after."""
-    _refuse_immutable_databases(volume, plan)
-    (folder / "kept").mkdir(mode=0o700)
+def keep_records(volume: Volume, folder: Path) -> None:
+    """Keep what the volume's records are, for a rollback. Raises CellblockError without hard links.
+
+    First of all: a new file with several names would fail for the same reason, and not say so.
+    """
     (folder / "old").mkdir(mode=0o700)
     for name in transaction.RECORDS:
         try:
@@ -164,6 +176,12 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
                 "nothing was changed",
                 hint="assemble the image into another volume, on ext4, xfs, btrfs or NFS",
             ) from None
+
+
+def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
+    """Write down the plan, and what a rollback needs too: the tree's databases before and after."""
+    _refuse_immutable_databases(volume, plan)
+    (folder / "kept").mkdir(mode=0o700)
     before = controls.of_root(volume.root)
     after = dict(before)
     for action in plan.actions:
@@ -175,7 +193,10 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
     new = folder / "new"
     for number, action in enumerate(plan.actions):
         if action.verb == "put" and controls.is_control(action.path):
-            after[action.path] = (new / str(number)).read_bytes()
+            if action.after is not None and action.after.kind == "f":
+                after[action.path] = (new / str(number)).read_bytes()
+            else:
+                after.pop(action.path, None)  # a link is not followed, as by `controls.of_tree`
     controls.save(folder / "before", before)
     controls.save(folder / "after", after)
     change_plan.write(plan, folder / "plan")

@@ -13,6 +13,7 @@ from typing import Any
 from cellblock.errors import CellblockError
 from cellblock.jail import change_plan
 from cellblock.jail.change_plan import Finding, Plan
+from cellblock.jail.temporary_database import NoRoomError
 from cellblock.jail.volume import Volume
 
 KEEP = 5
@@ -38,8 +39,9 @@ class Done:
         return change_plan.read(self.folder / "plan")
 
     def findings(self) -> tuple[Finding, ...]:
-        """What stayed as users had it."""
-        return change_plan.read(self.folder / "plan", actions_too=False).findings
+        """What stayed as users had it. Raises CellblockError when that is damaged."""
+        with whole(self.folder):
+            return change_plan.read(self.folder / "plan", actions_too=False).findings
 
     def record(self) -> dict[str, Any]:
         """For `--json`."""
@@ -72,6 +74,8 @@ def whole(folder: Path) -> Iterator[None]:
     """What fails in this block because the record in `folder` is not whole is said to be that."""
     try:
         yield
+    except NoRoomError:
+        raise
     except (CellblockError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.message if isinstance(error, CellblockError) else str(error)
         aside = folder.parent.parent / f"damaged-{folder.name}"

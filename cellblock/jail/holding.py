@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail.feeding import Feeding
+from cellblock.jail.image_core import Loss
 
 CONSEQUENCES = {
     "owners": "every file is the mount's own user's: no user has files of their own, and sshd, sudo and "
@@ -135,6 +136,14 @@ def _tries(place: Path) -> dict[str, Callable[[], bool]]:
         "symbolic links": symlink,
         "hard links": hardlink,
     }
+
+
+def told(volume: Path, loss: Loss) -> str:
+    """A loss in words."""
+    return (
+        f"{volume} could not hold the {loss.what} of {loss.count} files, for example {loss.example}: "
+        f"{CONSEQUENCES[loss.what]}"
+    )
 
 
 def check_space(volume: Path, feeding: Feeding, shards: int) -> None:

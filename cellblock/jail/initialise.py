@@ -86,6 +86,7 @@ def initialise(source: str, path: Path, events: Events, options: InitialiseOptio
 def _once(
     source: str, path: Path, events: Events, options: InitialiseOptions, shard: Shard
 ) -> tuple[str, tuple[int, ...]]:
+    lossy = options.assemble.allow_lossy
     try:
         result = assemble(source, path, events, options=replace(options.assemble, shard=shard))
     except OtherSourceError:
@@ -94,11 +95,11 @@ def _once(
     else:
         volume = Volume(path.absolute())
         if not result.changed and transaction.pending(volume):
-            upgrade(source, path, events, drained=options.drained)
+            upgrade(source, path, events, drained=options.drained, allow_lossy=lossy)
             return "upgraded", ()
         return ("assembled" if result.changed else "nothing"), result.waiting
     if shard.index:
         events.info("the volume is filled; the first shard upgrades it")
         return "nothing", tuple(range(1))
-    upgrade(source, path, events, drained=options.drained)
+    upgrade(source, path, events, drained=options.drained, allow_lossy=lossy)
     return "upgraded", ()

@@ -1,4 +1,4 @@
-"""What a volume goes without: `--allow-lossy` of its assembly holds for all that is done to it later.
+"""What a volume goes without: `--allow-lossy` of an assembly or upgrade holds for what is done to it later.
 
 `.cellblock/losses.json` has what the filesystem could not hold of the image, by the names of
 `image_core.LOSSES`. Of those verify and diff say nothing, and an upgrade or a repair leaves them out of what
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellblock.errors import CellblockError
-from cellblock.jail.entry import Entry
+from cellblock.jail.entry import Entry, shown
 from cellblock.jail.tree_check import Difference
 
 if TYPE_CHECKING:  # an upgrade at rest does without the core
@@ -30,6 +30,8 @@ _MASKS = {
     "hard links": Difference.LINK,
 }
 _KINDS = {"c": "device nodes", "b": "device nodes", "p": "fifos", "l": "symbolic links"}
+NAME = "losses.json"
+"""In `.cellblock`, and in a transaction's `next` where it accepts more."""
 _CANNOT = (errno.EPERM, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.E2BIG)
 
 
@@ -75,13 +77,13 @@ class Without:
     @staticmethod
     def of(private: Path) -> Without:
         """Of the volume whose `.cellblock` this is. Raises CellblockError."""
-        return Without([one["what"] for one in _read(private / "losses.json")])
+        return Without([one["what"] for one in _read(private / NAME)])
 
     def attributes(self, entry: Entry) -> Entry:
         """The entry with the extended attributes that the volume can hold."""
         if not self._what or not entry.xattrs:
             return entry
-        return entry._replace(xattrs=tuple(one for one in entry.xattrs if _kind(one[0]) not in self._what))
+        return entry._replace(xattrs=tuple(one for one in entry.xattrs if kind_of(one[0]) not in self._what))
 
     def differs(self, difference: Difference) -> Difference:
         """What of a difference is not accepted."""
@@ -92,24 +94,88 @@ class Without:
         return _KINDS.get(kind) in self._what
 
     @contextmanager
-    def accepting(self, what: str) -> Iterator[None]:
-        """The block sets or makes `what`, which may fail where the volume goes without it."""
+    def accepting(self, what: str, path: bytes, name: str = "") -> Iterator[None]:
+        """The block sets or makes `what` of `path`, which may fail where the volume goes without it.
+
+        `name` is what it is to people.
+        """
         try:
             yield
         except OSError as error:
-            if what not in self._what or error.errno not in _CANNOT:
+            if error.errno not in _CANNOT:
                 raise
+            if what not in self._what:
+                self._refuse(what, path, name or what, error)
 
-    def accepting_kind(self, kind: str) -> AbstractContextManager[None]:
+    def _refuse(self, what: str, path: bytes, name: str, error: OSError) -> None:
+        """What was not accepted fails."""
+        if name != what:
+            raise _refused(path, name, error) from None
+        raise error
+
+    def accepting_kind(self, entry: Entry) -> AbstractContextManager[None]:
         """The block makes an entry of this kind."""
-        return self.accepting(_KINDS.get(kind, ""))
+        return self.accepting(_KINDS.get(entry.kind, ""), entry.path)
 
     def lacks(self, entry: Entry | None, path: bytes) -> bool:
         """Whether the entry could not be made at `path`."""
-        return entry is not None and self.has_no(entry.kind) and not os.path.lexists(path)
+        return entry is not None and self._may_lack(_KINDS.get(entry.kind)) and not os.path.lexists(path)
+
+    def _may_lack(self, what: str | None) -> bool:
+        return what in self._what
 
 
-def _kind(attribute: bytes) -> str:
+class Trying(Without):
+    """That, for who makes new files: what a volume cannot hold is found out before anything is changed.
+
+    It is refused, saying so, or with `allow` noted: then the volume goes without that, too.
+    """
+
+    def __init__(self, private: Path, *, allow: bool) -> None:
+        self._before = _read(private / NAME)
+        super().__init__([one["what"] for one in self._before])
+        self._allow = allow
+        self._found: dict[str, tuple[int, str]] = {}
+        self._last = ("", b"")
+
+    def _refuse(self, what: str, path: bytes, name: str, error: OSError) -> None:
+        if not what:  # a file or a directory
+            raise error
+        if not self._allow:
+            raise _refused(path, name, error) from None
+        if (what, path) != self._last:  # of a file's attributes several may fail
+            count, example = self._found.get(what, (0, shown(path)))
+            self._found[what] = (count + 1, example)
+        self._last = (what, path)
+
+    def _may_lack(self, what: str | None) -> bool:
+        return super()._may_lack(what) or what in self._found
+
+    def found(self) -> list[Loss]:
+        """What the volume cannot hold, and was not known to."""
+        if not self._found:
+            return []
+        from cellblock.jail.image_core import Loss
+
+        return [Loss(what, *one) for what, one in self._found.items()]
+
+    def save(self, folder: Path) -> None:
+        """Write down in `folder` what the volume goes without from now on, if that is more than before."""
+        found = [asdict(one) for one in self.found()]
+        if found:
+            (folder / NAME).write_text(json.dumps([*self._before, *found], indent=2) + "\n", encoding="utf-8")
+
+
+def _refused(path: bytes, name: str, error: OSError) -> CellblockError:
+    return CellblockError(
+        f"the volume's filesystem cannot hold the {name} of {shown(path)}: {error.strerror}",
+        hint="use a filesystem that can (ext4, xfs, btrfs; NFS from 4.2 on); or accept it: `jail upgrade`, "
+        "`apply` and `restore` have --allow-lossy",
+    )
+
+
+def kind_of(attribute: bytes) -> str:
+    """What of `image_core.LOSSES` an extended attribute is, by its name."""
     if attribute == b"security.capability":
         return "file capabilities"
     return "ACLs" if attribute.startswith(b"system.posix_acl_") else "extended attributes"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 
-from cellblock.errors import CellblockError
-from cellblock.jail.entry import Entry, shown
-from cellblock.jail.losses import Without
+from cellblock.jail.entry import Entry
+from cellblock.jail.losses import Without, kind_of
 
 
 def set_metadata(target: bytes | int, entry: Entry, without: Without = Without()) -> None:  # noqa: B008
@@ -21,22 +19,15 @@ def set_metadata(target: bytes | int, entry: Entry, without: Without = Without()
     follow = isinstance(target, int)
     if isinstance(target, int):
         target = b"/proc/self/fd/%d" % target  # leads to the file itself, also where that is a link
-    with without.accepting("owners"):
+    with without.accepting("owners", entry.path):
         os.chown(target, entry.uid, entry.gid, follow_symlinks=follow)
     if entry.kind != "l":
-        with without.accepting("modes"):
+        with without.accepting("modes", entry.path):
             os.chmod(target, entry.mode)  # noqa: PTH101
     for name, value in without.attributes(entry).xattrs:
-        try:
+        with without.accepting(
+            kind_of(name), entry.path, f"attribute {name.decode(errors='backslashreplace')}"
+        ):
             os.setxattr(target, name, value, follow_symlinks=follow)
-        except OSError as error:
-            if error.errno in (errno.ENOTSUP, errno.EPERM, errno.E2BIG):
-                text = name.decode(errors="replace")
-                raise CellblockError(
-                    f"the volume's filesystem cannot hold the attribute {text} of {shown(entry.path)}: "
-                    f"{error.strerror}",
-                    hint="use a filesystem with extended attributes (ext4, xfs, btrfs; NFS from 4.2 on)",
-                ) from None
-            raise
-    with without.accepting("times"):
+    with without.accepting("times", entry.path):
         os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=follow)

@@ -35,7 +35,7 @@ class PathsStore(Generic[Value]):
         found = self._recent.get(path)
         if found is not None or self._database is None:
             return found
-        row = self._database.run("SELECT value FROM found WHERE key = ?", order(path)).fetchone()
+        row = next(self._database.rows("SELECT value FROM found WHERE key = ?", order(path)), None)
         return None if row is None else self._unpack(row[0])
 
     def __contains__(self, path: bytes) -> bool:
@@ -45,7 +45,8 @@ class PathsStore(Generic[Value]):
         if self._database is None:
             return len(self._recent)
         self._store()
-        count: int = self._database.run("SELECT count(*) FROM found").fetchone()[0]
+        count: int
+        ((count,),) = self._database.rows("SELECT count(*) FROM found")
         return count
 
     def __bool__(self) -> bool:
@@ -57,7 +58,7 @@ class PathsStore(Generic[Value]):
             yield from sorted(self._recent.items(), key=lambda one: order(one[0]))
             return
         self._store()
-        for key, value in self._database.run("SELECT key, value FROM found ORDER BY key"):
+        for key, value in self._database.rows("SELECT key, value FROM found ORDER BY key"):
             yield path_of(key), self._unpack(value)
 
     def _store(self) -> None:

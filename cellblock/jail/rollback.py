@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,12 +21,13 @@ from cellblock.jail.execution import (
     UpgradeResult,
     assembled,
     carry_out,
+    keep_records,
     preparing,
     refuse_new_glibc,
     write_records,
     writing,
 )
-from cellblock.jail.losses import Without
+from cellblock.jail.losses import Trying
 from cellblock.jail.planner import make_plan
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import kept_file
@@ -105,32 +107,39 @@ def _backwards(last: history.Done, done: Plan) -> Changes:
 
 
 def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> Plan:
+    keep_records(volume, folder)
     numbers = Numbers(done.actions)
 
-    def place(entry: Entry) -> Path | None:
-        number = numbers.of_path(entry.path)
-        if number is None or not kept_file(last.folder, number).exists():
-            number = numbers.of_content(entry.digest)  # beside a file that users keep
-        return None if number is None else kept_file(last.folder, number)
+    def place(number: int | None) -> Path | None:
+        path = None if number is None else kept_file(last.folder, number)
+        return path if path is not None and path.exists() else None
 
-    actions = arranged(plan, place)
+    def own(entry: Entry) -> Path | None:
+        return place(numbers.of_path(entry.path))
+
+    def other(entry: Entry) -> Path | None:
+        return place(numbers.of_content(entry.digest))
+
+    actions = arranged(plan, lambda entry: own(entry) or other(entry))
 
     def fetch(_number: int, entry: Entry, path: bytes) -> None:
         text = plan.contents.get(entry.digest)
         if text is not None:
             with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
                 file.write(text)
-            return
-        kept = place(entry)
-        if kept is None or not kept.exists():
+        elif (kept := own(entry)) is not None:
+            # A name of the very file that was there: with all its attributes, and no space needed.
+            os.link(kept, path, follow_symlinks=False)
+        elif (kept := other(entry)) is not None:
+            # Beside a file that users keep. No name of that one, which has an owner and a mode of its own.
+            shutil.copyfile(kept, path)
+        else:
             raise CellblockError(
                 f"{last.folder} does not hold the old {shown(entry.path)}; nothing was changed",
                 hint="a backup has it: `jail restore`; or `jail upgrade` to the old image",
             )
-        # A name of the very file that was there: with all its attributes, and no space needed.
-        os.link(kept, path, follow_symlinks=False)
 
-    stage(actions, folder / "new", fetch, Without.of(volume.private))
+    stage(actions, folder / "new", fetch, Trying(volume.private, allow=False))
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from cellblock.errors import CellblockError
 
 _CACHE_KIB = 8192
+
+
+class NoRoomError(CellblockError):
+    """What does not fit in memory does not fit on the disk either; of a volume that says nothing."""
 
 
 class TemporaryDatabase:
@@ -26,24 +31,34 @@ class TemporaryDatabase:
     def __del__(self) -> None:
         self._connection.close()
 
-    def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """Execute one statement. Raises CellblockError when the disk is full."""
-        try:
-            return self._connection.execute(statement, values)
-        except sqlite3.OperationalError as error:
-            raise _failed(error) from None
+    def run(self, statement: str, *values: Any) -> None:
+        """Execute one statement. Raises NoRoomError when the disk is full."""
+        with _told():
+            self._connection.execute(statement, values)
+
+    def rows(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """What a query finds. Raises as `run`, also later: what is read takes the place of what waits."""
+        with _told():
+            yield from self._connection.execute(statement, values)
 
     def run_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Execute one statement for each row. Raises CellblockError when the disk is full."""
-        try:
+        """Execute one statement for each row. Raises as `run`."""
+        with _told():
             self._connection.executemany(statement, rows)
-        except sqlite3.OperationalError as error:
-            raise _failed(error) from None
 
 
-def _failed(error: sqlite3.Error) -> CellblockError:
-    return CellblockError(
-        f"what is to be changed cannot be written down in {tempfile.gettempdir()} or /var/tmp: {error}; "
-        "nothing was changed",
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise _failed(error) from None
+
+
+def _failed(error: sqlite3.Error) -> NoRoomError:
+    # As SQLite chooses it; gettempdir() names another one when that is full.
+    where = os.environ.get("SQLITE_TMPDIR") or os.environ.get("TMPDIR") or "/var/tmp"
+    return NoRoomError(
+        f"what is to be changed cannot be written down in {where}: {error}; nothing was changed",
         hint="free some space there, or set TMPDIR to a directory on another disk",
     )

@@ -26,6 +26,7 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.jail.change_plan import Action, Finding, Plan
 from cellblock.jail.entry import KINDS, Entry, shown
+from cellblock.jail.losses import NAME as LOSSES
 from cellblock.jail.losses import Without
 from cellblock.jail.metadata import set_metadata
 from cellblock.jail.rename_exchange import exchange
@@ -77,7 +78,8 @@ class Transaction:
         """
         new, kept = (_opened(self.folder / name) for name in ("new", "kept"))
         try:
-            without = Without.of(self.volume.private)
+            further = self.folder / "next"
+            without = Without.of(further if (further / LOSSES).exists() else self.volume.private)
             with TreeAccess(os.fsencode(self.volume.root)) as access:
                 for number, action in enumerate(plan.actions):
                     check()
@@ -90,7 +92,7 @@ class Transaction:
     def finish(self, finished: dict[str, object]) -> Path:
         """Put the records in place and move the folder to history; returns where it is now."""
         sync_filesystem(self.volume.path)
-        for name in RECORDS:
+        for name in (LOSSES, *RECORDS):
             source = self.folder / "next" / name
             if source.exists():
                 temporary = self.volume.private / f"{name}.new"

@@ -198,7 +198,10 @@ class TreeAccess:
 
     def is_immutable(self, path: bytes) -> bool:
         """Whether not even root may change `path` or its directory (chattr +i and +a; ioctl_iflags(2))."""
-        parent, name = self.at(path)
+        try:
+            parent, name = self.at(path)
+        except (FileNotFoundError, Blocked):
+            return False  # its directory is still to be made
         status = self.status(path)
         # A device is never opened; a link has no flags.
         has_flags = status is not None and stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFDIR)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
@@ -30,11 +32,15 @@ from cellblock.jail.execution import (
 from cellblock.jail.feeding import Feeding
 from cellblock.jail.known_digests import known_digests
 from cellblock.jail.layer_listings import LayerListings
+from cellblock.jail.losses import Trying
 from cellblock.jail.moved_content import copy_from_tree
 from cellblock.jail.passing_folder import passing_folder
 from cellblock.jail.planner import make_plan
 from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source
 from cellblock.jail.volume import Volume, VolumeState
+
+if TYPE_CHECKING:
+    from cellblock.jail.image_core import Loss
 
 
 class MovedTreeError(CellblockError):
@@ -70,11 +76,13 @@ def upgrade(
     jobs: int = 8,
     expected: Plan | None = None,
     drained: bool = False,
+    allow_lossy: bool = False,
 ) -> UpgradeResult:
     """Merge the image `source` into the volume's tree.
 
     With `expected`, does exactly that plan. `drained` says that no job uses the volume, which a new
-    upstream version of the C library needs. Raises MovedTreeError, and CellblockError when another writer
+    upstream version of the C library needs; `allow_lossy` to go on without what the volume's filesystem
+    cannot hold of the image. Raises MovedTreeError, and CellblockError when another writer
     is at work, the space does not suffice or the packages do not fit together: the tree is then unchanged.
     """
     started = time.monotonic()
@@ -94,8 +102,10 @@ def upgrade(
                 _nothing(state, identity), False, 0, (), time.monotonic() - started
             )
         with preparing(volume) as folder:
-            final = _prepare(volume, (origin, identity), events, folder, (jobs, drained, expected))
-            return carry_out(volume, folder, check, events, started, final)
+            trying = Trying(volume.private, allow=allow_lossy)
+            final = _prepare(volume, (origin, identity), events, folder, (jobs, drained, expected, trying))
+            lost = _tell_losses(volume, trying, events)
+            return replace(carry_out(volume, folder, check, events, started, final), losses=lost)
 
 
 def _prepare(
@@ -103,10 +113,10 @@ def _prepare(
     source: tuple[Source, SourceIdentity],
     events: Events,
     folder: Path,
-    how: tuple[int, bool, Plan | None],
+    how: tuple[int, bool, Plan | None, Trying],
 ) -> Plan:
     """Read the source, make in `folder` all that the upgrade needs; the plan as it is carried out."""
-    (origin, identity), (jobs, drained, expected) = source, how
+    (origin, identity), (jobs, drained, expected, trying) = source, how
     name, state = volume.path.name, volume.state()
     assert state is not None
     with events.step(name, "read the source"), origin.feed(folder / NOTE) as feeding:
@@ -125,7 +135,17 @@ def _prepare(
         refuse_new_glibc(plan, drained=drained)
         _fetch_missing(volume, plan, new, feeding, reading)
     with events.step(name, "make the new files"):
-        return _stage_upgrade(volume, identity, plan, new, folder)
+        return _stage_upgrade(volume, identity, plan, new, folder, trying)
+
+
+def _tell_losses(volume: Volume, trying: Trying, events: Events) -> tuple[Loss, ...]:
+    found = trying.found()
+    if found:
+        from cellblock.jail.holding import told
+
+        for loss in found:
+            events.warning(told(volume.path, loss))
+    return tuple(found)
 
 
 def _source(text: str, volume: Volume) -> Source:
@@ -218,7 +238,7 @@ def _fetch_missing(volume: Volume, plan: Plan, new: Catalogue, feeding: Feeding,
 
 
 def _stage_upgrade(
-    volume: Volume, identity: SourceIdentity, plan: Plan, new: Catalogue, folder: Path
+    volume: Volume, identity: SourceIdentity, plan: Plan, new: Catalogue, folder: Path, trying: Trying
 ) -> Plan:
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
@@ -228,4 +248,6 @@ def _stage_upgrade(
     volume.write_state(
         VolumeState(identity, new.manifest_sha256, new.entries, new.bytes, now, new.layers), next_folder
     )
-    return stage_files(volume, plan, Blobs(new.blobs), folder)
+    final = stage_files(volume, plan, Blobs(new.blobs), folder, trying)
+    trying.save(next_folder)
+    return final

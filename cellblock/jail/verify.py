@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from cellblock.jail.action_order import in_order
 from cellblock.jail.adoption import base_controls
 from cellblock.jail.catalogue import Blobs, Reading
 from cellblock.jail.change_plan import Action, Plan, Verb
-from cellblock.jail.comparison import Differing, differing
+from cellblock.jail.comparison import Differing, differing, is_link
 from cellblock.jail.delta import check, groups, look_up
 from cellblock.jail.execution import (
     NOTE,
@@ -42,8 +43,9 @@ class VerifyResult:
     """`damaged` is what nobody can have meant; `users` what users changed, which is theirs.
 
     Of each the first in the manifest's order are named, up to `LISTED`; `n_damaged` and `n_users` count all.
-    `repaired` says that the damage was put right, of the first `REPAIRED` files; its number in history is
-    that, or 0.
+    `behind` counts the image's files below each directory that users put a link in the place of: of those
+    only the link is among `users`, and a repair leaves them. `repaired` says that the damage was put right,
+    of the first `REPAIRED` files; its number in history is that, or 0.
     """
 
     entries: int
@@ -53,6 +55,7 @@ class VerifyResult:
     n_users: int
     repaired: int
     seconds: float
+    behind: Mapping[bytes, int] = field(default_factory=dict)
 
     @property
     def n_left(self) -> int:
@@ -74,9 +77,12 @@ class _Found:
     users: list[Differing] = field(default_factory=list)
     n_damaged: int = 0
     n_users: int = 0
+    behind: Counter[bytes] = field(default_factory=Counter)
 
     def add(self, one: Differing) -> None:
-        if one.is_damage:
+        if one.behind:
+            self.behind[one.behind] += 1
+        elif one.is_damage:
             self.n_damaged += 1
             if len(self.damaged) < self.most:
                 self.damaged.append(one)
@@ -94,6 +100,7 @@ class _Found:
             self.n_users,
             repaired,
             time.monotonic() - started,
+            self.behind,
         )
 
 
@@ -178,10 +185,11 @@ def _stage_repair(
 def _with_links(volume: Volume, actions: list[Action]) -> list[Action]:
     """Files with several names are made anew under all of them: they are to be one file again."""
     damaged = {action.path: action for action in actions}
-    for first, names in groups(volume.manifest).items():
+    for names in groups(volume.manifest).values():
         if not any(name in damaged and damaged[name].verb != "metadata" for name in names):
             continue
         entries = look_up(volume.manifest, names)
+        lead = b""
         with TreeAccess(os.fsencode(volume.root)) as access:
             for name in names:
                 action = damaged.get(name)
@@ -190,12 +198,14 @@ def _with_links(volume: Volume, actions: list[Action]) -> list[Action]:
                     after = after._replace(uid=action.after.uid, gid=action.after.gid)
                 try:
                     status = access.status(name)
-                except Blocked:  # by something damaged, which is put right first
-                    status = None
+                except Blocked as error:
+                    if is_link(error.path, access):
+                        continue  # of users, in the place of a directory
+                    status = None  # by something damaged, which is put right first
                 now = access.entry(name, status, "") if status is not None else None
                 stamp = Stamp.of(status) if status is not None else None
-                link = b"" if name == first else first
-                damaged[name] = Action("put", name, now, after, stamp, "one of several names", link=link)
+                damaged[name] = Action("put", name, now, after, stamp, "one of several names", link=lead)
+                lead = lead or name
     return list(damaged.values())
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +92,10 @@ def test_a_damaged_copy_of_the_databases_is_found_again(upgraded: Jail) -> None:
 def test_an_upgrade_whose_record_is_damaged_is_not_undone(upgraded: Jail, record: str) -> None:
     folder = upgraded.path / ".cellblock/history/0001"
     cut(folder / record)
+    if record == "plan":  # it says what users kept
+        with pytest.raises(CellblockError, match=r"history/0001.*is damaged") as caught:
+            verify(upgraded.path, upgraded.events)
+        assert f"mv {folder}" in caught.value.hint
     with pytest.raises(CellblockError, match=r"history/0001.*is damaged.*nothing was changed") as caught:
         upgraded.rollback()
     assert f"mv {folder}" in caught.value.hint
@@ -99,6 +105,28 @@ def test_an_upgrade_whose_record_is_damaged_is_not_undone(upgraded: Jail, record
     folder.rename(upgraded.path / ".cellblock/damaged-0001")
     assert upgraded.rollback().plan.operation == "rollback"
     assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+def test_a_full_disk_is_no_damaged_record(upgraded: Jail, tmp_path: Path) -> None:
+    """Of many changes a file tells, in TMPDIR: the record must not be moved away when that has no room."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(disk)], check=True)
+    code = (
+        "import sys; from pathlib import Path; from cellblock.events import Events\n"
+        "from cellblock.jail import paths_store, rollback, temporary_database\n"
+        "paths_store.KEPT, temporary_database._CACHE_KIB = 2, 4\n"
+        "rollback.rollback(Path(sys.argv[1]), Events())"
+    )
+    try:  # SQLite reads TMPDIR once
+        command = [sys.executable, "-c", code, str(upgraded.path)]
+        env = {**os.environ, "TMPDIR": str(disk)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert f"cannot be written down in {disk}" in done.stderr
+    assert " is damaged" not in done.stderr
+    assert upgraded.rollback().changed
 
 
 def test_another_trees_upgrade_is_not_undone(upgraded: Jail, small: Path) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jail_trees import CAP_NET_RAW, acl
+from typer.testing import CliRunner
 from upgraded_jail import FOO, FOO2, Jail
 
 from cellblock.bench.slow_fs import slow_filesystem
+from cellblock.cli.app import app
 from cellblock.errors import CellblockError
-from cellblock.events import Events
+from cellblock.events import Event, Events, StepStarted
 from cellblock.jail import Options, Shard, assemble
 from cellblock.jail.changes import changes
 from cellblock.jail.losses import Without, joined
+from cellblock.jail.upgrade import upgrade
 from cellblock.jail.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, and keeps owners: needs root")
@@ -57,6 +62,28 @@ def test_what_was_lost_is_no_damage_and_an_upgrade_goes_without(bare: Jail) -> N
     assert is_clean(bare)
 
 
+def test_what_an_interrupted_assembly_lost_is_told_by_the_one_that_ends_it(bare: Jail) -> None:
+    """It writes no file again that is whole: it would not have found out."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, StepStarted) and event.step == "set directories' owners and times":
+            raise KeyboardInterrupt
+
+    stopping = Events()
+    stopping.subscribe(stop)
+    shutil.rmtree(bare.root)
+    os.link(bare.folder / "old/usr/bin/ping", bare.folder / "old/usr/bin/ping4")
+    words = str(bare.folder / "old"), bare.path
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            assemble(*words, stopping, options=Options(allow_lossy=True))
+    result = assemble(*words, bare.events, options=Options(allow_lossy=True))
+    assert result.kept
+    assert {one.what: one.count for one in result.losses} == {"ACLs": 1, "file capabilities": 1}
+    assert (bare.root / "usr/bin/ping").samefile(bare.root / "usr/bin/ping4")
+    assert is_clean(bare)
+
+
 def test_damage_is_found_and_repaired_all_the_same(bare: Jail) -> None:
     (bare.root / "usr/bin/ping").unlink()
     (bare.root / "usr/bin/foo").chmod(0o700)
@@ -71,6 +98,57 @@ def test_what_was_not_accepted_is_still_an_error(bare: Jail) -> None:
     with pytest.raises(CellblockError, match=r"cannot hold the attribute user\.note of /usr/bin/added"):
         bare.upgrade()
     assert bare.read("usr/bin/ping") == "old"
+
+
+def test_what_only_the_new_image_has_can_be_accepted(bare: Jail) -> None:
+    """ACLs and capabilities are accepted already, user.* is new; `apply` and `upgrade` have the option."""
+    for name in ("usr/bin/added", "usr/bin/foo"):
+        os.setxattr(bare.folder / "new" / name, "user.note", b"x")
+        os.setxattr(bare.folder / "new" / name, "user.other", b"x")
+    words = [str(bare.folder / "new"), str(bare.path)]
+    plan = bare.folder / "plan"
+    for command in (["upgrade", *words], ["upgrade", *words, "--plan", "--output", str(plan)]):
+        said = CliRunner().invoke(app, ["jail", *command, "--log", "plain"])
+        assert said.exit_code == (1 if "--plan" not in command else 0)
+    applied = ["jail", "apply", str(plan), str(bare.path), "--log", "plain", "--json"]
+    said = CliRunner().invoke(app, applied)
+    assert isinstance(said.exception, CellblockError)
+    assert "--allow-lossy" in said.exception.hint
+    assert bare.read("usr/bin/ping") == "old"
+    said = CliRunner().invoke(app, [*applied, "--allow-lossy"])
+    assert said.exit_code == 0, said.output
+    (lost,) = json.loads(said.stdout)["losses"]
+    assert (lost["what"], lost["count"]) == ("extended attributes", 2)
+    assert "could not hold the extended attributes of 2 files" in said.stderr
+    assert {one.what for one in joined([bare.path / ".cellblock/losses.json"])} == {
+        "ACLs",
+        "extended attributes",
+        "file capabilities",
+    }
+    assert is_clean(bare)
+    bare.rollback()
+    assert is_clean(bare)
+    said = CliRunner().invoke(app, ["jail", "upgrade", *words, "--log", "plain"])
+    assert said.exit_code == 0, "once accepted, it holds"
+
+
+def test_attributes_alone_are_refused_before_anything_is_changed(bare: Jail) -> None:
+    """Set in place after the commit, what cannot be set would stop that upgrade and all that follows."""
+    for name in ("usr/bin/same", "usr/share/folder"):
+        for image in ("new", "old"):
+            path = bare.folder / image / name
+            path.write_text("same") if name.startswith("usr/bin") else path.mkdir()
+            os.utime(path, (1, 1))
+        os.setxattr(path.parents[2].parent / "new" / name, "user.note", b"x")
+        shutil.rmtree(bare.root)
+        assemble(str(bare.folder / "old"), bare.path, bare.events, options=Options(allow_lossy=True))
+        with pytest.raises(CellblockError, match=rf"cannot hold the attribute user\.note of /{name}"):
+            bare.upgrade()
+        assert not (bare.path / ".cellblock/transaction").exists()
+        os.removexattr(bare.folder / "new" / name, "user.note")
+    os.setxattr(bare.folder / "new" / name, "user.note", b"x")
+    upgrade(str(bare.folder / "new"), bare.path, bare.events, allow_lossy=True)
+    assert is_clean(bare)
 
 
 def test_shards_list_what_each_of_them_lost(small: Path, tmp_path: Path, events: Events) -> None:
@@ -98,6 +176,10 @@ def test_shards_list_what_each_of_them_lost(small: Path, tmp_path: Path, events:
         (place / "volume/root/d1").rmdir()
         with pytest.raises(CellblockError, match="has no hard links; nothing was changed"):
             verify(place / "volume", events, repair=True)
+        (small / "new").touch()
+        (small / "another-name").hardlink_to(small / "new")
+        with pytest.raises(CellblockError, match="has no hard links; nothing was changed"):
+            upgrade(str(small), place / "volume", events)
 
 
 def test_a_damaged_list_is_named(tmp_path: Path) -> None:

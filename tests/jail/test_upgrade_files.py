@@ -153,3 +153,54 @@ def test_an_account_that_the_tree_has_keeps_its_number(jail: Jail) -> None:
         assert jail.read("usr/bin/_ssh") == name
         assert verify(jail.path, jail.events).damaged == ()
     assert (jail.root / "home/ada/key").stat().st_gid == 101
+
+
+def make(root: Path, name: str, text: str, mode: int = 0o644) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    os.utime(path, (1, 1))
+
+
+def test_a_rollback_puts_what_another_file_was_too_beside_users_own(jail: Jail) -> None:
+    """`same` only changed its mode, so nothing of it is kept; `root` is setuid, and no name of the copy."""
+    old, new = jail.image("old", FOO), jail.image("new", FOO)
+    for tree, content, mode in ((old.root, "old", 0o644), (new.root, "new", 0o600)):
+        make(tree, "usr/share/mine", content)
+        make(tree, "usr/share/root", content, 0o4755)
+        make(tree, "usr/share/same", "old", mode)
+    assemble(str(old.root), jail.path, jail.events)
+    jail.upgrade()
+    jail.write("usr/share/mine", "of users")
+    assert kept_or_conflict(jail.rollback().plan) == {"usr/share/mine": "conflict"}
+    beside, root = ((jail.root / "usr/share" / name).stat() for name in ("mine.cellblock-new", "root"))
+    assert jail.read("usr/share/mine.cellblock-new") == jail.read("usr/share/root") == "old"
+    assert beside.st_ino != root.st_ino
+    assert (beside.st_mode & 0o7777, root.st_mode & 0o7777) == (0o644, 0o4755)
+    assert (jail.root / "usr/share/same").stat().st_mode & 0o7777 == 0o644
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_an_image_with_packages_comes_after_one_without(jail: Jail, link: bool) -> None:
+    make(jail.folder / "old", "etc/os-release", "ID=small\n")
+    if link:  # a directory in the new one
+        (jail.folder / "old/var/lib").mkdir(parents=True)
+        (jail.folder / "old/var/lib/dpkg").symlink_to("/nowhere")
+    jail.image("new", FOO)
+    assemble(str(jail.folder / "old"), jail.path, jail.events)
+    jail.upgrade()
+    assert jail.tree.versions() == {"foo": "1"}
+    jail.rollback()
+    assert os.path.lexists(jail.root / "var/lib/dpkg") == link
+
+
+def test_a_database_of_accounts_may_become_a_link(jail: Jail) -> None:
+    jail.assemble(FOO)
+    new = jail.image("new", FOO2)
+    (new.root / "etc/subuid").unlink()
+    (new.root / "etc/subuid").symlink_to("../data/subuid")
+    jail.upgrade()
+    assert (jail.root / "etc/subuid").readlink() == Path("../data/subuid")
+    jail.rollback()
+    assert jail.read("etc/subuid") == ""

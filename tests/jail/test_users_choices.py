@@ -61,7 +61,8 @@ def test_a_group_that_users_did_not_touch_goes_with_the_image() -> None:
     assert group.text == text
     assert without_images(b"vi", text, text) is None
     assert parse(b"vi", b"auto\n") is None
-    assert parse(b"vi", text.replace(b"50", b"x")) is None
+    for priority in (b"x", b"--5", b"9" * 5000):  # users write it, and int(bytes) does not take all of these
+        assert parse(b"vi", text.replace(b"50", priority)) is None
 
 
 def test_a_plan_says_that_users_files_keep_a_directory(jail: Jail) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from deb_trees import Deb, DebTree
 from jail_trees import make_everything, snapshot
+from typer.testing import CliRunner
 
+from cellblock.cli.app import app
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import assemble
@@ -119,6 +121,33 @@ def test_what_users_changed_is_not_damage_and_survives_a_repair(volume: Path) ->
     assert (volume / "root/etc/foo.conf").read_text() == "mine"
     assert not (volume / "root/usr/bin/bar").exists()
     tree(volume).check()
+
+
+def test_a_directory_that_users_put_elsewhere_is_one_change_and_stays(volume: Path) -> None:
+    root = volume / "root"
+    (root / "data").mkdir()
+    for name in ("usr/share", "usr/bin"):  # of usr/bin/big there are other names
+        (root / name).rename(root / "data" / name[4:])
+        (root / name).symlink_to(f"../data/{name[4:]}")
+    (root / "z-hard-link").unlink()
+    result = verify(volume, EVENTS)
+    assert damage(result) == {"z-hard-link": "missing"}
+    users = {one.entry.path: one.now.target for one in result.users if one.now}
+    assert users == {b"usr/share": b"../data/share", b"usr/bin": b"../data/bin"}
+    assert result.behind == {b"usr/share": 6, b"usr/bin": 5}
+    assert verify(volume, EVENTS, repair=True).repaired
+    assert (root / "z-hard-link").stat().st_ino == (root / "hard-link").stat().st_ino
+    assert (root / "usr/share").is_symlink()
+    said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--log", "plain"])
+    assert said.exit_code == 0, said.output
+    assert "/usr/share: a directory of the image, and a link to ../data/share here: the image's 6 files" in (
+        said.output
+    )
+    assert "0 damaged, 2 changed by users" in said.output
+    (root / "usr/share").unlink()
+    assert verify(volume, EVENTS, repair=True).n_damaged == 7
+    assert (root / "usr/share/foo/data").exists()
+    assert (root / "usr/bin").is_symlink()
 
 
 def test_after_an_upgrade_conflicts_are_no_damage(volume: Path, tmp_path: Path) -> None:

@@ -275,5 +275,5 @@ def _against_image(volume: Volume) -> tuple[int, int]:
     damaged = users = 0
     for one in differing(volume, content=False):
         damaged += one.is_damage
-        users += not one.is_damage
+        users += not one.is_damage and not one.behind
     return damaged, users

@@ -160,7 +160,8 @@ bool is_whole(int folder, const char *name, const struct item *item)
 	struct stat status;
 	char kind;
 
-	if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW))
+	/* Whether it has its attributes, or the target holds none, shows when they are set: few files have any. */
+	if (record->xattrs_length || fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW))
 		return false;
 	kind = S_ISREG(status.st_mode) ? 'f' : S_ISLNK(status.st_mode) ? 'l' : S_ISFIFO(status.st_mode) ? 'p' :
 	       S_ISCHR(status.st_mode) ? 'c' : S_ISBLK(status.st_mode) ? 'b' : 0;
