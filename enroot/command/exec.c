@@ -55,15 +55,6 @@ static int become_its_user(long pid, struct jail_error *err)
 	return 0;
 }
 
-static int join(long pid, int kinds, struct jail_error *err)
-{
-	scoped_fd process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-
-	if (process < 0)
-		return jail_fail(err, "pidfd_open", errno, "there is no process %ld", pid);
-	return join_enter(process, kinds, pid, err);
-}
-
 /* A PID namespace holds what is forked from now on. Returns in the child. */
 static int fork_inside(struct jail_error *err)
 {
@@ -84,8 +75,12 @@ static int fork_inside(struct jail_error *err)
 static int enter(long pid, const struct text_list *variables, char *const *arguments, struct jail_error *err)
 {
 	scoped_variables environment = { 0 };
-	int flags = join_differing(pid);
+	scoped_fd process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
+	if (process < 0)
+		return jail_fail(err, "pidfd_open", errno, "there is no process %ld", pid);
+	/* From here on the number is this process's, or setns fails. */
+	int flags = join_differing(pid);
 	if (kill((pid_t)pid, 0))
 		return jail_fail(err, "kill", errno, errno == ESRCH ? "there is no process %ld" : "process %ld is another user's",
 				 pid);
@@ -95,7 +90,7 @@ static int enter(long pid, const struct text_list *variables, char *const *argum
 		return -1;
 	if (!geteuid() && (flags & CLONE_NEWUSER) && become_its_user(pid, err))
 		return -1;
-	if (join(pid, flags, err))
+	if (join_enter(process, flags, pid, err))
 		return -1;
 	if ((flags & CLONE_NEWPID) && fork_inside(err))
 		return -1;
