@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/keyctl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -50,6 +51,9 @@ static int become_its_user(long pid, struct jail_error *err)
 		return -1;
 	if (!uids || !gids || sscanf(uids, "\nUid: %*u %u", &uid) != 1 || sscanf(gids, "\nGid: %*u %u", &gid) != 1)
 		return jail_fail(err, NULL, 0, "cannot tell whose process %ld is", pid);
+	/* Programs there could read what root's session has of keys. Before the user's own quota counts. */
+	if (uid && syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS && errno != EPERM)
+		return jail_fail(err, "keyctl", errno, "cannot leave root's keys behind; is kernel.keys.root_maxkeys reached?");
 	if (uid && (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid)))
 		return jail_fail(err, "setresuid", errno, "cannot become the user of process %ld", pid);
 	return 0;
