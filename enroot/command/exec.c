@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/keyctl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -50,18 +51,12 @@ static int become_its_user(long pid, struct jail_error *err)
 		return -1;
 	if (!uids || !gids || sscanf(uids, "\nUid: %*u %u", &uid) != 1 || sscanf(gids, "\nGid: %*u %u", &gid) != 1)
 		return jail_fail(err, NULL, 0, "cannot tell whose process %ld is", pid);
+	/* Programs there could read what root's session has of keys. Before the user's own quota counts. */
+	if (uid && syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS && errno != EPERM)
+		return jail_fail(err, "keyctl", errno, "cannot leave root's keys behind; is kernel.keys.root_maxkeys reached?");
 	if (uid && (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid)))
 		return jail_fail(err, "setresuid", errno, "cannot become the user of process %ld", pid);
 	return 0;
-}
-
-static int join(long pid, int kinds, struct jail_error *err)
-{
-	scoped_fd process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-
-	if (process < 0)
-		return jail_fail(err, "pidfd_open", errno, "there is no process %ld", pid);
-	return join_enter(process, kinds, pid, err);
 }
 
 /* A PID namespace holds what is forked from now on. Returns in the child. */
@@ -84,8 +79,12 @@ static int fork_inside(struct jail_error *err)
 static int enter(long pid, const struct text_list *variables, char *const *arguments, struct jail_error *err)
 {
 	scoped_variables environment = { 0 };
-	int flags = join_differing(pid);
+	scoped_fd process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
+	if (process < 0)
+		return jail_fail(err, "pidfd_open", errno, "there is no process %ld", pid);
+	/* From here on the number is this process's, or setns fails. */
+	int flags = join_differing(pid);
 	if (kill((pid_t)pid, 0))
 		return jail_fail(err, "kill", errno, errno == ESRCH ? "there is no process %ld" : "process %ld is another user's",
 				 pid);
@@ -95,7 +94,7 @@ static int enter(long pid, const struct text_list *variables, char *const *argum
 		return -1;
 	if (!geteuid() && (flags & CLONE_NEWUSER) && become_its_user(pid, err))
 		return -1;
-	if (join(pid, flags, err))
+	if (join_enter(process, flags, pid, err))
 		return -1;
 	if ((flags & CLONE_NEWPID) && fork_inside(err))
 		return -1;

@@ -34,8 +34,11 @@ static int open_folder(int parent, const char *name)
 /* A name nobody uses. */
 static char *fresh_name(int data)
 {
-	for (unsigned i = 0;; i++) {
-		char *name = text_format(PREFIX "%d-%u", getpid(), i);
+	/* Not from the first one each time: of what lies deep thousands are put aside. */
+	static unsigned next;
+
+	for (;;) {
+		char *name = text_format(PREFIX "%d-%u", getpid(), next++);
 		if (faccessat(data, name, F_OK, AT_SYMLINK_NOFOLLOW))
 			return name;
 		free(name);

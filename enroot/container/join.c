@@ -32,8 +32,17 @@ int join_differing(long pid)
 
 int join_enter(int process, int kinds, long pid, struct jail_error *err)
 {
+	struct stat own, theirs;
+	scoped_free char *path = text_format("/proc/%ld", pid);
+	scoped_fd folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	bool known = folder >= 0 && !stat("/proc/self/ns/user", &own);
+
 	if (sys_setns(process, kinds))
 		return jail_fail(err, "setns", errno, "cannot join the namespaces of process %ld; is it a container of yours?", pid);
+	/* Since `kinds` were looked up its user may have taken it to mounts of the user's own making, where root would run what lies
+	 * there. That takes a user namespace, and from one no user's process comes back: one that is not in any was in none. */
+	if (!(kinds & CLONE_NEWUSER) && (!known || fstatat(folder, "ns/user", &theirs, 0) || own.st_ino != theirs.st_ino))
+		return jail_fail(err, NULL, 0, "process %ld has ended, or gone to another user namespace, while it was joined", pid);
 	return 0;
 }
 

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -280,6 +281,41 @@ def test_root_enters_a_container_as_its_user(shared: Enroot) -> None:
         command = [str(shared.program), "exec", str(started.pid), "/bin/sh", "-c", script]
         done = subprocess.run(command, capture_output=True, text=True, env=shared.environment())
         assert done.stdout == f"{pwd.getpwnam(shared.account).pw_uid}\n", done.stderr
+    finally:
+        started.kill()
+        started.wait()
+
+
+# Runs its arguments in a session with a key that is the account's (argv[1]) and for who possesses it alone.
+_WITH_KEY = """
+import ctypes, os, sys
+add_key, keyctl = {"x86_64": (248, 250), "aarch64": (217, 219)}[os.uname().machine]
+call = ctypes.CDLL(None).syscall
+call(keyctl, 1, None)
+key = call(add_key, b"user", b"cellblock-secret", b"x", ctypes.c_long(1), ctypes.c_long(-3))
+if key < 0 or call(keyctl, 5, key, 0x3F000000) or call(keyctl, 4, key, int(sys.argv[1]), -1):
+    sys.exit(77)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="there are two users: root and the container's")
+def test_root_leaves_its_keys_behind(shared: Enroot) -> None:
+    """Whoever possesses a key reads it: programs of the container's user must not have root's session."""
+    assert shared.account
+    with_key = [sys.executable, "-c", _WITH_KEY, str(pwd.getpwnam(shared.account).pw_uid)]
+    here = subprocess.run([*with_key, "/bin/cat", "/proc/keys"], capture_output=True, text=True)
+    if here.returncode == 77:
+        pytest.skip("this system keeps no keys, or a filter refuses them")
+    assert "cellblock-secret" in here.stdout
+    started = shared.popen("start", "small", "sh", "-c", "echo ready; sleep 30")
+    try:
+        assert started.stdout
+        started.stdout.readline()
+        command = [*with_key, str(shared.program), "exec", str(started.pid), "/bin/cat", "/proc/keys"]
+        done = subprocess.run(command, capture_output=True, text=True, env=shared.environment())
+        assert done.returncode == 0, done.stderr
+        assert "cellblock-secret" not in done.stdout
     finally:
         started.kill()
         started.wait()

@@ -24,7 +24,8 @@ struct image_tree {
 	uint32_t *folders[CHUNKS]; /* directory's number to node's */
 	char *names[CHUNKS];
 	struct bucket *buckets;
-	uint32_t count, n_folders, names_used, mask;
+	uint32_t count, n_folders, mask;
+	uint64_t names_used; /* up to 2^32, where a node's 32 bits end */
 	uint64_t key; /* secret, or an archive could be made to fall into one bucket */
 };
 
@@ -82,9 +83,9 @@ static uint32_t bits_of(uint64_t h)
 }
 
 /* Room for number `at` in an array of chunks. */
-static int make_room(struct image_tree *tree, void **chunks, uint32_t at, unsigned bits, size_t size)
+static int make_room(struct image_tree *tree, void **chunks, uint64_t at, unsigned bits, size_t size)
 {
-	uint32_t chunk = at >> bits;
+	uint64_t chunk = at >> bits;
 
 	if (chunk >= CHUNKS) {
 		errno = ENOMEM;
@@ -97,7 +98,8 @@ static int make_room(struct image_tree *tree, void **chunks, uint32_t at, unsign
 
 static uint32_t add(struct image_tree *tree, uint32_t parent, const char *name, size_t length)
 {
-	uint32_t number = tree->count, used = tree->names_used;
+	uint32_t number = tree->count;
+	uint64_t used = tree->names_used;
 	struct image_node *node;
 
 	/* A name lies in one chunk. */
@@ -107,11 +109,11 @@ static uint32_t add(struct image_tree *tree, uint32_t parent, const char *name, 
 	    make_room(tree, (void **)tree->names, used, NAMES_BITS, 1))
 		return IMAGE_ROOT;
 	node = image_tree_node(tree, number);
-	*node = (struct image_node){ .parent = parent, .name = used, .link = number,
+	*node = (struct image_node){ .parent = parent, .name = (uint32_t)used, .link = number,
 				     .name_length = (uint8_t)length, .claimed = IMAGE_NO_LAYER,
 				     .covered = IMAGE_NO_LAYER };
 	memcpy(tree->names[used >> NAMES_BITS] + (used & (NAMES - 1)), name, length);
-	tree->names_used = used + (uint32_t)length;
+	tree->names_used = used + length;
 	tree->count++;
 	return number;
 }
