@@ -78,7 +78,8 @@ def groups_for(args: list[str]) -> list[str]:
     target = next((arg for arg in args if not arg.startswith("-")), "")
     if not target or "--help" in args:
         return ["python"]
-    return ["python", "core", "test"] if target == "test" else ["python", "core"]
+    # Benchmarks compare with tools that the tests need too.
+    return ["python", "core", "test"] if target in ("test", "bench") else ["python", "core"]
 
 
 def venv_python(project: str) -> str:

@@ -82,6 +82,8 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("nfs-common", "mounts it on them"),
         _one("iproute2", "gives each of these hosts a network"),
         _one("libcap2-bin", "gives files capabilities"),
+        _one("rsync", "is what `bench volume` compares with"),
+        _one("acl", "gives files access lists"),
         _one("squashfs-tools", "makes and unpacks the images of the container runtime"),
         _one("squashfuse", "mounts the images of the container runtime"),
         _one("fuse-overlayfs", "lets containers write over images where the kernel does not"),

@@ -71,7 +71,7 @@ def test_reading_help_needs_no_container_engine() -> None:
     assert launcher.groups_for(["build", "--help"]) == ["python"]
     assert launcher.groups_for(["build", "worker"]) == ["python", "core"]
     assert launcher.groups_for(["test", "--quick"]) == ["python", "core", "test"]
-    assert set(launcher.groups_for(["test"])) == set(NEEDS)
+    assert set(launcher.groups_for(["test"])) == set(NEEDS) == set(launcher.groups_for(["bench", "volume"]))
 
 
 def test_who_is_not_root_gets_one_command() -> None:
