@@ -28,7 +28,8 @@ _WRITE = 'set -C; echo "written by job $SLURM_JOB_ID on $SLURMD_NODENAME, number
 _IMMEDIATE_S = 30
 _TIMEOUT_S = 90
 # A step, bounded: the nodes may be busy with others' jobs or drained.
-_SRUN = ("timeout", str(_TIMEOUT_S), "srun", f"--immediate={_IMMEDIATE_S}")
+# Quiet: that a job waits for a moment, with which it would be told, is none of what it prints.
+_SRUN = ("timeout", str(_TIMEOUT_S), "srun", "--quiet", f"--immediate={_IMMEDIATE_S}")
 
 
 def prove(name: str, events: Events, user: str = "root") -> Proof:
