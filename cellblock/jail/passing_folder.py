@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cellblock.jail.known_digests import records_folder
 from cellblock.jail.source import release
 
 NOTE = "mounted-image"
@@ -29,7 +30,7 @@ _YOUNG_S = 10.0
 @contextmanager
 def passing_folder(prefix: str) -> Iterator[Path]:
     """A new folder of root's alone, removed at the end; first those of killed runs with this prefix."""
-    place = _place()
+    place = records_folder()
     for leftover in sorted(place.glob(f"{prefix}*")):
         _remove(leftover)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
@@ -40,10 +41,6 @@ def passing_folder(prefix: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(os.fsencode(folder))
         os.close(lock)
-
-
-def _place() -> Path:
-    return Path("/var/tmp") if os.access("/var/tmp", os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _remove(leftover: Path) -> None:
