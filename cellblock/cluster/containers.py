@@ -26,16 +26,15 @@ _FUSE = "/dev/fuse"
 # what is brought there is not run there; a batch script is executed from the spool, so not on that.
 _NOT_RUN = "nosuid,nodev,noexec"
 _WORKER_WRITES = {
-    "/etc/munge": f"size=1m,mode=0700,{_NOT_RUN}",
     "/run": f"size=64m,mode=0755,{_NOT_RUN}",
     # Where sbcast is meant to write: the mount plan shows it to jobs, at the same path.
     "/run/bcast": "size=10%,mode=1777,nosuid,nodev",
-    "/tmp": f"size=64m,mode=1777,{_NOT_RUN}",
-    "/var/lib/munge": f"size=1m,mode=0711,{_NOT_RUN}",
+    # Not used, and made read-only; without a word podman makes them half of the memory.
+    "/tmp": f"size=1m,mode=0755,{_NOT_RUN}",
+    "/var/tmp": f"size=1m,mode=0755,{_NOT_RUN}",
     "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",
-    "/var/spool/slurmd": "size=256m,mode=0755,nosuid,nodev",
-    # Not used; without a word podman makes it half of the memory.
-    "/var/tmp": f"size=1m,mode=1777,{_NOT_RUN}",
+    # Users cannot enter it: the spool is below.
+    "/var/spool": "size=256m,mode=0700,nosuid,nodev",
 }
 
 

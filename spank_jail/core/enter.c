@@ -2,10 +2,12 @@
 #include "enter.h"
 
 #include <fcntl.h>
+#include <sched.h>
 
 #include "namespace.h"
 #include "pid.h"
 #include "scoped.h"
+#include "sys.h"
 #include "tree.h"
 #include "trust.h"
 
@@ -36,6 +38,14 @@ static int start_namespace(const struct jail_entry_request *request, const struc
 	return namespace;
 }
 
+/* After the pivot. */
+static int finish_root(struct jail_error *err)
+{
+	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
+
+	return root < 0 ? jail_fail(err, "open", errno, "cannot open the jail's root") : jail_tree_allow_suid(root, err);
+}
+
 static int enter_tree(const struct jail_entry_request *request, const struct jail_plan *plan, struct jail_error *err)
 {
 	bool own_pids = request->level >= JAIL_LEVEL_PID && request->init;
@@ -44,6 +54,9 @@ static int enter_tree(const struct jail_entry_request *request, const struct jai
 		.notice = request->notice, .context = request->context,
 	};
 
+	/* What a session leaves of System V and POSIX message objects ends with it; the plan's mqueue shows its own. */
+	if (sys_unshare(CLONE_NEWIPC))
+		return jail_fail(err, "unshare", errno, "an IPC namespace needs CAP_SYS_ADMIN");
 	if (jail_namespace_private(err))
 		return -1;
 	scoped_fd root = jail_tree_attach(request->root, err);
@@ -51,7 +64,7 @@ static int enter_tree(const struct jail_entry_request *request, const struct jai
 		return -1;
 	/* Before the pivot, which takes the init along: afterwards there is no /proc to find the namespace in. */
 	scoped_fd pids = own_pids ? start_namespace(request, plan, root, err) : -1;
-	if ((own_pids && pids < 0) || jail_namespace_pivot(request->root, err))
+	if ((own_pids && pids < 0) || jail_namespace_pivot(request->root, err) || finish_root(err))
 		return -1;
 	return own_pids ? jail_pid_enter(pids, err) : 0;
 }

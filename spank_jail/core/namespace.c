@@ -5,8 +5,10 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "scoped.h"
 #include "sys.h"
 
@@ -20,18 +22,48 @@
 #define PIDFD_THREAD O_EXCL
 #endif
 #ifndef PIDFD_GET_MNT_NAMESPACE
+#define PIDFD_GET_IPC_NAMESPACE _IO(0xFF, 2)
 #define PIDFD_GET_MNT_NAMESPACE _IO(0xFF, 3)
 #endif
 
 /* By pidfd where the kernel can: the first look into /proc/PID/task/TID costs a new process 0.15 ms. */
-int jail_namespace_open(struct jail_error *err)
+int jail_namespace_of_thread(unsigned long which, const char *path, struct jail_error *err)
 {
 	scoped_fd self = (int)syscall(SYS_pidfd_open, (pid_t)syscall(SYS_gettid), PIDFD_THREAD);
-	int namespace = self < 0 ? -1 : ioctl(self, PIDFD_GET_MNT_NAMESPACE, 0);
+	int namespace = self < 0 ? -1 : ioctl(self, which, 0);
 
 	if (namespace < 0)
-		namespace = sys_open(OWN_NAMESPACE, O_RDONLY);
-	return namespace < 0 ? jail_fail(err, "open", errno, "cannot open " OWN_NAMESPACE "; is /proc mounted?") : namespace;
+		namespace = sys_open(path, O_RDONLY);
+	return namespace < 0 ? jail_fail(err, "open", errno, "cannot open %s; is /proc mounted?", path) : namespace;
+}
+
+int jail_namespace_open(struct jail_error *err)
+{
+	return jail_namespace_of_thread(PIDFD_GET_MNT_NAMESPACE, OWN_NAMESPACE, err);
+}
+
+int jail_namespace_ipc(struct jail_error *err)
+{
+	return jail_namespace_of_thread(PIDFD_GET_IPC_NAMESPACE, "/proc/thread-self/ns/ipc", err);
+}
+
+int jail_namespace_new_ipc(struct jail_error *err)
+{
+	scoped_fd own = jail_namespace_ipc(err);
+
+	if (own < 0)
+		return -1;
+	if (sys_unshare(CLONE_NEWIPC))
+		return jail_fail(err, "unshare", errno, "cannot make an IPC namespace; see /proc/sys/user/max_ipc_namespaces");
+	scoped_fd made = jail_namespace_ipc(err);
+	return jail_namespace_enter_ipc(own, err) ? -1 : jail_keep(&made);
+}
+
+int jail_namespace_enter_ipc(int namespace, struct jail_error *err)
+{
+	if (sys_setns(namespace, CLONE_NEWIPC))
+		return jail_fail(err, "setns", errno, "cannot join the job's IPC namespace");
+	return 0;
 }
 
 int jail_namespace_private(struct jail_error *err)
@@ -132,6 +164,49 @@ int jail_namespace_enter(int namespace, struct jail_error *err)
 	if (sys_setns(namespace, CLONE_NEWNS))
 		return jail_fail(err, "setns", errno, "cannot join the jail's namespace");
 	return 0;
+}
+
+struct visit {
+	int namespace;
+	int root; /* opened there */
+	int number;
+};
+
+/* In a process with a filesystem context of its own and the caller's descriptors. */
+static int open_root(void *argument)
+{
+	struct visit *visit = argument;
+
+	if (!sys_setns(visit->namespace, CLONE_NEWNS))
+		visit->root = sys_open("/", O_PATH | O_DIRECTORY);
+	visit->number = errno;
+	return 0;
+}
+
+/* The root of `namespace` as a descriptor, for a thread whose filesystem context others share: setns(2)
+ * refuses it. */
+static int root_of(int namespace, struct jail_error *err)
+{
+	struct visit visit = { namespace, -1, 0 };
+	pid_t pid = jail_child_start(open_root, &visit, CLONE_FILES, err);
+
+	if (pid < 0)
+		return -1;
+	while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	return visit.root < 0 ? jail_fail(err, "setns", visit.number, "cannot open the root of the node") : visit.root;
+}
+
+int jail_namespace_come_back(int namespace, struct jail_error *err)
+{
+	if (!sys_setns(namespace, CLONE_NEWNS))
+		return 0;
+	if (errno != EINVAL)
+		return jail_fail(err, "setns", errno, "cannot come back to the node's own mount namespace");
+	scoped_fd root = root_of(namespace, err);
+	if (root < 0)
+		return -1;
+	return sys_fchdir(root) || sys_chroot(".") ? jail_fail(err, "chroot", errno, "cannot leave the window") : 0;
 }
 
 int jail_namespace_join(int namespace, struct jail_error *err)

@@ -15,6 +15,17 @@ int jail_namespace_pivot(const char *path, struct jail_error *err);
 /* A descriptor of the calling thread's mount namespace, or -1. */
 int jail_namespace_open(struct jail_error *err);
 
+/* A descriptor of the calling thread's namespace that the pidfd request `which` (PIDFD_GET_*_NAMESPACE) means, on
+ * older kernels by `path`; or -1. */
+int jail_namespace_of_thread(unsigned long which, const char *path, struct jail_error *err);
+
+/* A descriptor of the calling thread's IPC namespace, of a new one in which the thread is not, or -1. */
+int jail_namespace_ipc(struct jail_error *err);
+int jail_namespace_new_ipc(struct jail_error *err);
+
+/* Puts the calling thread into an IPC namespace. Returns 0 or -1. */
+int jail_namespace_enter_ipc(int namespace, struct jail_error *err);
+
 /* Puts the calling thread into a copy of its mount namespace, which ends with the last descriptor or
  * process in it; `copy` is a descriptor of it. Returns 0 or -1. */
 int jail_namespace_branch(int *copy, struct jail_error *err);
@@ -42,7 +53,11 @@ int jail_namespace_count(void);
 /* Puts the calling thread, which has a filesystem context of its own, at the root of `namespace`. */
 int jail_namespace_enter(int namespace, struct jail_error *err);
 
-/* The same for a thread that may share its context: root and working directory are the jail's
+/* Puts the calling thread, and all threads that share its filesystem context, at the root of `namespace`,
+ * which is the thread's own. Returns 0 or -1. */
+int jail_namespace_come_back(int namespace, struct jail_error *err);
+
+/* As jail_namespace_enter, for a thread that may share its context: root and working directory are the jail's
  * afterwards. Returns 0 or -1. */
 int jail_namespace_join(int namespace, struct jail_error *err);
 

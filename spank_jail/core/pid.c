@@ -8,12 +8,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "filesystem.h"
 #include "namespace.h"
 #include "scoped.h"
@@ -21,17 +21,11 @@
 #include "tree.h"
 #include "trust.h"
 
-/* Linux 6.9 and 6.11; numbers of the kernel's interface, which headers of older systems lack. */
-#ifndef PIDFD_THREAD
-#define PIDFD_THREAD O_EXCL
-#endif
+/* Linux 6.11; numbers of the kernel's interface, which headers of older systems lack. */
 #ifndef PIDFD_GET_PID_NAMESPACE
 #define PIDFD_GET_PID_NAMESPACE _IO(0xFF, 5)
 #define PIDFD_GET_PID_FOR_CHILDREN_NAMESPACE _IO(0xFF, 6)
 #endif
-
-/* For applying a few lines of a plan: names of PATH_MAX bytes, some at a time. Pages not used cost nothing. */
-#define STACK_SIZE (256 * 1024)
 
 int jail_pid_view_take(const struct jail_plan *plan, struct jail_pid_view *view, struct jail_error *err)
 {
@@ -141,22 +135,12 @@ static int become_init(void *argument)
 	_exit(1);
 }
 
-/* As posix_spawn(3) does it: no copy of the address space, and no signal handler run in the wrong process. */
 static int spawn(struct start *start, struct jail_error *err)
 {
-	sigset_t all, before;
-	char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	pid_t pid = jail_child_start(become_init, start, SIGCHLD, err);
 
-	if (stack == MAP_FAILED)
-		return jail_fail(err, "mmap", errno, "not enough memory to start a process");
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pid_t pid = clone(become_init, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | SIGCHLD, start);
-	int number = errno;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	munmap(stack, STACK_SIZE);
 	if (pid < 0)
-		return jail_fail(err, "clone", number, "cannot start the init of the PID namespace");
+		return -1;
 	if (!start->result)
 		return 0;
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -164,19 +148,9 @@ static int spawn(struct start *start, struct jail_error *err)
 	return -1;
 }
 
-static int open_namespace(unsigned long which, const char *path, struct jail_error *err)
-{
-	scoped_fd self = (int)syscall(SYS_pidfd_open, (pid_t)syscall(SYS_gettid), PIDFD_THREAD);
-	int namespace = self < 0 ? -1 : ioctl(self, which, 0);
-
-	if (namespace < 0)
-		namespace = sys_open(path, O_RDONLY);
-	return namespace < 0 ? jail_fail(err, "open", errno, "cannot open %s; is /proc mounted?", path) : namespace;
-}
-
 int jail_pid_own(struct jail_error *err)
 {
-	return open_namespace(PIDFD_GET_PID_NAMESPACE, "/proc/thread-self/ns/pid", err);
+	return jail_namespace_of_thread(PIDFD_GET_PID_NAMESPACE, "/proc/thread-self/ns/pid", err);
 }
 
 /* The namespace is asked of this thread, whose children it is for: the init lets nobody look at it. */
@@ -188,7 +162,7 @@ static int start_init(struct start *start, struct jail_error *err)
 				 : "cannot make a PID namespace");
 	if (spawn(start, err))
 		return -1;
-	return open_namespace(PIDFD_GET_PID_FOR_CHILDREN_NAMESPACE, "/proc/thread-self/ns/pid_for_children", err);
+	return jail_namespace_of_thread(PIDFD_GET_PID_FOR_CHILDREN_NAMESPACE, "/proc/thread-self/ns/pid_for_children", err);
 }
 
 int jail_pid_start(const struct jail_pid_request *request, struct jail_error *err)

@@ -31,6 +31,15 @@ int jail_tree_attach(const char *path, struct jail_error *err)
 	return jail_error_at(err, NULL, 0, path);
 }
 
+int jail_tree_allow_suid(int root, struct jail_error *err)
+{
+	const struct mount_attr attributes = { .attr_clr = MOUNT_ATTR_NOSUID };
+
+	if (sys_mount_attributes(root, "", AT_EMPTY_PATH, &attributes))
+		return jail_fail(err, "mount_setattr", errno, "cannot let set-user-ID programs of the jail work in it");
+	return 0;
+}
+
 int jail_tree_readonly(int root, struct jail_error *err)
 {
 	if (sys_mount_setattr(root, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY, 0))

@@ -29,6 +29,10 @@ struct jail_setup {
  * are dead in it (nodev). Returns a descriptor of the attached tree's root, or -1. */
 int jail_tree_attach(const char *path, struct jail_error *err);
 
+/* Lets set-user-ID programs and file capabilities of the volume count in the namespace of the attached tree `root`,
+ * also where the node mounts the volume nosuid: in there they give rights in the jail alone. Returns 0 or -1. */
+int jail_tree_allow_suid(int root, struct jail_error *err);
+
 /* Makes the volume read-only in the namespace of the attached tree `root`; what the plan mounted on it stays
  * as it is. After jail_tree_apply, which may have to create targets. Returns 0 or -1. */
 int jail_tree_readonly(int root, struct jail_error *err);

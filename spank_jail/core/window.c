@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "filesystem.h"
+#include "namespace.h"
 #include "resolve.h"
 #include "scoped.h"
 #include "sys.h"
@@ -31,18 +32,18 @@ static int lay_over(int tree, const char *path, uint64_t attributes, bool option
 	return 0;
 }
 
-static int cover_processes(int tree, struct jail_error *err)
+static int lay_empty(int tree, const char *path, struct jail_error *err)
 {
-	static const struct jail_parameter parameters[] = { { "size", "4k" }, { "mode", "0555" } };
-	scoped_fd target = jail_resolve(tree, "/proc", O_DIRECTORY, err);
+	static const struct jail_parameter parameters[] = { { "size", "1m" }, { "mode", "0755" } };
+	scoped_fd target = jail_resolve(tree, path, O_DIRECTORY, err);
+	scoped_fd mount = target < 0 ? -1 : jail_filesystem_new("tmpfs", parameters, 2, OPEN_ATTRIBUTES, err);
 
-	if (target < 0)
-		return err->number == ENOENT ? 0 : -1;
-	scoped_fd mount = jail_filesystem_new("tmpfs", parameters, 2, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, err);
 	if (mount < 0)
 		return -1;
-	if (sys_move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
-		return jail_fail(err, "move_mount", errno, "cannot cover the window's /proc");
+	if (sys_move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)) {
+		jail_fail(err, "move_mount", errno, "cannot show an empty directory in the window");
+		return jail_error_at(err, NULL, 0, path);
+	}
 	return 0;
 }
 
@@ -54,11 +55,12 @@ static int lay_all(int tree, const struct jail_window_parts *parts, struct jail_
 	for (const char *const *path = parts->files; *path; path++)
 		if (lay_over(tree, *path, NODE_ATTRIBUTES | MOUNT_ATTR_NOEXEC, true, err))
 			return -1;
-	if (parts->writable && lay_over(tree, parts->writable, OPEN_ATTRIBUTES, false, err))
+	if (parts->writable && (parts->empty ? lay_empty(tree, parts->writable, err)
+					     : lay_over(tree, parts->writable, OPEN_ATTRIBUTES, false, err)))
 		return -1;
 	if (parts->sealed && lay_over(tree, parts->sealed, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err))
 		return -1;
-	return parts->for_root ? cover_processes(tree, err) : 0;
+	return 0;
 }
 
 int jail_window_lay(const char *path, const struct jail_window_parts *parts, struct jail_error *err)
@@ -91,17 +93,19 @@ static int set_doors(bool open)
 
 int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err)
 {
-	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
-	scoped_fd cwd = sys_open(".", O_PATH | O_DIRECTORY);
+	scoped_fd home = jail_namespace_open(err);
+	scoped_fd cwd = home < 0 ? -1 : sys_open(".", O_PATH | O_DIRECTORY);
 
-	if (root < 0 || cwd < 0)
-		return jail_fail(err, "open", errno, "cannot open / and the working directory");
+	if (home < 0)
+		return -1;
+	if (cwd < 0)
+		return jail_fail(err, "open", errno, "cannot open the working directory");
 	if (sys_fchdir(inside) || sys_chroot(".")) {
 		jail_fail(err, "chroot", errno, "cannot enter the window; CAP_SYS_CHROOT is needed");
 		(void)sys_fchdir(cwd);
 		return -1;
 	}
-	window->root = jail_keep(&root);
+	window->home = jail_keep(&home);
 	if (for_root && set_doors(false)) {
 		jail_fail(err, "capset", errno, "cannot lower the capabilities for the window");
 		(void)jail_window_close(window, NULL, NULL, &(struct jail_error){ 0 });
@@ -135,18 +139,18 @@ int jail_window_close(struct jail_window *window, int (*as_root)(void *, struct 
 	uid_t user = geteuid();
 	int result = 0;
 
-	if (window->root < 0)
+	if (window->home < 0)
 		return 0;
 	if (user && sys_thread_seteuid(0))
 		return jail_fail(err, "setresuid", errno, "cannot become root again to leave the window");
 	if (window->lowered && !user && set_doors(true))
 		return jail_fail(err, "capset", errno, "cannot take back the capabilities of slurmstepd");
-	if (sys_fchdir(window->root) || sys_chroot("."))
-		result = jail_fail(err, "chroot", errno, "cannot leave the window");
+	if (jail_namespace_come_back(window->home, err))
+		result = -1;
 	else if (as_root)
 		result = as_root(context, err);
 	if (user && sys_thread_seteuid(user))
 		result = jail_fail(err, "setresuid", errno, "cannot become uid %u again", (unsigned)user);
-	jail_close(&window->root);
+	jail_close(&window->home);
 	return result;
 }

@@ -2,7 +2,8 @@
  *
  * A copy of the tree, reached by no path, into which the calling thread moves by chroot. In it the node's own
  * libraries lie read-only over the jail's, and nothing that comes from the jail can be mapped for
- * execution, whatever path or configuration file of the jail leads to it.
+ * execution, whatever path or configuration file of the jail leads to it. No /proc is in it, for any uid:
+ * /proc/self/fd would lead to whatever the daemon has open.
  */
 #ifndef JAIL_WINDOW_H
 #define JAIL_WINDOW_H
@@ -13,27 +14,29 @@
 
 struct jail_window {
 	int tree;      /* keeps the window's mounts: a detached tree, or the namespace they are attached in */
-	int root;      /* the root to come back to; -1: not in the window */
+	/* Where to come back to; -1: not in the window. A namespace, not a directory: a descriptor of a directory
+	 * outside would be a name by which the job's files could be opened there. */
+	int home;
 	bool lowered;  /* this thread gave up a capability on entering */
 };
 
-#define JAIL_WINDOW_CLOSED { .tree = -1, .root = -1 }
+#define JAIL_WINDOW_CLOSED { .tree = -1, .home = -1 }
 
 struct jail_window_parts {
 	const char *const *directories; /* of the node, laid read-only over the jail's; NULL-terminated */
 	const char *const *files;       /* single files likewise; one missing on either side is left out */
 	const char *writable;           /* a directory of the node that stays writable, or NULL */
 	const char *sealed;             /* a directory in it that does not, or NULL; may be missing */
-	bool for_root; /* works for uid 0: then /proc is empty, for /proc/self/fd leads to what the daemon has open */
+	bool empty; /* instead of the writable directory there is a new, empty one at its place */
 };
 
-/* Makes a window of the tree that is attached at `path`: a copy with the parts in it, attached over the
+/* Makes a window of the tree that is attached at `path`, without /proc: a copy with the parts in it, attached over the
  * tree, in the caller's (private) namespace. Returns a descriptor of its root, or -1. */
 int jail_window_lay(const char *path, const struct jail_window_parts *parts, struct jail_error *err);
 
 /* Moves the calling thread to `inside`, the root of a window, which window->tree keeps alive. Threads that
- * are started now share its root and come back with it. A thread that works for uid 0 (`for_root`) cannot
- * follow /proc/PID/root and its kind while it is in there. On -1 the thread is where it was. */
+ * are started now share its root and come back with it. A thread that works for uid 0 (`for_root`) has no
+ * capability to look into other processes while it is in there. On -1 the thread is where it was. */
 int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err);
 
 /* Both, with a detached clone of the window. */

@@ -22,6 +22,7 @@
 #include "../core/trust.h"
 #include "accounts.h"
 #include "print.h"
+#include "terminal.h"
 
 #define PROGRAM "jail-enter"
 #define SEARCH_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -34,6 +35,7 @@ struct request {
 	unsigned allow; /* JAIL_ALLOW_* */
 	bool check, print;
 	char **command; /* NULL: the user's shell, as a login shell */
+	int terminal;   /* of jail_terminal_fork, or -1 */
 };
 
 static const char usage_text[] =
@@ -181,7 +183,8 @@ static int become(const struct request *request, struct jail_account *account, s
 			*account = (struct jail_account){ .name = "root", .home = "/", .shell = "/bin/sh" };
 		return 0;
 	}
-	if (jail_account_find(root, request->user, account, err) || jail_account_become(account, err))
+	if (jail_account_find(root, request->user, account, err) ||
+	    (request->terminal >= 0 && jail_terminal_give(account->uid, err)) || jail_account_become(account, err))
 		return -1;
 	if (set_environment(account))
 		return jail_fail(err, "setenv", errno, "cannot set the environment");
@@ -250,7 +253,12 @@ int main(int argc, char **argv)
 		.root = request.root, .plan = request.plan, .notice = notice, .level = request.level,
 		.environment = &environment, .init = request.init,
 	};
-	if (jail_seccomp_prepare(request.allow, &err) || jail_enter(&entry, &err))
+	/* Before anything else: the relay stays outside as it is. */
+	request.terminal = request.check ? -1 : jail_terminal_fork(&err);
+	if (request.terminal < -1)
+		return complain(&err, STATUS_NO_JAIL);
+	if (jail_seccomp_prepare(request.allow, &err) || jail_enter(&entry, &err) ||
+	    (request.terminal >= 0 && jail_terminal_open(request.terminal, &err)))
 		return complain(&err, request.check ? STATUS_WRONG : STATUS_NO_JAIL);
 	if (request.check)
 		return jail_confine(request.level, &err) || jail_confine_final(request.level, &err)

@@ -72,6 +72,44 @@ static int add_uids(struct jail_arguments *arguments, const char *value, struct 
 	}
 }
 
+/* One number of a list; -1 where there is none. */
+static long long read_uid(const char **rest)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long uid = strtoul(*rest, &end, 10);
+	if (**rest < '0' || **rest > '9' || errno || uid >= (uid_t)-1)
+		return -1;
+	*rest = end;
+	return (long long)uid;
+}
+
+static int set_users(struct jail_arguments *arguments, const char *value, struct jail_error *err)
+{
+	arguments->n_users = 0;
+	for (const char *rest = value;; rest++) {
+		long long low = read_uid(&rest);
+		long long high = low >= 0 && *rest == '-' ? (rest++, read_uid(&rest)) : low;
+		if (low < 0 || high < low || (*rest && *rest != ','))
+			return jail_fail(err, NULL, 0, "users= takes numbers and ranges with commas between them, as in " JAIL_USERS
+					 ", not \"%s\"", value);
+		if (arguments->n_users == JAIL_MAX_USER_RANGES)
+			return jail_fail(err, NULL, 0, "users= lists more than %d ranges", JAIL_MAX_USER_RANGES);
+		arguments->users[arguments->n_users++] = (struct jail_uid_range){ (uid_t)low, (uid_t)high };
+		if (!*rest)
+			return 0;
+	}
+}
+
+bool jail_arguments_is_user(const struct jail_arguments *arguments, uid_t uid)
+{
+	for (size_t i = 0; i < arguments->n_users; i++)
+		if (uid >= arguments->users[i].low && uid <= arguments->users[i].high)
+			return true;
+	return uid == 0;
+}
+
 /* A bind of the outer would show the inner, whatever the inner's rule says. */
 static int check_nested(const struct jail_arguments *arguments, struct jail_error *err)
 {
@@ -125,10 +163,12 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 		return add_uids(arguments, value, err);
 	if ((value = jail_value_of(argument, "no-jail-tickets")))
 		return set_path(&arguments->tickets, "no-jail-tickets", value, err);
+	if ((value = jail_value_of(argument, "users")))
+		return set_users(arguments, value, err);
 	if ((value = jail_value_of(argument, "allow")))
 		return jail_seccomp_allow(value, &arguments->allow, err);
 	return jail_fail(err, NULL, 0, "unknown argument \"%s\" in plugstack.conf; known: root=, plan=, level=, "
-			 "spool=, window=, init=, bind-allow=, no-jail-uids=, no-jail-tickets=, allow=", argument);
+			 "spool=, window=, init=, users=, bind-allow=, no-jail-uids=, no-jail-tickets=, allow=", argument);
 }
 
 void jail_arguments_free(struct jail_arguments *arguments)
@@ -146,7 +186,7 @@ int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *
 		.init = JAIL_PID_INIT,
 		.window = { "/usr" },
 	};
-	int result = 0;
+	int result = set_users(arguments, JAIL_USERS, err);
 	for (int i = 0; i < ac && !result; i++)
 		result = parse_one(av[i], arguments, err);
 	if (!result)

@@ -11,6 +11,9 @@
 
 /* The node's directories that the window shows besides /usr; a Slurm built to /opt needs one. */
 #define JAIL_MAX_WINDOW 8
+/* Debian's policy 9.2.2 and the LAST_UID of adduser: ids below 1000 and from 60001 to 65535 are the system's. */
+#define JAIL_USERS "1000-60000,65536-4294967293"
+
 /* Lists that an administrator writes by hand on one line. */
 #define JAIL_MAX_BIND_ALLOW 16
 #define JAIL_MAX_NO_JAIL_UIDS 32
@@ -19,6 +22,13 @@
 struct jail_bind_allow {
 	char *path;
 	bool readonly;
+};
+
+/* users=LOW-HIGH[,LOW-HIGH...]: whose jobs run. */
+#define JAIL_MAX_USER_RANGES 8
+
+struct jail_uid_range {
+	uid_t low, high;
 };
 
 struct jail_arguments {
@@ -33,12 +43,17 @@ struct jail_arguments {
 	uid_t no_jail_uids[JAIL_MAX_NO_JAIL_UIDS]; /* no-jail-uids=0,1000: who may ask for --no-jail */
 	size_t n_no_jail_uids;
 	unsigned allow; /* allow=  system calls that the filter leaves alone, JAIL_ALLOW_*; may be repeated */
+	struct jail_uid_range users[JAIL_MAX_USER_RANGES]; /* users=  besides uid 0; default JAIL_USERS */
+	size_t n_users;
 	const char *tickets; /* no-jail-tickets= directory that no jail shows (ticket.h), or NULL */
 };
 
 /* Reads the arguments; the strings are used in place, or kept until jail_arguments_free. -1: an unknown one or
  * a wrong value; the message names it, and nothing is kept. */
 int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *arguments, struct jail_error *err);
+
+/* Whether `uid` may have jobs: it is in users=, or 0. */
+bool jail_arguments_is_user(const struct jail_arguments *arguments, uid_t uid);
 
 void jail_arguments_free(struct jail_arguments *arguments);
 

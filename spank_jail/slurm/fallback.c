@@ -35,12 +35,12 @@ static int attach_nothing(const struct jail_step *step, const char *path, struct
 }
 
 /* What Slurm needs to connect the streams (/dev/null) and, when that fails, to say so to slurmctld from
- * inside: names of hosts, and munge's or sackd's socket, wherever in /run (a socket works on a read-only
- * mount). */
+ * inside: names of hosts, and munge's or sackd's socket (a socket works on a read-only mount). */
 static const char fallback_plan[] =
-	"proc /proc proc defaults,x-create=dir\n"
 	"dev  /dev  dev  size=64k,x-create=dir\n"
-	"/run /run  none rbind,ro,nosuid,noexec,x-create=dir\n"
+	"tmpfs /run tmpfs size=64k,mode=755,x-create=dir\n"
+	"/run/munge /run/munge none bind,ro,nosuid,noexec,x-create=dir,nofail\n"
+	"/run/slurm /run/slurm none bind,ro,nosuid,noexec,x-create=dir,nofail\n"
 	"/etc/nsswitch.conf /etc/nsswitch.conf none bind,ro,x-create=file,nofail\n"
 	"/etc/hosts /etc/hosts none bind,ro,x-create=file,nofail\n"
 	"/etc/resolv.conf /etc/resolv.conf none bind,ro,x-create=file,nofail\n";
@@ -51,7 +51,7 @@ static int open_bare(struct jail_step *step, int tree, const char *path, struct 
 	/* Not even the spool may be known, when an argument is wrong. */
 	const char *spool = step->spool.path[0] ? step->spool.path : NULL;
 	const struct jail_window_parts parts = {
-		step->arguments.window, jail_node_files, spool, NULL, step->user == 0,
+		step->arguments.window, jail_node_files, spool, NULL, .empty = true,
 	};
 	struct jail_plan plan;
 

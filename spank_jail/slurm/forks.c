@@ -1,6 +1,7 @@
 /* What slurmstepd forks for a step is forked into the step's PID namespace. */
 #include <unistd.h>
 
+#include "../core/namespace.h"
 #include "../core/pid.h"
 #include "../core/sys.h"
 #include "step.h"
@@ -18,6 +19,15 @@ static void enter_pids(int namespace)
 	/* Never go on with more rights than before. */
 	if (user && sys_thread_seteuid(user))
 		_exit(1);
+}
+
+void jail_step_fork_outside(const struct jail_step *step)
+{
+	struct jail_error err;
+
+	/* Without rights to, it stays in the window, where nothing of the jail can be executed. */
+	if (step->window.home >= 0)
+		(void)jail_namespace_enter(step->window.home, &err);
 }
 
 void jail_step_fork_begin(const struct jail_step *step)

@@ -4,15 +4,19 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/nsfs.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "../core/filesystem.h"
+#include "../core/namespace.h"
 #include "../core/scoped.h"
 #include "../core/sys.h"
 #include "../core/tree.h"
@@ -118,6 +122,29 @@ bool jail_job_is_deserted(int directory)
 	scoped_fd fd = openat(directory, PRESENCE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
 	return fd < 0 ? errno == ENOENT : !flock(fd, LOCK_EX | LOCK_NB);
+}
+
+int jail_job_pin(int directory, const char *name, int namespace, struct jail_error *err)
+{
+	scoped_fd place = openat(directory, name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	scoped_fd mount = place < 0 ? -1 : sys_open_tree(namespace, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
+
+	if (mount < 0)
+		return jail_fail(err, place < 0 ? "openat" : "open_tree", errno, "cannot pin the job's namespace");
+	return jail_job_attach(directory, name, mount, err);
+}
+
+int jail_job_ipc(int directory, struct jail_error *err)
+{
+	scoped_fd found = openat(directory, "ipc", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	/* And not the empty file that a pin lies on. */
+	if (found >= 0 && ioctl(found, NS_GET_NSTYPE) == CLONE_NEWIPC)
+		return jail_keep(&found);
+	scoped_fd made = jail_namespace_new_ipc(err);
+	if (made < 0 || jail_job_pin(directory, "ipc", made, err))
+		return -1;
+	return jail_keep(&made);
 }
 
 int jail_job_attach(int directory, const char *name, int mount, struct jail_error *err)

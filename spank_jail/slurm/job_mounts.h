@@ -26,6 +26,13 @@ int jail_job_stay(int directory, struct jail_error *err);
 /* Whether no process has marked the job as present. The job's directory is locked. */
 bool jail_job_is_deserted(int directory);
 
+/* The IPC namespace of the job's steps, made by the first that asks and pinned in the job's directory: what they leave
+ * of System V and POSIX message objects ends with the job. Returns a descriptor or -1. */
+int jail_job_ipc(int directory, struct jail_error *err);
+
+/* Pins `namespace` at the file `name` in the job's directory. Returns 0 or -1. */
+int jail_job_pin(int directory, const char *name, int namespace, struct jail_error *err);
+
 /* Attaches the unattached `mount` at `name` in the job's directory. Returns 0 or -1. */
 int jail_job_attach(int directory, const char *name, int mount, struct jail_error *err);
 

@@ -105,13 +105,15 @@ static int make_with_plan(struct jail_opening *opening, const struct jail_plan *
 		jail_job_mounts_close(mounts, plan);
 		return -1;
 	}
+	scoped_fd own = jail_namespace_ipc(err);
 	const struct jail_views_request request = {
 		home.namespace, step->arguments.root, plan, step->arguments.level, step->options.readonly, mounts,
 		&step->spool, spool, &opening->parts, step->notice,
 	};
-	int result = jail_views_make(&request, &opening->views, err);
+	/* The plan's mqueue is that of the namespace in which it is mounted. */
+	int result = own < 0 || jail_namespace_enter_ipc(step->ipc, err) ? -1 : jail_views_make(&request, &opening->views, err);
 	jail_job_mounts_close(mounts, plan);
-	if (jail_namespace_return(&home, &back)) {
+	if ((own >= 0 && jail_namespace_enter_ipc(own, &back)) || jail_namespace_return(&home, &back)) {
 		*err = back;
 		return -1;
 	}

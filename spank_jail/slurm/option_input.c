@@ -149,7 +149,9 @@ int jail_input_submit(struct jail_error *err)
 	}
 	if (!known)
 		return 0;
-	if (jail_options_check(&submitted, known, err))
+	/* By whom the node would not run it, either. */
+	const struct jail_user self = { .uid = geteuid(), .gid = getegid() };
+	if (jail_options_check_user(&self, known, err) || jail_options_check(&submitted, known, err))
 		return -1;
 	/* salloc runs nothing itself: its steps bring their own. */
 	if (!submitted.no_jail || allocates)
@@ -175,7 +177,7 @@ static int read_user(spank_t spank, struct jail_user *user, struct jail_error *e
 		return jail_fail(err, NULL, 0, "Slurm does not say whose step this is");
 	user->groups = groups;
 	user->n_groups = n > 0 ? (size_t)n : 0;
-	return 0;
+	return known ? jail_options_check_user(user, known, err) : 0;
 }
 
 int jail_input_read(spank_t spank, struct jail_options *options, struct jail_error *err)

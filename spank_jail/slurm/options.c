@@ -18,6 +18,24 @@ bool jail_options_at_fault(const struct jail_error *err)
 	return !strncmp(err->file, "--", 2);
 }
 
+/* "users", of which people are in Debian, with USERGROUPS_ENAB=no, and on many sites. */
+#define GROUP_USERS 100
+
+int jail_options_check_user(const struct jail_user *user, const struct jail_arguments *arguments, struct jail_error *err)
+{
+	bool group = user->gid == GROUP_USERS || jail_arguments_is_user(arguments, user->gid);
+
+	if (!jail_arguments_is_user(arguments, user->uid)) {
+		jail_fail(err, NULL, 0, "uid %u is the system's, and runs no jobs; become a user: su - USER", (unsigned)user->uid);
+		return jail_error_at(err, "--uid", 0, NULL);
+	}
+	if (!user->uid || (user->gid && group))
+		return 0;
+	jail_fail(err, NULL, 0, "group %u is the system's, and no user's primary one; use newgrp, or usermod --gid",
+		  (unsigned)user->gid);
+	return jail_error_at(err, "--gid", 0, NULL);
+}
+
 int jail_options_switch(const char *name, const char *value, bool *on, struct jail_error *err)
 {
 	static const char *const words[][4] = { { "no", "0", "false", NULL }, { "", "yes", "1", "true" } };

@@ -46,6 +46,10 @@ int jail_options_check(const struct jail_options *options, const struct jail_arg
 int jail_options_apply(const struct jail_options *options, const struct jail_arguments *arguments, const char *spool,
 		       struct jail_plan *plan, struct jail_error *err);
 
+/* Whether a job of `user` may run: -1 for a uid, or a primary group, of the system's. Root in the jail can become any of
+ * them, and files of the node are theirs. */
+int jail_options_check_user(const struct jail_user *user, const struct jail_arguments *arguments, struct jail_error *err);
+
 /* Whether an error is one of the job's options, the user's to repair, and no fault of the node. */
 bool jail_options_at_fault(const struct jail_error *err);
 

@@ -24,6 +24,7 @@
 #include "job_mounts.h"
 #include "option_input.h"
 #include "step.h"
+#include "watch.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -44,9 +45,13 @@ static struct jail_step step = {
 	.namespace = -1,
 	.pids = -1,
 	.own_pids = -1,
+	.ipc = -1,
 	.presence = -1,
 };
 static struct jail_failure failure;
+/* What this thread forks once the tasks are there runs for the user; what others do, for Slurm. */
+static pthread_t manager;
+static bool tasks_forked;
 static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
 
 /* A failure now would reach the log alone (Slurm has not connected the job's streams yet), and drain the
@@ -162,6 +167,59 @@ static int prepare_job(spank_t spank)
 	return ESPANK_SUCCESS;
 }
 
+static bool is_manager(void)
+{
+	return pthread_equal(pthread_self(), manager);
+}
+
+/* At level pid. Slurm's own fork makes each task then, and so is its parent: it waits for it, signals it
+ * and counts what it uses as ever. */
+static void fork_begins(void)
+{
+	if (!left_alone && is_manager() && step.window.home < 0)
+		jail_step_fork_begin(&step);
+}
+
+static void fork_ended(void)
+{
+	if (!left_alone && is_manager() && step.window.home < 0)
+		jail_step_fork_end(&step);
+}
+
+/* What the manager forks after the tasks runs for the user: `srun --task-epilog` and TaskEpilog are executed without a
+ * SPANK hook. They enter the jail here, or end. No message: after a fork among threads, the log's locks may be
+ * held by nobody. */
+static void child_begins(void)
+{
+	struct jail_error err;
+	uid_t user = geteuid();
+
+	if (left_alone)
+		return;
+	if (!is_manager()) {
+		jail_step_fork_outside(&step);
+		return;
+	}
+	if (!tasks_forked)
+		return;
+	if (step.pids >= 0 && !jail_pid_entered())
+		_exit(1);
+	if ((user && sys_thread_seteuid(0)) || jail_step_enter(&step, &err) || (user && sys_thread_seteuid(user)))
+		_exit(1);
+}
+
+static int follow_forks(void)
+{
+	int number;
+
+	manager = pthread_self();
+	number = pthread_atfork(fork_begins, fork_ended, child_begins);
+	if (!number)
+		return ESPANK_SUCCESS;
+	slurm_error(NAME "pthread_atfork: %s: the step's processes could not be kept in the jail", strerror(number));
+	return JAIL_FAILED;
+}
+
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
 	bool outside = false;
@@ -193,36 +251,19 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	left_alone = outside;
 	if (left_alone)
 		return ESPANK_SUCCESS;
+	if (follow_forks())
+		return JAIL_FAILED;
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	if (!failure.line[0] && jail_step_open(&step, &err))
 		jail_failure_remember(&failure, &err);
 	jail_failure_drain(&failure, step.node);
 	if (failure.line[0])
 		return open_fallback();
+	/* Without it a wait for a user's FIFO lasts until somebody opens its other end: no reason to fail the step. */
+	if (jail_watch_start(step.job, step.window.home, &err))
+		jail_failure_report(&err);
 	slurm_debug(NAME "%s in %ld us", step.found ? "opened" : "built", microseconds_since(&start));
 	return ESPANK_SUCCESS;
-}
-
-static void fork_begins(void)
-{
-	jail_step_fork_begin(&step);
-}
-
-static void fork_ended(void)
-{
-	jail_step_fork_end(&step);
-}
-
-/* At level pid. Slurm's own fork makes each task then, and so is its parent: it waits for it, signals it
- * and counts what it uses as ever. */
-static int follow_forks(void)
-{
-	int number = step.pids < 0 ? 0 : pthread_atfork(fork_begins, fork_ended, NULL);
-
-	if (!number)
-		return ESPANK_SUCCESS;
-	slurm_error(NAME "pthread_atfork: %s: tasks could not be kept in their PID namespace", strerror(number));
-	return JAIL_FAILED;
 }
 
 int slurm_spank_user_init(spank_t spank, int ac, char *av[])
@@ -236,12 +277,13 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 	if (left_alone)
 		return ESPANK_SUCCESS;
 	clock_gettime(CLOCK_MONOTONIC, &start);
+	jail_watch_stop();
 	if (jail_step_return(&step, &err))
 		return jail_failure_report(&err);
 	if (failure.line[0])
 		return jail_failure_tell(&failure, &step);
 	slurm_debug(NAME "slurmstepd back outside in %ld us", microseconds_since(&start));
-	return follow_forks();
+	return ESPANK_SUCCESS;
 }
 
 int slurm_spank_task_init_privileged(spank_t spank, int ac, char *av[])
@@ -275,37 +317,13 @@ int slurm_spank_task_init(spank_t spank, int ac, char *av[])
 	return ESPANK_SUCCESS;
 }
 
-/* What slurmstepd forks from here on runs for the user: `srun --task-epilog` and TaskEpilog are executed
- * without a SPANK hook. They enter the jail here, or end. No message: after a fork among threads, the
- * log's locks may be held by nobody. */
-static void child_enters(void)
-{
-	struct jail_error err;
-	uid_t user = geteuid();
-
-	if (step.pids >= 0 && !jail_pid_entered())
-		_exit(1);
-	if ((user && sys_thread_seteuid(0)) || jail_step_enter(&step, &err) || (user && sys_thread_seteuid(user)))
-		_exit(1);
-}
-
 /* In slurmstepd, once all tasks of the step are forked; they have entered, or will, by their own hook. */
 int slurm_spank_task_post_fork(spank_t spank, int ac, char *av[])
 {
-	static bool registered;
-	int number;
-
 	(void)spank;
 	(void)ac;
 	(void)av;
-	if (left_alone || registered)
-		return ESPANK_SUCCESS;
-	number = pthread_atfork(NULL, NULL, child_enters);
-	if (number) {
-		slurm_error(NAME "pthread_atfork: %s: a task's epilog could not be kept in the jail", strerror(number));
-		return JAIL_FAILED;
-	}
-	registered = true;
+	tasks_forked = true;
 	return ESPANK_SUCCESS;
 }
 

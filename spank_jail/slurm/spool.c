@@ -216,19 +216,26 @@ int jail_spool_show_script(const struct jail_spool *spool, int script, struct ja
 	return show(spool, spool->script, script, err);
 }
 
-int jail_spool_show_pmix(const struct jail_spool *spool, int namespace, struct jail_error *err)
+static int visit(const struct jail_spool *spool, int window, int namespace, struct jail_error *err)
+{
+	if (jail_namespace_enter(window, err))
+		return -1;
+	scoped_fd mount = take(spool, spool->pmix, err);
+	if (mount < 0)
+		return err->number == ENOENT ? 0 : -1;
+	return jail_namespace_enter(namespace, err) || show(spool, spool->pmix, mount, err) ? -1 : 0;
+}
+
+int jail_spool_show_pmix(const struct jail_spool *spool, int window, int namespace, struct jail_error *err)
 {
 	struct jail_home home = JAIL_HOME_NONE;
 	struct jail_error back;
 
 	if (!spool->pmix[0])
 		return 0;
-	scoped_fd mount = take(spool, spool->pmix, err);
-	if (mount < 0)
-		return err->number == ENOENT ? 0 : jail_error_at(err, NULL, 0, spool->path);
 	if (jail_namespace_leave(&home, err))
 		return jail_error_at(err, NULL, 0, spool->path);
-	int result = jail_namespace_enter(namespace, err) || show(spool, spool->pmix, mount, err) ? -1 : 0;
+	int result = visit(spool, window, namespace, err);
 	if (jail_namespace_return(&home, &back)) {
 		*err = back;
 		result = -1;

@@ -39,8 +39,8 @@ int jail_spool_take_script(const struct jail_spool *spool, struct jail_error *er
 /* Mounts it in the tasks' namespace, in which the thread is. Returns 0 or -1. */
 int jail_spool_show_script(const struct jail_spool *spool, int script, struct jail_error *err);
 
-/* Mounts the step's PMIx directory, if Slurm has made one by now, in the tasks' `namespace`. The thread
- * comes back with a filesystem context of its own. Returns 0 or -1. */
-int jail_spool_show_pmix(const struct jail_spool *spool, int namespace, struct jail_error *err);
+/* Mounts the step's PMIx directory, if Slurm has made one by now in the spool as the mount namespace `window` has it, in
+ * the tasks' `namespace`. The thread comes back with a filesystem context of its own. Returns 0 or -1. */
+int jail_spool_show_pmix(const struct jail_spool *spool, int window, int namespace, struct jail_error *err);
 
 #endif

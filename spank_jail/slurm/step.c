@@ -76,8 +76,8 @@ static int go_in(struct jail_opening *opening, struct jail_error *err)
 	if (jail_namespace_leave(&home, err))
 		return -1;
 	int result = visit(opening, &inside, err);
-	if (!result && (jail_namespace_enter(opening->views.home, err) || sys_fchdir(home.cwd)))
-		result = jail_fail(err, "fchdir", errno, "cannot take slurmstepd's working directory along");
+	if (!result)
+		result = jail_namespace_enter(opening->views.home, err);
 	if (!result && step->arguments.level >= JAIL_LEVEL_PID)
 		result = start_pids(opening, err);
 	if (!result) {
@@ -129,7 +129,9 @@ static int with_job(struct jail_step *step, int (*work)(struct jail_opening *, s
 	if (snprintf(opening.sealed, sizeof(opening.sealed), "%s/conf-cache", step->spool.path) >= (int)sizeof(opening.sealed))
 		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
 	opening.parts = (struct jail_window_parts){
-		arguments->window, jail_node_files, step->spool.path, opening.sealed, step->user == 0,
+		arguments->window, jail_node_files, step->spool.path, opening.sealed,
+		/* Root could name any file of the spool as its output: slurmd believes what is in there. */
+		.empty = step->user == 0,
 	};
 	scoped_fd directory = jail_job_open(step->job, err);
 	if (directory < 0)
@@ -139,7 +141,8 @@ static int with_job(struct jail_step *step, int (*work)(struct jail_opening *, s
 	if (step->step == SLURM_EXTERN_CONT && jail_job_is_deserted(directory) && jail_job_mounts_clear(directory, err))
 		return -1;
 	step->presence = jail_job_stay(directory, err);
-	if (step->presence < 0)
+	step->ipc = step->presence < 0 ? -1 : jail_job_ipc(directory, err);
+	if (step->ipc < 0)
 		return -1;
 	opening.directory = directory;
 	int result = jail_spool_prepare(&step->spool, directory, step->job, step->step, err) ? -1 : work(&opening, err);
@@ -167,7 +170,7 @@ static int show_pmix(void *context, struct jail_error *err)
 {
 	struct jail_step *step = context;
 
-	return step->namespace < 0 ? 0 : jail_spool_show_pmix(&step->spool, step->namespace, err);
+	return step->namespace < 0 ? 0 : jail_spool_show_pmix(&step->spool, step->window.tree, step->namespace, err);
 }
 
 int jail_step_return(struct jail_step *step, struct jail_error *err)
@@ -181,11 +184,14 @@ int jail_step_enter(struct jail_step *step, struct jail_error *err)
 		return jail_fail(err, NULL, 0, "the step's jail was not built; see the error before this one");
 	if (step->pids >= 0 && !jail_pid_entered())
 		return jail_fail(err, NULL, 0, "the PID namespace of the step has ended, or cannot be entered");
-	if (jail_streams_seal(err) || jail_namespace_join(step->namespace, err))
+	if (jail_streams_seal(err) || jail_namespace_enter_ipc(step->ipc, err) ||
+	    jail_namespace_join(step->namespace, err))
 		return -1;
 	jail_close(&step->namespace);
 	jail_close(&step->window.tree);
-	jail_close(&step->window.root);
+	jail_close(&step->window.home);
+	jail_close(&step->ipc);
+	jail_close(&step->presence);
 	jail_close(&step->pids);
 	jail_close(&step->own_pids);
 	return jail_confine(step->arguments.level, err);

@@ -24,6 +24,7 @@ struct jail_step {
 	int pids;         /* at level pid: PID namespace of the tasks; else -1 */
 	int own_pids;     /* and slurmstepd's own */
 	bool found;       /* the job's namespaces were there from an earlier step */
+	int ipc;          /* IPC namespace of the job; -1 until it is known */
 	int presence;     /* jail_job_stay, for as long as slurmstepd lives */
 	void (*notice)(void *context, const char *text);
 	void (*variable)(void *context, const char *text); /* hears of each NAME=VALUE for the tasks; may be NULL */
@@ -47,6 +48,10 @@ int jail_step_open_fallback(struct jail_step *step, bool needs_volume, struct ja
 
 /* Leaves the window; effective uid may be the user's. Returns 0 or -1. */
 int jail_step_return(struct jail_step *step, struct jail_error *err);
+
+/* In a fork of slurmstepd that is made for Slurm and not for the user (UnkillableStepProgram) while slurmstepd is in the
+ * window: leaves it. */
+void jail_step_fork_outside(const struct jail_step *step);
 
 /* At level pid: what the calling thread forks between the two calls is in the step's PID namespace. They
  * may be called as the user. The first does nothing when the step has no such namespace; where it fails,

@@ -33,6 +33,15 @@ static bool is_socket_pair(int fd)
 	       peer_size == sizeof(sa_family_t);
 }
 
+/* Closed at once, not on execution: the program's own path and the working directory, which the user names, are
+ * looked up before, and could lead through /proc/self/fd to what slurmstepd has open. */
+static bool is_directory(int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISDIR(st.st_mode);
+}
+
 /* Descriptors are given out lowest first: after this many free numbers in a row there are no more. Should
  * there be one all the same, it is closed with the others. */
 #define FREE_RUN 64
@@ -45,7 +54,13 @@ int jail_streams_seal(struct jail_error *err)
 	for (int unused = 0; unused < FREE_RUN; fd++) {
 		int flags = fcntl(fd, F_GETFD);
 		unused = flags < 0 ? unused + 1 : 0;
-		if (flags < 0 || (flags & FD_CLOEXEC) || is_socket_pair(fd))
+		if (flags < 0)
+			continue;
+		if (is_directory(fd)) {
+			close(fd);
+			continue;
+		}
+		if ((flags & FD_CLOEXEC) || is_socket_pair(fd))
 			continue;
 		if (fcntl(fd, F_SETFD, flags | FD_CLOEXEC))
 			return jail_fail(err, "fcntl", errno, "cannot mark descriptor %d close-on-exec", fd);

@@ -8,7 +8,7 @@
  * it was opened. Returns 0 or -1. */
 int jail_streams_check(struct jail_error *err);
 
-/* Marks every descriptor above 2 close-on-exec, but for what Slurm means the task to have: an end of an
+/* Closes every directory above 2, and marks every other descriptor close-on-exec, but for what Slurm means the task to have: an end of an
  * unnamed Unix socket pair that is not marked yet (PMI-1 and PMI-2 hand one over as PMI_FD).
  * Returns 0 or -1. */
 int jail_streams_seal(struct jail_error *err);

@@ -107,7 +107,7 @@ static int make_home(const struct jail_views_request *request, const struct cpus
 {
 	const struct jail_setup setup = {
 		.plan = request->plan, .level = request->level, .mounts = request->mounts, .notice = request->notice,
-		.part = request->level >= JAIL_LEVEL_PID ? JAIL_PART_OTHERS : JAIL_PART_ALL,
+		.part = JAIL_PART_OTHERS,
 	};
 
 	views->home = make_younger(request->holder, allowed, err);
@@ -120,18 +120,7 @@ static int make_home(const struct jail_views_request *request, const struct cpus
 	return share_tmp(root, err);
 }
 
-static int make_tasks(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
-{
-	if (jail_namespace_branch(&views->tasks, err) || jail_namespace_pivot(request->root, err))
-		return -1;
-	views->mounts = jail_namespace_count();
-	if (!request->readonly)
-		return 0;
-	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
-	return root < 0 ? jail_fail(err, "open", errno, "cannot open the jail's root") : jail_tree_readonly(root, err);
-}
-
-/* What the tasks' namespace was made without. */
+/* Left out of the window. At level pid a step adds its own to the tasks' namespace. */
 static int show_processes(const struct jail_views_request *request, struct jail_error *err)
 {
 	const struct jail_setup setup = {
@@ -144,11 +133,22 @@ static int show_processes(const struct jail_views_request *request, struct jail_
 	return jail_tree_apply(root, &setup, err);
 }
 
+static int make_tasks(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
+{
+	if (jail_namespace_branch(&views->tasks, err) ||
+	    (request->level < JAIL_LEVEL_PID && show_processes(request, err)) ||
+	    jail_namespace_pivot(request->root, err))
+		return -1;
+	views->mounts = jail_namespace_count();
+	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
+	if (root < 0)
+		return jail_fail(err, "open", errno, "cannot open the jail's root");
+	return jail_tree_allow_suid(root, err) || (request->readonly && jail_tree_readonly(root, err)) ? -1 : 0;
+}
+
 static int make_window(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
 {
 	if (jail_namespace_enter(views->home, err) || jail_namespace_branch(&views->window, err))
-		return -1;
-	if (request->level >= JAIL_LEVEL_PID && show_processes(request, err))
 		return -1;
 	scoped_fd laid = jail_window_lay(request->root, request->parts, err);
 	return laid < 0 ? -1 : jail_namespace_pivot(request->root, err);
@@ -188,16 +188,6 @@ bool jail_views_find(int directory, struct jail_record *record, struct jail_view
 	return false;
 }
 
-static int pin(int directory, const char *name, int namespace, struct jail_error *err)
-{
-	scoped_fd place = openat(directory, name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	scoped_fd mount = place < 0 ? -1 : sys_open_tree(namespace, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
-
-	if (mount < 0)
-		return jail_fail(err, place < 0 ? "openat" : "open_tree", errno, "cannot pin the job's namespace");
-	return jail_job_attach(directory, name, mount, err);
-}
-
 int jail_views_keep(int directory, const struct jail_record *record, const struct jail_views *views,
 		    struct jail_error *err)
 {
@@ -206,7 +196,7 @@ int jail_views_keep(int directory, const struct jail_record *record, const struc
 	jail_views_drop(directory);
 	pins(views, fds);
 	for (size_t i = 0; i < N_VIEWS; i++)
-		if (pin(directory, names[i], fds[i], err))
+		if (jail_job_pin(directory, names[i], fds[i], err))
 			return -1;
 	return jail_record_store(record, directory, RECORD, err);
 }

@@ -5,7 +5,7 @@
  *   tasks    pivoted into the jail: each step takes a copy for its tasks
  *   window   pivoted into the window (core/window.h): slurmstepd visits it by chroot
  *
- * At level pid `tasks` shows no processes, and `window` those of the node: a step adds a /proc of its own.
+ * `window` has no /proc. At level pid `tasks` has none, either: a step adds one of its own.
  * They are pinned beside the job's mounts (job_mounts.h), with a record (record.h) of what they were made
  * from. Making them takes about 1 ms, finding them 0.05 ms.
  */

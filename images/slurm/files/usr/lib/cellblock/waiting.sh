@@ -64,6 +64,9 @@ JAIL=/mnt/jail/root
 READY=${JAIL%/*}/ready
 # Slurm's major.minor in this image.
 RELEASE_FILE=/usr/lib/cellblock/slurm-release
-# Secrets of the cluster: munge.key, ssh_host_*_key, authorized_keys.
+# Secrets of the cluster: munge.key, ssh_host_*_key, authorized_keys. A mount, which goes once they are taken.
 # shellcheck disable=SC2034 # used by those who source this file
 SECRETS=/run/secrets/cellblock
+# Where sshd asks for signatures with the host keys.
+# shellcheck disable=SC2034 # as above
+HOST_KEY_AGENT=/run/sshd/host-keys.agent

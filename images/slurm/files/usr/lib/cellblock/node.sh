@@ -1,0 +1,34 @@
+# Shell functions of cellblock-init, for containers with a jail: what is in reach of slurmd, slurmstepd and sshd.
+# docs/threat-model.md says against whom.
+# shellcheck shell=sh
+
+# Where users, whom sbcast lets write outside the jail, could write besides /run/bcast: nothing here needs it.
+close_to_users() {
+    for folder in /tmp /var/tmp /dev/shm /dev/mqueue; do
+        [ ! -d $folder ] || read_only $folder
+    done
+}
+
+# read_only FOLDER - read-only in this namespace, whatever is mounted there.
+read_only() {
+    mount --bind "$1" "$1"
+    mount -o remount,bind,ro,nosuid,nodev,noexec "$1"
+}
+
+# The volume gives no rights outside the jail: the tasks' own mount of it lets set-user-ID programs work in there.
+mount_volume_nosuid() {
+    mount -o remount,bind,nosuid,nodev "${JAIL%/*}"
+}
+
+# start_host_keys - sshd's host keys, in an agent that alone has them.
+start_host_keys() {
+    install -d -m 0755 /run/sshd
+    vital "the agent of the host keys" unshare --mount --propagation private /usr/lib/cellblock/host-keys &
+    wait_for "the agent of the host keys" test -e "$HOST_KEY_AGENT.ready"
+}
+
+# forget_secrets - take the secrets out of this namespace. Who needs one has it in a namespace of its own.
+forget_secrets() {
+    umount "$SECRETS"
+    [ ! -e "$SECRETS/munge.key" ] || die "the munge key is still in $SECRETS after umount: mount secrets there, do not copy them"
+}

@@ -1,0 +1,15 @@
+/* A process that shares the caller's memory: for work that a thread of a daemon cannot do itself. */
+#ifndef JAIL_CHILD_H
+#define JAIL_CHILD_H
+
+#include <sys/types.h>
+
+#include "error.h"
+
+/* Starts a process that runs `work(argument)` in the memory of the caller, which waits until the process
+ * executes a program or ends, as posix_spawn(3) does it: the address space is not copied, and no signal
+ * handler runs in the wrong process. `flags` are those of clone(2) besides CLONE_VM and CLONE_VFORK, with
+ * the signal that reports its end. The caller reaps it. Returns its number, or -1. */
+pid_t jail_child_start(int (*work)(void *argument), void *argument, int flags, struct jail_error *err);
+
+#endif

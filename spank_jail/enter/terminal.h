@@ -1,0 +1,25 @@
+/* A terminal in the jail for who calls from one outside.
+ *
+ * Handed into the jail, the caller's own terminal would be within reach of root inside, who could read what is
+ * typed there. So the command gets one of the jail's, and a process that stays outside relays between the two.
+ */
+#ifndef JAIL_TERMINAL_H
+#define JAIL_TERMINAL_H
+
+#include <sys/types.h>
+
+#include "../core/error.h"
+
+/* Forks where the standard input is a terminal. Returns in the child, with a socket for jail_terminal_open; without a
+ * terminal -1, and nothing happened. The parent does not return: it relays, and ends with the child's status.
+ * -2: failed. */
+int jail_terminal_fork(struct jail_error *err);
+
+/* In the child, in the jail: makes a terminal there the controlling one, and puts it in place of those among the
+ * standard streams that are terminals. Returns 0 or -1. */
+int jail_terminal_open(int socket, struct jail_error *err);
+
+/* Gives it to the user who is to use it. Returns 0 or -1. */
+int jail_terminal_give(uid_t uid, struct jail_error *err);
+
+#endif
