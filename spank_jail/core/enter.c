@@ -32,8 +32,10 @@ static int start_namespace(const struct jail_entry_request *request, const struc
 	scoped_fd program = jail_pid_program(request->init, err);
 	if (program < 0)
 		return -1;
-	const struct jail_pid_request start = { program, -1, root, &view, request->level };
-	int namespace = jail_pid_view_take(plan, &view, err) ? -1 : jail_pid_start(&start, err);
+	const struct jail_pid_request start = {
+		.program = program, .namespace = -1, .root = root, .view = &view, .level = request->level,
+	};
+	int namespace = jail_pid_view_take(plan, &view, err) ? -1 : jail_pid_start(&start, NULL, err);
 	jail_pid_view_free(&view);
 	return namespace;
 }
@@ -48,9 +50,13 @@ static int finish_root(struct jail_error *err)
 
 static int enter_tree(const struct jail_entry_request *request, const struct jail_plan *plan, struct jail_error *err)
 {
-	bool own_pids = request->level >= JAIL_LEVEL_PID && request->init;
+	bool own_pids = request->level >= JAIL_LEVEL_PID && request->init, shared = !own_pids && request->pids > 0;
+	const struct jail_setup processes = {
+		.plan = plan, .level = request->level, .part = JAIL_PART_PROC, .notice = request->notice,
+		.context = request->context,
+	};
 	const struct jail_setup setup = {
-		.plan = plan, .level = request->level, .part = own_pids ? JAIL_PART_OTHERS : JAIL_PART_ALL,
+		.plan = plan, .level = request->level, .part = own_pids || shared ? JAIL_PART_OTHERS : JAIL_PART_ALL,
 		.notice = request->notice, .context = request->context,
 	};
 
@@ -60,13 +66,14 @@ static int enter_tree(const struct jail_entry_request *request, const struct jai
 	if (jail_namespace_private(err))
 		return -1;
 	scoped_fd root = jail_tree_attach(request->root, err);
-	if (root < 0 || jail_tree_apply(root, &setup, err))
+	if (root < 0 || jail_tree_apply(root, &setup, err) ||
+	    (shared && jail_pid_apply(request->pids, root, &processes, err)))
 		return -1;
 	/* Before the pivot, which takes the init along: afterwards there is no /proc to find the namespace in. */
 	scoped_fd pids = own_pids ? start_namespace(request, plan, root, err) : -1;
 	if ((own_pids && pids < 0) || jail_namespace_pivot(request->root, err) || finish_root(err))
 		return -1;
-	return own_pids ? jail_pid_enter(pids, err) : 0;
+	return own_pids ? jail_pid_enter(pids, err) : shared ? jail_pid_enter(request->pids, err) : 0;
 }
 
 int jail_enter(const struct jail_entry_request *request, struct jail_error *err)

@@ -19,6 +19,9 @@ struct jail_entry_request {
 	/* Takes the variables of the plan's cdi lines, to be set and released by the caller (jail_environment_free);
 	 * NULL: nobody asks. */
 	struct jail_environment *environment;
+	/* The PID namespace that the node's jobs and sessions share (jail_pid_shared): what the thread forks is in it. 0 or -1: none.
+	 * Not looked at from level pid up where `init` is given. */
+	int pids;
 	const char *init;  /* at level pid: program that is init of the PID namespace; NULL: there is none */
 };
 

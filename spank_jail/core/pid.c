@@ -2,13 +2,17 @@
 #include "pid.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/nsfs.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,6 +86,7 @@ struct start {
 	int parent; /* pidfd of the process that starts it */
 	struct jail_error *err;
 	int result;
+	pid_t init;
 };
 
 /* The init dies with the thread that started it. When that one died before it could be asked for, the
@@ -120,7 +125,8 @@ static int become_init(void *argument)
 	struct start *start = argument;
 	struct jail_error *err = start->err;
 
-	if (show_processes(start->request, err) || die_with_parent(start->parent, err))
+	if (!start->request->detached &&
+	    (show_processes(start->request, err) || die_with_parent(start->parent, err)))
 		_exit(1);
 	/* Orphans need no reaper then: the kernel drops what ends. */
 	if (sigaction(SIGCHLD, &ignored, NULL) || sys_chdir("/") ||
@@ -141,6 +147,7 @@ static int spawn(struct start *start, struct jail_error *err)
 
 	if (pid < 0)
 		return -1;
+	start->init = pid;
 	if (!start->result)
 		return 0;
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -165,7 +172,7 @@ static int start_init(struct start *start, struct jail_error *err)
 	return jail_namespace_of_thread(PIDFD_GET_PID_FOR_CHILDREN_NAMESPACE, "/proc/thread-self/ns/pid_for_children", err);
 }
 
-int jail_pid_start(const struct jail_pid_request *request, struct jail_error *err)
+int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct jail_error *err)
 {
 	struct start start = { .request = request, .err = err, .result = -1 };
 	struct jail_error back;
@@ -178,11 +185,89 @@ int jail_pid_start(const struct jail_pid_request *request, struct jail_error *er
 		return jail_fail(err, "pidfd_open", errno, "cannot open this process");
 	start.parent = parent;
 	scoped_fd namespace = start_init(&start, err);
+	if (init)
+		*init = start.init;
 	if (jail_pid_enter(own, &back)) {
 		*err = back;
 		return -1;
 	}
 	return jail_keep(&namespace);
+}
+
+int jail_pid_shared(const char *path)
+{
+	scoped_fd found = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+
+	/* And not the empty file that it is pinned on. */
+	return found >= 0 && ioctl(found, NS_GET_NSTYPE) == CLONE_NEWPID ? jail_keep(&found) : -1;
+}
+
+int jail_pid_init_of(pid_t init, int namespace)
+{
+	struct stat wanted, found;
+	char path[48];
+
+	scoped_fd process = (int)syscall(SYS_pidfd_open, init, 0);
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)init);
+	/* The process, which the descriptor holds, cannot change its namespace; its number could be another's by now. */
+	return process >= 0 && !fstat(namespace, &wanted) && !stat(path, &found) && wanted.st_ino == found.st_ino &&
+	       wanted.st_dev == found.st_dev && !syscall(SYS_pidfd_send_signal, process, 0, NULL, 0) ? jail_keep(&process) : -1;
+}
+
+int jail_pid_share(const char *path, const char *init, struct jail_error *err)
+{
+	scoped_fd found = jail_pid_shared(path);
+	if (found >= 0)
+		return 0;
+	scoped_fd program = jail_pid_program(init, err);
+	if (program < 0)
+		return -1;
+	const struct jail_pid_request request = { .program = program, .namespace = -1, .root = -1, .detached = true };
+	scoped_fd namespace = jail_pid_start(&request, NULL, err);
+	if (namespace < 0)
+		return -1;
+	scoped_fd place = open(path, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	scoped_fd mount = place < 0 ? -1 : sys_open_tree(namespace, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
+	if (mount < 0)
+		jail_fail(err, place < 0 ? "open" : "open_tree", errno, "cannot pin the PID namespace of jobs and sessions");
+	else if (sys_move_mount(mount, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
+		jail_fail(err, "move_mount", errno, "cannot pin the PID namespace of jobs and sessions");
+	else
+		return 0;
+	return jail_error_at(err, NULL, 0, path);
+}
+
+struct application {
+	int root;
+	const struct jail_setup *setup;
+	struct jail_error *err;
+	int result;
+};
+
+static int apply(void *argument)
+{
+	struct application *application = argument;
+
+	application->result = jail_tree_apply(application->root, application->setup, application->err);
+	return 0;
+}
+
+int jail_pid_apply(int namespace, int root, const struct jail_setup *setup, struct jail_error *err)
+{
+	struct application application = { root, setup, err, -1 };
+	struct jail_error back;
+
+	scoped_fd own = jail_pid_own(err);
+	if (own < 0 || jail_pid_enter(namespace, err))
+		return -1;
+	pid_t pid = jail_child_start(apply, &application, CLONE_FILES | CLONE_FS, err);
+	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	if (jail_pid_enter(own, &back)) {
+		*err = back;
+		return -1;
+	}
+	return application.result;
 }
 
 int jail_pid_enter(int namespace, struct jail_error *err)

@@ -15,6 +15,10 @@
 
 #define JAIL_PID_INIT "/usr/libexec/cellblock/jail-init"
 
+/* Where a node pins the PID namespace that its sessions share: they see each other, as the plan's hidepid= says, and
+ * none of the node's daemons. */
+#define JAIL_PID_SHARED "/run/cellblock/pids"
+
 /* The lines of a plan that show processes: of type proc, and what is mounted below one. */
 struct jail_pid_view {
 	struct jail_plan plan; /* borrows its strings */
@@ -35,12 +39,28 @@ struct jail_pid_request {
 	int root;
 	struct jail_pid_view *view; /* added to the jail */
 	enum jail_level level;
+	bool detached; /* the namespace outlives the thread, and shows nothing yet: `view` is NULL */
 };
 
 /* Makes a PID namespace and starts its init. It ends, and with it all of the namespace, when the calling
- * thread does. The thread, which sees the node's /proc, stays where it is. Other threads may be running.
- * Returns a descriptor of the namespace, or -1. */
-int jail_pid_start(const struct jail_pid_request *request, struct jail_error *err);
+ * thread does, unless it is to be detached. The thread, which sees the node's /proc, stays where it is. Other threads may be running.
+ * Returns a descriptor of the namespace, or -1; `init`, which may be NULL, is the process's number for the thread. */
+int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct jail_error *err);
+
+/* A pidfd of process `init` if it is in `namespace`; else -1: it has ended, and another may have its number. */
+int jail_pid_init_of(pid_t init, int namespace);
+
+/* Makes a detached namespace with `init` (a path) and pins it at the file `path`, made if missing, unless one is pinned
+ * there. Returns 0 or -1. */
+int jail_pid_share(const char *path, const char *init, struct jail_error *err);
+
+/* A descriptor of the namespace that is pinned at `path`; -1: there is none. */
+int jail_pid_shared(const char *path);
+
+struct jail_setup;
+
+/* jail_tree_apply by a process in `namespace`: a proc that is mounted there shows its processes. Returns 0 or -1. */
+int jail_pid_apply(int namespace, int root, const struct jail_setup *setup, struct jail_error *err);
 
 /* What the calling thread forks from now on is in the namespace, its own or one below it. It cannot start
  * threads until it is back. Returns 0 or -1. */

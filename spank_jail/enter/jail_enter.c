@@ -30,7 +30,7 @@
 enum { STATUS_WRONG = 1, STATUS_USAGE = 2, STATUS_NO_JAIL = 125, STATUS_NO_EXEC = 126, STATUS_NO_COMMAND = 127 };
 
 struct request {
-	const char *root, *plan, *user, *directory, *init;
+	const char *root, *plan, *user, *directory, *init, *share;
 	enum jail_level level;
 	unsigned allow; /* JAIL_ALLOW_* */
 	bool check, print;
@@ -52,6 +52,7 @@ static const char usage_text[] =
 	"  --init FILE   program that is init of the PID namespace (default " JAIL_PID_INIT ")\n"
 	"  --chdir DIR   working directory in the jail (default: the user's home, or /)\n"
 	"  --check       build the jail and drop it again; say what is wrong or left out\n"
+	"  --share-pids  make the PID namespace that the node's jobs and sessions share, at " JAIL_PID_SHARED "\n"
 	"  --print       print the plan as it was understood; needs no root\n"
 	"  --help        this text\n"
 	"\n"
@@ -98,6 +99,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 		{ "user", required_argument, NULL, 'u' },  { "chdir", required_argument, NULL, 'd' },
 		{ "level", required_argument, NULL, 'l' }, { "init", required_argument, NULL, 'i' },
 		{ "allow", required_argument, NULL, 'a' }, { "check", no_argument, NULL, 'c' },
+		{ "share-pids", no_argument, NULL, 's' },
 		{ "print", no_argument, NULL, 'P' },       { "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -126,6 +128,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 			break;
 		case 'i': request->init = optarg; break;
 		case 'c': request->check = true; break;
+		case 's': request->share = JAIL_PID_SHARED; break;
 		case 'P': request->print = true; break;
 		case 'h': fputs(usage_text, stdout); return 0;
 		default: return usage_error("wrong option");
@@ -249,9 +252,12 @@ int main(int argc, char **argv)
 		return status;
 	if (request.print)
 		return print_plan(&request);
+	if (request.share)
+		return jail_pid_share(request.share, request.init, &err) ? complain(&err, STATUS_WRONG) : 0;
+	scoped_fd pids = jail_pid_shared(JAIL_PID_SHARED);
 	const struct jail_entry_request entry = {
 		.root = request.root, .plan = request.plan, .notice = notice, .level = request.level,
-		.environment = &environment, .init = request.init,
+		.environment = &environment, .init = request.init, .pids = pids,
 	};
 	/* Before anything else: the relay stays outside as it is. */
 	request.terminal = request.check ? -1 : jail_terminal_fork(&err);
@@ -263,7 +269,7 @@ int main(int argc, char **argv)
 	if (request.check)
 		return jail_confine(request.level, &err) || jail_confine_final(request.level, &err)
 		       ? complain(&err, STATUS_WRONG) : 0;
-	if (request.level >= JAIL_LEVEL_PID && jail_mirror_fork(&err))
+	if ((request.level >= JAIL_LEVEL_PID || pids >= 0) && jail_mirror_fork(&err))
 		return complain(&err, STATUS_NO_JAIL);
 	if (become(&request, &account, &err) || add_environment(&environment, &err) ||
 	    go_to(&request, &account, &err) || jail_confine_final(request.level, &err))

@@ -19,6 +19,8 @@
 
 #include "../core/confine.h"
 #include "../core/enter.h"
+#include "../core/pid.h"
+#include "../core/scoped.h"
 #include "../core/seccomp.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -84,8 +86,11 @@ EXPORT int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const cha
 	struct jail_environment environment;
 	struct jail_error err;
 	int result = PAM_SUCCESS;
+	/* The daemon's own process stays outside of it, what it starts is inside. */
+	scoped_fd pids = jail_pid_shared(JAIL_PID_SHARED);
 
 	request.environment = &environment;
+	request.pids = pids;
 	if (parse_arguments(argc, argv, &request, &err) || jail_enter(&request, &err) ||
 	    jail_confine(request.level, &err) || jail_confine_final(request.level, &err))
 		return refuse(pam, flags, &err);

@@ -163,12 +163,14 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 		return add_uids(arguments, value, err);
 	if ((value = jail_value_of(argument, "no-jail-tickets")))
 		return set_path(&arguments->tickets, "no-jail-tickets", value, err);
+	if ((value = jail_value_of(argument, "bcast")))
+		return set_path(&arguments->bcast, "bcast", value, err);
 	if ((value = jail_value_of(argument, "users")))
 		return set_users(arguments, value, err);
 	if ((value = jail_value_of(argument, "allow")))
 		return jail_seccomp_allow(value, &arguments->allow, err);
 	return jail_fail(err, NULL, 0, "unknown argument \"%s\" in plugstack.conf; known: root=, plan=, level=, "
-			 "spool=, window=, init=, users=, bind-allow=, no-jail-uids=, no-jail-tickets=, allow=", argument);
+			 "spool=, window=, init=, users=, bcast=, bind-allow=, no-jail-uids=, no-jail-tickets=, allow=", argument);
 }
 
 void jail_arguments_free(struct jail_arguments *arguments)
@@ -184,6 +186,7 @@ int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *
 		.plan = "/etc/cellblock/jail.fstab",
 		.level = JAIL_LEVEL_CAPABILITIES,
 		.init = JAIL_PID_INIT,
+		.bcast = JAIL_BCAST,
 		.window = { "/usr" },
 	};
 	int result = set_users(arguments, JAIL_USERS, err);

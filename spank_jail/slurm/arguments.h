@@ -14,6 +14,8 @@
 /* Debian's policy 9.2.2 and the LAST_UID of adduser: ids below 1000 and from 60001 to 65535 are the system's. */
 #define JAIL_USERS "1000-60000,65536-4294967293"
 
+#define JAIL_BCAST "/run/bcast"
+
 /* Lists that an administrator writes by hand on one line. */
 #define JAIL_MAX_BIND_ALLOW 16
 #define JAIL_MAX_NO_JAIL_UIDS 32
@@ -45,6 +47,7 @@ struct jail_arguments {
 	unsigned allow; /* allow=  system calls that the filter leaves alone, JAIL_ALLOW_*; may be repeated */
 	struct jail_uid_range users[JAIL_MAX_USER_RANGES]; /* users=  besides uid 0; default JAIL_USERS */
 	size_t n_users;
+	const char *bcast; /* bcast= where sbcast writes (BcastParameters=DestDir); default JAIL_BCAST */
 	const char *tickets; /* no-jail-tickets= directory that no jail shows (ticket.h), or NULL */
 };
 

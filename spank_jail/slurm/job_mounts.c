@@ -4,22 +4,19 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/nsfs.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "../core/filesystem.h"
-#include "../core/namespace.h"
 #include "../core/scoped.h"
 #include "../core/sys.h"
 #include "../core/tree.h"
+#include "job_namespaces.h"
 
 /* A file in the job's directory on which each of its slurmstepds holds a shared lock. */
 #define PRESENCE "present"
@@ -108,6 +105,27 @@ int jail_job_open(uint32_t job, struct jail_error *err)
 	return jail_keep(&fd);
 }
 
+/* By the directory's owner. Nobody but root enters what lies above it. */
+int jail_job_note_user(int directory, uid_t user, struct jail_error *err)
+{
+	return fchown(directory, user, (gid_t)-1) ? jail_fail(err, "fchown", errno, "cannot note whose job it is") : 0;
+}
+
+bool jail_job_user_has_another(uint32_t job, uid_t user)
+{
+	struct dirent *entry;
+	struct stat st;
+	bool found = false;
+
+	DIR *list = opendir(JAIL_HOLDER);
+	while (list && !found && (entry = readdir(list)))
+		found = entry->d_name[0] != '.' && strtoul(entry->d_name, NULL, 10) != job &&
+			!fstatat(dirfd(list), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) && st.st_uid == user;
+	if (list)
+		closedir(list);
+	return found;
+}
+
 int jail_job_stay(int directory, struct jail_error *err)
 {
 	scoped_fd fd = openat(directory, PRESENCE, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -122,29 +140,6 @@ bool jail_job_is_deserted(int directory)
 	scoped_fd fd = openat(directory, PRESENCE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
 	return fd < 0 ? errno == ENOENT : !flock(fd, LOCK_EX | LOCK_NB);
-}
-
-int jail_job_pin(int directory, const char *name, int namespace, struct jail_error *err)
-{
-	scoped_fd place = openat(directory, name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	scoped_fd mount = place < 0 ? -1 : sys_open_tree(namespace, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
-
-	if (mount < 0)
-		return jail_fail(err, place < 0 ? "openat" : "open_tree", errno, "cannot pin the job's namespace");
-	return jail_job_attach(directory, name, mount, err);
-}
-
-int jail_job_ipc(int directory, struct jail_error *err)
-{
-	scoped_fd found = openat(directory, "ipc", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-	/* And not the empty file that a pin lies on. */
-	if (found >= 0 && ioctl(found, NS_GET_NSTYPE) == CLONE_NEWIPC)
-		return jail_keep(&found);
-	scoped_fd made = jail_namespace_new_ipc(err);
-	if (made < 0 || jail_job_pin(directory, "ipc", made, err))
-		return -1;
-	return jail_keep(&made);
 }
 
 int jail_job_attach(int directory, const char *name, int mount, struct jail_error *err)
@@ -286,6 +281,7 @@ int jail_job_mounts_clear(int directory, struct jail_error *err)
 	struct dirent *entry;
 	int result = 0;
 
+	jail_job_pids_end(directory);
 	DIR *list = fdopendir(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (!list)
 		return jail_fail(err, "fdopendir", errno, "cannot read a job's directory in \"" JAIL_HOLDER "\"");

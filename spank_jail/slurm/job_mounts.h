@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "../core/error.h"
 #include "../core/plan.h"
@@ -19,19 +20,18 @@
  * closed: two steps of a job may start at once. All of this file is for slurmd's own namespace. */
 int jail_job_open(uint32_t job, struct jail_error *err);
 
+/* Notes whose job it is; its directory is locked. Returns 0 or -1. */
+int jail_job_note_user(int directory, uid_t user, struct jail_error *err);
+
+/* Whether the node has another job of `user` than `job`. */
+bool jail_job_user_has_another(uint32_t job, uid_t user);
+
 /* Marks the job as present on the node until the descriptor is closed, in whatever way slurmstepd ends.
  * The job's directory is locked. Returns the descriptor or -1. */
 int jail_job_stay(int directory, struct jail_error *err);
 
 /* Whether no process has marked the job as present. The job's directory is locked. */
 bool jail_job_is_deserted(int directory);
-
-/* The IPC namespace of the job's steps, made by the first that asks and pinned in the job's directory: what they leave
- * of System V and POSIX message objects ends with the job. Returns a descriptor or -1. */
-int jail_job_ipc(int directory, struct jail_error *err);
-
-/* Pins `namespace` at the file `name` in the job's directory. Returns 0 or -1. */
-int jail_job_pin(int directory, const char *name, int namespace, struct jail_error *err);
 
 /* Attaches the unattached `mount` at `name` in the job's directory. Returns 0 or -1. */
 int jail_job_attach(int directory, const char *name, int mount, struct jail_error *err);

@@ -22,8 +22,14 @@ static int begin_record(struct jail_opening *opening, struct jail_error *err)
 	const struct jail_step *step = opening->step;
 	const struct jail_options *options = &step->options;
 
+	char pids[32] = "";
+	struct stat st;
+
+	/* Its processes are what the tasks' /proc shows. */
+	if (step->pids >= 0 && !fstat(step->pids, &st))
+		snprintf(pids, sizeof(pids), "%lu", (unsigned long)st.st_ino);
 	if (jail_record_begin(&opening->record, opening->plan, opening->root, err) ||
-	    jail_record_add_text(&opening->record, jail_level_name(step->arguments.level), err) ||
+	    jail_record_add_text(&opening->record, pids, err) || jail_record_add_text(&opening->record, jail_level_name(step->arguments.level), err) ||
 	    jail_record_add_text(&opening->record, step->arguments.root, err) ||
 	    jail_record_add_text(&opening->record, step->spool.path, err) ||
 	    jail_record_add_text(&opening->record, options->readonly ? "ro" : "rw", err))
@@ -107,8 +113,8 @@ static int make_with_plan(struct jail_opening *opening, const struct jail_plan *
 	}
 	scoped_fd own = jail_namespace_ipc(err);
 	const struct jail_views_request request = {
-		home.namespace, step->arguments.root, plan, step->arguments.level, step->options.readonly, mounts,
-		&step->spool, spool, &opening->parts, step->notice,
+		home.namespace, step->arguments.root, plan, step->arguments.level, step->options.readonly,
+		step->pids, mounts, &step->spool, spool, &opening->parts, step->notice,
 	};
 	/* The plan's mqueue is that of the namespace in which it is mounted. */
 	int result = own < 0 || jail_namespace_enter_ipc(step->ipc, err) ? -1 : jail_views_make(&request, &opening->views, err);

@@ -18,6 +18,7 @@
 #include "../core/error.h"
 #include "../core/pid.h"
 #include "../core/sys.h"
+#include "bcast.h"
 #include "configuration.h"
 #include "controller.h"
 #include "failure.h"
@@ -331,13 +332,17 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
 	uint32_t job;
+	uid_t user;
 
-	(void)ac;
-	(void)av;
 	if (spank_get_item(spank, S_JOB_ID, &job))
 		return ESPANK_SUCCESS;
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, &err))
+		jail_failure_report(&err);
+	/* Here slurm_spank_init is not called. */
+	if (!spank_get_item(spank, S_JOB_UID, &user) && user && !jail_job_user_has_another(job, user) &&
+	    (jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) ||
+	     jail_bcast_sweep(step.arguments.bcast, user, &err)))
 		jail_failure_report(&err);
 	return ESPANK_SUCCESS;
 }

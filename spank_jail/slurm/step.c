@@ -13,6 +13,7 @@
 #include "../core/seccomp.h"
 #include "../core/sys.h"
 #include "job_mounts.h"
+#include "job_namespaces.h"
 #include "opening.h"
 #include "streams.h"
 
@@ -44,11 +45,12 @@ static int start_pids(struct jail_opening *opening, struct jail_error *err)
 {
 	struct jail_step *step = opening->step;
 	const struct jail_pid_request request = {
-		opening->init, step->namespace, -1, &opening->processes, step->arguments.level,
+		.program = opening->init, .namespace = step->namespace, .root = -1, .view = &opening->processes,
+		.level = step->arguments.level,
 	};
 
 	step->own_pids = jail_pid_own(err);
-	step->pids = step->own_pids < 0 ? -1 : jail_pid_start(&request, err);
+	step->pids = step->own_pids < 0 ? -1 : jail_pid_start(&request, NULL, err);
 	return step->pids < 0 ? -1 : 0;
 }
 
@@ -140,10 +142,17 @@ static int with_job(struct jail_step *step, int (*work)(struct jail_opening *, s
 	 * that was requeued and had no epilog here. */
 	if (step->step == SLURM_EXTERN_CONT && jail_job_is_deserted(directory) && jail_job_mounts_clear(directory, err))
 		return -1;
-	step->presence = jail_job_stay(directory, err);
+	step->presence = jail_job_note_user(directory, step->user, err) ? -1 : jail_job_stay(directory, err);
 	step->ipc = step->presence < 0 ? -1 : jail_job_ipc(directory, err);
 	if (step->ipc < 0)
 		return -1;
+	/* At level pid each step makes its own. */
+	if (arguments->level == JAIL_LEVEL_CAPABILITIES) {
+		step->pids = jail_job_pids(directory, arguments->init, err);
+		step->own_pids = step->pids < 0 ? -1 : jail_pid_own(err);
+		if (step->own_pids < 0)
+			return -1;
+	}
 	opening.directory = directory;
 	int result = jail_spool_prepare(&step->spool, directory, step->job, step->step, err) ? -1 : work(&opening, err);
 	const char *value = NULL;

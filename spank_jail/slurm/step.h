@@ -21,7 +21,7 @@ struct jail_step {
 	struct jail_spool spool;
 	struct jail_window window;
 	int namespace;    /* pivoted into the jail, for the tasks; -1 until it is built */
-	int pids;         /* at level pid: PID namespace of the tasks; else -1 */
+	int pids;         /* PID namespace of the tasks: at level pid the step's, else what the node's jobs share, or -1 */
 	int own_pids;     /* and slurmstepd's own */
 	bool found;       /* the job's namespaces were there from an earlier step */
 	int ipc;          /* IPC namespace of the job; -1 until it is known */

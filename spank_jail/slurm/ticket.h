@@ -1,8 +1,8 @@
 /* Tickets for --no-jail: the proof that a job was submitted from outside the jail, by the user it runs as.
  *
- * A ticket is an empty file with an unguessable name in DIRECTORY/UID, where DIRECTORY is on a volume that
- * all nodes share and no jail shows. Who can make one there is outside, and the file's owner says who. The job carries the
- * name; the first use on a node claims it (a symlink, made atomically), and it serves nobody else.
+ * A ticket is a symbolic link with an unguessable name in DIRECTORY/UID, where DIRECTORY is on a volume that
+ * all nodes share and no jail shows. Who can make one there is outside, and its owner says who. A link and not a
+ * file: files a user can have Slurm write outside (sbcast), links not. The job carries the name; the first use on a node claims it (a symlink, made atomically), and it serves nobody else.
  * docs/decisions/jail-options.md says why this and no signature.
  */
 #ifndef JAIL_TICKET_H

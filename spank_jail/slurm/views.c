@@ -9,11 +9,13 @@
 #include <unistd.h>
 
 #include "../core/namespace.h"
+#include "../core/pid.h"
 #include "../core/resolve.h"
 #include "../core/scoped.h"
 #include "../core/sys.h"
 #include "../core/tree.h"
 #include "job_mounts.h"
+#include "job_namespaces.h"
 
 #define RECORD "record"
 
@@ -130,7 +132,7 @@ static int show_processes(const struct jail_views_request *request, struct jail_
 
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot open the jail's tree");
-	return jail_tree_apply(root, &setup, err);
+	return request->pids < 0 ? jail_tree_apply(root, &setup, err) : jail_pid_apply(request->pids, root, &setup, err);
 }
 
 static int make_tasks(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)

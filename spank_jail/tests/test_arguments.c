@@ -53,6 +53,22 @@ static void test_no_jail(void)
 	CHECK_HAS(err.message, "numbers with commas");
 }
 
+static void test_users(void)
+{
+	CHECK(!parse_one("level=pid") && jail_arguments_is_user(&arguments, 0) && jail_arguments_is_user(&arguments, 1000));
+	CHECK(jail_arguments_is_user(&arguments, 60000) && jail_arguments_is_user(&arguments, 65536));
+	/* daemon, munge and slurm of the images, nobody, and what is none. */
+	const uid_t system[] = { 1, 999, 60001, 64030, 65520, 65534, 65535, (uid_t)-1 };
+	for (size_t i = 0; i < sizeof(system) / sizeof(system[0]); i++)
+		CHECK(!jail_arguments_is_user(&arguments, system[i]));
+	CHECK(!parse_one("users=500,7000-7002") && jail_arguments_is_user(&arguments, 500));
+	CHECK(jail_arguments_is_user(&arguments, 7002) && !jail_arguments_is_user(&arguments, 7003));
+	const char *const wrong[] = { "users=", "users=a", "users=1-", "users=2-1", "users=1,", "users=1-4294967295" };
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CHECK(parse_one(wrong[i]) == -1);
+	CHECK_HAS(err.message, "numbers and ranges");
+}
+
 int main(void)
 {
 	const char *all[] = { "root=/j", "plan=/p", "level=filesystem", "spool=/s/%n", "window=/opt/slurm" };
@@ -83,5 +99,6 @@ int main(void)
 	test_binds();
 	test_no_jail();
 	jail_arguments_free(&arguments);
+	test_users();
 	return check_result("arguments");
 }

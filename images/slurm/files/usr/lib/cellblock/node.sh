@@ -20,6 +20,12 @@ mount_volume_nosuid() {
     mount -o remount,bind,nosuid,nodev "${JAIL%/*}"
 }
 
+# share_pids - the PID namespace of jobs and sessions, in which they find none of the daemons here.
+share_pids() {
+    install -d -m 0700 /run/cellblock
+    jail-enter --share-pids
+}
+
 # start_host_keys - sshd's host keys, in an agent that alone has them.
 start_host_keys() {
     install -d -m 0755 /run/sshd

@@ -1,0 +1,99 @@
+#define _GNU_SOURCE
+#include "job_namespaces.h"
+
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../core/namespace.h"
+#include "../core/pid.h"
+#include "../core/scoped.h"
+#include "../core/sys.h"
+#include "job_mounts.h"
+
+/* The job's PID namespace, and the number of its init, which the epilog ends. */
+#define PIDS "pids"
+#define INIT "init"
+
+int jail_job_pin(int directory, const char *name, int namespace, struct jail_error *err)
+{
+	scoped_fd place = openat(directory, name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	scoped_fd mount = place < 0 ? -1 : sys_open_tree(namespace, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
+
+	if (mount < 0)
+		return jail_fail(err, place < 0 ? "openat" : "open_tree", errno, "cannot pin the job's namespace");
+	return jail_job_attach(directory, name, mount, err);
+}
+
+int jail_job_ipc(int directory, struct jail_error *err)
+{
+	scoped_fd found = openat(directory, "ipc", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	/* And not the empty file that a pin lies on. */
+	if (found >= 0 && ioctl(found, NS_GET_NSTYPE) == CLONE_NEWIPC)
+		return jail_keep(&found);
+	scoped_fd made = jail_namespace_new_ipc(err);
+	if (made < 0 || jail_job_pin(directory, "ipc", made, err))
+		return -1;
+	return jail_keep(&made);
+}
+
+/* A pidfd of the init of the job's PID namespace, or -1: there is none, or it has ended. */
+static int find_init(int directory, int namespace)
+{
+	pid_t init = 0;
+	scoped_fd file = openat(directory, INIT, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (file < 0 || read(file, &init, sizeof(init)) != sizeof(init) || init <= 1)
+		return -1;
+	return jail_pid_init_of(init, namespace);
+}
+
+static int open_pids(int directory)
+{
+	scoped_fd found = openat(directory, PIDS, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	return found >= 0 && ioctl(found, NS_GET_NSTYPE) == CLONE_NEWPID ? jail_keep(&found) : -1;
+}
+
+/* A namespace whose init has ended takes no more processes. */
+void jail_job_pids_end(int directory)
+{
+	scoped_fd namespace = open_pids(directory);
+	scoped_fd init = namespace < 0 ? -1 : find_init(directory, namespace);
+
+	if (init >= 0)
+		(void)syscall(SYS_pidfd_send_signal, init, SIGKILL, NULL, 0);
+	(void)unlinkat(directory, INIT, 0);
+	if (namespace >= 0)
+		(void)jail_job_detach(directory, PIDS);
+}
+
+int jail_job_pids(int directory, const char *init, struct jail_error *err)
+{
+	pid_t number = 0;
+	scoped_fd found = open_pids(directory);
+	scoped_fd alive = found < 0 ? -1 : find_init(directory, found);
+
+	if (alive >= 0)
+		return jail_keep(&found);
+	jail_job_pids_end(directory);
+	scoped_fd program = jail_pid_program(init, err);
+	if (program < 0)
+		return -1;
+	const struct jail_pid_request request = { .program = program, .namespace = -1, .root = -1, .detached = true };
+	scoped_fd made = jail_pid_start(&request, &number, err);
+	scoped_fd file = made < 0 ? -1 : openat(directory, INIT, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (made < 0)
+		return -1;
+	if (file < 0 || write(file, &number, sizeof(number)) != sizeof(number))
+		jail_fail(err, file < 0 ? "openat" : "write", errno, "cannot note the init of the job's PID namespace");
+	else if (!jail_job_pin(directory, PIDS, made, err))
+		return jail_keep(&made);
+	(void)kill(number, SIGKILL);
+	return -1;
+}
