@@ -159,7 +159,9 @@ class _Run:
                     ready = [
                         node
                         for node in waiting.values()
-                        if all(each.id in standing for each in node.waits_for())
+                        # All below it, not only the next: a killed build may have stored a layer before one
+                        # below it.
+                        if all(each.id in standing for need in node.waits_for() for each in need.chain())
                     ]
                     for node in sorted(ready, key=lambda each: -work[each.id])[: cores - len(trees)]:
                         del waiting[node.id]

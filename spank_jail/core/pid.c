@@ -10,9 +10,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -202,16 +202,31 @@ int jail_pid_shared(const char *path)
 	return found >= 0 && ioctl(found, NS_GET_NSTYPE) == CLONE_NEWPID ? jail_keep(&found) : -1;
 }
 
-int jail_pid_init_of(pid_t init, int namespace)
+/* Not by its namespace, which it lets nobody look at. Field 22 of proc_pid_stat(5); the name, which may hold anything, ends
+ * with the last ")". */
+int jail_process_note(struct jail_process *process)
 {
-	struct stat wanted, found;
-	char path[48];
+	char path[32], text[1024];
 
-	scoped_fd process = (int)syscall(SYS_pidfd_open, init, 0);
-	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)init);
-	/* The process, which the descriptor holds, cannot change its namespace; its number could be another's by now. */
-	return process >= 0 && !fstat(namespace, &wanted) && !stat(path, &found) && wanted.st_ino == found.st_ino &&
-	       wanted.st_dev == found.st_dev && !syscall(SYS_pidfd_send_signal, process, 0, NULL, 0) ? jail_keep(&process) : -1;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)process->number);
+	scoped_fd file = sys_open(path, O_RDONLY);
+	ssize_t got = file < 0 ? -1 : sys_pread(file, text, sizeof(text) - 1, 0);
+	if (got <= 0)
+		return -1;
+	text[got] = '\0';
+	const char *field = strrchr(text, ')');
+	for (int i = 2; field && i < 22; i++)
+		field = strchr(field + 1, ' ');
+	return field && sscanf(field, "%llu", &process->start) == 1 ? 0 : -1;
+}
+
+int jail_process_open(const struct jail_process *process)
+{
+	struct jail_process now = { .number = process->number };
+
+	/* First, so that the number cannot become another's while it is compared. */
+	scoped_fd found = (int)syscall(SYS_pidfd_open, process->number, 0);
+	return found >= 0 && !jail_process_note(&now) && now.start == process->start ? jail_keep(&found) : -1;
 }
 
 int jail_pid_share(const char *path, const char *init, struct jail_error *err)

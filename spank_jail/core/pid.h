@@ -47,8 +47,17 @@ struct jail_pid_request {
  * Returns a descriptor of the namespace, or -1; `init`, which may be NULL, is the process's number for the thread. */
 int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct jail_error *err);
 
-/* A pidfd of process `init` if it is in `namespace`; else -1: it has ended, and another may have its number. */
-int jail_pid_init_of(pid_t init, int namespace);
+/* A process that another may have to find again: its number, and when it started, in ticks since boot. */
+struct jail_process {
+	pid_t number;
+	unsigned long long start;
+};
+
+/* Fills in `start`. Returns 0, or -1 when there is no such process. */
+int jail_process_note(struct jail_process *process);
+
+/* A pidfd of the process; -1: it has ended, and another may have its number. */
+int jail_process_open(const struct jail_process *process);
 
 /* Makes a detached namespace with `init` (a path) and pins it at the file `path`, made if missing, unless one is pinned
  * there. Returns 0 or -1. */

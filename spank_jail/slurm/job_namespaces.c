@@ -43,14 +43,12 @@ int jail_job_ipc(int directory, struct jail_error *err)
 }
 
 /* A pidfd of the init of the job's PID namespace, or -1: there is none, or it has ended. */
-static int find_init(int directory, int namespace)
+static int find_init(int directory)
 {
-	pid_t init = 0;
+	struct jail_process init;
 	scoped_fd file = openat(directory, INIT, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (file < 0 || read(file, &init, sizeof(init)) != sizeof(init) || init <= 1)
-		return -1;
-	return jail_pid_init_of(init, namespace);
+	return file < 0 || read(file, &init, sizeof(init)) != sizeof(init) ? -1 : jail_process_open(&init);
 }
 
 static int open_pids(int directory)
@@ -64,7 +62,7 @@ static int open_pids(int directory)
 void jail_job_pids_end(int directory)
 {
 	scoped_fd namespace = open_pids(directory);
-	scoped_fd init = namespace < 0 ? -1 : find_init(directory, namespace);
+	scoped_fd init = find_init(directory);
 
 	if (init >= 0)
 		(void)syscall(SYS_pidfd_send_signal, init, SIGKILL, NULL, 0);
@@ -75,9 +73,9 @@ void jail_job_pids_end(int directory)
 
 int jail_job_pids(int directory, const char *init, struct jail_error *err)
 {
-	pid_t number = 0;
+	struct jail_process process = { 0 };
 	scoped_fd found = open_pids(directory);
-	scoped_fd alive = found < 0 ? -1 : find_init(directory, found);
+	scoped_fd alive = found < 0 ? -1 : find_init(directory);
 
 	if (alive >= 0)
 		return jail_keep(&found);
@@ -86,14 +84,14 @@ int jail_job_pids(int directory, const char *init, struct jail_error *err)
 	if (program < 0)
 		return -1;
 	const struct jail_pid_request request = { .program = program, .namespace = -1, .root = -1, .detached = true };
-	scoped_fd made = jail_pid_start(&request, &number, err);
+	scoped_fd made = jail_pid_start(&request, &process.number, err);
 	scoped_fd file = made < 0 ? -1 : openat(directory, INIT, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (made < 0)
 		return -1;
-	if (file < 0 || write(file, &number, sizeof(number)) != sizeof(number))
+	if (file < 0 || jail_process_note(&process) || write(file, &process, sizeof(process)) != sizeof(process))
 		jail_fail(err, file < 0 ? "openat" : "write", errno, "cannot note the init of the job's PID namespace");
 	else if (!jail_job_pin(directory, PIDS, made, err))
 		return jail_keep(&made);
-	(void)kill(number, SIGKILL);
+	(void)kill(process.number, SIGKILL);
 	return -1;
 }
