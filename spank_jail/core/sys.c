@@ -53,8 +53,10 @@ static bool fault_here(const char *function)
 	return true;
 }
 #define fault() fault_here(__func__)
+#define fault_of(function) fault_here(function)
 #else
 #define fault() false
+#define fault_of(function) false
 #endif
 #define CALL(...) (fault() ? -1 : (int)syscall(__VA_ARGS__))
 
@@ -92,7 +94,7 @@ int sys_mount_setattr(int dir, const char *path, unsigned flags, uint64_t set, u
 
 int sys_mount_attributes(int dir, const char *path, unsigned flags, const struct mount_attr *attributes)
 {
-	return CALL(SYS_mount_setattr, dir, path, flags, attributes, sizeof(*attributes));
+	return fault_of("sys_mount_setattr") ? -1 : (int)syscall(SYS_mount_setattr, dir, path, flags, attributes, sizeof(*attributes));
 }
 
 int sys_listmount(uint64_t after, uint64_t *ids, size_t n)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "cdi_apply.h"
 #include "device.h"
@@ -34,7 +35,12 @@ int jail_tree_attach(const char *path, struct jail_error *err)
 int jail_tree_allow_suid(int root, struct jail_error *err)
 {
 	const struct mount_attr attributes = { .attr_clr = MOUNT_ATTR_NOSUID };
+	struct statfs fs;
 
+	if (sys_fstatfs(root, &fs))
+		return jail_fail(err, "fstatfs", errno, "cannot look at the jail's root");
+	if (!(fs.f_flags & ST_NOSUID))
+		return 0;
 	if (sys_mount_attributes(root, "", AT_EMPTY_PATH, &attributes))
 		return jail_fail(err, "mount_setattr", errno, "cannot let set-user-ID programs of the jail work in it");
 	return 0;
