@@ -27,6 +27,7 @@ struct http {
 	char *redirect;
 	unsigned long long position;
 	bool ended, too_long;
+	bool identified; /* by this request, or one that was redirected to it */
 };
 
 struct http *http_open(struct transport *transport, struct registry_error *err)
@@ -215,11 +216,13 @@ static int once(struct http *http, const char *url, const char *authorization, s
 	const struct http_request *request = http->request;
 	char text[CURL_ERROR_SIZE] = "", range[32];
 	struct curl_slist *headers = NULL;
+	bool certificate = false;
 	CURL *easy = http->easy;
 
 	curl_easy_reset(easy);
-	if (connection_prepare(easy, http->transport, url, request, err))
+	if (connection_prepare(easy, http->transport, url, request, &certificate, err))
 		return -1;
+	http->identified |= certificate || ((authorization || request->form) && request->identifies);
 	add(&headers, "Accept", request->accept);
 	add(&headers, "Authorization", authorization);
 	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, text);
@@ -300,15 +303,12 @@ bool http_is_loopback(const char *host)
 	return text_starts(host, "127.") && strspn(host, "0123456789.") == length;
 }
 
-int http_do(struct http *http, const struct http_request *request, struct http_answer *answer,
-	    struct registry_error *err)
+static int follow(struct http *http, const struct http_request *request, struct http_answer *answer,
+		  struct registry_error *err)
 {
 	scoped_free char *url = text_copy(request->url, strlen(request->url));
 	const char *authorization = request->authorization;
 
-	*answer = (struct http_answer){ .retry_after_s = -1 };
-	http->request = request;
-	http->answer = answer;
 	for (int redirects = 0; redirects <= REDIRECTS; redirects++) {
 		if (transport_pause(http->transport))
 			return registry_fail(err, REGISTRY_FAULT_STOPPED, "%s: stopped", request->host);
@@ -338,4 +338,19 @@ int http_do(struct http *http, const struct http_request *request, struct http_a
 	registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: more than %d redirects", request->host, request->doing,
 		      REDIRECTS);
 	return registry_hint(err, "look at its configuration");
+}
+
+int http_do(struct http *http, const struct http_request *request, struct http_answer *answer,
+	    struct registry_error *err)
+{
+	*answer = (struct http_answer){ .retry_after_s = -1 };
+	http->request = request;
+	http->answer = answer;
+	http->identified = false;
+	int result = follow(http, request, answer, err);
+
+	answer->identified = http->identified;
+	if (http->identified)
+		atomic_store(&http->transport->identified, true);
+	return result;
 }
