@@ -37,7 +37,9 @@ static int hard_link(const struct cache_image *image, const char *path, bool for
 		return 0;
 	if (errno != EEXIST || !force)
 		return -1;
-	scoped_free char *other = text_format("%s.enroot-%d", path, getpid());
+	const char *slash = strrchr(path, '/');
+	scoped_free char *draft = output_draft_name(slash ? slash + 1 : path);
+	scoped_free char *other = text_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, draft);
 	if (linkat(AT_FDCWD, source, AT_FDCWD, other, AT_SYMLINK_FOLLOW))
 		return -1;
 	int result = rename(other, path), number = errno;

@@ -205,6 +205,10 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 		jail_one_line(err->message);
 		return registry_hint(err, "look at its configuration");
 	}
+	if (http_leads_home(authorization->base, origin)) {
+		registry_fail(err, REGISTRY_FAULT_SERVER, "%s: its token server %s is an address of this machine", authorization->host, origin);
+		return registry_hint(err, "look at its configuration");
+	}
 	scoped_free char *server = host_of_origin(origin);
 	const struct credential *credential = search(authorization, server);
 	if (credential->secret && not_in_the_clear(authorization, http, url, err))

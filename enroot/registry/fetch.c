@@ -104,7 +104,7 @@ static int elsewhere(struct registry *registry, struct http *http, struct fetch 
 	};
 
 	fetch->failed = false;
-	if (foreign_fetch(layer, http, &request, &fetch->identified, fetch->err))
+	if (foreign_fetch(layer, registry->endpoints[registry->chosen].base, http, &request, &fetch->identified, fetch->err))
 		return fetch->failed ? explain(fetch, registry->name, "its address") : -1;
 	return fetch->got == layer->size ? 0 : explain(fetch, registry->name, "its address");
 }

@@ -303,10 +303,25 @@ bool http_is_loopback(const char *host)
 	return text_starts(host, "127.") && strspn(host, "0123456789.") == length;
 }
 
+bool http_leads_home(const char *from, const char *to)
+{
+	static const char *const here[] = { "0.", "169.254.", "[fe80:", "[::]", "[::ffff:", "[fd00:ec2:" };
+	const char *host = strstr(to, "://"), *other = strstr(from, "://");
+
+	if (!host || !other || http_is_loopback(other + 3))
+		return false;
+	host += 3;
+	for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+		if (text_starts(host, here[i]))
+			return true;
+	return http_is_loopback(host);
+}
+
 static int follow(struct http *http, const struct http_request *request, struct http_answer *answer,
 		  struct registry_error *err)
 {
 	scoped_free char *url = text_copy(request->url, strlen(request->url));
+	scoped_free char *start = http_origin(url);
 	const char *authorization = request->authorization;
 
 	for (int redirects = 0; redirects <= REDIRECTS; redirects++) {
@@ -318,7 +333,7 @@ static int follow(struct http *http, const struct http_request *request, struct 
 		if (!followed || !http->redirect)
 			return 0;
 		scoped_free char *here = http_origin(url), *there = http_origin(http->redirect);
-		if (!here || !there) {
+		if (!start || !here || !there) {
 			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to what is no web address",
 				      request->host, request->doing);
 			return registry_hint(err, "look at its configuration");
@@ -328,6 +343,11 @@ static int follow(struct http *http, const struct http_request *request, struct 
 				      request->host, request->doing, there);
 			return registry_hint(err, "have its storage served over https, or say insecure = true for it in "
 					     "registries.conf");
+		}
+		if (http_leads_home(start, there)) {
+			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to %s, an address of this machine or of what "
+				      "looks after it", request->host, request->doing, there);
+			return registry_hint(err, "have its storage reached by a name that others can ask, too");
 		}
 		/* Object stores take a signature in the URL, and refuse a token that is not theirs. */
 		if (strcmp(here, there))

@@ -58,6 +58,10 @@ void http_answer_free(struct http_answer *answer);
 
 /* "scheme://host:port" of a URL, which the caller frees; NULL: it is no URL of http. */
 char *http_origin(const char *url);
+/* Whether what came from the origin `from`, another machine, names an origin of this one, or of a service that its provider has
+ * for it alone: what answers there answers to us, and not to whoever sent us. By the name; a name that is resolved to such an address
+ * is not seen here. */
+bool http_leads_home(const char *from, const char *to);
 /* Whether a host, with or without a port, is this machine by its very name. */
 bool http_is_loopback(const char *host);
 
