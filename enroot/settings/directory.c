@@ -50,10 +50,10 @@ static int check_parts(const char *key, const char *whole, struct jail_error *er
 			return fail(key, path, NULL, EPERM, "another user made, and can exchange, this part of", err);
 		if (!slash)
 			return 0;
-		*slash = '/';
 		/* Of a link, where it leads is looked at by its own path. */
 		if (stat(path, &above))
 			return fail(key, path, "stat", errno, "cannot look at the directory of", err);
+		*slash = '/';
 	}
 }
 
