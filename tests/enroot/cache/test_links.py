@@ -1,6 +1,6 @@
-"""Files under names of the shared cache that were never made for it, on a node that protects nobody from links (fs.protected_hardlinks,
-fs.protected_symlinks, fs.protected_fifos, fs.protected_regular: 0).
+"""Files under names of the shared cache that were never made for it, where nothing protects from links.
 
+That is fs.protected_hardlinks, fs.protected_symlinks, fs.protected_fifos and fs.protected_regular at 0.
 The sysctls are the machine's own and left alone: root makes the links that a user could make there.
 """
 

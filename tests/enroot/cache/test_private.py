@@ -1,7 +1,7 @@
-"""What took credentials stays with its user: each response decides for what it brought, and no import for all of it.
+"""What took credentials stays with its user: each response decides for what it brought.
 
-The registries are real, with htpasswd; the one in front of them gives some requests its own password, so that to its clients a part
-of an image is anybody's.
+The registries are real, with htpasswd; the one in front of them gives some requests its own password, so
+that to its clients a part of an image is anybody's.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NAME = "lab/secret"
 
 @contextmanager
 def running_front(registry: str, open_to_all: str, elsewhere: str = "") -> Iterator[str]:
-    """A way to the registry, at an address of its own, on which requests whose "METHOD PATH" matches `open_to_all` need no password.
-    Blobs are redirected to `elsewhere`, if that is given."""
+    """A way to the registry, at an address of its own: requests whose "METHOD PATH" matches `open_to_all`
+    need no password there. Blobs are redirected to `elsewhere`, if that is given."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -56,12 +56,15 @@ def running_front(registry: str, open_to_all: str, elsewhere: str = "") -> Itera
                 self.send_header("Location", f"http://{elsewhere}{self.path}")
                 data = b""
             head = self.command == "HEAD"
-            self.send_header("Content-Length", answer.getheader("Content-Length", "0") if head else str(len(data)))
+            self.send_header(
+                "Content-Length", answer.getheader("Content-Length", "0") if head else str(len(data))
+            )
             self.end_headers()
             self.wfile.write(data)
             upstream.close()
 
-        do_HEAD = do_GET
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -115,7 +118,12 @@ def program(importer_build: Path) -> Path:
 
 def digits(image: Image) -> dict[str, str]:
     """The names that files of the cache have, and of what they are."""
-    parts = {"manifest": image.manifest, "config": image.config, "bottom": image.layers[0], "top": image.layers[1]}
+    parts = {
+        "manifest": image.manifest,
+        "config": image.config,
+        "bottom": image.layers[0],
+        "top": image.layers[1],
+    }
     return {each.digest.removeprefix("sha256:"): name for name, each in parts.items()}
 
 
@@ -174,7 +182,9 @@ def test_layers_that_alone_are_missing_are_ones_own(guarded: Guarded, how: str) 
 
 @pytest.mark.parametrize("how", ["import", "load"])
 @pytest.mark.parametrize("number", [0, 1])
-def test_what_comes_in_the_place_of_a_damaged_layer_is_ones_own(guarded: Guarded, how: str, number: int) -> None:
+def test_what_comes_in_the_place_of_a_damaged_layer_is_ones_own(
+    guarded: Guarded, how: str, number: int
+) -> None:
     guarded.log_in(guarded.a, guarded.registry.host)
     work(guarded.a, "load", guarded.uri(), "x")
     damage_blob(guarded.a.store, guarded.image, number)
@@ -196,8 +206,8 @@ PARTS = {
 @pytest.mark.parametrize("tag", [True, False], ids=["tag", "digest"])
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_goes_where_its_own_request_says(guarded: Guarded, how: str, tag: bool, part: str) -> None:
-    """The registry wants a password for some of the image. Layers of an image whose manifest or configuration took one are not
-    looked at: the two say whose they are."""
+    """The registry wants a password for some of the image. Layers of an image whose manifest or configuration
+    took one are private whatever they took: the two say whose they are."""
     image = guarded.image
     pattern = {
         "manifests": "manifests",
@@ -240,12 +250,19 @@ def test_what_is_private_here_and_public_there_is_fetched_from_there(guarded: Gu
         for part in (guarded.image.manifest, guarded.image.config):
             (forget / part.digest.removeprefix("sha256:")).unlink()
         work(guarded.root, "import", uri, "y")
-        assert kept(guarded.root.shared_store, guarded.image) == {"manifest", "config", "bottom", "top", "image"}
+        assert kept(guarded.root.shared_store, guarded.image) == {
+            "manifest",
+            "config",
+            "bottom",
+            "top",
+            "image",
+        }
         assert "is in the cache" in work(guarded.b, "import", uri, "z")
 
 
 def test_the_name_of_a_private_image_is_not_in_what_others_read(guarded: Guarded) -> None:
-    """All of it lies in the shared cache already, from a public place; where it is private, its user alone sees that he has it."""
+    """All of it lies in the shared cache already, from a public place; that a has it from a private one is
+    for a alone to see."""
     with running_front(guarded.registry.host, "") as public:
         work(guarded.a, "load", guarded.uri(public), "x")
     guarded.log_in(guarded.a, guarded.registry.host)
@@ -264,7 +281,10 @@ def far(guarded: Guarded) -> Iterator[Callable[[User], None]]:
 
     def mount(user: User) -> None:
         user.store.mkdir(parents=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=64m,mode=0700,uid={user.uid}", "tmpfs", user.store], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size=64m,mode=0700,uid={user.uid}", "tmpfs", user.store],
+            check=True,
+        )
         mounted.append(user.store)
         for path in (user.home / ".cache", user.store):
             shutil.chown(path, user.account, user.account)
@@ -274,8 +294,10 @@ def far(guarded: Guarded) -> Iterator[Callable[[User], None]]:
         subprocess.run(["umount", path], check=True)
 
 
-def test_what_turns_out_private_moves_to_another_file_system(guarded: Guarded, far: Callable[[User], None]) -> None:
-    """The last layer alone takes a password: the image and that layer were begun where all would have had them."""
+def test_what_turns_out_private_moves_to_another_file_system(
+    guarded: Guarded, far: Callable[[User], None]
+) -> None:
+    """The last layer alone takes a password: it and the image were begun where all would have had them."""
     far(guarded.a)
     with running_front(guarded.registry.host, f"^(?!.*{guarded.image.layers[1].digest})") as host:
         guarded.log_in(guarded.a, host)

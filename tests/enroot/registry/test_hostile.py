@@ -29,7 +29,8 @@ def far(host: str) -> str:
 
 @pytest.mark.parametrize("kind", ["manifests", "blobs"])
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "localhost", "127.1", "2130706433", "[::1]", "169.254.169.254", "[::ffff:127.0.0.1]"]
+    "address",
+    ["127.0.0.1", "localhost", "127.1", "2130706433", "[::1]", "169.254.169.254", "[::ffff:127.0.0.1]"],
 )
 def test_a_redirect_to_this_machine(
     client: Client, stock: Stock, proxy: Proxy, proxies: Callable[[str], Proxy], kind: str, address: str
@@ -66,7 +67,7 @@ def test_an_address_of_a_layer_on_this_machine(
     lines = f'{{"schemaVersion": 2, "mediaType": "{OCI_MANIFEST}", "config": '
     kind = "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip"
     layer = image.layers[0].descriptor | {"mediaType": kind, "urls": [f"http://{inside.host}/admin"]}
-    text = f"{lines}{image.config.descriptor}, \"layers\": [{layer}]}}".replace("'", '"')
+    text = f'{lines}{image.config.descriptor}, "layers": [{layer}]}}'.replace("'", '"')
     pusher.manifest(Blob(OCI_MANIFEST, text.encode()), "inside")
     said = client.error(f"docker://{far(stock.host)}/team/foreign:inside", ENROOT_ALLOW_HTTP="yes")
     assert "it is an address of this machine, and the registry is not" in said
@@ -75,7 +76,11 @@ def test_an_address_of_a_layer_on_this_machine(
 
 def test_what_is_anybodys(client: Client, stock: Stock, proxy: Proxy) -> None:
     """Without a password, with a token for anybody, and with one that took a password."""
-    for uses, password, anonymous in ((None, None, True), (99, None, True), (99, "Basic YWRhOnNlc2FtZQ==", False)):
+    for uses, password, anonymous in (
+        (None, None, True),
+        (99, None, True),
+        (99, "Basic YWRhOnNlc2FtZQ==", False),
+    ):
         proxy.uses_of_a_token, proxy.password = uses, password
         if password:
             client.credentials(f"machine {proxy.host} login {USER} password {PASSWORD}\n")
@@ -115,7 +120,18 @@ class Guard:
 def guard(stock: Stock, tmp_path: Path) -> Iterator[Guard]:
     if not shutil.which("openssl"):
         pytest.skip("openssl is not installed: `python3 build.py test` installs it")
-    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-addext", "subjectAltName=IP:127.0.0.1"]
+    new = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
     for name in ("server", "client"):
         made = ["-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.cert"]
         subprocess.run([*new, *made], cwd=tmp_path, check=True, capture_output=True)
@@ -142,7 +158,8 @@ def guard(stock: Stock, tmp_path: Path) -> Iterator[Guard]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_HEAD = do_GET
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)

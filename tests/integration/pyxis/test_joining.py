@@ -1,4 +1,4 @@
-"""Joining a container that runs: a step gets what it asks for, or is refused with what the container lacks. Never less, silently."""
+"""Joining a container that runs: a step gets what it asks for, or is refused with what is missing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ NAMED = "--container-name=joined"
 SEES = 'readlink /proc/self/ns/net; [ "$(readlink /proc/self/ns/net)" != "$NODE" ] && echo apart'
 
 
-def joined(containers: Containers, first: str, *then: str, name: str = "joined") -> list[tuple[int, str, str]]:
-    """A step with options `first` runs; of each of `then`, a step that joins it, the status, output and errors."""
+def joined(
+    containers: Containers, first: str, *then: str, name: str = "joined"
+) -> list[tuple[int, str, str]]:
+    """A step with options `first` runs; the status, output and errors of each of `then`, which join it."""
     folder = home(containers.cluster, containers.user)
     lines = "\n".join(
         f"s=0; srun --overlap {words} > joined.out 2> joined.err || s=$?; "
@@ -22,11 +24,12 @@ def joined(containers: Containers, first: str, *then: str, name: str = "joined")
     )
     script = f"""
         rm -f up go; export NODE=$(readlink /proc/self/ns/net)
-        srun --overlap --container-image={IMAGE} --container-name={name} --container-mounts=$HOME:/up {first} \
-            sh -c 'echo > /up/up; while [ ! -e /up/go ]; do sleep 0.1; done' &
+        srun --overlap --container-image={IMAGE} --container-name={name} {first} \
+            --container-mounts=$HOME:/up sh -c 'echo > /up/up; while [ ! -e /up/go ]; do sleep 0.1; done' &
         n=0; while [ ! -e up ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
         {lines}
-        touch go; wait; rm -f up go joined.out joined.err; enroot remove -f pyxis_{name} pyxis_other 2> /dev/null || true"""
+        touch go; wait; rm -f up go joined.out joined.err
+        enroot remove -f pyxis_{name} pyxis_other 2> /dev/null || true"""
     done = containers.script(script, "-n1", "--overcommit", "-wworker-1", f"-D/home/{containers.user}")
     assert not (folder / "up").exists(), done
     parts = done.out.split("@@")[1:]
@@ -52,7 +55,10 @@ def test_namespaces_that_the_container_lacks(containers: Containers) -> None:
     results = joined(
         containers,
         "",
-        *(f"{NAMED} --container-unshare={kind} sh -c '{SEES}'" for kind in ("net", "ipc", "uts", "net,ipc,uts")),
+        *(
+            f"{NAMED} --container-unshare={kind} sh -c '{SEES}'"
+            for kind in ("net", "ipc", "uts", "net,ipc,uts")
+        ),
         f"{NAMED} sh -c '{SEES}'",
         f"{NAMED}:no_exec --container-unshare=net sh -c '{SEES}'",
         f"--container-name=other --container-image={IMAGE} --container-unshare=net sh -c '{SEES}'",
@@ -101,8 +107,8 @@ def test_other_settings(containers: Containers) -> None:
         f"{NAMED} --container-mounts=tmpfs:/scratch true",
     )
     wanted = [
-        "--container-readonly", "", "--container-remap-root", "", "--container-mount-home", "", "", "--container-mounts",
-        "--container-mounts", "--container-mounts",
+        "--container-readonly", "", "--container-remap-root", "", "--container-mount-home", "", "",
+        "--container-mounts", "--container-mounts", "--container-mounts",
     ]  # fmt: skip
     for result, option in zip(results, wanted, strict=True):
         assert refused(result, option) if option else result[0] == 0, (option, result)
