@@ -51,6 +51,7 @@ def test_a_directory_that_another_can_exchange_is_refused(
     enroot: Enroot, common: Path, what: object, kind: str
 ) -> None:
     """Of a container that is being set up: the other's files would be its programs."""
+    assert enroot.account
     name = common / ".enroot-1000"
     if "link" in kind:
         own = enroot.home / "own"
@@ -75,6 +76,7 @@ def test_a_directory_that_another_can_exchange_is_refused(
 
 @pytest.mark.parametrize("kind", ["made", "own", "own link"])
 def test_a_directory_of_ones_own_there_is_used(enroot: Enroot, common: Path, kind: str) -> None:
+    assert enroot.account
     name = common / ".enroot-1000"
     if kind == "own":
         name.mkdir(mode=0o700)

@@ -280,6 +280,7 @@ def far(guarded: Guarded) -> Iterator[Callable[[User], None]]:
     mounted: list[Path] = []
 
     def mount(user: User) -> None:
+        assert user.account
         user.store.mkdir(parents=True)
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size=64m,mode=0700,uid={user.uid}", "tmpfs", user.store],
