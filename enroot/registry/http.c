@@ -202,10 +202,12 @@ static CURLcode run(struct http *http)
 
 static int add(struct curl_slist **list, const char *name, const char *value)
 {
+	if (!value)
+		return 0;
 	scoped_free char *line = text_format("%s: %s", name, value);
-	struct curl_slist *longer = value ? curl_slist_append(*list, line) : *list;
+	struct curl_slist *longer = curl_slist_append(*list, line);
 
-	if (!longer && value)
+	if (!longer)
 		return -1;
 	*list = longer;
 	return 0;
