@@ -27,7 +27,7 @@ static bool find_in(const struct store *store, struct cache_blob *blob)
 	scoped_fd fd = blobs < 0 ? -1 : store_open_file(store, blobs, digits(blob), &st);
 
 	/* A stranger's file without an end would keep its reader for ever. */
-	if (fd < 0 || (blob->size && (unsigned long long)st.st_size != blob->size))
+	if (fd < 0 || (unsigned long long)st.st_size != blob->size || store_is_hollow(&st))
 		return false;
 	lock_take(fd, LOCK_SHARED);
 	/* Was it removed before the lock was there? The descriptor reads it all the same, but on NFS. */
@@ -47,15 +47,19 @@ static bool find_at_strangers(void *context, struct store *store)
 	return !blob->foreign;
 }
 
-static bool find(struct cache_blob *blob)
+static bool find(struct cache_blob *blob, bool anonymous)
 {
 	struct cache *cache = blob->cache;
 
-	for (unsigned i = 0; i < cache->n; i++)
+	for (unsigned i = 0; i < cache->n; i++) {
+		/* What one's own has may have taken credentials: an image that is for all is made of what is. */
+		if (anonymous && cache->shared && &cache->stores[i] == cache->personal)
+			continue;
 		if ((cache->stores[i].own || !atomic_load(&cache->own_alone)) && find_in(&cache->stores[i], blob)) {
 			blob->store = &cache->stores[i];
 			break;
 		}
+	}
 	if (blob->state != CACHE_FOUND && cache->users >= 0 && !atomic_load(&cache->own_alone))
 		store_each(cache->users, cache->root, MOST_STRANGERS, find_at_strangers, blob);
 	if (blob->state != CACHE_FOUND)
@@ -84,13 +88,13 @@ static void make_draft(struct cache_blob *blob)
  * in the personal store. */
 static int open_locks(const struct cache_blob *blob, bool *for_all)
 {
-	*for_all = blob->store->shared && blob->cache->locks >= 0;
+	*for_all = blob->locked->shared && blob->cache->locks >= 0;
 	if (*for_all)
 		return fcntl(blob->cache->locks, F_DUPFD_CLOEXEC, 3);
-	return store_folder(blob->store, "locks");
+	return store_folder(blob->locked, "locks");
 }
 
-static void acquire(struct cache_blob *blob, bool is_private, bool may_wait)
+static void acquire(struct cache_blob *blob, bool anonymous, bool may_wait)
 {
 	struct cache *cache = blob->cache;
 	scoped_free char *what = text_format("layer %.19s", blob->digest);
@@ -98,16 +102,16 @@ static void acquire(struct cache_blob *blob, bool is_private, bool may_wait)
 				  .most = settings_number(cache->settings, "ENROOT_CACHE_WAIT", 600), .what = what };
 	bool for_all;
 
-	if (find(blob))
+	if (find(blob, anonymous))
 		return;
-	const struct store *store = blob->store = cache_writable(cache, is_private);
+	const struct store *store = blob->store = blob->locked = cache_writable(cache, anonymous);
 	if (!store)
 		return;
 	scoped_fd locks = open_locks(blob, &for_all);
 	do {
 		blob->lock = lock_file(locks, digits(blob), for_all);
 		int number = errno;
-		if (find(blob)) {
+		if (find(blob, anonymous)) {
 			lock_file_done(locks, digits(blob), &blob->lock);
 			return;
 		}
@@ -132,17 +136,22 @@ static bool begin(struct cache *cache, const char *digest, unsigned long long si
 	return true;
 }
 
-void cache_blob_acquire(struct cache *cache, const char *digest, unsigned long long size, bool is_private,
+void cache_blob_acquire(struct cache *cache, const char *digest, unsigned long long size, bool anonymous,
 			struct cache_blob *blob)
 {
 	if (begin(cache, digest, size, blob))
-		acquire(blob, is_private, true);
+		acquire(blob, anonymous, true);
 }
 
-void cache_blob_try(struct cache *cache, const char *digest, unsigned long long size, bool is_private, struct cache_blob *blob)
+void cache_blob_try(struct cache *cache, const char *digest, unsigned long long size, bool anonymous, struct cache_blob *blob)
 {
 	if (begin(cache, digest, size, blob))
-		acquire(blob, is_private, false);
+		acquire(blob, anonymous, false);
+}
+
+bool cache_blob_is_anonymous(const struct cache_blob *blob)
+{
+	return blob->state == CACHE_FOUND && (blob->foreign || (blob->store && blob->store->shared));
 }
 
 void cache_blob_progress(struct cache_blob *blob, unsigned long long done, unsigned long long total)
@@ -158,8 +167,23 @@ static void let_others(struct cache_blob *blob)
 	lock_file_done(locks, digits(blob), &blob->lock);
 }
 
+/* Where it is to be kept. -1: nowhere; it stays a draft, which nobody else can read. */
+static int choose_store(struct cache_blob *blob, bool anonymous)
+{
+	const struct store *store = cache_writable(blob->cache, anonymous);
+	struct jail_error ignored;
+
+	if (!blob->store->shared || store == blob->store)
+		return 0;
+	if (!store || draft_move(&blob->draft, store, &ignored))
+		return -1;
+	blob->fd = blob->draft->fd;
+	blob->store = store;
+	return 0;
+}
+
 /* No fsync: a layer that a power cut took is told by its digest, which every reader compares. */
-int cache_blob_commit(struct cache_blob *blob, struct jail_error *err)
+int cache_blob_commit(struct cache_blob *blob, bool anonymous, struct jail_error *err)
 {
 	struct jail_error full;
 	struct stat st;
@@ -167,7 +191,7 @@ int cache_blob_commit(struct cache_blob *blob, struct jail_error *err)
 	if (blob->state != CACHE_DRAFT || fstat(blob->fd, &st))
 		return jail_fail(err, NULL, EINVAL, "there is no layer to commit");
 	/* Without room it stays a draft: its reader has it, and it goes with it. */
-	if (!trim_make_room(blob->cache, blob->store, st.st_size, &full)) {
+	if (!choose_store(blob, anonymous) && !trim_make_room(blob->cache, blob->store, st.st_size, &full)) {
 		if (fchmod(blob->fd, blob->store->shared ? 0444 : 0400))
 			return jail_fail(err, "fchmod", errno, "cannot make a layer in the cache readable");
 		if (draft_publish_blob(blob->draft, blob->store, digits(blob), err))

@@ -27,7 +27,8 @@ struct cache_request {
 	const char *digest;    /* "sha256:..." that the reference stands for now: of an index or of a manifest */
 	const char *platform;  /* "linux/amd64", with the variant if there is one */
 	const char *const *options; /* all else that changes the bytes, NULL behind the last: format, squash options, epoch */
-	bool is_private;       /* credentials were needed: it goes into no shared store */
+	/* So far nobody was told who asks, so that all may have it: it is begun where it will lie then. cache_commit decides. */
+	bool anonymous;
 };
 
 enum cache_state {
@@ -46,6 +47,7 @@ struct cache_image {
 	struct cache_draft *draft;
 	struct cache *cache;
 	const struct store *store; /* where it lies or will */
+	const struct store *locked; /* whose lock it is */
 	int lock;                  /* held while it is a draft: others wait; or -1 */
 	struct cache_request request; /* its strings are the caller's */
 };
@@ -64,9 +66,10 @@ void cache_progress(struct cache_image *image, unsigned long long done, unsigned
 /* Whether nothing more can be written to the draft: then it is not the image's fault, and another place may have room. */
 bool cache_is_full(const struct cache_image *image);
 
-/* The draft is whole: it gets its name, after what was used least is trimmed, and is found from now on. Where the quota
- * leaves no room for it, or another process was first, it is a found image all the same. Returns 0 or -1. */
-int cache_commit(struct cache_image *image, struct jail_error *err);
+/* The draft is whole: it gets its name, after what was used least is trimmed, and is found from now on. Unless it is
+ * `anonymous`, made of nothing but what came without telling anybody who asks, it goes into the personal store, wherever it was
+ * begun. Where the quota leaves no room for it, or another process was first, it is a found image all the same. Returns 0 or -1. */
+int cache_commit(struct cache_image *image, bool anonymous, struct jail_error *err);
 
 /* At the end, always; a draft that was not committed is removed. */
 void cache_release(struct cache_image *image);
@@ -80,9 +83,9 @@ bool cache_recall(struct cache *cache, const char *reference, const char *platfo
 void cache_remember(struct cache *cache, const char *reference, const char *platform, const char *digest);
 
 /* A manifest, an index or a configuration by its digest: for struct registry_documents, with a struct cache as its context. `load`
- * gives malloc'ed text, not yet compared with the digest, or NULL. `keep` is best effort. */
-char *cache_document_load(void *cache, const char *digest, size_t *length);
-void cache_document_keep(void *cache, const char *digest, const char *text, size_t length);
+ * gives malloc'ed text, not yet compared with the digest, or NULL. `keep` is best effort. Anonymous are those of shared stores. */
+char *cache_document_load(void *cache, const char *digest, size_t *length, bool *anonymous);
+void cache_document_keep(void *cache, const char *digest, const char *text, size_t length, bool anonymous);
 
 /* A layer, compressed as the registry has it. */
 struct cache_blob {
@@ -94,20 +97,26 @@ struct cache_blob {
 	struct cache_draft *draft;
 	struct cache *cache;
 	const struct store *store;
+	const struct store *locked; /* where its lock is */
 	int lock;
 };
 
 /* Finds it, or waits for whoever downloads it, or makes a draft. `size` is what the manifest says, in bytes; nothing of another
- * size is found; 0: not known. Whoever reads it MUST compare it with its digest while
- * reading, and call cache_blob_reject when it differs. A draft must not wait for other layers: others wait for it. */
-void cache_blob_acquire(struct cache *cache, const char *digest, unsigned long long size, bool is_private,
+ * size is found. `anonymous`: the image's manifest and configuration came without telling anybody who asks. Then it is begun for
+ * all users, and one's own personal store is not asked, which tells nothing of whether others may have it. Whoever reads it MUST
+ * compare it with its digest while reading, and call cache_blob_reject when it differs. A draft must not wait for other layers:
+ * others wait for it. */
+void cache_blob_acquire(struct cache *cache, const char *digest, unsigned long long size, bool anonymous,
 			struct cache_blob *blob);
 /* The same without waiting: CACHE_BUSY when another downloads it. */
-void cache_blob_try(struct cache *cache, const char *digest, unsigned long long size, bool is_private, struct cache_blob *blob);
+void cache_blob_try(struct cache *cache, const char *digest, unsigned long long size, bool anonymous, struct cache_blob *blob);
+/* Whether a layer that was found lies where all users can read it. */
+bool cache_blob_is_anonymous(const struct cache_blob *blob);
 void cache_blob_progress(struct cache_blob *blob, unsigned long long done, unsigned long long total);
 
-/* The draft is whole, and the caller has compared its digest. Its `fd` reads it from now on. Returns 0 or -1. */
-int cache_blob_commit(struct cache_blob *blob, struct jail_error *err);
+/* The draft is whole, and the caller has compared its digest. Its `fd` reads it from now on. Unless it came `anonymous`, without
+ * telling anybody who asks, it goes into the personal store, wherever it was begun. Returns 0 or -1. */
+int cache_blob_commit(struct cache_blob *blob, bool anonymous, struct jail_error *err);
 
 /* It is not what its name says. One's own is removed; after one of somebody else, no foreign ones are looked at any more. */
 void cache_blob_reject(struct cache_blob *blob);

@@ -69,6 +69,12 @@ int cache_prune(const struct settings *settings, const struct cache_choice *choi
 	return 0;
 }
 
+static int hollow(struct jail_error *err)
+{
+	jail_fail(err, NULL, 0, "it is made of holes, and is not read; its owner did not get it from an import");
+	return 1;
+}
+
 /* 0: as it should be; 1: damaged, and `err` says how. */
 static int check(const struct settings *settings, const struct trim_item *item, struct jail_error *err)
 {
@@ -81,6 +87,8 @@ static int check(const struct settings *settings, const struct trim_item *item, 
 		scoped_fd fd = entry_open(item->store, item->key, &record, err);
 		if (fd < 0)
 			return err->number == ENOENT ? 0 : 1;
+		if (fstat(fd, &st) || store_is_hollow(&st))
+			return hollow(err);
 		if (content_digest(fd, record.size, threads > 0 ? (unsigned)threads : 1, digits, err))
 			return 1;
 		if (!strcmp(digits, record.content))
@@ -90,7 +98,9 @@ static int check(const struct settings *settings, const struct trim_item *item, 
 		scoped_fd fd = blobs < 0 ? -1 : store_open_file(item->store, blobs, item->key, &st);
 		if (fd < 0)
 			return errno == ENOENT ? 0 : (jail_fail(err, "open", errno, "cannot read it"), 1);
-		if (content_sha256(fd, digits, err))
+		if (store_is_hollow(&st))
+			return hollow(err);
+		if (content_sha256(fd, (unsigned long long)st.st_size, digits, err))
 			return 1;
 		if (!strcmp(digits, item->key))
 			return 0;

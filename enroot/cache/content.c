@@ -5,11 +5,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
 #include "../image/core/hash.h"
 #include "../image/core/sha256_many.h"
+#include "../text/text.h"
 
 #define CHUNK ((size_t)1 << 20)
 #define LANES 16 /* the widest registers */
@@ -95,17 +97,18 @@ int content_digest(int fd, unsigned long long size, unsigned threads, char digit
 	return 0;
 }
 
-int content_sha256(int fd, char digits[65], struct jail_error *err)
+int content_sha256(int fd, unsigned long long size, char digits[65], struct jail_error *err)
 {
 	scoped_free unsigned char *buffer = malloc(CHUNK);
 	struct image_hash hash;
 	unsigned char digest[32];
 	off_t at = 0;
-	ssize_t got;
+	ssize_t got = 0;
 
 	if (!buffer || image_hash_begin(&hash))
 		return jail_fail(err, "malloc", ENOMEM, "no memory to hash the layer");
-	while ((got = pread(fd, buffer, CHUNK, at)) > 0) {
+	/* A byte more than it should have: whose file it is may write on and on. */
+	while ((unsigned long long)at <= size && (got = pread(fd, buffer, CHUNK, at)) > 0) {
 		image_hash_add(&hash, buffer, (size_t)got);
 		at += got;
 	}
@@ -115,4 +118,31 @@ int content_sha256(int fd, char digits[65], struct jail_error *err)
 		return jail_fail(err, "read", number, "cannot read the layer");
 	image_hash_digits(digest, digits);
 	return 0;
+}
+
+int content_copy(int from, int to, struct jail_error *err)
+{
+	struct stat st;
+	off_t at = 0;
+
+	if (fstat(from, &st))
+		return jail_fail(err, "fstat", errno, "cannot look at the file in the cache");
+	while (at < st.st_size) {
+		ssize_t done = copy_file_range(from, &at, to, NULL, (size_t)(st.st_size - at), 0);
+		if (done > 0 || (done < 0 && errno == EINTR))
+			continue;
+		if (!done)
+			return jail_fail(err, NULL, ENODATA, "the file in the cache became shorter");
+		if (errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP && errno != ENOSYS)
+			return jail_fail(err, "copy_file_range", errno, "cannot copy the file in the cache");
+		break;
+	}
+	scoped_free char *buffer = malloc(1 << 20);
+	while (at < st.st_size && buffer) {
+		ssize_t got = pread(from, buffer, 1 << 20, at);
+		if (got <= 0 || text_write(to, buffer, (size_t)got))
+			return jail_fail(err, "write", got ? errno : ENODATA, "cannot copy the file in the cache");
+		at += got;
+	}
+	return buffer ? 0 : jail_fail(err, NULL, ENOMEM, "no memory");
 }

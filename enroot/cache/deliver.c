@@ -12,6 +12,7 @@
 
 #include "../../spank_jail/core/scoped.h"
 #include "../command/output.h"
+#include "content.h"
 #include "stores.h"
 
 /* Whether others would run what the user changes through a hard link: never those of a store that others trust. And the mode
@@ -36,7 +37,9 @@ static int hard_link(const struct cache_image *image, const char *path, bool for
 		return 0;
 	if (errno != EEXIST || !force)
 		return -1;
-	scoped_free char *other = text_format("%s.enroot-%d", path, getpid());
+	const char *slash = strrchr(path, '/');
+	scoped_free char *draft = output_draft_name(slash ? slash + 1 : path);
+	scoped_free char *other = text_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, draft);
 	if (linkat(AT_FDCWD, source, AT_FDCWD, other, AT_SYMLINK_FOLLOW))
 		return -1;
 	int result = rename(other, path), number = errno;
@@ -44,33 +47,6 @@ static int hard_link(const struct cache_image *image, const char *path, bool for
 	unlink(other);
 	errno = number;
 	return result;
-}
-
-static int copy(int from, int to, struct jail_error *err)
-{
-	struct stat st;
-	off_t at = 0;
-
-	if (fstat(from, &st))
-		return jail_fail(err, "fstat", errno, "cannot look at the image in the cache");
-	while (at < st.st_size) {
-		ssize_t done = copy_file_range(from, &at, to, NULL, (size_t)(st.st_size - at), 0);
-		if (done > 0 || (done < 0 && errno == EINTR))
-			continue;
-		if (!done)
-			return jail_fail(err, NULL, ENODATA, "the image in the cache became shorter");
-		if (errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP && errno != ENOSYS)
-			return jail_fail(err, "copy_file_range", errno, "cannot copy the image out of the cache");
-		break;
-	}
-	scoped_free char *buffer = malloc(1 << 20);
-	while (at < st.st_size && buffer) {
-		ssize_t got = pread(from, buffer, 1 << 20, at);
-		if (got <= 0 || text_write(to, buffer, (size_t)got))
-			return jail_fail(err, "write", got ? errno : ENODATA, "cannot copy the image out of the cache");
-		at += got;
-	}
-	return buffer ? 0 : jail_fail(err, NULL, ENOMEM, "no memory");
 }
 
 int cache_deliver(const struct cache_image *image, const char *path, bool force, struct jail_error *err)
@@ -88,7 +64,7 @@ int cache_deliver(const struct cache_image *image, const char *path, bool force,
 		return 0;
 	}
 	if (!whole)
-		result = copy(image->fd, output.fd, err);
+		result = content_copy(image->fd, output.fd, err);
 	if (!result)
 		result = output_commit(&output, 0666, err);
 	output_close(&output);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
+#include "content.h"
 #include "lock.h"
 
 /* Names looked at in a directory that may be everybody's. */
@@ -87,6 +88,27 @@ void draft_end(struct cache_draft *draft)
 	forget(draft);
 	jail_close(&draft->drafts);
 	free(draft);
+}
+
+int draft_move(struct cache_draft **draft, const struct store *store, struct jail_error *err)
+{
+	struct cache_draft *from = *draft;
+	scoped_fd drafts = store_folder(store, "drafts");
+
+	if (drafts >= 0 && !renameat2(from->drafts, from->name, drafts, from->name, RENAME_NOREPLACE)) {
+		jail_close(&from->drafts);
+		from->drafts = jail_keep(&drafts);
+		return 0;
+	}
+	/* Another file system, or one that does not know this call. */
+	struct cache_draft *to = draft_begin(store, from->file, err);
+	if (!to || content_copy(from->fd, to->fd, err)) {
+		draft_end(to);
+		return -1;
+	}
+	draft_end(from);
+	*draft = to;
+	return 0;
 }
 
 /* From here on a descriptor that cannot write, and a lock that others may have too. The file has its name already: in

@@ -18,6 +18,9 @@ struct cache_draft {
 /* Makes an empty draft. NULL with `err`. */
 struct cache_draft *draft_begin(const struct store *store, const char *file, struct jail_error *err);
 
+/* The draft goes on in another store: what was begun for all users, and is for one. `*draft` may become another. Returns 0 or -1. */
+int draft_move(struct cache_draft **draft, const struct store *store, struct jail_error *err);
+
 /* The folder becomes the image `key`; one that is there stays. `fd` becomes a descriptor that reads and holds a shared lock.
  * Returns 0, 1 when there is one of that name already, or -1. */
 int draft_publish_image(struct cache_draft *draft, const struct store *store, const char *key, struct jail_error *err);

@@ -99,7 +99,7 @@ void cache_acquire(struct cache *cache, const struct cache_request *request, str
 
 	if (begin(cache, request, image) || find(image))
 		return;
-	image->store = cache_writable(cache, request->is_private);
+	image->store = image->locked = cache_writable(cache, request->anonymous);
 	if (!image->store)
 		return;
 	scoped_fd locks = store_folder(image->store, "locks");
@@ -196,12 +196,29 @@ static int publish(struct cache_image *image, struct jail_error *err)
 
 static void let_others(struct cache_image *image)
 {
-	scoped_fd locks = image->lock >= 0 ? store_folder(image->store, "locks") : -1;
+	scoped_fd locks = image->lock >= 0 ? store_folder(image->locked, "locks") : -1;
 
 	lock_file_done(locks, image->key, &image->lock);
 }
 
-int cache_commit(struct cache_image *image, struct jail_error *err)
+/* Where it is to be kept. -1: nowhere; it stays a draft, which nobody else can read. */
+static int choose_store(struct cache_image *image, bool anonymous, struct jail_error *err)
+{
+	const struct store *store = cache_writable(image->cache, anonymous);
+
+	if (!image->store->shared || store == image->store)
+		return 0;
+	if (!store)
+		return jail_fail(err, NULL, 0, "%s: it is not for all users, and there is no personal cache to keep it in",
+				 image->request.reference);
+	if (draft_move(&image->draft, store, err))
+		return -1;
+	image->fd = image->draft->fd;
+	image->store = store;
+	return 0;
+}
+
+int cache_commit(struct cache_image *image, bool anonymous, struct jail_error *err)
 {
 	scoped_record record = { 0 };
 	struct jail_error full;
@@ -212,7 +229,7 @@ int cache_commit(struct cache_image *image, struct jail_error *err)
 	if (fstat(image->fd, &st))
 		return jail_fail(err, "fstat", errno, "cannot look at the image");
 	/* Not for ever: what the user asked for is there, and goes when it was delivered. */
-	if (trim_make_room(image->cache, image->store, st.st_size, &full)) {
+	if (choose_store(image, anonymous, &full) || trim_make_room(image->cache, image->store, st.st_size, &full)) {
 		report_info("%s", full.message);
 		image->state = CACHE_FOUND;
 		image->path = text_format("%s/drafts/%s/" DRAFT_IMAGE, image->store->path, image->draft->name);
@@ -266,13 +283,14 @@ bool cache_recall(struct cache *cache, const char *reference, const char *platfo
 
 void cache_remember(struct cache *cache, const char *reference, const char *platform, const char *digest)
 {
-	const struct store *store = cache->personal ? cache->personal : cache->shared;
+	/* What a user asked for is no other's business. */
+	const struct store *store = cache->personal;
 	char key[65];
 
 	if (!store || !record_is_digest(digest) || !name_key(reference, platform, key))
 		return;
 	scoped_fd names = store_folder(store, "names");
-	scoped_fd fd = names < 0 ? -1 : openat(names, key, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	scoped_fd fd = names < 0 ? -1 : openat(names, key, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	/* One write of always the same length: there is never half of it. */
 	if (fd >= 0 && write(fd, digest, 71) != 71)
 		unlinkat(names, key, 0);

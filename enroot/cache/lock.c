@@ -33,14 +33,16 @@ bool lock_is_held(int fd)
 	return !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
 }
 
-/* In a sticky directory O_CREAT refuses files of others (fs.protected_regular), so it is opened first. */
-static int open_lock(int folder, const char *name, bool for_all)
+/* Opens the file, or makes it: `made` says which. In a sticky directory O_CREAT refuses files of others
+ * (fs.protected_regular), so it is opened first. */
+static int open_lock(int folder, const char *name, bool for_all, bool *made)
 {
 	const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 	struct stat st;
 
 	for (int i = 0; i < 3; i++) {
 		scoped_fd fd = openat(folder, name, flags);
+		*made = false;
 		if (fd >= 0) {
 			if (!fstat(fd, &st) && S_ISREG(st.st_mode))
 				return jail_keep(&fd);
@@ -49,6 +51,7 @@ static int open_lock(int folder, const char *name, bool for_all)
 		}
 		if (errno != ENOENT)
 			return -1;
+		*made = true;
 		fd = openat(folder, name, flags | O_CREAT | O_EXCL, 0600);
 		if (fd >= 0) {
 			if (for_all && fchmod(fd, 0666))
@@ -62,17 +65,25 @@ static int open_lock(int folder, const char *name, bool for_all)
 	return -1;
 }
 
+static bool is_named(int folder, const char *name, int fd)
+{
+	struct stat held, named;
+
+	return !fstat(fd, &held) && !fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) && held.st_ino == named.st_ino &&
+	       held.st_dev == named.st_dev;
+}
+
 int lock_file(int folder, const char *name, bool for_all)
 {
 	const struct timespec moment = { .tv_nsec = 2000000 };
-	struct stat held, named;
+	bool made;
 
 	if (folder < 0) {
 		errno = ENOLCK;
 		return -1;
 	}
 	for (int i = 0; i < 100; i++) {
-		scoped_fd fd = open_lock(folder, name, for_all);
+		scoped_fd fd = open_lock(folder, name, for_all, &made);
 		/* Between its creation and its mode for all, other users are refused. */
 		if (fd < 0 && errno == EACCES && for_all && i < MOMENTS) {
 			nanosleep(&moment, NULL);
@@ -81,9 +92,14 @@ int lock_file(int folder, const char *name, bool for_all)
 		if (fd < 0 || lock_take(fd, LOCK_EXCLUSIVE))
 			return -1;
 		/* Did the one before remove it meanwhile? */
-		if (!fstat(fd, &held) && !fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) && held.st_ino == named.st_ino &&
-		    held.st_dev == named.st_dev)
-			return jail_keep(&fd);
+		if (!is_named(folder, name, fd))
+			continue;
+		/* A file that was there already may be any file of ours: another user can link or move it into a directory of
+		 * everybody's. Its name goes, its content stays. Of somebody else's, which only its owner may remove from there, the
+		 * lock counts; lock_tell writes nothing to it. */
+		if (!made && !unlinkat(folder, name, 0))
+			continue;
+		return jail_keep(&fd);
 	}
 	errno = EAGAIN;
 	return -1;
@@ -99,8 +115,10 @@ void lock_file_done(int folder, const char *name, int *fd)
 void lock_tell(int fd, unsigned long long done, unsigned long long total)
 {
 	char text[128], host[65] = "";
+	struct stat st;
 
-	if (fd < 0)
+	/* A file of somebody else's was not made here, and need not be a lock at all: lock_file. */
+	if (fd < 0 || fstat(fd, &st) || st.st_uid != geteuid())
 		return;
 	gethostname(host, sizeof(host) - 1);
 	/* Of one length always: what is read is never half of an old one. */
@@ -112,7 +130,8 @@ void lock_tell(int fd, unsigned long long done, unsigned long long total)
 static bool read_progress(int folder, const char *name, char text[128])
 {
 	scoped_fd fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : pread(fd, text, 127, 0);
+	struct stat st;
+	ssize_t got = fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ? -1 : pread(fd, text, 127, 0);
 
 	text[got > 0 ? got : 0] = '\0';
 	return got > 0;

@@ -19,7 +19,7 @@ int lock_take(int fd, enum lock_kind kind);
 bool lock_is_held(int fd);
 
 /* The file `name` in `folder`, locked: a descriptor, or -1 and errno (EAGAIN: another has it; anything else: there is no locking
- * here). `for_all`: other users lock it too; it is a file of whoever came first. */
+ * here). `for_all`: other users lock it too. The file was made by this call, or belongs to another user. */
 int lock_file(int folder, const char *name, bool for_all);
 /* Removes the file that is held, and lets go. */
 void lock_file_done(int folder, const char *name, int *fd);
@@ -29,6 +29,7 @@ struct lock_progress {
 	long pid;
 	char host[65];
 };
+/* Writes how far it is, into a file that lock_file made; into no other. */
 void lock_tell(int fd, unsigned long long done, unsigned long long total);
 /* What the holder told; false: nothing that can be read. */
 bool lock_ask(int folder, const char *name, struct lock_progress *progress);

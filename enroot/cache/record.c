@@ -90,9 +90,11 @@ static bool take(struct record *record, const char *key, const char *value)
 
 	if (!strcmp(key, "reference"))
 		set(&record->reference, value);
-	else if (!strcmp(key, "digest"))
+	else if (!strcmp(key, "digest")) {
+		if (!record_is_digest(value))
+			return false;
 		set(&record->digest, value);
-	else if (!strcmp(key, "platform"))
+	} else if (!strcmp(key, "platform"))
 		set(&record->platform, value);
 	else if (!strcmp(key, "option"))
 		text_list_add(&record->options, value);

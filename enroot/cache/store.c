@@ -14,6 +14,9 @@
 
 /* Names read in a directory that is everybody's: whoever fills it delays others by no more than that. */
 #define MOST_NAMES 65536
+/* A smaller file is read in a second, whatever it is made of. */
+#define HOLLOW_SIZE ((off_t)1 << 30)
+#define HOLLOW_RATIO 256
 #define WRITABLE_BY_OTHERS (S_IWGRP | S_IWOTH) /* an access list shows as the group's */
 
 static int fail_at(const char *path, const char *call, int number, const char *message, struct jail_error *err)
@@ -156,10 +159,15 @@ int store_open_file(const struct store *store, int folder, const char *name, str
 	return jail_keep(&fd);
 }
 
+bool store_is_hollow(const struct stat *st)
+{
+	return st->st_size > HOLLOW_SIZE && st->st_blocks * 512 < st->st_size / HOLLOW_RATIO;
+}
+
 void store_mark_used(const struct store *store, const char *key)
 {
 	scoped_fd folder = store->own ? store_folder(store, "used") : -1;
-	scoped_fd fd = folder < 0 ? -1 : openat(folder, key, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	scoped_fd fd = folder < 0 ? -1 : openat(folder, key, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
 
 	if (fd >= 0)
 		futimens(fd, NULL);

@@ -45,6 +45,10 @@ int store_folder(const struct store *store, const char *name);
  * (EPERM: the file is not to be trusted). */
 int store_open_file(const struct store *store, int folder, const char *name, struct stat *st);
 
+/* Whether a file claims far more bytes than it takes on the disk: made of holes, to keep its readers at it for hours. No file
+ * system compresses images or layers, which are compressed already, that much. */
+bool store_is_hollow(const struct stat *st);
+
 /* The same for a directory. */
 int store_open_folder(const struct store *store, int folder, const char *name);
 

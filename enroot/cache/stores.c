@@ -134,9 +134,9 @@ void cache_close(struct cache *cache)
 	free(cache);
 }
 
-const struct store *cache_writable(const struct cache *cache, bool is_private)
+const struct store *cache_writable(const struct cache *cache, bool anonymous)
 {
-	if (cache->shared && (!is_private || settings_true(cache->settings, "ENROOT_SHARED_CACHE_PRIVATE")))
+	if (cache->shared && (anonymous || settings_true(cache->settings, "ENROOT_SHARED_CACHE_PRIVATE")))
 		return cache->shared;
 	return cache->personal;
 }

@@ -25,6 +25,6 @@ struct cache {
 };
 
 /* Where something new is kept: with all users where it may be, else with one's own; NULL: nowhere. */
-const struct store *cache_writable(const struct cache *cache, bool is_private);
+const struct store *cache_writable(const struct cache *cache, bool anonymous);
 
 #endif

@@ -84,10 +84,12 @@ static int enter(long pid, const struct text_list *variables, char *const *argum
 	if (process < 0)
 		return jail_fail(err, "pidfd_open", errno, "there is no process %ld", pid);
 	/* From here on the number is this process's, or setns fails. */
-	int flags = join_differing(pid);
 	if (kill((pid_t)pid, 0))
 		return jail_fail(err, "kill", errno, errno == ESRCH ? "there is no process %ld" : "process %ld is another user's",
 				 pid);
+	int flags = join_differing(pid, err);
+	if (flags < 0)
+		return -1;
 	if (!(flags & CLONE_NEWNS))
 		return jail_fail(err, NULL, 0, "process %ld is in no container", pid);
 	if (read_environment(pid, &environment, err))

@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
+
+/* At a name for a draft. */
+#define ATTEMPTS 16
 
 static int fail(const struct output *output, const char *call, int number, const char *message, struct jail_error *err)
 {
@@ -34,7 +38,7 @@ static void sweep(const struct output *output)
 
 	for (struct dirent *entry; stream && (entry = readdir(stream));) {
 		const char *number = entry->d_name + strlen(prefix);
-		/* Of a process, or it is a file of the user's. */
+		/* Of a draft, or it is a file of the user's. */
 		if (!text_starts(entry->d_name, prefix) || !*number || number[strspn(number, "0123456789")])
 			continue;
 		scoped_fd fd = openat(output->folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -45,21 +49,36 @@ static void sweep(const struct output *output)
 		closedir(stream);
 }
 
-/* Where the file system has no nameless files (NFS). */
+char *output_draft_name(const char *name)
+{
+	unsigned long long number = 0;
+
+	if (getrandom(&number, sizeof(number), 0) < 0)
+		number = (unsigned long long)getpid();
+	return text_format(".%s.enroot-%llu", name, number);
+}
+
+/* Where the file system has no nameless files (NFS). Never a file that is there: where others may write, it is theirs, and what is
+ * written into it they may change. */
 static int open_draft(struct output *output, struct jail_error *err)
 {
 	struct stat st;
 
-	output->draft = text_format(".%s.enroot-%d", output->name, getpid());
-	do {
-		jail_close(&output->fd);
-		output->fd = openat(output->folder, output->draft, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	for (int i = 0; i < ATTEMPTS; i++) {
+		free(output->draft);
+		output->draft = output_draft_name(output->name);
+		output->fd = openat(output->folder, output->draft, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (output->fd < 0 && errno == EEXIST)
+			continue;
 		if (output->fd < 0)
 			return fail(output, "open", errno, "cannot make it", err);
 		/* Before the lock was there, another command may have taken it for left behind. */
 		flock(output->fd, LOCK_EX);
-	} while (!fstat(output->fd, &st) && !st.st_nlink);
-	return 0;
+		if (!fstat(output->fd, &st) && st.st_nlink)
+			return 0;
+		jail_close(&output->fd);
+	}
+	return fail(output, "open", EEXIST, "others take each name for its draft", err);
 }
 
 int output_open(struct output *output, const char *path, bool force, struct jail_error *err)
@@ -89,7 +108,7 @@ int output_commit(struct output *output, mode_t mode, struct jail_error *err)
 {
 	mode_t mask = umask(0);
 	scoped_free char *path = text_format("/proc/self/fd/%d", output->fd);
-	scoped_free char *other = text_format(".%s.enroot-%d", output->name, getpid());
+	scoped_free char *other = output_draft_name(output->name);
 	int result;
 
 	umask(mask);

@@ -14,6 +14,9 @@ struct output {
 	bool force;
 };
 
+/* A name beside `name` for what is to become it, which nobody can foresee; a new string. */
+char *output_draft_name(const char *name);
+
 /* Opens a file that will be `path`. -1: it exists already and `force` is false, or it cannot be made. */
 int output_open(struct output *output, const char *path, bool force, struct jail_error *err);
 

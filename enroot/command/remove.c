@@ -44,7 +44,7 @@ static bool is_marked(int data, const char *name, const char *mark)
 	struct jail_error ignored;
 	scoped_free char *path = text_format("%s/.lock", name);
 	/* A container can write there, and nobody must wait for the other end of a FIFO. */
-	scoped_fd fd = mark ? openat(data, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+	scoped_fd fd = mark ? text_open_plain(data, path, O_RDONLY) : -1;
 	scoped_free char *text = fd < 0 ? NULL : text_read_open(fd, path, 4096, NULL, &ignored);
 
 	if (!text || !*text)

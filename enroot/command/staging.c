@@ -180,7 +180,7 @@ int staging_begin_in(struct staging *staging, const char *folder, struct jail_er
 		staging->name = fresh_name(staging->data);
 		if (mkdirat(staging->data, staging->name, 0700))
 			return jail_fail(err, "mkdir", errno, "cannot make a directory in %s", folder);
-		staging->lock = openat(staging->data, staging->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		staging->lock = openat(staging->data, staging->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		/* Before the lock was there, another command may have taken it for left behind. */
 		if (staging->lock < 0 && errno != ENOENT)
 			return jail_fail(err, "open", errno, "cannot open a directory that was just made in %s; look at umask and "

@@ -2,6 +2,7 @@
 #include "join.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,20 +12,51 @@
 #include "container.h"
 #include "fake_chown.h"
 
-static const struct { const char *name; int kind; } namespaces[] = {
-	{ "user", CLONE_NEWUSER },     { "mnt", CLONE_NEWNS },   { "pid", CLONE_NEWPID }, { "net", CLONE_NEWNET },
-	{ "ipc", CLONE_NEWIPC },       { "uts", CLONE_NEWUTS },  { "cgroup", CLONE_NEWCGROUP },
+static const struct { const char *name, *own; int kind; } namespaces[] = {
+	{ "user", "user", CLONE_NEWUSER },   { "mnt", "mnt", CLONE_NEWNS },
+	/* A process does not change its own: what it forks is in that one. */
+	{ "pid", "pid_for_children", CLONE_NEWPID },
+	{ "net", "net", CLONE_NEWNET },	     { "ipc", "ipc", CLONE_NEWIPC },
+	{ "uts", "uts", CLONE_NEWUTS },	     { "cgroup", "cgroup", CLONE_NEWCGROUP },
 };
 
-int join_differing(long pid)
+#define N_NAMESPACES (sizeof(namespaces) / sizeof(namespaces[0]))
+
+static int open_spaces(const char *process)
 {
+	scoped_free char *path = text_format("/proc/%s/ns", process);
+
+	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Whether both are in one namespace. -1 and errno: that cannot be told. */
+static int is_same(int own, int theirs, size_t i)
+{
+	struct stat a, b;
+
+	/* A kernel without this kind has none for anybody. */
+	if (fstatat(own, namespaces[i].own, &a, 0))
+		return errno == ENOENT ? 1 : -1;
+	if (fstatat(theirs, namespaces[i].name, &b, 0))
+		return -1;
+	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+int join_differing(long pid, struct jail_error *err)
+{
+	scoped_free char *process = text_format("%ld", pid);
+	scoped_fd own = open_spaces("self"), theirs = open_spaces(process);
 	int kinds = 0;
 
-	for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++) {
-		scoped_free char *own = text_format("/proc/self/ns/%s", namespaces[i].name);
-		scoped_free char *theirs = text_format("/proc/%ld/ns/%s", pid, namespaces[i].name);
-		struct stat a, b;
-		if (!stat(own, &a) && !stat(theirs, &b) && a.st_ino != b.st_ino)
+	if (own < 0 || theirs < 0)
+		return jail_fail(err, "open", errno, "cannot look at the namespaces of process %ld", pid);
+	for (size_t i = 0; i < N_NAMESPACES; i++) {
+		int same = is_same(own, theirs, i);
+		/* To take it for ours would be to leave whoever joins in the node's. */
+		if (same < 0)
+			return jail_fail(err, "stat", errno, "cannot tell which %s namespace process %ld is in; is it a container of "
+					 "yours?", namespaces[i].name, pid);
+		if (!same)
 			kinds |= namespaces[i].kind;
 	}
 	return kinds;
@@ -32,17 +64,21 @@ int join_differing(long pid)
 
 int join_enter(int process, int kinds, long pid, struct jail_error *err)
 {
-	struct stat own, theirs;
-	scoped_free char *path = text_format("/proc/%ld", pid);
-	scoped_fd folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	bool known = folder >= 0 && !stat("/proc/self/ns/user", &own);
+	scoped_free char *name = text_format("%ld", pid);
+	/* From before: within, /proc is what the container has there. */
+	scoped_fd own = open_spaces("self"), theirs = open_spaces(name);
 
 	if (sys_setns(process, kinds))
 		return jail_fail(err, "setns", errno, "cannot join the namespaces of process %ld; is it a container of yours?", pid);
-	/* Since `kinds` were looked up its user may have taken it to mounts of the user's own making, where root would run what lies
-	 * there. That takes a user namespace, and from one no user's process comes back: one that is not in any was in none. */
-	if (!(kinds & CLONE_NEWUSER) && (!known || fstatat(folder, "ns/user", &theirs, 0) || own.st_ino != theirs.st_ino))
-		return jail_fail(err, NULL, 0, "process %ld has ended, or gone to another user namespace, while it was joined", pid);
+	/* Since `kinds` were looked up its user may have taken it to others: to mounts of the user's own making, where root would run
+	 * what lies there, or from a network of its own to the node's. What counts is where this process is now. */
+	for (size_t i = 0; i < N_NAMESPACES; i++) {
+		if (namespaces[i].kind == CLONE_NEWPID && !(kinds & CLONE_NEWPID))
+			continue;
+		if (own < 0 || theirs < 0 || is_same(own, theirs, i) != 1)
+			return jail_fail(err, NULL, 0, "process %ld has ended, or gone to another %s namespace, while it was joined", pid,
+					 namespaces[i].name);
+	}
 	return 0;
 }
 

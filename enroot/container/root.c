@@ -149,7 +149,7 @@ static int lock(struct container *container, struct jail_error *err)
 	const struct timespec pause = { 0, 20 * 1000 * 1000 };
 	scoped_free char *path = text_format("%s/.lock", container->top);
 
-	container->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	container->lock = open(path, O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (container->lock < 0)
 		return 0;
 	for (int i = 0; flock(container->lock, LOCK_EX | LOCK_NB); i++) {

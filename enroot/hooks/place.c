@@ -39,7 +39,9 @@ char *hook_read(const struct container *container, const char *path)
 static int replace(int folder, const char *name, const char *text)
 {
 	scoped_free char *temporary = text_format(".%s.enroot", name);
-	scoped_fd fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+	/* An image may have this name, too: for a FIFO, or for another file of its own. */
+	(void)unlinkat(folder, temporary, 0);
+	scoped_fd fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 
 	if (fd < 0)
 		return -1;

@@ -15,12 +15,13 @@
  * without the last of them. */
 #define DESCRIPTORS 160
 
-void kept_layers_begin(struct kept_layers *kept, struct cache *cache, const struct registry_image *image, bool is_private)
+void kept_layers_begin(struct kept_layers *kept, struct cache *cache, struct registry *registry, const struct registry_image *image)
 {
 	unsigned n = image->n_layers;
 	long files = sysconf(_SC_OPEN_MAX), most = files < 0 ? LONG_MAX : files - DESCRIPTORS, last = -1;
 
-	*kept = (struct kept_layers){ .image = image, .is_private = is_private,
+	*kept = (struct kept_layers){ .image = image, .registry = registry,
+				      .anonymous = image->anonymous && !registry_identified(registry),
 				      .blobs = calloc(n + 1u, sizeof(*kept->blobs)), .skip = calloc(n + 1u, sizeof(*kept->skip)),
 				      .keep = calloc(n + 1u, sizeof(*kept->keep)) };
 	for (unsigned i = 0; kept->keep && i < n; i++)
@@ -34,7 +35,7 @@ void kept_layers_begin(struct kept_layers *kept, struct cache *cache, const stru
 			*blob = (struct cache_blob){ .state = CACHE_UNUSABLE, .fd = -1, .lock = -1 };
 			continue;
 		}
-		cache_blob_try(cache, image->layers[i].digest, image->layers[i].size, is_private, blob);
+		cache_blob_try(cache, image->layers[i].digest, image->layers[i].size, kept->anonymous, blob);
 		kept->skip[i] = blob->state == CACHE_FOUND || blob->state == CACHE_BUSY;
 		kept->keep[i] = blob->state == CACHE_DRAFT ? blob->fd : -1;
 		/* Descriptors are given in their order. */
@@ -49,7 +50,7 @@ int kept_layers_open(struct kept_layers *kept, unsigned layer)
 	if (blob && blob->state == CACHE_BUSY) {
 		const struct registry_layer *wanted = &kept->image->layers[layer];
 		cache_blob_release(blob);
-		cache_blob_acquire(kept->cache, wanted->digest, wanted->size, kept->is_private, blob);
+		cache_blob_acquire(kept->cache, wanted->digest, wanted->size, kept->anonymous, blob);
 		/* Whoever had it gave up. The registry's threads run already, and take no more files. */
 		if (blob->state == CACHE_DRAFT)
 			cache_blob_release(blob);
@@ -75,10 +76,13 @@ void kept_layers_commit(struct kept_layers *kept)
 
 	for (unsigned i = 0; kept->cache && i < kept->image->n_layers; i++) {
 		struct cache_blob *blob = &kept->blobs[i];
+		bool anonymous = blob->state == CACHE_FOUND ? cache_blob_is_anonymous(blob)
+				 : registry_layer_is_anonymous(kept->registry, i);
+		kept->anonymous &= anonymous;
 		/* Shorter: there was no room. */
 		if (blob->state == CACHE_DRAFT && !fstat(blob->fd, &st) &&
 		    (unsigned long long)st.st_size == kept->image->layers[i].size)
-			cache_blob_commit(blob, &ignored);
+			cache_blob_commit(blob, anonymous, &ignored);
 		cache_blob_release(blob);
 	}
 }
@@ -91,7 +95,7 @@ bool kept_layers_failed(struct kept_layers *kept)
 	for (unsigned i = 0; kept->cache && i < kept->image->n_layers; i++) {
 		struct cache_blob *blob = &kept->blobs[i];
 		if (blob->state != CACHE_FOUND ||
-		    (!content_sha256(blob->fd, digits, &ignored) && !strcmp(digits, blob->digest + strlen("sha256:"))))
+		    (!content_sha256(blob->fd, blob->size, digits, &ignored) && !strcmp(digits, blob->digest + strlen("sha256:"))))
 			continue;
 		cache_blob_reject(blob);
 		kept->rejected = true;

@@ -60,12 +60,19 @@ static int produce(struct obtain *obtain, int fd)
 	request->excused = is_excused;
 	if (produce_squashfs(request, fd, &summary))
 		return -1;
-	origin_keep(&obtain->origin);
+	obtain->anonymous = origin_keep(&obtain->origin) && !obtain->identified;
 	if (summary.lost)
 		jail_one_line(summary.first);
 	if (summary.lost)
 		report_warning("squashfs has no place for %llu extended attributes, as of /%s", summary.lost, summary.first);
 	return 0;
+}
+
+/* To be opened anew. What was asked already counts: the image's name is in its record. */
+static void close_origin(struct obtain *obtain)
+{
+	obtain->identified |= obtain->origin.registry && registry_identified(obtain->origin.registry);
+	origin_close(&obtain->origin);
 }
 
 int obtain_produce(struct obtain *obtain, int fd)
@@ -75,19 +82,22 @@ int obtain_produce(struct obtain *obtain, int fd)
 	/* A layer of the cache was not what its name says; it is out of the way now. */
 	if (!result || !obtain->origin.kept.rejected)
 		return result;
-	origin_close(&obtain->origin);
+	close_origin(obtain);
 	if (ftruncate(fd, 0) || lseek(fd, 0, SEEK_SET))
 		return -report_error("%s: cannot begin again", obtain->uri);
 	return open_origin(obtain, &obtain->documents) ? -1 : produce(obtain, fd);
 }
 
-/* Whether others may have the image is known once the registry was asked; for a digest it was not. */
+/* Whether others may have the image is known once the registry was asked; for a digest it was not, and its name alone may be
+ * nobody's business. */
 static int ask(struct obtain *obtain)
 {
 	if (!obtain->origin.parsed.digest[0])
 		return 0;
-	origin_close(&obtain->origin);
-	return open_origin(obtain, NULL) || origin_resolve(&obtain->origin) ? -1 : 0;
+	close_origin(obtain);
+	obtain->asking = obtain->documents;
+	obtain->asking.load = NULL;
+	return open_origin(obtain, &obtain->asking) || origin_resolve(&obtain->origin) ? -1 : 0;
 }
 
 /* What the reference stands for. Returns 0; 1: it is nothing for a cache; -1 after a message. */
@@ -113,7 +123,7 @@ static int leave_cache(struct obtain *obtain, const char *why)
 {
 	report_warning("%s: %s; once more without it", obtain->uri, why);
 	cache_release(&obtain->image);
-	origin_close(&obtain->origin);
+	close_origin(obtain);
 	obtain->outgrown = false;
 	if (open_origin(obtain, NULL))
 		return -1;
@@ -144,7 +154,7 @@ int obtain_image(struct obtain *obtain)
 		return -report_error("%s: it is not in the cache, and ENROOT_CACHE_OFFLINE forbids to ask the registry", obtain->uri);
 	if (ask(obtain))
 		return -1;
-	request.is_private = registry_is_private(obtain->origin.registry);
+	request.anonymous = !registry_identified(obtain->origin.registry);
 	cache_acquire(obtain->cache, &request, &obtain->image);
 	obtain->found = obtain->image.state == CACHE_FOUND;
 	if (obtain->found)
@@ -154,7 +164,7 @@ int obtain_image(struct obtain *obtain)
 	if (obtain_produce(obtain, obtain->image.fd))
 		return obtain->outgrown || cache_is_full(&obtain->image)
 			       ? leave_cache(obtain, "there is no room left in the cache") : -1;
-	return cache_commit(&obtain->image, &err) ? leave_cache(obtain, jail_error_format(&err, text, sizeof(text))) : 0;
+	return cache_commit(&obtain->image, obtain->anonymous, &err) ? leave_cache(obtain, jail_error_format(&err, text, sizeof(text))) : 0;
 }
 
 void obtain_end(struct obtain *obtain)

@@ -9,10 +9,12 @@ struct obtain {
 	const char *uri, *architecture;
 	const struct settings *settings;
 	struct cache *cache;
-	struct registry_documents documents;
+	struct registry_documents documents, asking; /* asking: kept, and not looked for */
 	struct origin origin;
 	struct cache_image image;
 	bool found; /* nothing had to be made */
+	bool identified; /* a request that is over said who asks: the image is not for all users */
+	bool anonymous;  /* all of it came without that: it may be for all */
 	bool outgrown; /* the cache has no room for it, as was known before anything was fetched */
 };
 

@@ -187,15 +187,16 @@ int origin_start(struct origin *origin)
 
 	if (!origin->registry)
 		return 0;
-	kept_layers_begin(&origin->kept, origin->cache, origin->image, registry_is_private(origin->registry));
+	kept_layers_begin(&origin->kept, origin->cache, origin->registry, origin->image);
 	if (!registry_layers_start(origin->registry, origin->image, origin->kept.skip, origin->kept.keep, &refused))
 		return 0;
 	return -registry_report(&refused);
 }
 
-void origin_keep(struct origin *origin)
+bool origin_keep(struct origin *origin)
 {
 	kept_layers_commit(&origin->kept);
+	return origin->kept.anonymous && !registry_identified(origin->registry);
 }
 
 void origin_close(struct origin *origin)

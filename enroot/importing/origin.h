@@ -42,8 +42,8 @@ int origin_resolve(struct origin *origin);
 /* Begins to fetch layers. Returns 0, or -1 after a message. */
 int origin_start(struct origin *origin);
 
-/* All was read and is right: its layers are kept. */
-void origin_keep(struct origin *origin);
+/* All was read and is right: its layers are kept. Returns whether all of the image came without telling anybody who asks. */
+bool origin_keep(struct origin *origin);
 
 void origin_close(struct origin *origin);
 

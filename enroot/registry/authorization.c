@@ -147,7 +147,7 @@ static int ask(struct authorization *authorization, struct http *http, const cha
 	scoped_buffer parameters = { 0 };
 	struct http_request request = {
 		.host = authorization->host, .doing = doing, .method = "GET", .limit = TOKEN_LIMIT,
-		.insecure = authorization->insecure,
+		.insecure = authorization->insecure, .identifies = credential->secret,
 	};
 
 	describe(authorization, &parameters);
@@ -205,6 +205,10 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 		jail_one_line(err->message);
 		return registry_hint(err, "look at its configuration");
 	}
+	if (http_leads_home(authorization->base, origin)) {
+		registry_fail(err, REGISTRY_FAULT_SERVER, "%s: its token server %s is an address of this machine", authorization->host, origin);
+		return registry_hint(err, "look at its configuration");
+	}
 	scoped_free char *server = host_of_origin(origin);
 	const struct credential *credential = search(authorization, server);
 	if (credential->secret && not_in_the_clear(authorization, http, url, err))
@@ -213,8 +217,10 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 		double asked = transport_now();
 		scoped_answer answer = { 0 };
 		int result = ask(authorization, http, url, &answer, err);
-		if (!result && answer.status < 300)
+		if (!result && answer.status < 300) {
+			authorization->identified = answer.identified;
 			return take_token(authorization, &answer, asked, server, err);
+		}
 		if (!result && (answer.status == 401 || answer.status == 403)) {
 			if (credential->secret)
 				return not_accepted(authorization, server, err);
@@ -231,11 +237,12 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 	}
 }
 
-int authorization_header(struct authorization *authorization, struct http *http, char **header,
+int authorization_header(struct authorization *authorization, struct http *http, char **header, bool *identifies,
 			 struct registry_error *err)
 {
 	scoped_lock(&authorization->lock);
 	*header = NULL;
+	*identifies = false;
 	if (authorization->challenge.scheme == CHALLENGE_NONE)
 		return 0;
 	bool bearer = authorization->challenge.scheme == CHALLENGE_BEARER;
@@ -250,15 +257,11 @@ int authorization_header(struct authorization *authorization, struct http *http,
 		if (not_in_the_clear(authorization, http, authorization->base, err))
 			return -1;
 		authorization->header = basic(credential);
+		authorization->identified = true;
 	}
+	*identifies = authorization->identified;
 	*header = text_copy(authorization->header, strlen(authorization->header));
 	return 0;
-}
-
-bool authorization_used(struct authorization *authorization)
-{
-	scoped_lock(&authorization->lock);
-	return authorization->header && authorization->credential.secret;
 }
 
 int authorization_challenged(struct authorization *authorization, const char *header, const struct http_answer *answer,

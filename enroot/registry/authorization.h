@@ -20,18 +20,17 @@ struct authorization {
 	bool searched;
 	struct credential credential;
 	char *header;       /* "Bearer ..." or "Basic ...", or NULL */
+	bool identified;    /* it took somebody's credentials or certificate to get it */
 	double good_until;  /* by transport_now */
 };
 
 void authorization_begin(struct authorization *authorization);
 void authorization_end(struct authorization *authorization);
 
-/* `*header` is what requests need, which the caller frees; NULL while the registry has not asked. Returns 0 or -1. */
-int authorization_header(struct authorization *authorization, struct http *http, char **header,
+/* `*header` is what requests need, which the caller frees; NULL while the registry has not asked. `*identifies`: it says who
+ * asks. Returns 0 or -1. */
+int authorization_header(struct authorization *authorization, struct http *http, char **header, bool *identifies,
 			 struct registry_error *err);
-
-/* Whether somebody's credentials were used. */
-bool authorization_used(struct authorization *authorization);
 
 /* Takes note of a 401 that came to a request with `header` (or NULL): it holds no longer. Returns 1: another request may
  * be tried. 0: it cannot change anything. -1: it asks for what is not known here. */

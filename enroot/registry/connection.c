@@ -61,7 +61,8 @@ static void system_authorities(CURL *easy, const struct settings *settings)
 }
 
 /* containers-certs.d(5): HOST/NAME.crt are authorities besides the machine's, NAME.cert with NAME.key is shown. */
-static int host_certificates(CURL *easy, const struct settings *settings, const char *host, struct registry_error *err)
+static int host_certificates(CURL *easy, const struct settings *settings, const char *host, bool *shown,
+			     struct registry_error *err)
 {
 	static const char *const folders[] = { "/etc/containers/certs.d", "/etc/docker/certs.d" };
 	const curl_version_info_data *info = curl_version_info(CURLVERSION_NOW);
@@ -87,6 +88,7 @@ static int host_certificates(CURL *easy, const struct settings *settings, const 
 				scoped_free char *key = text_format("%s.key", stem);
 				curl_easy_setopt(easy, CURLOPT_SSLCERT, path);
 				curl_easy_setopt(easy, CURLOPT_SSLKEY, key);
+				*shown = true;
 			} else if (text_ends(path, ".crt")) {
 				scoped_free char *text = text_read(AT_FDCWD, path, MAX_AUTHORITIES, NULL, &cause);
 				if (!text) {
@@ -130,7 +132,7 @@ static void proxies(CURL *easy, const struct settings *settings, const char *url
 }
 
 int connection_prepare(CURL *easy, const struct transport *transport, const char *url,
-		       const struct http_request *request, struct registry_error *err)
+		       const struct http_request *request, bool *certificate, struct registry_error *err)
 {
 	scoped_free char *host = host_of(url);
 
@@ -157,7 +159,7 @@ int connection_prepare(CURL *easy, const struct transport *transport, const char
 		return 0;
 	}
 	system_authorities(easy, transport->settings);
-	return host_certificates(easy, transport->settings, host, err);
+	return host_certificates(easy, transport->settings, host, certificate, err);
 }
 
 static bool speaks_plain_http(CURLcode result, const char *said)

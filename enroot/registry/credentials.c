@@ -12,6 +12,7 @@
 
 #include "../../spank_jail/core/scoped.h"
 #include "auth_file.h"
+#include "http.h"
 #include "netrc.h"
 #include "password.h"
 
@@ -110,6 +111,37 @@ static char *without_port_of(const char *host)
 	return *host == '[' ? text_copy(host + 1, strcspn(host + 1, "]")) : text_copy(host, strcspn(host, ":"));
 }
 
+/* "docker.io" and "auth.docker.io", "registry.gitlab.com" and "gitlab.com". */
+static bool is_below(const char *host, const char *domain)
+{
+	size_t length = strlen(host), end = strlen(domain);
+
+	return length > end && host[length - end - 1] == '.' && text_ends(host, domain);
+}
+
+/* The token server's own entry. Which server that is, the registry says: one that names another's server gets to see what that one
+ * gives, so that the two must be of one domain. */
+static bool of_realm(struct credential *credential, const struct credential_request *request, const char *path, const char *text)
+{
+	const char *realm = request->realm_host;
+	scoped_free char *host = without_port_of(request->host);
+	struct netrc_entry entry;
+	struct jail_error ignored;
+
+	if (!realm || !strcmp(realm, request->host))
+		return false;
+	bool related = !strcmp(realm, host) || is_below(realm, host) || is_below(host, realm) ||
+		       (http_is_loopback(request->host) && http_is_loopback(realm));
+	if (related)
+		return of_host(credential, request, path, text, realm);
+	if (netrc_find(&entry, text, realm, request->user, &ignored) == 1) {
+		credential_remark(credential, "line %d, machine %s: not of the domain of %s, which names it as its token server; if it is to "
+				  "have this password, write it behind machine %s", entry.line, realm, request->host, request->host);
+		netrc_entry_free(&entry);
+	}
+	return false;
+}
+
 static bool of_netrc(struct credential *credential, const struct credential_request *request)
 {
 	scoped_free char *path = text_format("%s/.credentials", settings_get(request->settings, "ENROOT_CONFIG_PATH"));
@@ -129,8 +161,7 @@ static bool of_netrc(struct credential *credential, const struct credential_requ
 		     of_host(credential, request, path, text, without_port)))
 			return true;
 	}
-	return request->realm_host && strcmp(request->realm_host, request->host) &&
-	       of_host(credential, request, path, text, request->realm_host);
+	return of_realm(credential, request, path, text);
 }
 
 /* Frees the path. */

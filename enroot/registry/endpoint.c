@@ -38,11 +38,13 @@ static int attempt(struct endpoint *endpoint, struct http *http, const struct en
 
 	for (int tries = 0;; tries++) {
 		scoped_free char *header = NULL;
-		if (authorization_header(&endpoint->authorization, http, &header, err))
+		bool identifies;
+		if (authorization_header(&endpoint->authorization, http, &header, &identifies, err))
 			return -1;
 		const struct http_request sent = {
 			.host = endpoint->host, .doing = request->doing, .method = request->method, .url = url,
 			.insecure = endpoint->insecure, .accept = request->accept, .authorization = header,
+			.identifies = identifies,
 			.offset = request->offset, .limit = request->limit, .sink = request->sink,
 			.context = request->context,
 		};

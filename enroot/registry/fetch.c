@@ -14,6 +14,7 @@ struct fetch {
 	unsigned long long got; /* bytes delivered */
 	double begun, waited_s; /* waited: for whoever takes the bytes */
 	bool failed;            /* `err` says how */
+	bool identified;        /* a request that gave bytes said who asks */
 };
 
 static int take(void *context, unsigned long long position, const char *data, size_t length)
@@ -81,9 +82,11 @@ static int attempt(struct registry *registry, struct http *http, struct endpoint
 	};
 	struct registry_error err;
 	scoped_answer answer = { 0 };
+	unsigned long long before = fetch->got;
 
 	fetch->failed = false;
 	int result = endpoint_decide(endpoint, http, &err) || endpoint_do(endpoint, http, &request, &answer, &err) ? -1 : 0;
+	fetch->identified |= answer.identified && (!result || fetch->got > before);
 	if (result && !fetch->failed) {
 		*fetch->err = err;
 		return -1;
@@ -101,29 +104,26 @@ static int elsewhere(struct registry *registry, struct http *http, struct fetch 
 	};
 
 	fetch->failed = false;
-	if (foreign_fetch(layer, http, &request, fetch->err))
+	if (foreign_fetch(layer, registry->endpoints[registry->chosen].base, http, &request, &fetch->identified, fetch->err))
 		return fetch->failed ? explain(fetch, registry->name, "its address") : -1;
 	return fetch->got == layer->size ? 0 : explain(fetch, registry->name, "its address");
 }
 
-int fetch_blob(struct registry *registry, struct http *http, const struct fetch_request *request,
-	       struct registry_error *err)
+static int fetch_all(struct registry *registry, struct http *http, struct fetch *fetch)
 {
-	struct fetch fetch = {
-		.request = request, .transport = &registry->transport, .err = err, .begun = transport_now(),
-	};
+	struct registry_error *err = fetch->err;
 
 	for (unsigned n = 0; n < registry->n_endpoints; n++) {
 		struct endpoint *endpoint = &registry->endpoints[(registry->chosen + n) % registry->n_endpoints];
 		struct retries retries = { .transport = &registry->transport };
 		struct registry_error first = *err;
 		for (;;) {
-			unsigned long long before = fetch.got;
-			if (!attempt(registry, http, endpoint, &fetch))
+			unsigned long long before = fetch->got;
+			if (!attempt(registry, http, endpoint, fetch))
 				return 0;
 			if (err->fault == REGISTRY_FAULT_STOPPED)
 				return -1;
-			if (fetch.got > before)
+			if (fetch->got > before)
 				retries.failed = 0;
 			if (retries_wait(&retries, err))
 				break;
@@ -134,7 +134,19 @@ int fetch_blob(struct registry *registry, struct http *http, const struct fetch_
 		if (n)
 			*err = first;
 	}
-	if (err->fault == REGISTRY_FAULT_MISSING && *request->layer->urls)
-		return elsewhere(registry, http, &fetch);
+	if (err->fault == REGISTRY_FAULT_MISSING && *fetch->request->layer->urls)
+		return elsewhere(registry, http, fetch);
 	return -1;
+}
+
+int fetch_blob(struct registry *registry, struct http *http, const struct fetch_request *request, bool *anonymous,
+	       struct registry_error *err)
+{
+	struct fetch fetch = {
+		.request = request, .transport = &registry->transport, .err = err, .begun = transport_now(),
+	};
+	int result = fetch_all(registry, http, &fetch);
+
+	*anonymous = !result && !fetch.identified;
+	return result;
 }

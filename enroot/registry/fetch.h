@@ -12,8 +12,8 @@ struct fetch_request {
 };
 
 /* Returns 0: all bytes were delivered, as many as the manifest says. -1; REGISTRY_FAULT_STOPPED when deliver wanted it. The
- * digest is not looked at. */
-int fetch_blob(struct registry *registry, struct http *http, const struct fetch_request *request,
+ * digest is not looked at. `*anonymous`: no request that gave bytes of it said who asks. */
+int fetch_blob(struct registry *registry, struct http *http, const struct fetch_request *request, bool *anonymous,
 	       struct registry_error *err);
 
 #endif

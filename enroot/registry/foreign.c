@@ -19,7 +19,8 @@ static bool is_allowed(const char *url, const char *origin, const struct transpo
 	return text_starts(url, "https:") || transport->allow_http || http_is_loopback(host);
 }
 
-static int ask(const char *url, struct http *http, const struct http_request *like, struct registry_error *err)
+static int ask(const char *url, const char *registry, struct http *http, const struct http_request *like, bool *identified,
+	       struct registry_error *err)
 {
 	scoped_free char *origin = http_origin(url);
 	scoped_answer answer = { 0 };
@@ -28,16 +29,20 @@ static int ask(const char *url, struct http *http, const struct http_request *li
 		return registry_fail(err, REGISTRY_FAULT_IMAGE, "\"%.100s\" is no web address", url);
 	if (!is_allowed(url, origin, http_transport(http)))
 		return registry_fail(err, REGISTRY_FAULT_TLS, "%s: plain http is not allowed (ENROOT_ALLOW_HTTP)", origin);
+	if (http_leads_home(registry, origin))
+		return registry_fail(err, REGISTRY_FAULT_SERVER, "%s: it is an address of this machine, and the registry is not", origin);
 	struct http_request request = *like;
 	request.host = origin;
 	request.url = url;
-	if (http_do(http, &request, &answer, err))
+	int result = http_do(http, &request, &answer, err);
+	*identified |= answer.identified;
+	if (result)
 		return -1;
 	return answer.status == 200 || answer.status == 206 ? 0 : answer_error(origin, like->doing, &answer, err);
 }
 
-int foreign_fetch(const struct registry_layer *layer, struct http *http, const struct http_request *like,
-		  struct registry_error *err)
+int foreign_fetch(const struct registry_layer *layer, const char *registry, struct http *http, const struct http_request *like,
+		  bool *identified, struct registry_error *err)
 {
 	scoped_buffer said = { 0 };
 	scoped_free char *copy = text_copy(layer->urls, strlen(layer->urls));
@@ -45,7 +50,7 @@ int foreign_fetch(const struct registry_layer *layer, struct http *http, const s
 
 	for (int n = 0; n < ADDRESSES && (url = strsep(&rest, "\n")); n++) {
 		struct registry_error why = { .retry_after_s = -1 };
-		if (*url && !ask(url, http, like, &why))
+		if (*url && !ask(url, registry, http, like, identified, &why))
 			return 0;
 		if (why.fault == REGISTRY_FAULT_STOPPED) {
 			*err = why;

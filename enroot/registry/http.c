@@ -27,6 +27,7 @@ struct http {
 	char *redirect;
 	unsigned long long position;
 	bool ended, too_long;
+	bool identified; /* by this request, or one that was redirected to it */
 };
 
 struct http *http_open(struct transport *transport, struct registry_error *err)
@@ -201,10 +202,12 @@ static CURLcode run(struct http *http)
 
 static int add(struct curl_slist **list, const char *name, const char *value)
 {
+	if (!value)
+		return 0;
 	scoped_free char *line = text_format("%s: %s", name, value);
-	struct curl_slist *longer = value ? curl_slist_append(*list, line) : *list;
+	struct curl_slist *longer = curl_slist_append(*list, line);
 
-	if (!longer && value)
+	if (!longer)
 		return -1;
 	*list = longer;
 	return 0;
@@ -215,11 +218,13 @@ static int once(struct http *http, const char *url, const char *authorization, s
 	const struct http_request *request = http->request;
 	char text[CURL_ERROR_SIZE] = "", range[32];
 	struct curl_slist *headers = NULL;
+	bool certificate = false;
 	CURL *easy = http->easy;
 
 	curl_easy_reset(easy);
-	if (connection_prepare(easy, http->transport, url, request, err))
+	if (connection_prepare(easy, http->transport, url, request, &certificate, err))
 		return -1;
+	http->identified |= certificate || ((authorization || request->form) && request->identifies);
 	add(&headers, "Accept", request->accept);
 	add(&headers, "Authorization", authorization);
 	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, text);
@@ -300,15 +305,27 @@ bool http_is_loopback(const char *host)
 	return text_starts(host, "127.") && strspn(host, "0123456789.") == length;
 }
 
-int http_do(struct http *http, const struct http_request *request, struct http_answer *answer,
-	    struct registry_error *err)
+bool http_leads_home(const char *from, const char *to)
+{
+	static const char *const here[] = { "0.", "169.254.", "[fe80:", "[::]", "[::ffff:", "[fd00:ec2:" };
+	const char *host = strstr(to, "://"), *other = strstr(from, "://");
+
+	if (!host || !other || http_is_loopback(other + 3))
+		return false;
+	host += 3;
+	for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+		if (text_starts(host, here[i]))
+			return true;
+	return http_is_loopback(host);
+}
+
+static int follow(struct http *http, const struct http_request *request, struct http_answer *answer,
+		  struct registry_error *err)
 {
 	scoped_free char *url = text_copy(request->url, strlen(request->url));
+	scoped_free char *start = http_origin(url);
 	const char *authorization = request->authorization;
 
-	*answer = (struct http_answer){ .retry_after_s = -1 };
-	http->request = request;
-	http->answer = answer;
 	for (int redirects = 0; redirects <= REDIRECTS; redirects++) {
 		if (transport_pause(http->transport))
 			return registry_fail(err, REGISTRY_FAULT_STOPPED, "%s: stopped", request->host);
@@ -318,7 +335,7 @@ int http_do(struct http *http, const struct http_request *request, struct http_a
 		if (!followed || !http->redirect)
 			return 0;
 		scoped_free char *here = http_origin(url), *there = http_origin(http->redirect);
-		if (!here || !there) {
+		if (!start || !here || !there) {
 			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to what is no web address",
 				      request->host, request->doing);
 			return registry_hint(err, "look at its configuration");
@@ -329,6 +346,11 @@ int http_do(struct http *http, const struct http_request *request, struct http_a
 			return registry_hint(err, "have its storage served over https, or say insecure = true for it in "
 					     "registries.conf");
 		}
+		if (http_leads_home(start, there)) {
+			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to %s, an address of this machine or of what "
+				      "looks after it", request->host, request->doing, there);
+			return registry_hint(err, "have its storage reached by a name that others can ask, too");
+		}
 		/* Object stores take a signature in the URL, and refuse a token that is not theirs. */
 		if (strcmp(here, there))
 			authorization = NULL;
@@ -338,4 +360,19 @@ int http_do(struct http *http, const struct http_request *request, struct http_a
 	registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: more than %d redirects", request->host, request->doing,
 		      REDIRECTS);
 	return registry_hint(err, "look at its configuration");
+}
+
+int http_do(struct http *http, const struct http_request *request, struct http_answer *answer,
+	    struct registry_error *err)
+{
+	*answer = (struct http_answer){ .retry_after_s = -1 };
+	http->request = request;
+	http->answer = answer;
+	http->identified = false;
+	int result = follow(http, request, answer, err);
+
+	answer->identified = http->identified;
+	if (http->identified)
+		atomic_store(&http->transport->identified, true);
+	return result;
 }

@@ -21,6 +21,7 @@ struct http_request {
 	bool insecure;             /* any certificate will do, and plain http behind a redirect too */
 	const char *accept;        /* or NULL */
 	const char *authorization; /* or NULL; sent to the origin of `url` alone */
+	bool identifies;           /* it, or `form`, says who asks; an anonymous token does not */
 	const char *form;          /* the body of a POST, or NULL */
 	unsigned long long offset; /* the first byte that is wanted */
 	size_t limit;              /* of a body that is collected, in bytes */
@@ -32,6 +33,9 @@ struct http_request {
 
 struct http_answer {
 	int status;
+	/* The request, or one that it was redirected from or to, said who asks: by `authorization` or by a client's certificate.
+	 * Others on this machine may not have the right to what came. Also set where http_do fails. */
+	bool identified;
 	struct text_buffer body;
 	struct text_buffer challenge; /* all WWW-Authenticate, ", " between them */
 	char media_type[128];
@@ -54,6 +58,10 @@ void http_answer_free(struct http_answer *answer);
 
 /* "scheme://host:port" of a URL, which the caller frees; NULL: it is no URL of http. */
 char *http_origin(const char *url);
+/* Whether what came from the origin `from`, another machine, names an origin of this one, or of a service that its provider has
+ * for it alone: what answers there answers to us, and not to whoever sent us. By the name; a name that is resolved to such an address
+ * is not seen here. */
+bool http_leads_home(const char *from, const char *to);
 /* Whether a host, with or without a port, is this machine by its very name. */
 bool http_is_loopback(const char *host);
 

@@ -63,7 +63,8 @@ static void run(struct layers *layers, struct http *http, struct work *work)
 		.layer = &layers->image->layers[work->layer], .deliver = work_deliver, .context = work,
 	};
 	struct registry_error err = { 0 };
-	int result = fetch_blob(layers->registry, http, &request, &err);
+	bool anonymous;
+	int result = fetch_blob(layers->registry, http, &request, &anonymous, &err);
 
 	if (result)
 		fail(layers, &err);
@@ -78,6 +79,8 @@ static void run(struct layers *layers, struct http *http, struct work *work)
 		layers_unlock(layers);
 		return;
 	}
+	if (!work->again)
+		layers->anonymous[work->layer] = anonymous;
 	work->state = result ? WORK_FAILED : WORK_DONE;
 	if (work->direct || (result && !work->has_pump))
 		jail_close(&work->pipe);
@@ -143,7 +146,7 @@ static struct work *add_work(struct layers *layers, unsigned layer)
 
 	if (!work)
 		return NULL;
-	*work = (struct work){ .layers = layers, .layer = layer, .spool = -1, .pipe = -1 };
+	*work = (struct work){ .layers = layers, .layer = layer, .spool = -1, .pipe = -1, .again = layers->current[layer] };
 	/* A second time it has its bytes already. */
 	if (layers->keep && layers->keep[layer] >= 0 && !layers->current[layer])
 		work->spool = fcntl(layers->keep[layer], F_DUPFD_CLOEXEC, 3);
@@ -226,10 +229,11 @@ int registry_layers_start(struct registry *registry, const struct registry_image
 		layers->keep = keep;
 		layers->last = &layers->first;
 		layers->current = calloc(image->n_layers + 1, sizeof(*layers->current));
+		layers->anonymous = calloc(image->n_layers + 1, sizeof(*layers->anonymous));
 		layers->threads = calloc(registry->transport.connections + MORE_THREADS, sizeof(*layers->threads));
 		registry->layers = layers;
 	}
-	if (!layers || !layers->current || !layers->threads)
+	if (!layers || !layers->current || !layers->anonymous || !layers->threads)
 		return registry_fail(err, REGISTRY_FAULT_SYSTEM, "no memory");
 	for (unsigned i = 0; i < image->n_layers; i++)
 		n += !(skip && skip[i]);
@@ -245,6 +249,18 @@ int registry_layers_start(struct registry *registry, const struct registry_image
 		result = add_thread(layers, false);
 	layers_unlock(layers);
 	return result ? registry_fail(err, REGISTRY_FAULT_SYSTEM, "no memory, or no more threads") : 0;
+}
+
+bool registry_layer_is_anonymous(struct registry *registry, unsigned layer)
+{
+	struct layers *layers = registry->layers;
+
+	if (!layers)
+		return false;
+	layers_lock(layers);
+	bool anonymous = layers->anonymous[layer];
+	layers_unlock(layers);
+	return anonymous;
 }
 
 bool registry_failure(struct registry *registry, struct registry_error *err)
@@ -278,5 +294,6 @@ void layers_end(struct layers *layers)
 	spool_end(&layers->spool);
 	free(layers->threads);
 	free(layers->current);
+	free(layers->anonymous);
 	free(layers);
 }

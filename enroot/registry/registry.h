@@ -40,15 +40,18 @@ struct registry_image {
 	struct registry_layer *layers; /* the top one first, as image_request wants them */
 	unsigned n_layers;
 	unsigned long long size; /* of all layers, compressed */
+	bool anonymous; /* manifest, index and configuration came without telling anybody who asks: all may have them */
 };
 
 /* Manifests, indexes and configurations that are here already, by digest ("sha256:..."). What `load` gives is verified:
  * it may be shared with others. With it the registry is asked one HEAD for a tag, and nothing for a digest, when all is
  * there. */
 struct registry_documents {
-	/* malloc'ed text and its length, or NULL. */
-	char *(*load)(void *context, const char *digest, size_t *length);
-	void (*keep)(void *context, const char *digest, const char *text, size_t length);
+	/* malloc'ed text and its length, or NULL. `*anonymous`: it was kept as that. May be NULL: nothing is here. */
+	char *(*load)(void *context, const char *digest, size_t *length, bool *anonymous);
+	/* `anonymous`: the request that fetched it, its redirects and that for its token did not say who asks. Then others on this
+	 * machine may have it, else not. May be NULL. */
+	void (*keep)(void *context, const char *digest, const char *text, size_t length, bool anonymous);
 	void *context;
 };
 
@@ -73,8 +76,11 @@ int registry_named(struct registry *registry, char digest[72], struct registry_e
 /* "linux/amd64" or "linux/arm/v7": which manifest of an index is meant. The registry's. */
 const char *registry_platform(const struct registry *registry);
 
-/* Whether credentials were sent so far: others on this machine may not have the right to this image. */
-bool registry_is_private(struct registry *registry);
+/* Whether any request so far said who asks: others on this machine may not know that there is such an image. Any thread. */
+bool registry_identified(struct registry *registry);
+
+/* Whether layer i was fetched, all of it, without telling anybody who asks. False until then. Any thread. */
+bool registry_layer_is_anonymous(struct registry *registry, unsigned layer);
 
 /* Starts up to ENROOT_MAX_CONNECTIONS fetches, in the order of the layers. `skip[i]`: somebody else has layer i; may be
  * NULL. `keep[i]`: a descriptor of an empty file, open for reading and writing, which takes all bytes of layer i besides

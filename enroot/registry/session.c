@@ -113,24 +113,32 @@ static int wrong_digest(const struct registry *registry, const char *what, const
 	return registry_hint(err, "run this again; when it stays so, the registry's copy is damaged: have it pushed again");
 }
 
-static char *known(const struct registry *registry, const char *digest, size_t *length)
+static char *known(struct registry *registry, const char *digest, size_t *length)
 {
-	char *text = registry->documents ? registry->documents->load(registry->documents->context, digest, length) : NULL;
+	const struct registry_documents *documents = registry->documents;
+	bool anonymous = false;
+	char *text = documents && documents->load ? documents->load(documents->context, digest, length, &anonymous) : NULL;
 	char found[72];
 
 	if (!text)
 		return NULL;
 	manifest_digest(text, *length, found);
-	if (!strcmp(found, digest))
+	if (!strcmp(found, digest)) {
+		registry->anonymous &= anonymous;
 		return text;
+	}
 	free(text);
 	return NULL;
 }
 
-static void keep(const struct registry *registry, const char *digest, const char *text, size_t length)
+static void keep(struct registry *registry, const char *digest, const struct http_answer *answer)
 {
-	if (registry->documents && registry->documents->keep)
-		registry->documents->keep(registry->documents->context, digest, text, length);
+	const struct registry_documents *documents = registry->documents;
+	const char *text = answer->body.text ? answer->body.text : "";
+
+	registry->anonymous &= !answer->identified;
+	if (documents && documents->keep)
+		documents->keep(documents->context, digest, text, answer->body.length, !answer->identified);
 }
 
 /* Of an image or a tag that is not there: which of the two, where the registry says it. What it said stays, below. */
@@ -186,7 +194,7 @@ char *session_document(struct registry *registry, const char *what, const char *
 		return NULL;
 	}
 	memcpy(media_type, answer.media_type, sizeof(answer.media_type));
-	keep(registry, digest, answer.body.text ? answer.body.text : "", *length);
+	keep(registry, digest, &answer);
 	return text_copy(answer.body.text ? answer.body.text : "", *length);
 }
 
@@ -213,7 +221,7 @@ static char *of_tag(struct registry *registry, size_t *length, char media_type[1
 		registry->named[0] = '\0';
 		return NULL;
 	}
-	keep(registry, registry->named, text, *length);
+	keep(registry, registry->named, &answer);
 	return text_copy(text, *length);
 }
 
@@ -264,13 +272,9 @@ const char *registry_platform(const struct registry *registry)
 	return registry->platform_text;
 }
 
-bool registry_is_private(struct registry *registry)
+bool registry_identified(struct registry *registry)
 {
-	bool any = false;
-
-	for (unsigned i = 0; i < registry->n_endpoints; i++)
-		any |= authorization_used(&registry->endpoints[i].authorization);
-	return any;
+	return atomic_load(&registry->transport.identified);
 }
 
 /* To the manifest of the platform, through indexes: image->manifest, digest, named, media_type. */
@@ -312,12 +316,14 @@ int registry_resolve(struct registry *registry, struct registry_image **out, str
 	*out = NULL;
 	if (!image)
 		return registry_fail(err, REGISTRY_FAULT_SYSTEM, "no memory");
+	registry->anonymous = true;
 	if (find_manifest(registry, image, err) || manifest_read(image, registry->name, err))
 		goto failed;
 	image->config = session_document(registry, "configuration", image->config_digest, CONFIG_LIMIT, &image->config_length,
 					 ignored, err);
 	if (!image->config || manifest_read_config(image, registry->name, &registry->platform, err))
 		goto failed;
+	image->anonymous = registry->anonymous;
 	*out = image;
 	return 0;
 failed:

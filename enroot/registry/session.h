@@ -22,6 +22,7 @@ struct registry {
 	unsigned n_endpoints;
 	unsigned chosen;   /* that gave the manifest: asked first for the rest */
 	struct http *http; /* the caller's thread's */
+	bool anonymous;    /* nobody was told who asks for any document of the image that is resolved */
 	struct layers *layers;
 };
 

@@ -16,6 +16,7 @@ struct transport {
 	unsigned attempts; /* at one thing, without progress in between */
 	bool allow_http;   /* ENROOT_ALLOW_HTTP: plain http, everywhere */
 	atomic_bool stopped;
+	atomic_bool identified; /* a request of this import said who asks */
 	int stop;             /* an eventfd that can be read from once stopped */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;  /* who sleeps; signalled by stop */

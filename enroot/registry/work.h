@@ -16,6 +16,7 @@ struct work {
 	unsigned layer;
 	enum work_state state;
 	bool opened;    /* somebody has a descriptor of it */
+	bool again;     /* the layer was fetched before: not what a draft of the cache has */
 	bool direct;    /* into the pipe; else into the spool */
 	bool writing;   /* into the spool, without the lock */
 	bool gone;      /* nobody reads any more */
@@ -34,6 +35,7 @@ struct layers {
 	const struct registry_image *image;
 	struct work *first, **last;
 	struct work **current; /* by layer; NULL: skipped so far */
+	bool *anonymous;       /* by layer: it was fetched, first of all, without saying who asks */
 	const int *keep;       /* by layer, or NULL */
 	struct spool spool;
 	unsigned long long reserved;

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
@@ -240,30 +239,6 @@ long settings_number(const struct settings *settings, const char *key, long othe
 	long number = strtol(value, &end, 10);
 
 	return *value && !*end && number >= 0 ? number : otherwise;
-}
-
-int settings_directory(const struct settings *settings, const char *key, struct jail_error *err)
-{
-	scoped_free char *path = text_copy(settings_get(settings, key), strlen(settings_get(settings, key)));
-
-	if (path[0] != '/')
-		return jail_fail(err, NULL, 0, "%s is \"%s\"; it must be an absolute path", key, path);
-	if (!access(path, F_OK))
-		return 0;
-	for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-		if (slash)
-			*slash = '\0';
-		int number = mkdir(path, 0700) ? errno : 0;
-		/* What is there cannot always be made: EROFS, EACCES. */
-		if (number && number != EEXIST && access(path, F_OK)) {
-			jail_fail(err, "mkdir", number, "cannot make the directory of %s; set %s to one that you may write, "
-				  "in the environment or in enroot.conf", key, key);
-			return jail_error_at(err, NULL, 0, path);
-		}
-		if (!slash)
-			return 0;
-		*slash = '/';
-	}
 }
 
 void settings_free(struct settings *settings)

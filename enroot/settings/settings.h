@@ -30,7 +30,8 @@ bool settings_true(const struct settings *settings, const char *key);
 /* A number from 0, which was checked when it was set (number.h); `otherwise` when it is not set. */
 long settings_number(const struct settings *settings, const char *key, long otherwise);
 
-/* Makes the directory that `key` names, and those above it, with mode 0700 where it is missing. */
+/* Makes the directory that `key` names, and those above it, with mode 0700 where it is missing. Nobody else but root may own it, or be
+ * able to put another in its place. */
 int settings_directory(const struct settings *settings, const char *key, struct jail_error *err);
 
 void settings_free(struct settings *settings);

@@ -41,7 +41,7 @@ static int joins(pid_t pid, int told, bool late)
 	struct jail_error err;
 	int status;
 	scoped_fd process = (int)syscall(SYS_pidfd_open, pid, 0);
-	int kinds = join_differing(pid);
+	int kinds = join_differing(pid, &err);
 
 	CHECK(process >= 0 && kinds == CLONE_NEWNS);
 	if (late)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
@@ -137,6 +138,21 @@ char *text_read_open(int fd, const char *name, size_t limit, size_t *length, str
 		*length = buffer.length;
 	buffer.text = NULL;
 	return text;
+}
+
+int text_open_plain(int dir, const char *path, int flags)
+{
+	scoped_fd found = openat(dir, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	scoped_free char *self = text_format("/proc/self/fd/%d", found);
+	struct stat st;
+
+	if (found < 0 || fstat(found, &st))
+		return -1;
+	if (!S_ISREG(st.st_mode)) {
+		errno = EPERM;
+		return -1;
+	}
+	return open(self, flags | O_CLOEXEC);
 }
 
 char *text_read(int dir, const char *path, size_t limit, size_t *length, struct jail_error *err)

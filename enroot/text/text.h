@@ -38,6 +38,10 @@ void text_list_take(struct text_list *list, char *text);
 void text_list_sort(struct text_list *list);
 void text_list_free(struct text_list *list);
 
+/* Opens a regular file that is there; what else has that name (a FIFO, a device, a link) is not even opened. Returns a descriptor, or
+ * -1 and errno (EPERM: it is no file). */
+int text_open_plain(int dir, const char *path, int flags);
+
 /* The file `path` below the directory `dir` (AT_FDCWD: anywhere), terminated. NULL with `err`: it cannot be read,
  * or is larger than `limit` bytes. `length` may be NULL. */
 char *text_read(int dir, const char *path, size_t limit, size_t *length, struct jail_error *err);

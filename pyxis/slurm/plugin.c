@@ -177,6 +177,7 @@ static int open_container(spank_t spank, char *const *environment, struct jail_e
 	if (request.entrypoint_log == PYXIS_YES && !container.joined)
 		pyxis_container_show_log(&container);
 	shared->member = container.member;
+	shared->unshare = container.unshare;
 	shared->mounts = pyxis_task_mounts(container.member);
 	if (pyxis_container_keep(&container, err)) {
 		pyxis_shared_publish(shared, PYXIS_FAILED);
@@ -243,7 +244,7 @@ static int enter(spank_t spank, struct jail_error *err)
 	if (pyxis_shared_claim(shared) ? open_container(spank, environment, err) : wait_for_first(err))
 		return -1;
 	pyxis_keeper_leave(&keeper);
-	if (pyxis_task_join(shared->member, shared->mounts, &request, &container, err) ||
+	if (pyxis_task_join(shared->member, shared->mounts, shared->unshare, &request, &container, err) ||
 	    set_environment(spank, environment, &container, err))
 		return pyxis_log_error(err);
 	pyxis_shared_enter(shared);

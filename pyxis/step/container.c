@@ -13,12 +13,14 @@
 #include "../../spank_jail/core/argument.h"
 #include "../../spank_jail/core/scoped.h"
 #include "image.h"
+#include "joined.h"
 #include "mark.h"
 #include "name_lock.h"
 #include "pmix.h"
 #include "program_log.h"
 #include "running.h"
 #include "save.h"
+#include "spaces.h"
 
 /* The settings that enroot will have, read where it will read them. */
 static char *find_root(struct pyxis_container *container, struct jail_error *err)
@@ -33,6 +35,7 @@ static char *find_root(struct pyxis_container *container, struct jail_error *err
 		result = settings_directory(&settings, "ENROOT_DATA_PATH", err);
 	environ = own;
 	container->remapped = !result && container->owner.uid && settings_true(&settings, "ENROOT_REMAP_ROOT");
+	container->unshare = result ? 0 : pyxis_spaces_asked(&settings);
 	char *root = result ? NULL : text_format("%s/%s", settings_get(&settings, "ENROOT_DATA_PATH"), container->root);
 	settings_free(&settings);
 	return root;
@@ -211,11 +214,15 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 	}
 	if (request->name_flag == PYXIS_CREATE)
 		return refuse(container, root, true, err);
+	if (pyxis_joined_check(container, err)) {
+		free(container->advice);
+		container->advice = text_format("  next: leave the option out, or give %s another name%s", request->name, is_there(root)
+						? "; :no_exec behind this one begins a second container with its root" : "");
+		return -1;
+	}
 	if (request->save && !is_there(root))
 		return jail_fail(err, NULL, 0, "--container-save: the container \"%s\" runs from a mounted image, and has no root to "
 				 "save; begin it with --container-name=NAME, or save it in the step that begins it", request->name);
-	if (request->mounts.n)
-		container->say("ignoring --container-mounts when attaching to a running container");
 	return 0;
 }
 

@@ -28,6 +28,7 @@ struct pyxis_container {
 	off_t told;                    /* so much of it was passed on as progress */
 	char *advice;                  /* what to do after a failure, where the log does not say it */
 	bool remapped;                 /* its user is root in it, and nobody outside */
+	unsigned unshare;              /* PYXIS_NET...: asked for, here, in the job's environment or in enroot.conf */
 	bool joined;                   /* it ran already */
 	bool temporary;                /* its root goes with the step */
 	struct stat saved;             /* the file that --container-save names, before the step */

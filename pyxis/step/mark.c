@@ -16,8 +16,8 @@ static char *read_mark(const char *root)
 {
 	struct jail_error ignored;
 	scoped_free char *path = mark_path(root);
-	/* A container can write there, and nobody must wait for the other end of a FIFO. */
-	scoped_fd fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	/* A container can write there, and so could who made its image: a FIFO, for whose other end nobody is to wait. */
+	scoped_fd fd = text_open_plain(AT_FDCWD, path, O_RDONLY);
 
 	return fd < 0 ? NULL : text_read_open(fd, path, 4096, NULL, &ignored);
 }
@@ -27,7 +27,11 @@ void pyxis_mark_write(const char *root, const struct pyxis_owner *owner, const c
 	scoped_free char *path = mark_path(root);
 	scoped_free char *text = text_format("%u.%u%s%s\n", owner->job, owner->step, cluster ? " temporary " : "",
 					     cluster ? cluster : "");
-	scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	/* Of root's containers it may be a device, if the image has one there: nothing is written to what is no file. */
+	scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		fd = text_open_plain(AT_FDCWD, path, O_WRONLY | O_TRUNC);
 
 	/* Without it another node of the same step refuses, or the epilog takes it by its name; that is all. */
 	if (fd >= 0 && text_write(fd, text, strlen(text)))

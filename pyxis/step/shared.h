@@ -16,6 +16,7 @@ struct pyxis_shared {
 	pid_t leader;     /* who makes it */
 	pid_t member;     /* a process in the container */
 	ino_t mounts;     /* its mount namespace: a process id may be another's after a while */
+	uint32_t unshare; /* PYXIS_NET...: kinds of namespaces that are not to be the node's */
 	uint32_t entered; /* tasks */
 	uint32_t left[PYXIS_LEFTOVER_JOBS]; /* jobs of which there are leftovers; 0: none */
 	uint32_t told;    /* that their program will not run: once is enough */

@@ -14,6 +14,7 @@
 #include "../../enroot/container/join.h"
 #include "../../spank_jail/core/argument.h"
 #include "../../spank_jail/core/scoped.h"
+#include "spaces.h"
 
 #define MAX_ENVIRONMENT (4 * 1024 * 1024)
 
@@ -49,8 +50,8 @@ static int enter_directory(const char *workdir, int own, struct jail_error *err)
 	return 0;
 }
 
-int pyxis_task_join(pid_t member, ino_t mounts, const struct pyxis_request *request, struct variables *environment,
-		    struct jail_error *err)
+int pyxis_task_join(pid_t member, ino_t mounts, unsigned unshare, const struct pyxis_request *request,
+		    struct variables *environment, struct jail_error *err)
 {
 	scoped_fd process = (int)syscall(SYS_pidfd_open, member, 0);
 
@@ -63,9 +64,14 @@ int pyxis_task_join(pid_t member, ino_t mounts, const struct pyxis_request *requ
 		return -1;
 	scoped_free char *path = text_format("/proc/%d/cwd", (int)member);
 	scoped_fd directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	scoped_spaces spaces = PYXIS_SPACES_NONE;
+	int kinds = join_differing(member, err);
+	if (kinds < 0 || pyxis_spaces_note(&spaces, unshare, err))
+		return -1;
 	/* A PID namespace would hold what a task forks, not the task. */
-	int kinds = join_differing(member) & ~CLONE_NEWPID;
-	if (join_enter(process, kinds, member, err) || enter_directory(request->workdir, directory, err))
+	kinds &= ~CLONE_NEWPID;
+	if (join_enter(process, kinds, member, err) || pyxis_spaces_check(&spaces, err) ||
+	    enter_directory(request->workdir, directory, err))
 		return -1;
 	return join_confine(kinds, err);
 }

@@ -1,10 +1,11 @@
 /* Plays an import for tests of the cache: what the real one downloads, this one invents from the digest.
  *
- *   producer image NAME SIZE PACE OUTPUT [private]  acquire the image NAME, make it if it is not there, deliver it to OUTPUT
- *   producer blob NAME SIZE PACE [corrupt]          the same for a layer, prints the digest of its bytes; or wrong bytes
+ *   producer image NAME SIZE PACE OUTPUT [private|late]  acquire the image NAME, make it if it is not there, deliver it to OUTPUT
+ *   producer blob NAME SIZE PACE [corrupt|private|late]  the same for a layer, prints the digest of its bytes; corrupt: wrong bytes
  *   producer hold NAME                              hold the image NAME until standard input ends
  *   producer cache ...                              "enroot cache"
  *
+ * private: it takes credentials, as is known before; late: as shows when it comes.
  * SIZE in KiB, PACE in milliseconds for each 64 KiB. Each that is made is a line in the file $PRODUCER_LOG.
  */
 #define _GNU_SOURCE
@@ -86,7 +87,7 @@ static int make(const struct order *order, int fd, struct cache_image *image, st
 	return 0;
 }
 
-static int run_image(struct cache *cache, const struct order *order, const char *output, bool is_private)
+static int run_image(struct cache *cache, const struct order *order, const char *output, const char *how)
 {
 	static const char *const options[] = { "producer 1", NULL };
 	scoped_free char *reference = text_format("docker://test/%s", order->name);
@@ -95,7 +96,7 @@ static int run_image(struct cache *cache, const struct order *order, const char 
 	char digest[72];
 
 	digest_of(order->name, digest);
-	const struct cache_request request = { reference, digest, "linux/amd64", options, is_private };
+	const struct cache_request request = { reference, digest, "linux/amd64", options, !how || strcmp(how, "private") };
 	cache_acquire(cache, &request, &image);
 	int status = 0;
 	if (image.state == CACHE_UNUSABLE) {
@@ -104,7 +105,7 @@ static int run_image(struct cache *cache, const struct order *order, const char 
 	} else {
 		puts(image.state == CACHE_FOUND ? "found" : "made");
 		if (image.state == CACHE_DRAFT)
-			status = make(order, image.fd, &image, NULL) || (cache_commit(&image, &err) && report_failure(&err));
+			status = make(order, image.fd, &image, NULL) || (cache_commit(&image, !how, &err) && report_failure(&err));
 		if (!status && strcmp(output, "-"))
 			status = cache_deliver(&image, output, true, &err) ? report_failure(&err) : 0;
 		if (!status)
@@ -132,22 +133,23 @@ static void blob_digest(const struct order *order, char digest[72])
 	image_hash_digits(result, digest + 7);
 }
 
-static int run_blob(struct cache *cache, struct order *order, bool corrupt)
+static int run_blob(struct cache *cache, struct order *order, const char *how)
 {
 	struct cache_blob blob;
 	struct jail_error err;
 	char digest[72], got[65];
+	bool corrupt = how && !strcmp(how, "corrupt"), known = how && !strcmp(how, "private");
 
 	blob_digest(order, digest);
 	for (int i = 0; i < 3; i++) {
-		cache_blob_acquire(cache, digest, order->parts * PART, false, &blob);
+		cache_blob_acquire(cache, digest, order->parts * PART, !known, &blob);
 		puts(blob.state == CACHE_FOUND ? blob.foreign ? "foreign" : "found" : blob.state == CACHE_DRAFT ? "made" : "unusable");
 		struct order other = *order;
 		if (corrupt)
 			other.name = "something else";
-		if (blob.state == CACHE_DRAFT && (make(&other, blob.fd, NULL, &blob) || cache_blob_commit(&blob, &err)))
+		if (blob.state == CACHE_DRAFT && (make(&other, blob.fd, NULL, &blob) || cache_blob_commit(&blob, !how || corrupt, &err)))
 			return report_failure(&err);
-		if (blob.state == CACHE_UNUSABLE || content_sha256(blob.fd, got, &err))
+		if (blob.state == CACHE_UNUSABLE || content_sha256(blob.fd, blob.size, got, &err))
 			return 1;
 		bool right = corrupt || !strcmp(got, digest + 7);
 		if (!right)
@@ -169,7 +171,7 @@ static int hold(struct cache *cache, const struct order *order)
 	char digest[72], byte;
 
 	digest_of(order->name, digest);
-	const struct cache_request request = { reference, digest, "linux/amd64", options, false };
+	const struct cache_request request = { reference, digest, "linux/amd64", options, true };
 	bool found = cache_find(cache, &request, &image);
 	puts(found ? "found" : "absent");
 	fflush(stdout);
@@ -197,9 +199,9 @@ int main(int argc, char **argv)
 			       { .tv_sec = pace / 1000, .tv_nsec = pace % 1000 * 1000000 } };
 	struct cache *cache = cache_open(&settings);
 	if (!strcmp(argv[1], "image") && argc > 5)
-		status = run_image(cache, &order, argv[5], argc > 6);
+		status = run_image(cache, &order, argv[5], argc > 6 ? argv[6] : NULL);
 	else if (!strcmp(argv[1], "blob") && argc > 4)
-		status = run_blob(cache, &order, argc > 5);
+		status = run_blob(cache, &order, argc > 5 ? argv[5] : NULL);
 	else if (!strcmp(argv[1], "hold"))
 		status = hold(cache, &order);
 	cache_close(cache);

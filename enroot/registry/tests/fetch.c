@@ -3,7 +3,7 @@
  *	fetch digest [-a ARCH] URI       prints the digest
  *	fetch [-a ARCH] [-d DIR] URI     reads all layers, prints one JSON object a line: the image, then layers
  *
- * -d keeps manifests and configurations there, by digest. FETCH_WAIT_MS: the reader's pause before each layer. Exit
+ * -d keeps manifests and configurations there, by digest, with DIGEST.anonymous beside those that may be anybody's. FETCH_WAIT_MS: the reader's pause before each layer. Exit
  * status 1 with the message on standard error.
  */
 #define _GNU_SOURCE
@@ -18,17 +18,21 @@
 #include "../../text/report.h"
 #include "../registry.h"
 
-static char *load(void *context, const char *digest, size_t *length)
+static char *load(void *context, const char *digest, size_t *length, bool *anonymous)
 {
 	scoped_free char *path = text_format("%s/%s", (const char *)context, digest);
+	scoped_free char *mark = text_format("%s/%s.anonymous", (const char *)context, digest);
 	struct jail_error err;
 
+	*anonymous = !access(mark, F_OK);
 	return text_read(AT_FDCWD, path, 16 << 20, length, &err);
 }
 
-static void keep(void *context, const char *digest, const char *text, size_t length)
+static void keep(void *context, const char *digest, const char *text, size_t length, bool anonymous)
 {
 	scoped_free char *path = text_format("%s/%s", (const char *)context, digest);
+	scoped_free char *mark = text_format("%s.anonymous", path);
+	scoped_fd other = anonymous ? open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
 	scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	if (fd < 0 || text_write(fd, text, length))
@@ -68,7 +72,8 @@ static int read_layer(struct registry *registry, const struct registry_image *im
 			return registry_report(&err);
 		return report_error("layer %u has a wrong digest", i);
 	}
-	printf("{\"digest\": \"sha256:%s\", \"size\": %llu, \"diff_id\": \"%s\"}\n", digits, total, image->layers[i].diff_id);
+	printf("{\"digest\": \"sha256:%s\", \"size\": %llu, \"diff_id\": \"%s\", \"anonymous\": %s}\n", digits, total,
+	       image->layers[i].diff_id, registry_layer_is_anonymous(registry, i) ? "true" : "false");
 	return 0;
 }
 
@@ -81,8 +86,9 @@ static int layers(struct registry *registry)
 
 	if (registry_resolve(registry, &image, &err))
 		return registry_report(&err);
-	printf("{\"digest\": \"%s\", \"named\": \"%s\", \"media_type\": \"%s\", \"config\": \"%s\", \"layers\": %u}\n",
-	       image->digest, image->named, image->media_type, image->config_digest, image->n_layers);
+	printf("{\"digest\": \"%s\", \"named\": \"%s\", \"media_type\": \"%s\", \"config\": \"%s\", \"layers\": %u, "
+	       "\"anonymous\": %s}\n",
+	       image->digest, image->named, image->media_type, image->config_digest, image->n_layers, image->anonymous ? "true" : "false");
 	if (registry_layers_start(registry, image, NULL, NULL, &err))
 		result = registry_report(&err);
 	for (unsigned i = 0; !result && i < image->n_layers; i++)

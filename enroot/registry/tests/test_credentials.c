@@ -1,10 +1,14 @@
 /* What is read of .credentials, and of a 401. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "../../../spank_jail/core/scoped.h"
 #include "../../../spank_jail/tests/check.h"
 #include "../auth_file.h"
 #include "../challenge.h"
+#include "../credentials.h"
 #include "../netrc.h"
 #include "../password.h"
 
@@ -127,8 +131,46 @@ static void base64(void)
 	CHECK(!base64_decode("!!!!"));
 }
 
+/* Which token server there is, the registry says. */
+static void check_realm(const char *machine, const char *host, const char *realm, bool found)
+{
+	char folder[] = "/tmp/cellblock-test-XXXXXX";
+	struct settings settings = { { { NULL, 0, 0 } } };
+	const struct credential_request request = { &settings, host, "team/app", "", realm };
+	struct credential credential;
+
+	CHECK(mkdtemp(folder) && !setenv("HOME", folder, 1) && !unsetenv("XDG_RUNTIME_DIR"));
+	scoped_free char *path = text_format("%s/.credentials", folder);
+	scoped_free char *line = text_format("machine %s login a password b\n", machine);
+	scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && !text_write(fd, line, strlen(line)));
+	variables_set(&settings.variables, "ENROOT_CONFIG_PATH", folder);
+	credential_find(&credential, &request);
+	CHECK(!credential.secret == !found);
+	if (!found && !strcmp(machine, realm))
+		CHECK_HAS(credential.places.text, "if it is to have this password, write it behind machine");
+	credential_free(&credential);
+	settings_free(&settings);
+	CHECK(!unlink(path) && !rmdir(folder));
+}
+
+static void realms(void)
+{
+	check_realm("auth.docker.io", "docker.io", "auth.docker.io", true);
+	check_realm("gitlab.example", "registry.gitlab.example:5005", "gitlab.example", true);
+	check_realm("registry.example", "registry.example:5000", "registry.example", true);
+	check_realm("localhost", "127.0.0.1:5000", "localhost", true);
+	check_realm("auth.docker.io", "evil.example", "auth.docker.io", false);
+	check_realm("auth.docker.io", "docker.io.evil.example", "auth.docker.io", false);
+	check_realm("auth.docker.io", "evildocker.io", "auth.docker.io", false);
+	check_realm("auth.docker.io", "io", "auth.docker.io.", false);
+	check_realm("auth.other.example", "evil.other.example", "auth.other.example", false);
+	check_realm("10.0.0.1", "10.0.0.2", "10.0.0.1", false);
+}
+
 int main(void)
 {
+	realms();
 	netrc();
 	passwords();
 	challenges();

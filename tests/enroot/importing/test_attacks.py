@@ -172,7 +172,7 @@ def test_a_full_disk_says_so(importer: Importer, tmp_path: Path, what: str) -> N
     for number in range(5000 if what == "records" else 20):
         tar.file(f"file{number}", b"" if what == "records" else noise[number:] + noise[:number])
     layout = write_layout(tmp_path / "layout", [tar.finish()], how="zstd")
-    size = "size=256k" if what == "records" else "size=7m"
+    size = "mode=0700,size=256k" if what == "records" else "mode=0700,size=7m"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", full], check=True)
     try:
         command = (

@@ -58,10 +58,9 @@ def test_names(containers: Containers) -> None:
     script = f"""
         srun --overlap {named} sh -c 'while [ ! -e /tmp/seen ]; do sleep 0.1; done; cat /tmp/seen' &
         sleep 1
-        srun --overlap {named}:exec --container-mounts=/tmp:/mnt sh -c 'echo together > /tmp/seen'; wait"""
+        srun --overlap {named}:exec sh -c 'echo together > /tmp/seen'; wait"""
     done = containers.script(script, "-n1", "-wworker-1")
     assert done.out == "together\n"
-    assert "pyxis: ignoring --container-mounts when attaching to a running container\n" in done.err
 
 
 def test_two_nodes_make_one_named_container(containers: Containers) -> None:

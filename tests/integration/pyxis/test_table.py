@@ -118,10 +118,10 @@ NAMES_AND_SAVES = [
     Case(f"{IN} --container-workdir=/nowhere --container-save=t true; ls t", None, "'t'", 2),
     Case(
         f"{STEP} --container-name=table --container-remap-root sleep 2 & sleep 0.7; "
-        f"{STEP} --container-name=table:exec --container-mounts=/nowhere:/x --container-workdir=/usr "
-        "sh -c 'id -u; pwd'; wait",
+        f"{STEP} --container-name=table:exec --container-mounts=/tmp:/x true; "
+        f"{STEP} --container-name=table:exec --container-workdir=/usr sh -c 'id -u; pwd'; wait",
         "0\n/usr",
-        "pyxis: ignoring --container-mounts when attaching",
+        'pyxis: --container-mounts: the container "table" runs already, and does not have this at /x',
     ),
     # Other tests have containers of this user, too.
     Case(f"{STEP} enroot remove -f pyxis_table; enroot list | grep -c table; true", "0"),

@@ -1,0 +1,64 @@
+#define _GNU_SOURCE
+#include "spaces.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../spank_jail/core/scoped.h"
+
+static const struct { const char *name, *setting; } kinds[PYXIS_SPACES] = {
+	{ "net", "ENROOT_UNSHARE_NET" }, { "ipc", "ENROOT_UNSHARE_IPC" }, { "uts", "ENROOT_UNSHARE_UTS" },
+};
+
+const char *pyxis_space_name(unsigned i)
+{
+	return kinds[i].name;
+}
+
+unsigned pyxis_spaces_asked(const struct settings *settings)
+{
+	unsigned asked = 0;
+
+	for (unsigned i = 0; i < PYXIS_SPACES; i++)
+		if (settings_true(settings, kinds[i].setting))
+			asked |= 1U << i;
+	return asked;
+}
+
+int pyxis_spaces_note(struct pyxis_spaces *spaces, unsigned asked, struct jail_error *err)
+{
+	spaces->folder = open("/proc/self/ns", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (unsigned i = 0; i < PYXIS_SPACES; i++) {
+		if (!(asked & 1U << i))
+			continue;
+		spaces->before[i] = openat(spaces->folder, kinds[i].name, O_RDONLY | O_CLOEXEC);
+		if (spaces->before[i] < 0)
+			return jail_fail(err, "open", errno, "cannot tell which %s namespace the step is in", kinds[i].name);
+	}
+	return 0;
+}
+
+int pyxis_spaces_check(const struct pyxis_spaces *spaces, struct jail_error *err)
+{
+	struct stat before, now;
+
+	for (unsigned i = 0; i < PYXIS_SPACES; i++) {
+		if (spaces->before[i] < 0)
+			continue;
+		if (fstat(spaces->before[i], &before) || fstatat(spaces->folder, kinds[i].name, &now, 0))
+			return jail_fail(err, "stat", errno, "cannot tell which %s namespace the container is in", kinds[i].name);
+		if (before.st_dev == now.st_dev && before.st_ino == now.st_ino)
+			return jail_fail(err, NULL, 0, "--container-unshare=%s: the container is in the %s namespace of the step", kinds[i].name,
+					 kinds[i].name);
+	}
+	return 0;
+}
+
+void pyxis_spaces_done(struct pyxis_spaces *spaces)
+{
+	jail_close(&spaces->folder);
+	for (unsigned i = 0; i < PYXIS_SPACES; i++)
+		jail_close(&spaces->before[i]);
+}
