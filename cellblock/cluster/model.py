@@ -13,7 +13,7 @@ from cellblock.errors import UsageError
 EngineName = Literal["podman", "docker"]
 Role = Literal["controller", "worker", "login"]
 JailRoot = Literal["nobody", "operator"]
-"""What root in the jail is to Slurm: nobody, who submits no jobs, or an operator, who can take over the cluster."""
+"""What root in the jail is to Slurm: nobody, who submits no jobs, or operator, who can take over Slurm."""
 
 # What a node's state may be when it takes jobs or runs them, in sinfo's short form (sinfo(1), %t). A flag
 # may follow, as in "idle*" (not answering), which does not serve.
