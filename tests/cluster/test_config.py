@@ -143,7 +143,9 @@ def test_system_users_in_the_job_submit_plugin_are_those_of_the_images(spec: Mak
     # munge's, and on the top nobody, 65534.
     assert f"local FIRST_RESERVED, LAST_RESERVED = {ids['munge']}, 65535\n" in lua
     assert f'SYSTEM_UIDS="0-999 {ids["munge"]}-65535"\n' in _MUNGE_FOR_JAIL.read_text()
+    assert f'SYSTEM_GIDS="0-99 {ids["munge"]}-65535"\n' in _MUNGE_FOR_JAIL.read_text()
     assert "local FIRST_USER = 1000\n" in lua
+    assert "local FIRST_GROUP = 100\n" in lua
 
 
 def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:

@@ -12,6 +12,8 @@ MUNGE_FOR_JAIL=/run/munge-for-jail
 # Ids that it vouches for as nobody's: root and system users (FIRST_UID of adduser.conf(5) is 1000), and from munge's on
 # what Debian reserves, nobody among them. SlurmUser and CELLBLOCK_NOT_VOUCHED, a list of N or FIRST-LAST, come on top.
 SYSTEM_UIDS="0-999 65520-65535"
+# The same for groups, which slurmd takes on for a job as well. Those from 100 (users) on are some users' own.
+SYSTEM_GIDS="0-99 65520-65535"
 
 # ids_without RANGE... - lines of uid_map(5) that map every id to itself but those in a RANGE, N or FIRST-LAST.
 ids_without() {
@@ -47,6 +49,8 @@ ids_unmapped() { [ -e "/proc/$1" ] && [ -z "$(cat "/proc/$1/uid_map")" ]; }
 # munged_for_jail - serve MUNGE_FOR_JAIL until munged ends.
 munged_for_jail() {
     uids=$(uids_vouched_for) || exit 1
+    # shellcheck disable=SC2086 # a list
+    gids=$(ids_without $SYSTEM_GIDS "$(id -g slurm)")
     install -d -o munge -g munge -m 0755 $MUNGE_FOR_JAIL || return 1
     # A socket of a run before this one would look like an answer.
     rm -f $MUNGE_FOR_JAIL/* $MUNGE_FOR_JAIL.go
@@ -65,7 +69,7 @@ munged_for_jail() {
     exec 9>$MUNGE_FOR_JAIL.go
     rm $MUNGE_FOR_JAIL.go
     wait_for "a user namespace for the jail's munged; is user.max_user_namespaces 0?" ids_unmapped $munged
-    { echo "$uids" >/proc/$munged/uid_map && echo "0 0 4294967295" >/proc/$munged/gid_map && echo go >&9; } ||
+    { echo "$uids" >/proc/$munged/uid_map && echo "$gids" >/proc/$munged/gid_map && echo go >&9; } ||
         return 1
     exec 9>&-
     wait $munged
