@@ -17,13 +17,14 @@ PROOF_USER = "cellblock"
 # (deploy/slurm/job_submit.lua).
 _FIRST_USER = 1000
 
-# Prints the user's line of passwd(5). useradd adds a group of the same name.
-_ENSURE = """
+ENSURE_SCRIPT = """
     getent passwd "$0" && exit
     command -v useradd >/dev/null || { echo "the jail has no useradd (package passwd)"; exit 1; }
     useradd --create-home --shell /bin/bash --comment "runs the proof of build.py up" "$0" 2>&1 &&
         getent passwd "$0"
 """
+"""Prints the line of passwd(5) of the user in $0, who is made when missing."""
+
 # Seconds for that: a jail whose name service waits for something must not hold up `up` for ever.
 _ENSURE_S = 60
 
@@ -37,7 +38,7 @@ def ensure_proof_user(client: docker.DockerClient, cluster: str) -> None:
 
     Raises CellblockError when it cannot be made, is a system user, or the controller does not get to know it.
     """
-    command = in_jail("sh", "-c", _ENSURE, PROOF_USER)
+    command = in_jail("sh", "-c", ENSURE_SCRIPT, PROOF_USER)
     try:
         output = execute(client, cluster, "login", ["timeout", str(_ENSURE_S), *command])
     except CellblockError as error:

@@ -48,8 +48,10 @@ function slurm_job_submit(job, partitions, submit_uid)
         return refuse_user(job.user_id)
     end
     if job.group_id < FIRST_GROUP or is_reserved(job.group_id) then
-        return refuse("Users whose primary group is a system group", job.group_id,
-            "Give yourself another for the job: `sg GROUP srun ...`, or for ever, as root: `usermod --gid GROUP USER`.")
+        -- sbatch --uid=USER of root's alone keeps group 0.
+        return refuse("Users whose primary group is a system group", job.group_id, submit_uid == 0
+            and "Name the user's own as well: --uid=USER --gid=GROUP."
+            or "Take another for the job: `sg GROUP 'srun ...'`; for ever, as root: `usermod --gid GROUP USER`.")
     end
     return slurm.SUCCESS
 end

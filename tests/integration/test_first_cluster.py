@@ -21,6 +21,7 @@ from tests.ports import free_port
 pytestmark = pytest.mark.integration
 
 PAGE = PROJECT / "docs" / "getting-started.md"
+README = PROJECT / "README.md"
 _LAUNCH = "python3 build.py "
 _NAME = f"first{os.getpid()}"
 # Seconds for one command; the first one may build all images.
@@ -73,6 +74,15 @@ def test_the_page_is_read_as_it_is_meant() -> None:
         *("up", "shell", "shell", "shell", "shell", "down", "up", "status", "down"),
     ]
     assert [len(one.inside) for one in lines] == [0, 3, 3, 4, 0, 0, 0, 0, 0]
+
+
+def test_the_readme_types_nothing_else_for_a_cluster() -> None:
+    typed = {one.line.partition(" #")[0].strip() for one in typed_lines(PAGE)}
+    shown = re.findall(
+        r"^    (python3 build\.py (?:up|shell|status|down)\b[^|#\n]*)#", README.read_text(), re.M
+    )
+    assert len(shown) == 5
+    assert {line.strip() for line in shown} <= typed
 
 
 def test_what_the_page_says_works_in_its_order(newcomer: int) -> None:

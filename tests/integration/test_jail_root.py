@@ -86,7 +86,10 @@ def test_users_of_system_groups_submit_nothing(cluster: LocalCluster, user: str)
         done = as_id(cluster, user, "srun", "id", gid=gid)
         assert "primary group is a system group" in done.err
         assert done.status != 0
+    # What the message advises; users, 100, is some sites' group of all users.
     assert "gid=100(" in as_id(cluster, user, "srun", "-D/", "id", gid="100").ok()
+    sg = as_id(cluster, user, "sg", user, "-c", "srun -D/ id", gid="0")
+    assert f"({user})" in sg.ok().split()[1]
 
 
 @pytest.mark.every_slurm
@@ -97,9 +100,11 @@ def test_root_outside_submits_jobs_of_its_own_and_of_users_and_of_no_system_user
     assert "uid=0(root)" in cluster.on(hostname, "srun", "-D/", "id").ok()
     number = cluster.jail("id", "-u", user).ok().strip()
     held = ("sbatch", "--parsable", "--hold", "-D/", "-o/dev/null", "--wrap=true")
-    job = cluster.on(hostname, *held, f"--uid={user}").ok().strip()
+    job = cluster.on(hostname, *held, f"--uid={user}", f"--gid={user}").ok().strip()
     assert cluster.job(job)["UserId"] == f"{user}({number})"
     cluster.on(hostname, "scancel", job).ok()
+    # It would be the user's with group 0.
+    assert "--uid=USER --gid=GROUP" in cluster.on(hostname, *held, f"--uid={user}").err
     for uid in ("1", SLURM, MUNGE, NOBODY):
         done = cluster.on(hostname, *held, f"--uid={uid}", f"--gid={number}")
         assert done.status != 0, done

@@ -37,7 +37,7 @@ uids_vouched_for() {
     # shellcheck disable=SC2086 # lists
     map=$(ids_without $SYSTEM_UIDS "$(id -u slurm)" ${CELLBLOCK_NOT_VOUCHED:-}) || return 1
     # What the kernel takes at most, in one write(2): user_namespaces(7).
-    { [ "$(echo "$map" | wc -l)" -le 340 ] && [ "$(echo "$map" | wc -c)" -lt 4096 ]; } ||
+    { [ "$(echo "$map" | wc -l)" -le 340 ] && [ ${#map} -lt 4095 ]; } ||
         die "CELLBLOCK_NOT_VOUCHED lists too many separate uids for a uid_map (340 lines, 4095 bytes);" \
             "list neighbours as ranges, FIRST-LAST"
     echo "$map"
