@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from cellblock import launcher_install, paths, system_packages
+from cellblock.node_settings import PROC_SYS, USER_NAMESPACES, check_settings
 from cellblock.variants import host_release
 
 Verdict = Literal["ok", "warning", "missing"]
@@ -65,6 +66,7 @@ def examine() -> list[Finding]:
         _packages,
         _programs,
         _kernel,
+        _settings,
         _cgroups,
         _sockets,
         _space,
@@ -148,11 +150,17 @@ def _kernel() -> Iterator[Finding]:
         unsure = " (not tried without root)" if refused else ""
         yield Finding("mount calls", "ok", f"Linux {release} has {', '.join(answers)}{unsure}")
     yield _overlay(release)
-    limit = _text("/proc/sys/user/max_user_namespaces")
-    if limit.isdigit() and int(limit) > 0:
-        yield Finding("user namespaces", "ok", f"up to {limit}")
-    else:
-        yield Finding("user namespaces", "warning", "none", "sysctl user.max_user_namespaces=15000")
+
+
+def _settings() -> Iterator[Finding]:
+    for one in check_settings(PROC_SYS):
+        name = one.setting.name
+        if one.safe:
+            yield Finding(name, "ok", one.why or str(one.value))
+        else:
+            # Without a user namespace `up` fails; the others are advice.
+            verdict: Verdict = "missing" if one.setting is USER_NAMESPACES else "warning"
+            yield Finding(name, verdict, str(one.value), one.setting.advice)
 
 
 def probe_system_call(number: int) -> int:

@@ -26,8 +26,12 @@ def up(
     ssh_port: Annotated[int, typer.Option(help="Port of the login node on 127.0.0.1.")] = 2222,
     engine: Annotated[str, typer.Option(help="Whose Docker API runs it: podman or docker.")] = "podman",
     jail_root: Annotated[
-        str, typer.Option(help="What root in the jail is to Slurm: operator, or nobody (submits no jobs).")
-    ] = "operator",
+        str,
+        typer.Option(
+            help="What root in the jail is to Slurm: nobody (submits no jobs), or operator (can take over "
+            "the cluster)."
+        ),
+    ] = "nobody",
     mirror: MirrorOption = None,
     jail: Annotated[
         str, typer.Option(help="Image that the jail is made of: jail, or jail-devel with compilers.")
@@ -78,12 +82,20 @@ def _print_proof(proof: Proof) -> None:
     print(f"The login node sees there:\n  {proof.login}")
 
 
+def _name_option(name: str) -> str:
+    return "" if name == "cellblock" else f" --name {name}"
+
+
 def _print_next_steps(status: ClusterStatus) -> None:
-    name = "" if status.name == "cellblock" else f" --name {status.name}"
+    from cellblock.cluster import PROOF_USER
+
+    name = _name_option(status.name)
     steps = {
-        f"python3 build.py shell{name}": "a shell in the jail, on the login node",
+        f"python3 build.py shell --user {PROOF_USER}{name}": "a user's shell in the jail, on the login node",
         "srun -N2 hostname": "(there) a job over two workers",
         "sbatch --wrap hostname": "(there) a batch job; its output lands in your folder",
+        f"python3 build.py shell{name}": "root's shell in the jail: install software, make users",
+        f"python3 build.py shell --admin{name}": "Slurm's operator, outside the jail: scontrol, scancel",
         f"ssh -p {status.ssh_port} -i {status.ssh_key} root@127.0.0.1": "",
         f"python3 build.py down{name}": "stop; the jail and what is in it stay",
     }
@@ -109,19 +121,39 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
     for node in found.nodes:
         print(f"  node      {node.name:30} {node.state}")
     if not found.ready:
-        print("not ready: `python3 build.py up` starts what is missing")
+        print(
+            f"not ready: `python3 build.py up{_name_option(name)}`, with its other options, starts what is "
+            "missing"
+        )
         raise typer.Exit(1)
 
 
 def shell(
     command: Annotated[list[str] | None, typer.Argument(help="Command to run instead of a shell.")] = None,
     name: NameOption = "cellblock",
+    user: Annotated[str, typer.Option("--user", "-u", help="User of the jail to be.")] = "root",
+    admin: Annotated[
+        bool,
+        typer.Option(
+            "--admin",
+            help="Be Slurm's operator: root on the controller, outside the jail, with Slurm's commands.",
+        ),
+    ] = False,
 ) -> None:
-    """Open a shell in the jail, on the login node, or run a command there."""
-    from cellblock import cluster
+    """Open a shell in the jail, on the login node, or run a command there.
 
+    Root in the jail submits no jobs (unless up was told --jail-root operator): be a user for that.
+    """
+    from cellblock import cluster
+    from cellblock.errors import UsageError
+
+    if admin and user != "root":
+        raise UsageError(
+            "--admin is root, outside the jail, and --user is of the jail: they exclude each other",
+            hint="leave out one of them",
+        )
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    argv = cluster.shell_argv(name, command or (), terminal=terminal)
+    argv = cluster.shell_argv(name, command or (), user=user, admin=admin, terminal=terminal)
     os.execvp(argv[0], argv)
 
 

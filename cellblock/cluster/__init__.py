@@ -10,8 +10,10 @@ from cellblock.cluster.model import (
     SlurmVariant,
 )
 from cellblock.cluster.proof import prove
+from cellblock.cluster.proof_user import PROOF_USER
 
 __all__ = [
+    "PROOF_USER",
     "ClusterSpec",
     "ClusterStatus",
     "ContainerStatus",

@@ -1,7 +1,7 @@
 """Renders deploy/slurm: Slurm's configuration and the mount plans of a cluster.
 
-One folder a mount: config/slurm is /etc/slurm of controller and login (slurmctld hands it to the
-workers), config/worker and config/login are /etc/cellblock there.
+One folder a mount: config/slurm is /etc/slurm of controller and login (slurmctld hands its .conf files to
+the workers), config/worker and config/login are /etc/cellblock there.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ TEMPLATES = {
     "slurm/slurm.conf": "slurm.conf.j2",
     "slurm/cgroup.conf": "cgroup.conf.j2",
     "slurm/plugstack.conf": "plugstack.conf.j2",
+    "slurm/job_submit.lua": "job_submit.lua",
     "worker/jail.fstab": "jail.fstab.j2",
     "login/jail.fstab": "jail.fstab.j2",
 }
@@ -71,7 +72,7 @@ class ClusterFacts:
     cpus: int
     node_memory_mb: int
     memory_per_cpu_mb: int
-    jail_root: JailRoot = "operator"
+    jail_root: JailRoot = "nobody"
     controller: str = "controller"
     # More than a machine runs; costs slurmctld a few bytes each.
     max_nodes: int = 256

@@ -132,9 +132,12 @@ def status(name: str) -> ClusterStatus:
         return _describe(client, known)
 
 
-def shell_argv(name: str, command: Sequence[str] = (), *, terminal: bool = True) -> list[str]:
-    """The command that opens root's login shell in the jail, on the login node, or runs `command` there.
+def shell_argv(
+    name: str, command: Sequence[str] = (), *, user: str = "root", admin: bool = False, terminal: bool = True
+) -> list[str]:
+    """The command that opens a login shell of `user` in the jail, on the login node, or runs `command` there.
 
+    `admin`: as root on the controller instead, outside the jail, where Slurm's commands are an operator's.
     `terminal` asks for one: right when the caller's standard input and output are one. Raises
     CellblockError when there is no such cluster.
     """
@@ -142,18 +145,17 @@ def shell_argv(name: str, command: Sequence[str] = (), *, terminal: bool = True)
     program: list[str] = [known.engine]
     if known.engine == "podman":
         program = ["env", *(f"{key}={value}" for key, value in podman_environment().items()), "podman"]
-    login = container_name(name, "login")
     flags = "-it" if terminal else "-i"
-    return [
-        *program,
-        "exec",
-        flags,
-        login,
-        "jail-enter",
-        "--user",
-        "root",
-        *(("--", *command) if command else ()),
-    ]
+    if admin:
+        return [
+            *program,
+            "exec",
+            flags,
+            container_name(name, "controller"),
+            *(command or ("bash", "--login")),
+        ]
+    enter = ("jail-enter", "--user", user, *(("--", *command) if command else ()))
+    return [*program, "exec", flags, container_name(name, "login"), *enter]
 
 
 def in_jail(*command: str, user: str = "root") -> list[str]:

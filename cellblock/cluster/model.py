@@ -12,8 +12,8 @@ from cellblock.errors import UsageError
 
 EngineName = Literal["podman", "docker"]
 Role = Literal["controller", "worker", "login"]
-JailRoot = Literal["operator", "nobody"]
-"""What root in the jail, who may become SlurmUser there, is to Slurm."""
+JailRoot = Literal["nobody", "operator"]
+"""What root in the jail is to Slurm: nobody, who submits no jobs, or operator, who can take over Slurm."""
 
 # What a node's state may be when it takes jobs or runs them, in sinfo's short form (sinfo(1), %t). A flag
 # may follow, as in "idle*" (not answering), which does not serve.
@@ -61,7 +61,7 @@ class ClusterSpec:
     workers: int = 2
     ssh_port: int = 2222
     engine: EngineName = "podman"
-    jail_root: JailRoot = "operator"
+    jail_root: JailRoot = "nobody"
 
     def __post_init__(self) -> None:
         """Refuse what no cluster can be."""

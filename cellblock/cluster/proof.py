@@ -1,4 +1,7 @@
-"""Jobs that show the cluster at work: both workers, one jail, the login node."""
+"""Jobs that show the cluster at work: both workers, one jail, the login node.
+
+An ordinary user of the jail submits them, as root in the jail may not.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from cellblock.cluster import state
 from cellblock.cluster.api import connect
 from cellblock.cluster.local import in_jail
 from cellblock.cluster.model import Proof
+from cellblock.cluster.proof_user import PROOF_USER, ensure_proof_user
 from cellblock.cluster.running import execute
 from cellblock.errors import CellblockError
 from cellblock.events import Events
@@ -32,17 +36,18 @@ _TIMEOUT_S = 90
 _SRUN = ("timeout", str(_TIMEOUT_S), "srun", "--quiet", f"--immediate={_IMMEDIATE_S}")
 
 
-def prove(name: str, events: Events, user: str = "root") -> Proof:
-    """Run the proof's jobs in cluster `name`, as `user` of the jail.
+def prove(name: str, events: Events) -> Proof:
+    """Run the proof's jobs in cluster `name`, as PROOF_USER, who is made in the jail when missing.
 
-    Raises CellblockError when there is no such cluster, a job fails, or what one node wrote is not
-    what another reads.
+    Raises CellblockError when there is no such cluster, the user cannot be made, a job fails, or what one
+    node wrote is not what another reads.
     """
     known = state.require(name)
     started = time.monotonic()
     writer, reader = "worker-1", f"worker-{min(known.workers, 2)}"
     with connect(known.engine) as client, events.step("cluster", "proof"):
-        run = partial(_in_jail, client, name, user)
+        ensure_proof_user(client, name)
+        run = partial(_in_jail, client, name)
         # The number is the proof's own, so that no earlier file passes for it.
         number = secrets.token_hex(4)
         path = f"{_FOLDER}/cellblock-proof-{number}"
@@ -72,5 +77,5 @@ def prove(name: str, events: Events, user: str = "root") -> Proof:
     return Proof(workers, path, writer, reader, written, read, login, time.monotonic() - started)
 
 
-def _in_jail(client: docker.DockerClient, name: str, user: str, *command: str) -> str:
-    return execute(client, name, "login", in_jail("env", f"--chdir={_FOLDER}", *command, user=user))
+def _in_jail(client: docker.DockerClient, name: str, *command: str) -> str:
+    return execute(client, name, "login", in_jail("env", f"--chdir={_FOLDER}", *command, user=PROOF_USER))

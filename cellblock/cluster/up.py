@@ -19,10 +19,8 @@ from cellblock.cluster.proof import prove
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.jail import OtherSourceError, Volume, assemble
+from cellblock.node_settings import refuse_without_user_namespaces, warn_of_node
 from cellblock.variants import choose_variant, load_variants
-
-# Who submits the proof where root may not: of every Debian and Ubuntu, with a home that is there.
-_NOT_ROOT = "daemon"
 
 _ROLES = ("worker", "login", "controller")
 
@@ -37,7 +35,7 @@ class UpRequest:
     ssh_port: int = 2222
     engine: str = "podman"
     mirrors: tuple[str, ...] = ()
-    jail_root: str = "operator"
+    jail_root: str = "nobody"
     jail: str = "jail"
 
 
@@ -70,6 +68,15 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
             f"root in the jail cannot be '{request.jail_root}' to Slurm",
             hint=f"use --jail-root with one of: {', '.join(get_args(JailRoot))}",
         )
+    if request.jail_root == "operator":
+        events.warning(
+            "--jail-root operator: whoever is root in the jail is an operator of Slurm and can take over "
+            "the cluster "
+            "(docs/decisions/jail-root-and-slurm.md)"
+        )
+    else:
+        refuse_without_user_namespaces()
+    warn_of_node(events)
     phases: dict[str, float] = {}
     variant = choose_variant(load_variants(paths.PROJECT / "images" / "variants.yaml"), request.variant)
     spec = ClusterSpec(
@@ -97,7 +104,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         status = start(spec, events)
     with _timed(phases, "proof"):
         try:
-            proof = prove(request.name, events, "root" if spec.jail_root == "operator" else _NOT_ROOT)
+            proof = prove(request.name, events)
         except CellblockError as error:
             if not outdated:
                 raise

@@ -75,6 +75,8 @@ def test_every_target_has_help() -> None:
         (("up", "--name", "X Y"), "'X Y' cannot name a cluster"),
         (("up", "--workers", "0"), "0 workers"),
         (("up", "--ssh-port", "99999"), "99999 is not a port"),
+        (("up", "--jail-root", "admin"), "root in the jail cannot be 'admin' to Slurm"),
+        (("shell", "--admin", "--user", "ada"), "they exclude each other"),
         (("bulid",), "bulid"),
     ],
 )

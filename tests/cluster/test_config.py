@@ -7,10 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cellblock.cluster import ClusterSpec, config
 from cellblock.cluster.host import CgroupMode
 from cellblock.errors import CellblockError
+from cellblock.paths import PROJECT
+
+_BASE = PROJECT / "images" / "base" / "image.yaml"
+_MUNGE_FOR_JAIL = PROJECT / "images" / "slurm" / "files" / "usr" / "lib" / "cellblock" / "munge-for-jail.sh"
 
 Make = Callable[..., ClusterSpec]
 
@@ -33,6 +38,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
         "AuthType=auth/munge",
         "SlurmUser=slurm",
         "SlurmdUser=root",
+        "JobSubmitPlugins=lua",
         "StateSaveLocation=/var/lib/slurm/slurmctld",
         "SlurmdSpoolDir=/var/spool/slurmd",
         "SlurmctldPidFile=/run/slurmctld/slurmctld.pid",
@@ -130,8 +136,20 @@ def test_what_a_release_brings_or_lacks(spec: Make, release: str, mpi: str, metr
     assert ("MetricsType=metrics/openmetrics" in lines) is metrics
 
 
+def test_system_users_in_the_job_submit_plugin_are_those_of_the_images(spec: Make) -> None:
+    lua = rendered(spec())["slurm/job_submit.lua"]
+    ids = {user["name"]: user["uid"] for user in yaml.safe_load(_BASE.read_text())["users"]}
+    assert f"local SLURM = {ids['slurm']}\n" in lua
+    # munge's, and on the top nobody, 65534.
+    assert f"local FIRST_RESERVED, LAST_RESERVED = {ids['munge']}, 65535\n" in lua
+    assert f'SYSTEM_UIDS="0-999 {ids["munge"]}-65535"\n' in _MUNGE_FOR_JAIL.read_text()
+    assert f'SYSTEM_GIDS="0-99 {ids["munge"]}-65535"\n' in _MUNGE_FOR_JAIL.read_text()
+    assert "local FIRST_USER = 1000\n" in lua
+    assert "local FIRST_GROUP = 100\n" in lua
+
+
 def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
-    assert settings(rendered(spec())["slurm/plugstack.conf"]) == [
+    assert settings(rendered(spec(jail_root="operator"))["slurm/plugstack.conf"]) == [
         "required /usr/lib/x86_64-linux-gnu/slurm-wlm/spank_jail.so root=/mnt/jail/root "
         "plan=/etc/cellblock/jail.fstab level=capabilities",
         "required /usr/lib/x86_64-linux-gnu/slurm-wlm/pyxis.so jail_enter=/usr/sbin/jail-enter",
@@ -139,7 +157,7 @@ def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
 
 
 def test_plans_of_worker_and_login_differ_only_where_they_must(spec: Make) -> None:
-    texts = rendered(spec())
+    texts = rendered(spec(jail_root="operator"))
     driver = "/run/cellblock/driver/current"
     worker = {" ".join(line.split()) for line in settings(texts["worker/jail.fstab"])}
     login = {" ".join(line.split()) for line in settings(texts["login/jail.fstab"])}
@@ -160,7 +178,7 @@ def test_plans_of_worker_and_login_differ_only_where_they_must(spec: Make) -> No
 
 
 def test_root_inside_is_nobody_to_slurm_by_a_munged_of_the_jails_own(spec: Make) -> None:
-    texts = rendered(spec(jail_root="nobody"))
+    texts = rendered(spec())
     for plan in ("worker/jail.fstab", "login/jail.fstab"):
         sources = {line.split()[1]: line.split()[0] for line in settings(texts[plan])}
         assert sources["/run/munge"] == "/run/munge-for-jail"

@@ -96,8 +96,36 @@ def test_an_unknown_role_is_refused() -> None:
     [
         ("0 64030", ["1 1 64029", "64031 64031 4294903264"]),
         ("1000 0 1 0", ["2 2 998", "1001 1001 4294966294"]),
+        ("5-9 7 2-6", ["0 0 2", "10 10 4294967285"]),
     ],
 )
 def test_a_uid_map_leaves_out_who_is_not_vouched_for(unmapped: str, lines: list[str]) -> None:
-    done = shell(f". {WAITING.with_name('munge-for-jail.sh')}; uids_without {unmapped}")
+    done = munge_shell(f"ids_without {unmapped}")
     assert done.stdout.splitlines() == lines
+
+
+def munge_shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """As in an image, where slurm is 64030."""
+    return shell(f". {WAITING.with_name('munge-for-jail.sh')}; id() {{ echo 64030; }}; {script}", **variables)
+
+
+def test_the_jails_munged_vouches_for_no_system_user() -> None:
+    done = munge_shell("uids_vouched_for")
+    users = ["1000 1000 63030", "64031 64031 1489", "65536 65536 4294901759"]
+    assert done.stdout.splitlines() == users
+    more = munge_shell("uids_vouched_for", CELLBLOCK_NOT_VOUCHED="1000 2000-2999")
+    assert more.stdout.splitlines() == ["1001 1001 999", "3000 3000 61030", *users[1:]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("ada", "CELLBLOCK_NOT_VOUCHED: 'ada' is neither a uid nor a range"),
+        ("1000;reboot", "'1000;reboot' is neither"),
+        (" ".join(str(uid) for uid in range(1000, 2000, 2)), "list neighbours as ranges, FIRST-LAST"),
+    ],
+)
+def test_a_list_of_uids_that_is_none_or_too_long_ends_the_container(given: str, message: str) -> None:
+    done = munge_shell("uids_vouched_for", CELLBLOCK_NOT_VOUCHED=given)
+    assert done.returncode == 1
+    assert message in done.stderr

@@ -313,3 +313,14 @@ def test_the_shell_is_in_the_jail_on_the_login_node(
     enter = ["cellblock-test-login", "jail-enter", "--user", "root"]
     assert command(shell_argv("test")) == ["-it", *enter]
     assert command(shell_argv("test", ["a", "b c"], terminal=False)) == ["-i", *enter, "--", "a", "b c"]
+    assert command(shell_argv("test", user="ada")) == ["-it", *enter[:-1], "ada"]
+
+
+def test_the_shell_of_an_administrator_is_outside_on_the_controller(
+    spec: Make, engine: FakeEngine, events: Events, free_port: int
+) -> None:
+    start(spec(ssh_port=free_port), events)
+    argv = shell_argv("test", admin=True)
+    assert argv[argv.index("exec") + 1 :] == ["-it", "cellblock-test-controller", "bash", "--login"]
+    argv = shell_argv("test", ["sinfo", "-h"], admin=True, terminal=False)
+    assert argv[argv.index("exec") + 1 :] == ["-i", "cellblock-test-controller", "sinfo", "-h"]

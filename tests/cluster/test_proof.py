@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cellblock.cluster import proof, prove, state
+from cellblock.cluster import proof, proof_user, prove, state
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from tests.cluster.fake_engine import FakeContainer, FakeEngine
@@ -18,10 +18,21 @@ BOTH = "worker-2 Debian GNU/Linux 13 (trixie)\nworker-1 Debian GNU/Linux 13 (tri
 Answer = Callable[[FakeContainer, list[str]], tuple[int, str]]
 
 
+ENTRY = "cellblock:x:1000:1000:::/bin/bash\n"
+
+
+def ensured(container: FakeContainer, command: list[str]) -> tuple[int, str] | None:
+    """The answer about the user of the proof, when the command asks for it."""
+    if container.name == "cellblock-test-controller" or command[0] == "timeout":
+        return 0, ENTRY
+    return None
+
+
 def serve(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     """A cluster whose login node answers so; the proof's number is "line"."""
     engine = FakeEngine(on_exec=answer)
-    engine.containers.create("image", name="cellblock-test-login", labels={})
+    for node in ("controller", "login"):
+        engine.containers.create("image", name=f"cellblock-test-{node}", labels={})
 
     @contextmanager
     def connect(name: str) -> Iterator[FakeEngine]:
@@ -44,8 +55,12 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, str]]:
     }
 
     def answer(container: FakeContainer, command: list[str]) -> tuple[int, str]:
+        about_user = ensured(container, command)
+        if about_user:
+            return given.get("getent", about_user)
         assert container.name == "cellblock-test-login"
         assert command[0] == "jail-enter"
+        assert command[command.index("--user") + 1] == "cellblock"
         text = " ".join(command)
         return next((answer for word, answer in given.items() if word in text), (0, ""))
 
@@ -74,12 +89,27 @@ def failing_job(answers: dict[str, tuple[int, str]]) -> None:
     answers["--nodes=2"] = (1, "srun: error: no jail\n")
 
 
+def user_not_made(answers: dict[str, tuple[int, str]]) -> None:
+    answers["getent"] = (1, "the jail has no useradd (package passwd)\n")
+
+
+def system_user(answers: dict[str, tuple[int, str]]) -> None:
+    answers["getent"] = (0, "cellblock:x:0:0:::/bin/sh\n")
+
+
+def odd_name_service(answers: dict[str, tuple[int, str]]) -> None:
+    answers["getent"] = (0, "cellblock:x:lots\n")
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (wrong_login, "the jail is not shared"),
         (one_worker, "ran on 1 of 2 workers"),
         (failing_job, "srun: error: no jail"),
+        (user_not_made, r"user cellblock, .* cannot be made in the jail: status 1: the jail has no useradd"),
+        (system_user, "user cellblock of the jail has uid 0, a system user's"),
+        (odd_name_service, "printed no line of passwd"),
     ],
 )
 def test_anything_else_is_an_error(
@@ -94,6 +124,9 @@ def test_what_an_engine_lost_of_an_output_is_asked_for_again(monkeypatch: pytest
     asked: dict[str, int] = {}
 
     def answer(container: FakeContainer, command: list[str]) -> tuple[int, str]:
+        about_user = ensured(container, command)
+        if about_user:
+            return about_user
         text = " ".join(command)
         if "--nodes=2" in text:
             return 0, BOTH
@@ -104,3 +137,12 @@ def test_what_an_engine_lost_of_an_output_is_asked_for_again(monkeypatch: pytest
     shown = prove("test", Events())
     assert shown.written == shown.read == shown.login == "line"
     assert max(count for text, count in asked.items() if "set -C" in text) == 1, "written twice"
+
+
+def test_a_user_whom_the_controller_never_knows_is_an_error(
+    answers: dict[str, tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof_user, "_KNOWN_S", 0.1)
+    monkeypatch.setattr(proof_user, "succeeds", lambda *given: False)
+    with pytest.raises(CellblockError, match="the controller does not know user cellblock"):
+        prove("test", Events())

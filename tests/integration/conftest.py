@@ -111,6 +111,24 @@ class LocalCluster:
         argv = ("jail-enter", "--user", user, "--", *command)
         return self.on("login", *argv, tty=tty, stdin=stdin, timeout_s=timeout_s)
 
+    def client(
+        self, *command: str, user: str, tty: bool = False, stdin: str = "", timeout_s: int = _TIMEOUT_S
+    ) -> Done:
+        """Run a client command of Slurm on the login node: in the jail, but root's outside.
+
+        Root in the jail is nobody to Slurm and submits nothing; an administrator's jobs run as root inside.
+        """
+        if user == "root":
+            return self.on("login", *command, tty=tty, stdin=stdin, timeout_s=timeout_s)
+        return self.jail(*command, user=user, tty=tty, stdin=stdin, timeout_s=timeout_s)
+
+    def add_user(self, name: str, *options: str) -> None:
+        """Make a user of the jail, unless there is one, and wait until the controller knows it."""
+        make = 'id "$0" >/dev/null 2>&1 || useradd --create-home --shell /bin/bash "$@" "$0"'
+        self.jail("sh", "-c", make, name, *options).ok()
+        ask = ("getent", "passwd", name)
+        self.wait_until(f"slurmctld knows {name}", lambda: self.on("controller", *ask).status == 0)
+
     def install(self, *packages: str) -> None:
         """Install packages in the jail, as its administrator would, but without fsync(2) for each file."""
         options = ["-qq", "-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-unsafe-io"]
@@ -224,7 +242,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @contextmanager
 def running_cluster(
-    prefix: str, variant: str | None = None, jail_root: str = "operator"
+    prefix: str, variant: str | None = None, jail_root: str = "nobody"
 ) -> Iterator[LocalCluster]:
     """A cluster of two workers; its images are kept, everything else goes at the end."""
     if os.geteuid() != 0:
@@ -247,7 +265,7 @@ def running_cluster(
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """The cluster of all tests that want an ordinary one."""
+    """The cluster of all tests that want an ordinary one: as `up` makes it without options."""
     with running_cluster("test", request.param) as running:
         yield running
 
@@ -256,7 +274,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 def user(cluster: LocalCluster) -> str:
     """A user that no image has, made in the jail while the cluster runs, with a supplementary group."""
     cluster.jail("groupadd", "--gid", "2500", "lab").ok()
-    cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", "--groups", "lab", "ada").ok()
+    cluster.add_user("ada", "--groups=lab")
     return "ada"
 
 

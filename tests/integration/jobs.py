@@ -1,4 +1,4 @@
-"""How the integration tests run jobs: as a user of the jail, from the login node."""
+"""How the integration tests run jobs: from the login node, as a user in the jail, or as root outside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "
 
 def srun(cluster: LocalCluster, user: str, *arguments: str, tty: bool = False) -> Done:
     """Run a step."""
-    return cluster.jail("srun", *arguments, user=user, tty=tty)
+    return cluster.client("srun", *arguments, user=user, tty=tty)
 
 
 def sbatch(cluster: LocalCluster, user: str, script: str, *arguments: str) -> str:
@@ -37,15 +37,9 @@ def ended(cluster: LocalCluster, job: str) -> str:
 def submit(cluster: LocalCluster, user: str, script: str, *arguments: str) -> str:
     """Submit `script`; returns the job's id at once."""
     text = script if script.startswith("#!") else f"#!/bin/bash\n{script}"
-    done = cluster.jail("sbatch", "--parsable", *arguments, user=user, stdin=f"{text}\n")
+    done = cluster.client("sbatch", "--parsable", *arguments, user=user, stdin=f"{text}\n")
     assert done.out.strip(), done
     return done.out.strip()
-
-
-def make_user(cluster: LocalCluster, name: str) -> None:
-    """Make a user of the jail, whom other tests may have made."""
-    make = f"id {name} 2>/dev/null || useradd --create-home --shell /bin/bash {name}"
-    cluster.jail("sh", "-c", make).ok()
 
 
 def home(cluster: LocalCluster, user: str) -> Path:

@@ -34,4 +34,4 @@ def _distribute(cluster: LocalCluster, text: str) -> None:
 
     for worker in ("worker-1", "worker-2"):
         cluster.wait_until(f"{worker} has it", lambda worker=worker: has_it(worker))  # type: ignore[misc]
-    cluster.wait_until("jobs run", lambda: cluster.jail("srun", "-D/", "-N2", "true").status == 0)
+    cluster.wait_until("jobs run", lambda: cluster.on("login", "srun", "-D/", "-N2", "true").status == 0)

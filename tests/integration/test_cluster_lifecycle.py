@@ -16,6 +16,7 @@ from cellblock.cluster.containers import container_name
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from tests.integration.conftest import LocalCluster
+from tests.integration.jobs import srun, submit
 
 pytestmark = pytest.mark.integration
 
@@ -56,9 +57,8 @@ def test_starting_a_running_cluster_changes_nothing(cluster: LocalCluster) -> No
     assert status.ready
 
 
-def test_a_busy_cluster_is_left_alone(cluster: LocalCluster) -> None:
-    wrap = ("--wrap", "sleep 300")
-    job = cluster.jail("sbatch", "--parsable", "-N2", "--exclusive", "-o", "/dev/null", *wrap).ok().strip()
+def test_a_busy_cluster_is_left_alone(cluster: LocalCluster, user: str) -> None:
+    job = submit(cluster, user, "sleep 300", "-N2", "--exclusive", "-o", "/dev/null")
     try:
         cluster.wait_until("the job runs", lambda: cluster.job(job)["JobState"] == "RUNNING")
         status = again(cluster)
@@ -66,7 +66,7 @@ def test_a_busy_cluster_is_left_alone(cluster: LocalCluster) -> None:
         assert status.ready
         assert cluster.job(job)["JobState"] == "RUNNING"
     finally:
-        cluster.jail("scancel", job)
+        cluster.jail("scancel", job, user=user)
 
 
 def test_a_port_in_use_ends_nothing_that_runs(cluster: LocalCluster) -> None:
@@ -95,9 +95,9 @@ def test_a_daemon_without_munge_ends_its_container_and_start_heals_the_cluster(c
     assert again(cluster).ready
 
 
-def test_workers_follow_a_reconfiguration(cluster: LocalCluster) -> None:
+def test_workers_follow_a_reconfiguration(cluster: LocalCluster, user: str) -> None:
     cluster.reconfigure()
-    cluster.wait_until("both serve", lambda: cluster.jail("srun", "-N2", "true").status == 0)
+    cluster.wait_until("both serve", lambda: srun(cluster, user, "-N2", "true").status == 0)
     for worker in ("worker-1", "worker-2"):
         assert any(command.startswith("slurmd ") for _, command in cluster.processes(worker))
 

@@ -40,7 +40,7 @@ def allowed(cluster: LocalCluster, user: str) -> Iterator[Path]:
     for worker in ("worker-1", "worker-2"):
         cluster.on(worker, "sh", "-c", PREPARE).ok()
     cluster.jail("mkdir", "-p", "/mnt/d").ok()
-    cluster.jail("useradd", "--create-home", f"--uid={ADMIN}", "olga").ok()
+    cluster.add_user("olga", f"--uid={ADMIN}")
     jail = re.compile(r"^(required \S*/spank_jail\.so .*)$", re.MULTILINE)
     try:
         with changed_plugstack(cluster, lambda text: jail.sub(rf"\1 {ARGUMENTS}", text)):
@@ -50,7 +50,7 @@ def allowed(cluster: LocalCluster, user: str) -> Iterator[Path]:
 
 
 def srun(cluster: LocalCluster, user: str, *arguments: str) -> Done:
-    return cluster.jail("srun", *arguments, user=user)
+    return cluster.client("srun", *arguments, user=user)
 
 
 def batch(cluster: LocalCluster, user: str, script: str, *options: str, setting: str = "A=b") -> str:
@@ -277,11 +277,12 @@ BY_HAND = "_SLURM_SPANK_OPTION_jail_no_jail=yes"
 def test_the_node_believes_no_option_without_a_ticket(
     cluster: LocalCluster, user: str, allowed: Path
 ) -> None:
-    done = cluster.jail("env", BY_HAND, "srun", "echo", "it ran")
+    done = cluster.jail("env", BY_HAND, "srun", "echo", "it ran", user="olga")
     assert done.status != 0
     assert "it ran" not in done.out
     assert "--no-jail: the job brings no ticket" in done.err
-    made_up = cluster.jail("env", BY_HAND, f"SLURM_JAIL_TICKET={'a' * 32}", "srun", "echo", "it ran")
+    ticket = f"SLURM_JAIL_TICKET={'a' * 32}"
+    made_up = cluster.jail("env", BY_HAND, ticket, "srun", "echo", "it ran", user="olga")
     assert made_up.status != 0
     assert "it ran" not in made_up.out
     assert "the job's ticket is not known" in made_up.err
@@ -289,21 +290,22 @@ def test_the_node_believes_no_option_without_a_ticket(
 
 def test_a_ticket_serves_once(cluster: LocalCluster, allowed: Path) -> None:
     command = ("sbatch", "--parsable", "--chdir=/", "-o", "/dev/null", "--no-jail", "--wrap", "true")
-    ended(cluster, cluster.on("login", *command).ok().strip())
+    ended(cluster, outside(cluster, ADMIN, *command).ok().strip())
     used = max(
-        (path for path in (allowed / "0").iterdir() if path.suffix == ".used"),
+        (path for path in (allowed / str(ADMIN)).iterdir() if path.suffix == ".used"),
         key=lambda path: path.lstat().st_mtime,
     )
-    done = cluster.jail("env", BY_HAND, f"SLURM_JAIL_TICKET={used.stem}", "srun", "echo", "it ran")
+    ticket = f"SLURM_JAIL_TICKET={used.stem}"
+    done = cluster.jail("env", BY_HAND, ticket, "srun", "echo", "it ran", user="olga")
     assert done.status != 0
     assert "it ran" not in done.out
     assert f"the job's ticket was used by {used.readlink()} already" in done.err
 
 
 def test_a_refused_batch_job_fails_and_does_not_drain(cluster: LocalCluster, allowed: Path) -> None:
-    command = ("sbatch", "--parsable", "--output=/root/refused", "--wrap", "echo it ran")
-    job = ended(cluster, cluster.jail("env", BY_HAND, *command).ok().strip())
-    text = (cluster.root / "root" / "refused").read_text()
+    command = ("sbatch", "--parsable", "--output=/home/olga/refused", "--wrap", "echo it ran")
+    job = ended(cluster, cluster.jail("env", BY_HAND, *command, user="olga").ok().strip())
+    text = (cluster.root / "home/olga/refused").read_text()
     assert "--no-jail: the job brings no ticket" in text
     assert "it ran" not in text
     assert cluster.job(job)["JobState"] == "FAILED"

@@ -1,4 +1,4 @@
-"""`up --jail-root nobody`: root in the jail, and whom of Slurm's own it becomes, is nobody to Slurm."""
+"""Root in the jail, and any system user that it becomes, is nobody to Slurm by default."""
 
 from __future__ import annotations
 
@@ -7,105 +7,189 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.conftest import Done, LocalCluster, other_variants, running_cluster
+from cellblock.cluster import PROOF_USER, prove
+from cellblock.events import Events
+from tests.integration.conftest import Done, LocalCluster, running_cluster
 from tests.integration.escape.ways.rogue import Place, configure_slurmd
 from tests.integration.jobs import sbatch, srun, submit
 
 pytestmark = pytest.mark.integration
 
-OVERFLOW = "(65534)"
+NOBODY = "65534"
+# Of images/base.
+SLURM, MUNGE = "64030", "65520"
+REFUSED = "Root in the jail and system users (here {uid}) submit no jobs. Become a user first: `su - USER`"
 
 
-@pytest.fixture(scope="module")
-def nobody(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A cluster with the switch, and a user in it; of the default variant, or of the parameter's."""
-    with running_cluster("nobody", getattr(request, "param", None), jail_root="nobody") as running:
-        running.jail("useradd", "--create-home", "--shell", "/bin/bash", "ada").ok()
-        yield running
-
-
-def as_uid(cluster: LocalCluster, uid: str, *command: str) -> Done:
+def as_id(cluster: LocalCluster, uid: str, *command: str, gid: str = "") -> Done:
     """What root inside says as somebody else."""
-    become = ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups")
+    become = ("setpriv", "--reuid", uid, "--regid", gid or uid, "--clear-groups")
     return cluster.jail(*become, *command)
 
 
+def vouched_for(cluster: LocalCluster, hostname: str, become: str) -> tuple[str, str]:
+    """The uid and the gid that the munged of a container's jail vouches for."""
+    script = f"{become} munge --no-input | {become} unmunge"
+    shown = cluster.on(hostname, "jail-enter", "--", "sh", "-c", script).ok()
+    uid, gid = (re.search(rf"^{field}:.*\((\d+)\)$", shown, re.MULTILINE) for field in ("UID", "GID"))
+    assert uid, shown
+    assert gid, shown
+    return uid[1], gid[1]
+
+
 @pytest.mark.parametrize("hostname", ["login", "worker-1"])
-@pytest.mark.parametrize(
-    ("uid", "seen"), [("root", OVERFLOW), ("slurm", OVERFLOW), ("ada", "(1000)"), ("daemon", "(1)")]
-)
-def test_munge_vouches_for_users_alone(nobody: LocalCluster, hostname: str, uid: str, seen: str) -> None:
+@pytest.mark.parametrize("uid", ["0", "1", "999", SLURM, MUNGE, "65533", "65534", "65535"])
+def test_munge_vouches_for_no_system_user(cluster: LocalCluster, hostname: str, uid: str) -> None:
+    become = f"setpriv --reuid {uid} --regid 100 --clear-groups"
+    assert vouched_for(cluster, hostname, become) == (NOBODY, "100")
+
+
+@pytest.mark.parametrize("gid", ["0", "42", "99", SLURM, MUNGE, "65535"])
+def test_munge_vouches_for_no_system_group(cluster: LocalCluster, gid: str) -> None:
+    become = f"setpriv --reuid 1000 --regid {gid} --clear-groups"
+    assert vouched_for(cluster, "login", become) == ("1000", NOBODY)
+
+
+@pytest.mark.parametrize("hostname", ["login", "worker-1"])
+@pytest.mark.parametrize("uid", ["1000", "64029", "64031", "65519", "65536", "1000000"])
+def test_munge_vouches_for_users(cluster: LocalCluster, hostname: str, uid: str) -> None:
     become = f"setpriv --reuid {uid} --regid {uid} --clear-groups"
-    script = f"{become} munge --no-input | {become} unmunge | grep ^UID:"
-    assert nobody.on(hostname, "jail-enter", "--", "sh", "-c", script).ok().strip().endswith(seen)
+    assert vouched_for(cluster, hostname, become) == (uid, uid)
 
 
-def test_munge_on_the_node_vouches_for_root(nobody: LocalCluster) -> None:
+def test_munge_on_the_node_vouches_for_root(cluster: LocalCluster) -> None:
     """slurmd's own, or it would be nobody, too."""
-    done = nobody.on("worker-1", "sh", "-c", "munge --no-input | unmunge | grep ^UID:")
+    done = cluster.on("worker-1", "sh", "-c", "munge --no-input | unmunge | grep ^UID:")
     assert done.ok().strip().endswith("(0)")
 
+
+# Submission.
+
+
+@pytest.mark.every_slurm
+@pytest.mark.parametrize(
+    "command", [("srun", "id"), ("sbatch", "--wrap=id"), ("salloc", "id")], ids=lambda c: c[0]
+)
+@pytest.mark.parametrize("uid", ["0", "1", SLURM, MUNGE, NOBODY])
+def test_system_users_inside_submit_nothing_and_are_told_what_to_do(
+    cluster: LocalCluster, uid: str, command: tuple[str, ...]
+) -> None:
+    done = as_id(cluster, uid, *command)
+    assert REFUSED.format(uid=NOBODY) in done.err
+    assert done.status != 0
+    assert done.out == ""
+
+
+@pytest.mark.every_slurm
+def test_users_of_system_groups_submit_nothing(cluster: LocalCluster, user: str) -> None:
+    for gid in ("0", "42", MUNGE):
+        done = as_id(cluster, user, "srun", "id", gid=gid)
+        assert "primary group is a system group" in done.err
+        assert done.status != 0
+    # What the message advises; users, 100, is some sites' group of all users.
+    assert "gid=100(" in as_id(cluster, user, "srun", "-D/", "id", gid="100").ok()
+    sg = as_id(cluster, user, "sg", user, "-c", "srun -D/ id", gid="0")
+    assert f"({user})" in sg.ok().split()[1]
+
+
+@pytest.mark.every_slurm
+@pytest.mark.parametrize("hostname", ["login", "controller"])
+def test_root_outside_submits_jobs_of_its_own_and_of_users_and_of_no_system_user(
+    cluster: LocalCluster, user: str, hostname: str
+) -> None:
+    assert "uid=0(root)" in cluster.on(hostname, "srun", "-D/", "id").ok()
+    number = cluster.jail("id", "-u", user).ok().strip()
+    held = ("sbatch", "--parsable", "--hold", "-D/", "-o/dev/null", "--wrap=true")
+    job = cluster.on(hostname, *held, f"--uid={user}", f"--gid={user}").ok().strip()
+    assert cluster.job(job)["UserId"] == f"{user}({number})"
+    cluster.on(hostname, "scancel", job).ok()
+    # It would be the user's with group 0.
+    assert "--uid=USER --gid=GROUP" in cluster.on(hostname, *held, f"--uid={user}").err
+    for uid in ("1", SLURM, MUNGE, NOBODY):
+        done = cluster.on(hostname, *held, f"--uid={uid}", f"--gid={number}")
+        assert done.status != 0, done
+        assert REFUSED.format(uid=uid) in done.err
+    become = ("setpriv", f"--reuid={SLURM}", f"--regid={SLURM}", "--clear-groups")
+    assert REFUSED.format(uid=SLURM) in cluster.on(hostname, *become, *held).err
+
+
+@pytest.mark.every_slurm
+def test_a_job_is_changed_by_its_user_and_by_root_outside_alone(cluster: LocalCluster, user: str) -> None:
+    job = submit(cluster, user, "true", "--hold", "-o", "/dev/null")
+    try:
+        change = ("scontrol", "update", f"JobId={job}")
+        for uid in ("0", "1", SLURM, NOBODY):
+            assert as_id(cluster, uid, *change, "Comment=theirs").status != 0
+        # No longer the user of the job: who has it is asked for with the name of a job only.
+        assert as_id(cluster, user, *change, "Comment=own").status == 0
+        assert cluster.job(job)["Comment"] == "own"
+        cluster.on("controller", *change, "Comment=admin").ok()
+        assert cluster.job(job)["Comment"] == "admin"
+    finally:
+        cluster.jail("scancel", job, user=user).ok()
+
+
+# Administration.
 
 ADMINISTERING = (
     ("scontrol", "reconfigure"),
     ("scontrol", "update", "nodename=worker-1", "state=drain", "reason=mine"),
     ("scontrol", "create", "partition=mine", "nodes=ALL"),
     ("scontrol", "shutdown"),
+    # Slurm 22.05 obeys who is root or SlurmUser.
+    ("strigger", "--set", "--node", "--down", "--program=/usr/bin/true"),
 )
 
 
-@pytest.mark.parametrize("uid", ["root", "slurm"])
-@pytest.mark.parametrize("command", ADMINISTERING, ids=lambda command: " ".join(command[:2]))
-def test_root_inside_administers_nothing(nobody: LocalCluster, uid: str, command: tuple[str, ...]) -> None:
-    done = as_uid(nobody, uid, *command)
-    assert done.status != 0
-    assert "Invalid user id" in done.err or "Access/permission denied" in done.err, done
+@pytest.mark.every_slurm
+@pytest.mark.parametrize("uid", ["0", SLURM])
+def test_root_inside_administers_nothing(cluster: LocalCluster, uid: str) -> None:
+    for command in ADMINISTERING:
+        done = as_id(cluster, uid, *command)
+        assert done.status != 0, command
+        assert re.search("Invalid user id|Access/permission denied|disabled", done.err), done
     # By who may: what was refused would have been done.
-    assert "mine" not in nobody.on("controller", "sinfo", "-h", "-o", "%R %E %T").ok()
+    assert "mine" not in cluster.on("controller", "sinfo", "-h", "-o", "%R %E %T").ok()
+    assert "/usr/bin/true" not in cluster.on("controller", "strigger", "--get").out
 
 
-@pytest.mark.parametrize("uid", ["root", "slurm"])
-def test_root_inside_ends_no_users_job(nobody: LocalCluster, uid: str) -> None:
-    job = submit(nobody, "ada", "sleep 60", "-o", "/dev/null")
-    nobody.wait_until("it runs", lambda: nobody.job(job)["JobState"] == "RUNNING")
+@pytest.mark.parametrize("uid", ["0", SLURM, NOBODY])
+def test_root_inside_ends_no_users_job_and_adds_no_step_to_it(
+    cluster: LocalCluster, user: str, uid: str
+) -> None:
+    job = submit(cluster, user, "sleep 60", "-o", "/dev/null")
+    cluster.wait_until("it runs", lambda: cluster.job(job)["JobState"] == "RUNNING")
     for command in (
         ("scancel", job),
         ("scontrol", "requeue", job),
         ("srun", "--overlap", f"--jobid={job}", "id"),
     ):
-        assert as_uid(nobody, uid, *command).err, command
-    assert nobody.job(job)["JobState"] == "RUNNING"
-    nobody.jail("scancel", job, user="ada").ok()
-    nobody.wait_until("it is over", lambda: nobody.job(job)["JobState"] == "CANCELLED")
+        done = as_id(cluster, uid, *command)
+        assert done.err, command
+        assert "uid=" not in done.out
+    assert cluster.job(job)["JobState"] == "RUNNING"
+    cluster.jail("scancel", job, user=user).ok()
+    cluster.wait_until("it is over", lambda: cluster.job(job)["JobState"] == "CANCELLED")
 
 
-def test_a_step_that_root_inside_starts_is_nobodys(nobody: LocalCluster) -> None:
-    done = nobody.jail("srun", "-w", "worker-1", "sh", "-c", "id -u; grep CapPrm /proc/self/status")
-    if done.status == 0:
-        assert done.out.split() == ["65534", "CapPrm:", "0000000000000000"]
-
-
-def test_a_controller_of_ones_own_does_not_configure_slurmd(nobody: LocalCluster) -> None:
-    """With the switch off, the escape suite sees it succeed."""
-    check_rogue(nobody)
-
-
-def check_rogue(nobody: LocalCluster) -> None:
-    folder = nobody.root / "rogue"
+@pytest.mark.every_slurm
+def test_a_controller_of_ones_own_does_not_configure_slurmd(cluster: LocalCluster, user: str) -> None:
+    """As operator it does: the escape suite sees it succeed."""
+    folder = cluster.root / "rogue"
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
 
     def run(script: str) -> None:
-        nobody.on("worker-2", "timeout", "30", "jail-enter", "--", "bash", "-c", script)
+        cluster.on("worker-2", "timeout", "30", "jail-enter", "--", "bash", "-c", script)
 
-    outcome = configure_slurmd(nobody, "worker-2", Place(folder, "/rogue"), "rogue-mark", run, "65534")
+    outcome = configure_slurmd(cluster, "worker-2", Place(folder, "/rogue"), "rogue-mark", run, NOBODY)
     assert outcome.kind == "held", outcome
-    assert srun(nobody, "ada", "-w", "worker-2", "hostname").ok() == "worker-2\n"
+    assert srun(cluster, user, "-w", "worker-2", "hostname").ok() == "worker-2\n"
 
 
 @pytest.mark.parametrize("uid", ["root", "munge"])
-def test_the_munged_of_the_jail_is_closed_to_its_own_uid_and_to_root(nobody: LocalCluster, uid: str) -> None:
-    """Root inside owns its user namespace, and would have all rights over a process that may be dumped."""
+def test_the_munged_of_the_jail_is_closed_to_its_own_uid_and_to_root(cluster: LocalCluster, uid: str) -> None:
+    """Munge owns its user namespace: root inside becomes munge, and would have all rights over it."""
     limits = "--inh-caps=-all --bounding-set=-sys_ptrace,-sys_admin"
     script = """
         for p in /proc/[0-9]*; do case $(cat $p/comm) in munged-for-jail) break;; esac; done
@@ -113,47 +197,58 @@ def test_the_munged_of_the_jail_is_closed_to_its_own_uid_and_to_root(nobody: Loc
             test -d $p || echo it does not run
             ls $p/root/etc/munge; cat $p/environ; head -c1 $p/mem; nsenter --user --target ${p#/proc/} id"
     """
-    done = nobody.on("worker-1", "sh", "-c", script.replace("UID", uid).replace("LIMITS", limits))
+    done = cluster.on("worker-1", "sh", "-c", script.replace("UID", uid).replace("LIMITS", limits))
     assert done.out == ""
     assert len(re.findall("Permission denied|Operation not permitted", done.err)) == 4, done
 
 
-def test_users_work_as_ever(nobody: LocalCluster) -> None:
-    assert srun(nobody, "ada", "-N2", "id", "-un").ok() == "ada\nada\n"
-    script = "id -un; srun -N2 id -un; scontrol show job $SLURM_JOB_ID | grep -c UserId=ada"
-    sbatch(nobody, "ada", script, "-N2", "-o", "batch.out")
-    assert (nobody.root / "home/ada/batch.out").read_text().split() == ["ada", "ada", "ada", "1"]
+# Users.
 
 
-def test_a_user_ends_his_own_jobs(nobody: LocalCluster) -> None:
-    job = submit(nobody, "ada", "sleep 60", "-o", "/dev/null")
-    nobody.jail("scancel", job, user="ada").ok()
-    nobody.wait_until("it is over", lambda: nobody.job(job)["JobState"] == "CANCELLED")
+def test_users_work_as_ever(cluster: LocalCluster, user: str) -> None:
+    assert srun(cluster, user, "-N2", "id", "-un").ok() == f"{user}\n{user}\n"
+    script = f"id -un; srun -N2 id -un; scontrol show job $SLURM_JOB_ID | grep -c UserId={user}"
+    sbatch(cluster, user, script, "-N2", "-o", "batch.out")
+    assert (cluster.root / "home" / user / "batch.out").read_text().split() == [user, user, user, "1"]
 
 
-def test_a_terminal_an_array_and_an_mpi_step(nobody: LocalCluster) -> None:
-    assert "ada" in srun(nobody, "ada", "--pty", "id", "-un", tty=True).ok()
-    sbatch(nobody, "ada", "id -un", "--array=1-2", "-o", "element.%a")
-    assert (nobody.root / "home/ada/element.2").read_text() == "ada\n"
-    out = srun(nobody, "ada", "-N2", "--mpi=pmi2", "sh", "-c", "echo $PMI_RANK").ok()
-    assert sorted(out.split()) == ["0", "1"]
-
-
-def test_what_goes_wrong_in_the_window_is_told_to_slurmctld(nobody: LocalCluster) -> None:
+def test_what_goes_wrong_in_the_window_is_told_to_slurmctld(cluster: LocalCluster, user: str) -> None:
     """slurmstepd is root to the node's munged there, or the node would hang in COMPLETING."""
-    job = submit(nobody, "ada", "true", "-o", "/no/such/folder/x", "-w", "worker-1", "--no-requeue")
-    nobody.wait_until("it is over", lambda: nobody.job(job)["JobState"] == "FAILED")
-    nobody.wait_until("no job", lambda: not nobody.on("controller", "squeue", "-h").ok())
+    job = submit(cluster, user, "true", "-o", "/no/such/folder/x", "-w", "worker-1", "--no-requeue")
+    cluster.wait_until("it is over", lambda: cluster.job(job)["JobState"] == "FAILED")
+    ask = ("squeue", "-h", "--states=COMPLETING", f"--jobs={job}")
+    cluster.wait_until("it completes", lambda: not cluster.on("controller", *ask).out)
 
 
-@pytest.mark.parametrize("nobody", other_variants(), indirect=True, scope="module")
-def test_so_it_is_with_other_releases_of_slurm(nobody: LocalCluster) -> None:
-    """What slurmctld and slurmd decide; the rest is munge's and the kernel's."""
-    for uid in ("root", "slurm"):
-        for command in ADMINISTERING:
-            test_root_inside_administers_nothing(nobody, uid, command)
-        # The escape suite sees Slurm 22.05 obey, with the switch off.
-        trigger = ("strigger", "--set", "--node", "--down", "--program=/usr/bin/true")
-        assert as_uid(nobody, uid, *trigger).status != 0
-        assert "/usr/bin/true" not in nobody.on("controller", "strigger", "--get").out
-    check_rogue(nobody)
+@pytest.mark.every_slurm
+def test_the_user_of_the_proof_is_made_once_and_not_changed(cluster: LocalCluster) -> None:
+    """`up` made it: with a home, a shell and a uid of ordinary users."""
+    fields = cluster.jail("getent", "passwd", PROOF_USER).ok().strip().split(":")
+    assert int(fields[2]) >= 1000
+    assert fields[5:] == [f"/home/{PROOF_USER}", "/bin/bash"]
+    assert (cluster.root / "home" / PROOF_USER).stat().st_uid == int(fields[2])
+    cluster.jail("usermod", "--shell", "/bin/sh", PROOF_USER).ok()
+    try:
+        prove(cluster.request.name, Events())
+        assert cluster.jail("getent", "passwd", PROOF_USER).ok().strip().endswith(":/bin/sh")
+    finally:
+        cluster.jail("usermod", "--shell", "/bin/bash", PROOF_USER).ok()
+
+
+# `up --jail-root operator`
+
+
+@pytest.fixture(scope="module")
+def operator() -> Iterator[LocalCluster]:
+    """A cluster where root in the jail is an operator of Slurm."""
+    with running_cluster("operator", jail_root="operator") as running:
+        yield running
+
+
+def test_as_operator_root_inside_submits_and_administers_and_system_users_do_not(
+    operator: LocalCluster,
+) -> None:
+    assert "uid=0(root)" in operator.jail("srun", "id").ok()
+    operator.jail("scontrol", "update", "nodename=worker-1", "comment=mine").ok()
+    for uid in ("1", SLURM, MUNGE):
+        assert REFUSED.format(uid=uid) in as_id(operator, uid, "srun", "-D/", "id").err

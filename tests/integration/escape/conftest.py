@@ -18,7 +18,7 @@ def arena(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with pytest.MonkeyPatch.context() as patch:
         patch_workers(patch)
         with (
-            running_cluster("escape", getattr(request, "param", None)) as cluster,
+            running_cluster("escape", getattr(request, "param", None), "operator") as cluster,
             open_arena(cluster, tmp_path_factory.mktemp("escape")) as arena,
         ):
             yield arena

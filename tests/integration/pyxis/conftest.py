@@ -54,7 +54,7 @@ class Containers:
     def run(self, *words: str, user: str | None = None, **variables: str) -> Done:
         """`srun WORDS`; the words say all, the image as well."""
         environment = [f"{name}={value}" for name, value in variables.items()]
-        return self.cluster.jail("env", *environment, "srun", *words, user=user or self.user)
+        return self.cluster.client("env", *environment, "srun", *words, user=user or self.user)
 
     def image(self, *words: str, **variables: str) -> Done:
         """The same, from the image, on one node."""

@@ -41,7 +41,7 @@ def test_the_plugin_works_without_a_jail(alone: Containers, who: str) -> None:
             sh -c 'echo "root $(id -u)"; echo kept > /kept'
         srun -N1 -n1 -wworker-1 -D/tmp {named} cat /kept
         srun -N1 -n1 -wworker-1 -D/tmp test -d {OUTSIDE} && echo outside"""
-    done = alone.cluster.jail("salloc", "--quiet", "-N2", "sh", "-euc", script, user=user)
+    done = alone.cluster.client("salloc", "--quiet", "-N2", "sh", "-euc", script, user=user)
     number = home(alone.cluster, alone.user).stat().st_uid if user != "root" else 0
     wanted = [f"mounted {number} image"] * 2 + ["root 0", "kept", "outside"]
     assert done.out.splitlines() == wanted, done.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.conftest import LocalCluster
-from tests.integration.jobs import ended, home, make_user, script_file, submit
+from tests.integration.jobs import ended, home, script_file, submit
 from tests.integration.pyxis.conftest import IMAGE, Containers
 
 pytestmark = pytest.mark.integration
@@ -71,7 +71,7 @@ def test_two_nodes_make_one_named_container(containers: Containers) -> None:
 def test_a_running_container_is_its_users_alone(containers: Containers) -> None:
     """joined by another job of the same user, also as JOB.STEP; not by another user, nor by root"""
     cluster, user = containers.cluster, containers.user
-    make_user(cluster, "bob")
+    cluster.add_user("bob")
     folder = home(cluster, user)
     hold = "echo mine > /tmp/inside; echo > /mnt/ready; while [ ! -e /mnt/users-go ]; do sleep 0.1; done"
     image = f"--container-image={IMAGE} --container-mounts=/home/{user}:/mnt"

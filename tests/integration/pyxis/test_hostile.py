@@ -66,7 +66,7 @@ def test_root_of_the_jail_takes_nothing_from_forks_of_slurmstepd(containers: Con
     script = f"""
         srun --overlap -n1 --container-image={IMAGE} --container-save=/tmp/x.sqsh sleep 3 & sleep 1.5
         srun --overlap -n1 {look}; wait"""
-    done = containers.cluster.jail(
+    done = containers.cluster.client(
         "salloc", "--quiet", "-n2", "-wworker-1", "sh", "-euc", script, user="root"
     )
     assert "exported container" in done.err  # it was there

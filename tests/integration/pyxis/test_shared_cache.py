@@ -11,7 +11,7 @@ import pytest
 
 from tests.enroot.registry.images import Image, Pusher
 from tests.integration.conftest import Done
-from tests.integration.jobs import home, make_user
+from tests.integration.jobs import home
 from tests.integration.pyxis.conftest import LAYER, Containers
 from tests.integration.pyxis.registry_image import image
 from tests.integration.registry import running_registry
@@ -55,7 +55,7 @@ def counted(
     containers: Containers, gateway: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Counted]:
     cluster = containers.cluster
-    make_user(cluster, Counted.other)
+    cluster.add_user(Counted.other)
     tar = (cluster.root / LAYER.lstrip("/")).read_bytes()
     with (
         running_registry(tmp_path_factory.mktemp("counted")) as registry,

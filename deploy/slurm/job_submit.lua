@@ -1,0 +1,66 @@
+-- Written by Cellblock. Changes are overwritten.
+-- slurmctld calls these functions for each job before it takes it (job_submit/lua, slurm.conf(5)).
+--
+-- System users submit no jobs. Root in the jail can become any of them, so nothing that the node does for one of their
+-- jobs may be trusted (docs/decisions/jail-root-and-slurm.md). Root itself comes here only from outside the jail, as
+-- an administrator: the jail's munged takes root inside, and all these, for uid 65534.
+
+-- The first uid of an ordinary user: FIRST_UID of adduser.conf(5), UID_MIN of login.defs(5).
+local FIRST_USER = 1000
+-- SlurmUser, as images/base makes it.
+local SLURM = 64030
+-- munge, as images/base makes it, what Debian reserves beside it, nobody, and 65535, which means "none" to old calls.
+local FIRST_RESERVED, LAST_RESERVED = 65520, 65535
+
+-- The first gid that may be a user's own primary group: users, on systems where all share one.
+local FIRST_GROUP = 100
+
+local function is_reserved(id)
+    return id == SLURM or (id >= FIRST_RESERVED and id <= LAST_RESERVED)
+end
+
+local function is_system_user(uid)
+    return uid < FIRST_USER or is_reserved(uid)
+end
+
+local function refuse(what, id, advice)
+    slurm.log_user("%s (here %d) submit no jobs. %s", what, id, advice)
+    slurm.log_info("refused: a job of %s, %d", what, id)
+    -- Slurm before 24.11 has no name for it.
+    return slurm.ESLURM_ACCESS_DENIED or slurm.ERROR
+end
+
+local function refuse_user(uid)
+    return refuse("Root in the jail and system users", uid, "Become a user first: `su - USER`; "
+        .. "`useradd --create-home --shell /bin/bash USER` makes one.")
+end
+
+function slurm_job_submit(job, partitions, submit_uid)
+    if submit_uid ~= 0 and is_system_user(submit_uid) then
+        return refuse_user(submit_uid)
+    end
+    -- A job of root's own: root comes here from outside the jail alone.
+    if job.user_id == 0 then
+        return slurm.SUCCESS
+    end
+    -- Root may submit for others (sbatch --uid).
+    if is_system_user(job.user_id) then
+        return refuse_user(job.user_id)
+    end
+    if job.group_id < FIRST_GROUP or is_reserved(job.group_id) then
+        -- sbatch --uid=USER of root's alone keeps group 0.
+        return refuse("Users whose primary group is a system group", job.group_id, submit_uid == 0
+            and "Name the user's own as well: --uid=USER --gid=GROUP."
+            or "Take another for the job: `sg GROUP 'srun ...'`; for ever, as root: `usermod --gid GROUP USER`.")
+    end
+    return slurm.SUCCESS
+end
+
+function slurm_job_modify(change, job, partitions, modify_uid)
+    if modify_uid ~= 0 and modify_uid ~= SLURM and is_system_user(modify_uid) then
+        return refuse_user(modify_uid)
+    end
+    return slurm.SUCCESS
+end
+
+return slurm.SUCCESS
