@@ -87,11 +87,8 @@ static int make_holder(struct jail_error *err)
 	return 0;
 }
 
-int jail_job_open(uint32_t job, struct jail_error *err)
+static int open_in_holder(const char *path, struct jail_error *err)
 {
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
 	/* The usual case, any step but the first, costs three calls. */
 	scoped_fd fd = open_directory(path);
 	if (fd >= 0 && !flock(fd, LOCK_EX) && !is_removed(fd))
@@ -103,6 +100,22 @@ int jail_job_open(uint32_t job, struct jail_error *err)
 		fd = open_locked(path, err);
 	} while (fd >= 0 && is_removed(fd));
 	return jail_keep(&fd);
+}
+
+int jail_job_open(uint32_t job, struct jail_error *err)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
+	return open_in_holder(path, err);
+}
+
+int jail_user_open(uid_t user, struct jail_error *err)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), JAIL_HOLDER "/user-%u", (unsigned)user);
+	return open_in_holder(path, err);
 }
 
 /* By the directory's owner. Nobody but root enters what lies above it. */
@@ -119,7 +132,7 @@ bool jail_job_user_has_another(uint32_t job, uid_t user)
 
 	DIR *list = opendir(JAIL_HOLDER);
 	while (list && !found && (entry = readdir(list)))
-		found = entry->d_name[0] != '.' && strtoul(entry->d_name, NULL, 10) != job &&
+		found = entry->d_name[0] >= '0' && entry->d_name[0] <= '9' && strtoul(entry->d_name, NULL, 10) != job &&
 			!fstatat(dirfd(list), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) && st.st_uid == user;
 	if (list)
 		closedir(list);
@@ -281,7 +294,6 @@ int jail_job_mounts_clear(int directory, struct jail_error *err)
 	struct dirent *entry;
 	int result = 0;
 
-	jail_job_pids_end(directory);
 	DIR *list = fdopendir(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (!list)
 		return jail_fail(err, "fdopendir", errno, "cannot read a job's directory in \"" JAIL_HOLDER "\"");
@@ -292,11 +304,17 @@ int jail_job_mounts_clear(int directory, struct jail_error *err)
 	return result;
 }
 
-static int remove_job(int directory, const char *path, struct jail_error *err)
+static int remove_job(int directory, uint32_t job, const char *path, struct jail_error *err)
 {
+	struct stat st;
+
+	if (fstat(directory, &st))
+		return jail_fail(err, "fstat", errno, "cannot tell whose job \"%s\" is of", path);
 	if (jail_job_mounts_clear(directory, err))
 		return jail_error_at(err, NULL, 0, path);
-	return rmdir(path) ? jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path) : 0;
+	if (rmdir(path))
+		return jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path);
+	return jail_user_leave(job, st.st_uid, err);
 }
 
 int jail_job_mounts_release(uint32_t job, struct jail_error *err)
@@ -307,7 +325,7 @@ int jail_job_mounts_release(uint32_t job, struct jail_error *err)
 	scoped_fd fd = open_directory(path);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : jail_fail(err, "open", errno, "cannot open \"%s\"", path);
-	return remove_job(fd, path, err);
+	return remove_job(fd, job, path, err);
 }
 
 static int sweep_job(uint32_t job, bool (*is_over)(uint32_t), struct jail_error *err)
@@ -318,7 +336,7 @@ static int sweep_job(uint32_t job, bool (*is_over)(uint32_t), struct jail_error 
 	scoped_fd fd = open_directory(path);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) || is_removed(fd) || !jail_job_is_deserted(fd) || !is_over(job))
 		return 0;
-	return remove_job(fd, path, err);
+	return remove_job(fd, job, path, err);
 }
 
 int jail_job_mounts_sweep(bool (*is_over)(uint32_t job), struct jail_error *err)

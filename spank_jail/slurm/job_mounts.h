@@ -20,6 +20,9 @@
  * closed: two steps of a job may start at once. All of this file is for slurmd's own namespace. */
 int jail_job_open(uint32_t job, struct jail_error *err);
 
+/* Opens, locked like that of a job, the directory for what all jobs of `user` on the node share. */
+int jail_user_open(uid_t user, struct jail_error *err);
+
 /* Notes whose job it is; its directory is locked. Returns 0 or -1. */
 int jail_job_note_user(int directory, uid_t user, struct jail_error *err);
 

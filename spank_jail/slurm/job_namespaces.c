@@ -5,6 +5,7 @@
 #include <linux/nsfs.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 #include "../core/sys.h"
 #include "job_mounts.h"
 
-/* The job's PID namespace, and the number of its init, which the epilog ends. */
+/* The PID namespace of a user's jobs, and its init, which the epilog of the last of them ends. */
 #define PIDS "pids"
 #define INIT "init"
 
@@ -42,7 +43,7 @@ int jail_job_ipc(int directory, struct jail_error *err)
 	return jail_keep(&made);
 }
 
-/* A pidfd of the init of the job's PID namespace, or -1: there is none, or it has ended. */
+/* A pidfd of the init of the PID namespace, or -1: there is none, or it has ended. */
 static int find_init(int directory)
 {
 	struct jail_process init;
@@ -59,7 +60,7 @@ static int open_pids(int directory)
 }
 
 /* A namespace whose init has ended takes no more processes. */
-void jail_job_pids_end(int directory)
+static void end_pids(int directory)
 {
 	scoped_fd namespace = open_pids(directory);
 	scoped_fd init = find_init(directory);
@@ -71,15 +72,34 @@ void jail_job_pids_end(int directory)
 		(void)jail_job_detach(directory, PIDS);
 }
 
-int jail_job_pids(int directory, const char *init, struct jail_error *err)
+int jail_user_leave(uint32_t job, uid_t user, struct jail_error *err)
+{
+	char path[64];
+	scoped_fd directory = jail_user_open(user, err);
+
+	if (directory < 0)
+		return -1;
+	/* With the lock: a job that begins notes its user before it asks for the namespace. */
+	if (jail_job_user_has_another(job, user))
+		return 0;
+	end_pids(directory);
+	(void)unlinkat(directory, PIDS, 0);
+	snprintf(path, sizeof(path), JAIL_HOLDER "/user-%u", (unsigned)user);
+	return rmdir(path) ? jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path) : 0;
+}
+
+int jail_user_pids(uid_t user, const char *init, struct jail_error *err)
 {
 	struct jail_process process = { 0 };
+	scoped_fd directory = jail_user_open(user, err);
+	if (directory < 0)
+		return -1;
 	scoped_fd found = open_pids(directory);
 	scoped_fd alive = found < 0 ? -1 : find_init(directory);
 
 	if (alive >= 0)
 		return jail_keep(&found);
-	jail_job_pids_end(directory);
+	end_pids(directory);
 	scoped_fd program = jail_pid_program(init, err);
 	if (program < 0)
 		return -1;

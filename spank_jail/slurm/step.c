@@ -148,7 +148,7 @@ static int with_job(struct jail_step *step, int (*work)(struct jail_opening *, s
 		return -1;
 	/* At level pid each step makes its own. */
 	if (arguments->level == JAIL_LEVEL_CAPABILITIES) {
-		step->pids = jail_job_pids(directory, arguments->init, err);
+		step->pids = jail_user_pids(step->user, arguments->init, err);
 		step->own_pids = step->pids < 0 ? -1 : jail_pid_own(err);
 		if (step->own_pids < 0)
 			return -1;
