@@ -23,7 +23,7 @@ def joined(
         for words in then
     )
     script = f"""
-        rm -f up go; export NODE=$(readlink /proc/self/ns/net)
+        rm -f up go; export NODE=$(srun --overlap readlink /proc/self/ns/net)
         srun --overlap --container-image={IMAGE} --container-name={name} {first} \
             --container-mounts=$HOME:/up sh -c 'echo > /up/up; while [ ! -e /up/go ]; do sleep 0.1; done' &
         n=0; while [ ! -e up ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
@@ -134,7 +134,6 @@ def test_settings_of_a_container_that_has_them(containers: Containers) -> None:
 def test_a_container_of_another_job_that_has_no_name(containers: Containers) -> None:
     """As JOB.STEP; there is no root of it to begin a second one with."""
     script = f"""
-        export NODE=$(readlink /proc/self/ns/net)
         srun --overlap --container-image={IMAGE} sleep 8 & sleep 2
         srun --overlap --container-name=$SLURM_JOB_ID.0:exec --container-unshare=net true || echo refused
         srun --overlap --container-name=$SLURM_JOB_ID.0:exec echo joined; wait"""
