@@ -9,7 +9,7 @@ from tests.integration.pyxis.conftest import IMAGE, Containers
 
 pytestmark = pytest.mark.integration
 NAMED = "--container-name=joined"
-SEES = 'readlink /proc/self/ns/net; [ "$(readlink /proc/self/ns/net)" != "$NODE" ] && echo apart'
+SEES = 'own=$(stat -Lc %i /proc/self/ns/net) && [ "$own" -gt 0 ] && [ "$own" != "$NODE" ] && echo apart'
 
 
 def joined(
@@ -23,7 +23,7 @@ def joined(
         for words in then
     )
     script = f"""
-        rm -f up go; export NODE=$(srun --overlap readlink /proc/self/ns/net)
+        rm -f up go; export NODE=$(srun --overlap stat -Lc %i /proc/self/ns/net)
         srun --overlap --container-image={IMAGE} --container-name={name} {first} \
             --container-mounts=$HOME:/up sh -c 'echo > /up/up; while [ ! -e /up/go ]; do sleep 0.1; done' &
         n=0; while [ ! -e up ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
@@ -136,7 +136,7 @@ def test_a_container_of_another_job_that_has_no_name(containers: Containers) -> 
     script = f"""
         srun --overlap --container-image={IMAGE} sleep 8 & sleep 2
         srun --overlap --container-name=$SLURM_JOB_ID.0:exec --container-unshare=net true || echo refused
-        srun --overlap --container-name=$SLURM_JOB_ID.0:exec echo joined; wait"""
+        srun --overlap --container-name=$SLURM_JOB_ID.0:exec sh -c 'echo joined'; wait"""
     done = containers.script(script, "-n1", "--overcommit", "-wworker-1")
     assert done.out.split() == ["refused", "joined"], done
     assert "has no net namespace of its own: it shares the node's" in done.err
