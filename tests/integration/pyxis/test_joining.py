@@ -9,7 +9,7 @@ from tests.integration.pyxis.conftest import IMAGE, Containers
 
 pytestmark = pytest.mark.integration
 NAMED = "--container-name=joined"
-SEES = 'readlink /proc/self/ns/net; [ "$(readlink /proc/self/ns/net)" != "$NODE" ] && echo apart'
+SEES = 'own=$(stat -Lc %i /proc/self/ns/net) && [ "$own" -gt 0 ] && [ "$own" != "$NODE" ] && echo apart'
 
 
 def joined(
@@ -23,7 +23,7 @@ def joined(
         for words in then
     )
     script = f"""
-        rm -f up go; export NODE=$(readlink /proc/self/ns/net)
+        rm -f up go; export NODE=$(srun --overlap stat -Lc %i /proc/self/ns/net)
         srun --overlap --container-image={IMAGE} --container-name={name} {first} \
             --container-mounts=$HOME:/up sh -c 'echo > /up/up; while [ ! -e /up/go ]; do sleep 0.1; done' &
         n=0; while [ ! -e up ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
@@ -133,12 +133,15 @@ def test_settings_of_a_container_that_has_them(containers: Containers) -> None:
 
 def test_a_container_of_another_job_that_has_no_name(containers: Containers) -> None:
     """As JOB.STEP; there is no root of it to begin a second one with."""
+    hold = "echo > /up/up; while [ ! -e /up/go ]; do sleep 0.1; done"
+    join = "srun --overlap --container-name=$SLURM_JOB_ID.0:exec"
     script = f"""
-        export NODE=$(readlink /proc/self/ns/net)
-        srun --overlap --container-image={IMAGE} sleep 8 & sleep 2
-        srun --overlap --container-name=$SLURM_JOB_ID.0:exec --container-unshare=net true || echo refused
-        srun --overlap --container-name=$SLURM_JOB_ID.0:exec echo joined; wait"""
-    done = containers.script(script, "-n1", "--overcommit", "-wworker-1")
+        rm -f up go
+        srun --overlap --container-image={IMAGE} --container-mounts=$HOME:/up sh -c '{hold}' &
+        n=0; while [ ! -e up ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+        {join} --container-unshare=net true || echo refused
+        {join} sh -c 'echo joined'; touch go; wait; rm -f up go"""
+    done = containers.script(script, "-n1", "--overcommit", "-wworker-1", f"-D/home/{containers.user}")
     assert done.out.split() == ["refused", "joined"], done
     assert "has no net namespace of its own: it shares the node's" in done.err
     assert ":no_exec" not in done.err
