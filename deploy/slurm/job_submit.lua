@@ -51,7 +51,7 @@ function slurm_job_submit(job, partitions, submit_uid)
         -- sbatch --uid=USER of root's alone keeps group 0.
         return refuse("Users whose primary group is a system group", job.group_id, submit_uid == 0
             and "Name the user's own as well: --uid=USER --gid=GROUP."
-            or "Take another for the job: `sg GROUP 'srun ...'`; for ever, as root: `usermod --gid GROUP USER`.")
+            or "Root in the jail gives you another: `usermod --gid GROUP USER`; log in again then.")
     end
     return slurm.SUCCESS
 end
