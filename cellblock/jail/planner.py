@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import heapq
 import os
@@ -15,7 +16,7 @@ from cellblock.jail import digests
 from cellblock.jail.actions_store import Collected
 from cellblock.jail.alternatives import links_of_users
 from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
-from cellblock.jail.controls import INFO, of_tree
+from cellblock.jail.controls import ACCOUNTS, INFO, STATUS, Controls, of_tree
 from cellblock.jail.delta import Delta
 from cellblock.jail.differences import Changes
 from cellblock.jail.dpkg_database import Database, info_owner
@@ -117,6 +118,7 @@ class _Planner:
             if not self._is_plain(path, tree_controls[path], new.get(path))
         }
         after = {**tree_controls, **merged}
+        self._list_unreadable(tree_controls)
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self.owned = PackageFiles(self.choices, self.new, self.tree)
         self._links = links_of_users(new, merged, self._target)
@@ -139,6 +141,14 @@ class _Planner:
             if action.after is not None and action.after.kind in "fl":
                 self._put_beside(action.path, action.after)
         self._join_links()
+
+    def _list_unreadable(self, tree: Controls) -> None:
+        """List what users put in the place of a database: of what it listed nothing is known."""
+        for path in (*ACCOUNTS, STATUS):
+            if path in self.changes.base and path not in tree:
+                with contextlib.suppress(Blocked):
+                    if self.access.status(path) is not None:
+                        self._conflict(path, "is no file, so the jail counts as without what it lists")
 
     def _is_plain(self, path: bytes, tree: bytes, new: bytes | None) -> bool:
         if new != self.changes.new.get(path):

@@ -1,8 +1,8 @@
-"""Users who exchange a file of the jail at a chosen moment: before the Nth call that looks at, or changes, a filesystem.
+"""Users who exchange a file of the jail at a chosen moment: before the Nth call to the filesystem.
 
-`Moments` counts the calls of Python's os module and of renameat2(2). At the moment that is asked for, the file is
-exchanged for what an attacker would put there, by one renameat2(2), and where wanted put back before the next call.
-It notes any descriptor that was opened of a FIFO or a device, which waits for, or starts, something of the host's.
+`Moments` counts the calls of Python's os module and of renameat2(2). At the moment asked for, the file is
+exchanged for what an attacker would put there, by one renameat2(2), and where wanted put back before the next
+call. It notes each descriptor that was opened of a FIFO or a device: such an open may wait, or start more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deb_trees import Deb
 from jail_trees import snapshot
 from upgraded_jail import BAR, Jail
 
-from cellblock.jail import rename_exchange
+from cellblock.jail import assemble, rename_exchange
 
 SECRET = "only the host knows this"
 EVIL = (
@@ -161,8 +161,6 @@ def prepared(folder: Path) -> Jail:
         (tree.root / "usr/share/foo/mode").chmod(mode)
         os.utime(tree.root / "usr/share/foo/mode", ns=(10**18, 10**18))
         (tree.root / "etc/kind").symlink_to(str(mode))
-    from cellblock.jail import assemble
-
     assemble(str(old.root), jail.path, jail.events)
     jail.write("etc/passwd", jail.read("etc/passwd") + "ada:x:1000:1000::/home/ada:/bin/sh\n")
     jail.write("home/ada/work", "hers")

@@ -1,7 +1,7 @@
-"""Programs in the jail exchange files, directories and databases without end, while it is upgraded and rolled back.
+"""Programs in the jail exchange files, directories and databases without end while it is upgraded.
 
-Nothing ends in an error, no file of the host beside the volume is touched, and nothing of it comes into the jail. CI
-does some rounds; CELLBLOCK_ATTACKS=60 in the environment does that many.
+No upgrade and no rollback ends in an error, no file of the host beside the volume is touched, and nothing of
+it comes into the jail. CI does some rounds; CELLBLOCK_ATTACKS=60 in the environment does that many.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners a
 ROUNDS = int(os.environ.get("CELLBLOCK_ATTACKS", "5"))
 ATTACKERS = 3
 
-# Exchanges targets for what lies in home/evil, each a random while; writes to, links and changes what it gets hold of.
+# Exchanges targets for what lies in home/evil, each for a moment; writes to, links and changes what it gets.
 ATTACKER = """
 import ctypes, os, random, sys, time
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,8 +1,7 @@
-"""Users exchange a file between a look of the volume tools and what they then do: at each such moment, in turn.
+"""Users exchange a file between a look of the volume tools and what they then do: at each moment, in turn.
 
-Whatever they put there, no file of the host is read, changed or waited for, and the command ends well, with what was
-exchanged listed. CI tries a few moments of each; CELLBLOCK_EXCHANGES=0 in the environment tries every one, another
-number that many.
+Whatever they put there, no file of the host is read, changed or waited for, and the command ends well. CI
+tries a few moments of each; CELLBLOCK_EXCHANGES=0 in the environment tries all, another number that many.
 """
 
 from __future__ import annotations
