@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
@@ -10,8 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cellblock.errors import CellblockError
+from cellblock.jail.look import UnreadableError
 from cellblock.jail.tree_access import Blocked, TreeAccess
 
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FILES = (b"var/lib/dpkg/lock-frontend", b"var/lib/dpkg/lock")
 
 
@@ -41,18 +43,17 @@ def _open(root: Path, name: bytes) -> int | None:
     with TreeAccess(os.fsencode(root)) as access:
         try:
             parent, base = access.at(name)
-            return os.open(
-                base,
-                os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-                0o640,
-                dir_fd=parent,
-            )
+            with contextlib.suppress(FileExistsError):
+                return os.open(base, _NEW, 0o640, dir_fd=parent)
+            look = access.look(name)
+            if look is None:
+                return None  # they removed it in between: dpkg makes it anew, and does not find ours
+            with look:
+                return look.open(os.O_RDWR)
         except (FileNotFoundError, Blocked):
             return None
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-                raise
+        except UnreadableError as error:
             raise CellblockError(
-                f"{root}: {os.fsdecode(name)} is no file that can be locked; nothing was changed",
+                f"{root}: {os.fsdecode(name)} is no file that can be locked: {error}; nothing was changed",
                 hint="remove it in the jail: dpkg makes it anew",
             ) from None

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,6 +25,7 @@ from cellblock.jail.image_core import Assembly, ImageError, Loss, Summary, Targe
 from cellblock.jail.known_digests import records_folder
 from cellblock.jail.layer_listings import LayerListings
 from cellblock.jail.losses import write as write_losses
+from cellblock.jail.removal import remove_tree
 from cellblock.jail.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source, release
 from cellblock.jail.volume import Volume, VolumeState
@@ -166,7 +166,8 @@ class _Writing:
                 raise  # as after a kill: what is written stays, for the next run; or it is another's now
             except BaseException:
                 check()
-                shutil.rmtree(os.fsencode(staging), ignore_errors=True)
+                with suppress(OSError):
+                    remove_tree(staging)
                 raise
             finally:
                 _remove_if_published(staging)
@@ -208,7 +209,8 @@ class _Writing:
                 result = self._publish(folder.path, summary, assembly, folder.all_lost())
         # Not before the files in it are closed: NFS keeps the name of what is open, and so the folder.
         with patient_lock(self.target, self.command):
-            shutil.rmtree(os.fsencode(folder.path), ignore_errors=True)  # or somebody has, in between
+            with suppress(OSError):  # or somebody has, in between
+                remove_tree(folder.path)
             self._remove_others(None, published=True)
         return result
 
@@ -220,7 +222,8 @@ class _Writing:
             self.events.info(f"removing what an interrupted run left in {leftover}")
             for note in leftover.glob(f"{NOTE}*"):
                 release(note)
-            shutil.rmtree(os.fsencode(leftover), ignore_errors=published)
+            with suppress(OSError) if published else nullcontext():
+                remove_tree(leftover)
 
     def _prepare(self, staging: Path) -> bool:
         """Make the folder; whether there was one of an earlier run."""
@@ -362,7 +365,7 @@ def _absent(path: Path) -> Path:
 def _remove_if_published(staging: Path) -> None:
     """After `publish` has taken the tree out of it; a killed run's trial files may be left."""
     if staging.exists() and not (staging / "root").exists():
-        shutil.rmtree(os.fsencode(staging))
+        remove_tree(staging)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import heapq
 import io
 import os
@@ -19,11 +18,12 @@ from cellblock.jail import controls, delta, live_walk, manifest
 from cellblock.jail.adoption import known_controls
 from cellblock.jail.comparison import Differing, differing
 from cellblock.jail.dpkg_database import Database, info_owner
-from cellblock.jail.entry import order
+from cellblock.jail.entry import Entry, order
 from cellblock.jail.execution import assembled
 from cellblock.jail.live_walk import Seen
+from cellblock.jail.look import Look, Stamp, UnreadableError
 from cellblock.jail.record_merge import ids
-from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.volume import Volume
 
 Kind = Literal["added", "changed", "removed"]
@@ -207,7 +207,8 @@ def _export(file: BinaryIO, volume: Volume, members: Iterator[Change]) -> int:
                     archive.addfile(whiteout)
                     gone = one.path
                 continue
-            with contextlib.suppress(Blocked):  # users put something else in the place of its directory
+            # Users put something else in the place of its directory, or nobody can read it.
+            with contextlib.suppress(Blocked, UnreadableError):
                 _export_one(archive, access, one.path, links)
     return count
 
@@ -215,10 +216,18 @@ def _export(file: BinaryIO, volume: Volume, members: Iterator[Change]) -> int:
 def _export_one(
     archive: tarfile.TarFile, access: TreeAccess, path: bytes, links: dict[tuple[int, int], str]
 ) -> None:
-    status = access.status(path)
-    entry = access.entry(path, status, "") if status is not None else None
-    if status is None or entry is None:
-        return
+    look = access.look(path)
+    if look is not None:
+        with look:
+            entry = look.entry(path, "")
+            if entry is not None:
+                _export_look(archive, look, entry, links)
+
+
+def _export_look(
+    archive: tarfile.TarFile, look: Look, entry: Entry, links: dict[tuple[int, int], str]
+) -> None:
+    path, status = entry.path, look.status
     member = tarfile.TarInfo(_text(path) or ".")
     member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
     seconds, rest = divmod(abs(status.st_mtime_ns), 10**9)
@@ -232,12 +241,7 @@ def _export_one(
         archive.addfile(member)
         return
     if entry.kind == "f":
-        try:
-            descriptor = access.open(path)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
-                return  # it is no file any more
-            raise
+        descriptor = look.open()
         with os.fdopen(descriptor, "rb") as file:
             content = _Exactly(file, Stamp.of(os.fstat(descriptor)).size)
             member.size = content.size

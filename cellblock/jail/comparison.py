@@ -19,8 +19,9 @@ from cellblock.jail.adoption import known_controls
 from cellblock.jail.dpkg_database import Database, info_owner
 from cellblock.jail.entry import Entry
 from cellblock.jail.identities import between
+from cellblock.jail.look import Stamp, UnreadableError
 from cellblock.jail.losses import Without
-from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.tree_check import Difference
 from cellblock.jail.volume import Volume
 
@@ -118,14 +119,12 @@ class _Judge:
         path = entry.path
         behind = b""
         try:
-            status = access.status(path)
+            now, stamp = seen(path, access)
         except Blocked as error:
-            status = None
+            now = stamp = None
             behind = error.path if is_link(error.path, access) else b""
-        now = None
         difference = found.difference
-        if status is not None:
-            now = access.entry(path, status, "")
+        if stamp is not None:
             if now is not None:
                 difference = self._without.differs(_exactly(entry, now, difference))
         elif self._without.has_no(entry.kind):
@@ -143,7 +142,6 @@ class _Judge:
             damage = False
         if damage and difference == Difference.TIME and self._same_content(entry, access):
             damage = False
-        stamp = Stamp.of(status) if status is not None else None
         result = Differing(entry, now, stamp, difference, damage, package, behind)
         return replace(result, is_damage=False) if behind or result.is_link_for_folder else result
 
@@ -158,10 +156,28 @@ class _Judge:
 
     @staticmethod
     def _same_content(entry: Entry, access: TreeAccess) -> bool:
+        if entry.kind != "f":
+            return True
         try:
-            return entry.kind != "f" or access.digest(entry.path) == entry.digest
-        except (OSError, Blocked):
+            look = access.look(entry.path)
+            if look is None:
+                return True
+            with look:
+                return look.status.st_size == entry.size and look.digest() == entry.digest
+        except (OSError, Blocked, UnreadableError):
             return True  # users replace it at this moment: theirs
+
+
+def seen(path: bytes, access: TreeAccess) -> tuple[Entry | None, Stamp | None]:
+    """The file as it is, and its stamp; without an entry where that cannot be read. Raises Blocked."""
+    look = access.look(path)
+    if look is None:
+        return None, None
+    with look:
+        try:
+            return look.entry(path, ""), Stamp.of(look.status)
+        except UnreadableError:
+            return None, Stamp.of(look.status)
 
 
 def is_link(path: bytes, access: TreeAccess) -> bool:

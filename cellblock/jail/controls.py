@@ -19,6 +19,7 @@ import zstandard
 
 from cellblock.errors import CellblockError
 from cellblock.jail.entry import shown
+from cellblock.jail.look import UnreadableError
 from cellblock.jail.manifest import DAMAGED_HINT
 from cellblock.jail.tree_access import TreeAccess
 
@@ -42,7 +43,7 @@ _STANZAS = (
 ALTERNATIVES = DPKG + b"alternatives/"
 _OF_A_PACKAGE = re.compile(re.escape(INFO) + rb"[^/]+\.(list|md5sums|conffiles)")
 
-_MOST = 64 << 20
+MOST = 64 << 20
 """Bytes that a thread reads of them, which users write, into memory. Large jails have 50 MB in all."""
 _FEW = 64
 _SLOW_S = 0.0005
@@ -92,16 +93,22 @@ def of_tree(access: TreeAccess) -> dict[bytes, bytes]:
 def _read(root: bytes, paths: list[bytes]) -> dict[bytes, bytes]:
     """The content of those of `paths` that are files. Raises CellblockError and OSError."""
     found: dict[bytes, bytes] = {}
-    left = _MOST
+    left = MOST
     with TreeAccess(root) as access:
         for path in paths:
             try:
                 content = access.read(path, left)
+            except UnreadableError as error:
+                raise CellblockError(
+                    f"a database of packages or accounts in the jail cannot be read: {shown(path)}: {error}; "
+                    "nothing was changed",
+                    hint="end the program that uses the file, or restore it from a backup, then run this",
+                ) from None
             except OSError as error:
                 if error.errno != errno.EFBIG:
                     raise
                 raise CellblockError(
-                    f"a database of packages or accounts in the jail has more than {_MOST >> 20} MiB: "
+                    f"a database of packages or accounts in the jail has more than {MOST >> 20} MiB: "
                     f"{shown(path)}; nothing was changed",
                     hint="no system has that: look at the file in the jail, and restore it from a backup",
                 ) from None

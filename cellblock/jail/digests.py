@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Sequence
 
 from cellblock._image_core import ffi, lib
-from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.look import Stamp, UnreadableError
+from cellblock.jail.tree_access import Blocked, TreeAccess
 
 _SMALL = 4 << 20
 _TOGETHER = 16 << 20
@@ -30,7 +31,7 @@ def of_small_files(access: TreeAccess, paths: Iterable[bytes]) -> Known:
         contents.clear()
 
     for path in paths:
-        with contextlib.suppress(OSError, Blocked):
+        with contextlib.suppress(OSError, Blocked, UnreadableError):
             descriptor = access.open(path)
             try:
                 stamp = Stamp.of(os.fstat(descriptor))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import struct
-from pathlib import Path
 from typing import NamedTuple
 
 _LOAD, _DYNAMIC = 1, 2
 _NULL, _NEEDED, _STRINGS, _STRINGS_SIZE = 0, 1, 5, 10
 _MOST = 1 << 20
 """Bytes of a table: no program's is larger, and a damaged file may say anything."""
+_MOST_NAMES, _LONGEST = 4096, 256
+"""A name is that of a file."""
 
 
 class _Segment(NamedTuple):
@@ -23,17 +24,15 @@ class _Segment(NamedTuple):
     size: int
 
 
-def needs(path: Path) -> list[bytes]:
+def needs(descriptor: int) -> list[bytes]:
     """The names that the dynamic loader is asked for; none when the file is no dynamic ELF file."""
-    with path.open("rb") as file:
-        descriptor = file.fileno()
-        identity = os.pread(descriptor, 64, 0)
-        if identity[:4] != b"\x7fELF" or len(identity) < 16:
-            return []
-        try:
-            return _needed(descriptor, identity)
-        except (struct.error, ValueError, OverflowError, OSError):
-            return []  # cut off, or no table where one should be
+    identity = os.pread(descriptor, 64, 0)
+    if identity[:4] != b"\x7fELF" or len(identity) < 16:
+        return []
+    try:
+        return _needed(descriptor, identity)
+    except (struct.error, ValueError, OverflowError, OSError):
+        return []  # cut off, or no table where one should be
 
 
 def _needed(descriptor: int, header: bytes) -> list[bytes]:
@@ -61,7 +60,8 @@ def _needed(descriptor: int, header: bytes) -> list[bytes]:
         return []
     start = _offset(segments, where.get(_STRINGS, -1))
     strings = _read(descriptor, where.get(_STRINGS_SIZE, 0), start)
-    return [strings[name : strings.index(b"\0", name)] for name in names]
+    # Users may have written what a rollback brings back: 65,000 names of a megabyte each, with one text.
+    return [strings[name : strings.index(b"\0", name, name + _LONGEST)] for name in names[:_MOST_NAMES]]
 
 
 def _segment(text: bytes, at: int, order: str, *, is_64: bool) -> _Segment:

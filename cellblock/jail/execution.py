@@ -25,8 +25,10 @@ from cellblock.jail.apt_lock import apt_locked
 from cellblock.jail.catalogue import Blobs
 from cellblock.jail.change_plan import Finding, Plan
 from cellblock.jail.entry import Entry, shown
+from cellblock.jail.look import UnreadableError
 from cellblock.jail.losses import Trying, Without
 from cellblock.jail.manifest import DAMAGED_HINT
+from cellblock.jail.removal import remove_tree
 from cellblock.jail.source import release
 from cellblock.jail.staging import arranged, stage
 from cellblock.jail.transaction import Transaction
@@ -85,7 +87,7 @@ def writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, 
             events.info(f"removing what an interrupted run left in {leftover}")
             for note in leftover.glob(f"{NOTE}*"):
                 release(note)
-            shutil.rmtree(os.fsencode(leftover))
+            remove_tree(leftover)
         interrupted = transaction.pending(volume)
         resumed = None
         if interrupted is not None:
@@ -135,9 +137,11 @@ def stage_files(
 
     keep_records(volume, folder)
 
-    def find(entry: Entry) -> Path | None:
-        path = Path(os.fsdecode(blobs.path(entry.digest)))
-        return path if path.exists() else None
+    def find(entry: Entry) -> int | None:
+        try:
+            return os.open(blobs.path(entry.digest), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
 
     actions = arranged(plan, find)
     last = last_of_shared(actions)
@@ -194,12 +198,27 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
     for number, action in enumerate(plan.actions):
         if action.verb == "put" and controls.is_control(action.path):
             if action.after is not None and action.after.kind == "f":
-                after[action.path] = (new / str(number)).read_bytes()
-            else:
-                after.pop(action.path, None)  # a link is not followed, as by `controls.of_tree`
+                content = _read_new(new / str(number))
+                if content is not None:
+                    after[action.path] = content
+                    continue
+            after.pop(action.path, None)  # a link is not followed, as by `controls.of_tree`
     controls.save(folder / "before", before)
     controls.save(folder / "after", after)
     change_plan.write(plan, folder / "plan")
+
+
+def _read_new(path: Path) -> bytes | None:
+    """The content of a new file; None for one too large for a database: users may have another name of it."""
+    with TreeAccess(os.fsencode(path.parent)) as access:
+        try:
+            return access.read(os.fsencode(path.name), controls.MOST)
+        except UnreadableError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            return None
 
 
 def _refuse_immutable_databases(volume: Volume, plan: Plan) -> None:
@@ -286,10 +305,12 @@ def _make_ld_cache(root: Path, events: Events) -> None:
     from cellblock.process import Programs
 
     name = f"ld.so.cache.upgrade-{os.getpid()}"
-    # Bounded: it waits for ever for a fifo that somebody made in ld.so.conf.d.
-    ldconfig = ["timeout", "-k", "5", "300", "/sbin/ldconfig", "-X", "-r", str(root), "-C", f"/etc/{name}"]
-    done = Programs().run(ldconfig, check=False)
-    why = "" if done.status == 0 else " ".join(done.tail)
+    # Bounded: it waits for ever for a FIFO that a link in ld.so.conf.d leads to.
+    ldconfig = ["timeout", "-k", "5", "120", "/sbin/ldconfig", "-X", "-r", str(root), "-C", f"/etc/{name}"]
+    why = _special_configuration(root)
+    if not why:
+        done = Programs().run(ldconfig, check=False)
+        why = "" if done.status == 0 else " ".join(done.tail)
     if not why:
         try:
             with TreeAccess(os.fsencode(root)) as access:
@@ -299,3 +320,17 @@ def _make_ld_cache(root: Path, events: Events) -> None:
             why = f"etc/ld.so.cache: {error}"
     if why:
         events.warning(f"ldconfig failed in {root}: {why}; run it in the jail")
+
+
+def _special_configuration(root: Path) -> str:
+    """Which of the loader's files is a FIFO, which ldconfig(8) would wait for, or a device; else nothing."""
+    with TreeAccess(os.fsencode(root)) as access:
+        names = access.names(b"etc/ld.so.conf.d")
+        for path in (b"etc/ld.so.conf", *(b"etc/ld.so.conf.d/" + name for name in names)):
+            with contextlib.suppress(Blocked):
+                look = access.look(path)
+                if look is not None:
+                    with look:
+                        if look.kind not in ("f", "l", "d"):
+                            return f"{shown(path)} is no file"
+    return ""

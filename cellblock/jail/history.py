@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from cellblock.errors import CellblockError
 from cellblock.jail import change_plan
 from cellblock.jail.change_plan import Finding, Plan
+from cellblock.jail.removal import remove_tree
 from cellblock.jail.temporary_database import NoRoomError
 from cellblock.jail.volume import Volume
 
@@ -123,4 +123,5 @@ def prune(volume: Volume, keep: int = KEEP) -> None:
         # Renamed first: a half-removed one is no part of history.
         target = volume.private / f"staging-forgotten-{old.name}"
         old.rename(target)
-        shutil.rmtree(target)
+        with suppress(OSError):  # what users write to at this moment: the next run removes it
+            remove_tree(target)

@@ -32,11 +32,6 @@ class Seen(NamedTuple):
     folder: int
     name: bytes
 
-    @property
-    def magic(self) -> bytes:
-        """A path for the calls that take no descriptor; it may have become a link to anywhere."""
-        return b"/proc/self/fd/%d/%s" % (self.folder, self.name)
-
 
 @dataclass
 class _Level:

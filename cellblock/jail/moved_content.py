@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from cellblock.jail import manifest
 from cellblock.jail.catalogue import Blobs
 from cellblock.jail.entry import Entry
+from cellblock.jail.look import Look, UnreadableError
 from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.volume import Volume
 
@@ -27,11 +27,13 @@ def copy_from_tree(volume: Volume, wanted: Collection[str], blobs: Blobs) -> Non
             found.setdefault(digest, manifest.parse(line))
     with TreeAccess(os.fsencode(volume.root)) as access:
         for digest, entry in found.items():
-            with contextlib.suppress(Blocked, OSError):
-                status = access.status(entry.path)
-                # Of another size it is not looked at: users may have made it one of a terabyte.
-                if status is not None and stat.S_ISREG(status.st_mode) and status.st_size == entry.size:
-                    _copy(access, entry, digest, blobs)
+            with contextlib.suppress(Blocked, OSError, UnreadableError):
+                look = access.look(entry.path)
+                if look is not None:
+                    with look:
+                        # Of another size it is not read: users may have made it one of a terabyte.
+                        if look.kind == "f" and look.status.st_size == entry.size:
+                            _copy(look, entry.size, digest, blobs)
 
 
 def _files(path: Path) -> Iterator[bytes]:
@@ -41,12 +43,11 @@ def _files(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _copy(access: TreeAccess, entry: Entry, digest: str, blobs: Blobs) -> None:
+def _copy(look: Look, left: int, digest: str, blobs: Blobs) -> None:
     total = hashlib.sha256()
     target = blobs.path(digest)
     temporary = target + b".moved"
-    left = entry.size
-    with os.fdopen(access.open(entry.path), "rb") as source, open(temporary, "xb") as file:  # noqa: PTH123
+    with os.fdopen(look.open(), "rb") as source, open(temporary, "xb") as file:  # noqa: PTH123
         while data := source.read(min(_CHUNK, left)):
             total.update(data)
             file.write(data)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import heapq
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -15,38 +16,30 @@ from cellblock.jail import digests
 from cellblock.jail.actions_store import Collected
 from cellblock.jail.alternatives import links_of_users
 from cellblock.jail.change_plan import Action, Finding, Operation, Plan, Verb
-from cellblock.jail.controls import INFO, of_tree
+from cellblock.jail.controls import ACCOUNTS, INFO, STATUS, Controls, of_tree
 from cellblock.jail.delta import Delta
 from cellblock.jail.differences import Changes
-from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
+from cellblock.jail.dpkg_database import Database, info_owner
 from cellblock.jail.entry import Entry, order, shown
 from cellblock.jail.identities import between, renumbered
+from cellblock.jail.look import Look, Stamp, UnreadableError
 from cellblock.jail.package_changes import new_glibc, package_changes
 from cellblock.jail.package_choice import Choices, choose
+from cellblock.jail.package_files import PackageFiles
+from cellblock.jail.quiet_files import is_quiet
 from cellblock.jail.record_merge import merge_controls
 from cellblock.jail.source import SourceIdentity
 from cellblock.jail.threeway import Outcome, merge
-from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.users_folders import left_to_users
 
+_TRIES = 3
+"""How often a plan is made while users change databases: by then they do so without end."""
+_MOST_HASHED = 8 << 30
+"""Bytes of a file that is hashed whatever its size: no package has a larger one, and users may have."""
 _TOGETHER = 2048
 """Files whose content is read and hashed before they are decided on."""
 _LD_CACHE = b"etc/ld.so.cache"
-_QUIET = (b"var/log/", b"var/cache/", b"var/lib/apt/lists/", b"run/", b"tmp/")
-_QUIET_FILES = frozenset(
-    (
-        _LD_CACHE,
-        b"var/lib/dpkg/status-old",
-        b"var/lib/dpkg/diversions-old",
-        b"var/lib/dpkg/statoverride-old",
-        b"var/lib/dpkg/available",
-        *(
-            b"etc/" + name + b"-"
-            for name in (b"passwd", b"group", b"shadow", b"gshadow", b"subuid", b"subgid")
-        ),
-    )
-)
-"""Of these the tree's are as good as the image's: nobody wants to compare them."""
 
 
 def make_plan(
@@ -58,9 +51,12 @@ def make_plan(
     source: SourceIdentity,
 ) -> Plan:
     """Merge `changes` into the tree at `root`, on paper. Raises CellblockError when that cannot end well."""
-    with TreeAccess(os.fsencode(root)) as access:
-        planner = _Planner(changes, access)
-        planner.plan()
+    for _ in range(_TRIES):
+        with TreeAccess(os.fsencode(root)) as access:
+            planner = _Planner(changes, access)
+            planner.plan()
+        if not planner.moved:
+            break
     return Plan(
         operation,
         base_manifest,
@@ -76,8 +72,11 @@ def make_plan(
 
 @dataclass
 class _Seen:
+    """A file of the tree. `md5` is that of its content, where dpkg's record of it is asked."""
+
     entry: Entry | None
     stamp: Stamp | None
+    md5: str = ""
 
 
 @dataclass
@@ -88,6 +87,8 @@ class _Planner:
     findings: list[Finding] = field(default_factory=list)
     contents: dict[str, bytes] = field(default_factory=dict)
     regenerate: bool = False
+    moved: list[bytes] = field(default_factory=list)
+    """Databases that users changed between the reading and the end of the planning."""
     _blocked: set[bytes] = field(default_factory=set)
     _made: set[bytes] = field(default_factory=set)
     """Paths that become directories, or are some."""
@@ -117,8 +118,9 @@ class _Planner:
             if not self._is_plain(path, tree_controls[path], new.get(path))
         }
         after = {**tree_controls, **merged}
+        self._list_unreadable(tree_controls)
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
-        self._own()
+        self.owned = PackageFiles(self.choices, self.new, self.tree)
         self._links = links_of_users(new, merged, self._target)
         mine: dict[bytes, Delta] = {}
         candidates = self._candidates()
@@ -132,13 +134,21 @@ class _Planner:
         for path, text in merged.items():
             if text == tree_controls[path]:
                 continue
-            self._put_merged(path, text, mine.get(path))
+            self._put_merged(path, text, tree_controls[path], mine.get(path))
         findings, displaced = left_to_users(self.actions, self.access)
         self.findings += findings
         for action in displaced:
             if action.after is not None and action.after.kind in "fl":
                 self._put_beside(action.path, action.after)
         self._join_links()
+
+    def _list_unreadable(self, tree: Controls) -> None:
+        """List what users put in the place of a database: of what it listed nothing is known."""
+        for path in (*ACCOUNTS, STATUS):
+            if path in self.changes.base and path not in tree:
+                with contextlib.suppress(Blocked):
+                    if self.access.status(path) is not None:
+                        self._conflict(path, "is no file, so the jail counts as without what it lists")
 
     def _is_plain(self, path: bytes, tree: bytes, new: bytes | None) -> bool:
         if new != self.changes.new.get(path):
@@ -149,51 +159,28 @@ class _Planner:
         """Top directories that are links within the tree, as /bin is to usr/bin."""
         found = {}
         for name in self.access.names(b""):
-            status = self.access.status(name)
-            if status is not None and status.st_mode & 0o170000 == 0o120000:
-                target = self._target(name).strip(b"/")
-                if target and not target.startswith(b"."):
-                    found[name] = target
+            target = self._target(name).strip(b"/")
+            if target and not target.startswith(b"."):
+                found[name] = target
         return found
 
     def _target(self, path: bytes) -> bytes:
         """What the link at `path` says; empty where there is none."""
         try:
-            return os.readlink(self.access.magic(path))  # noqa: PTH115 - pathlib knows no paths of bytes
-        except (OSError, Blocked):
+            look = self.access.look(path)
+        except Blocked:
             return b""
-
-    def _own(self) -> None:
-        """Who owns a path, where that matters: only packages of which not simply the image's goes on."""
-        special = {key for key, side in self.choices.side.items() if side != "image"}
-        special |= self.choices.overridden
-        self.held: dict[bytes, str] = {}
-        self.replaced: dict[bytes, str] = {}
-        for key in special:
-            side = self.choices.side[key]
-            for database in (self.new, self.tree):
-                if key not in database.packages:
-                    continue
-                for path in database.files(key):
-                    if key in self.choices.overridden:
-                        self.replaced.setdefault(path, key)
-                    elif side == "tree" or database is self.new:
-                        self.held.setdefault(path, key)
-        if not self.held:
-            return
-        # A directory that several packages own, or a file that moved to a package which goes on, is not held.
-        for key, side in self.choices.side.items():
-            if side == "image" and key in self.new.packages:
-                for path in self.new.files(key):
-                    owner = self.held.get(path)
-                    if owner is not None and self.choices.side[owner] == "none":
-                        del self.held[path]
+        if look is None:
+            return b""
+        with look:
+            return look.target() if look.kind == "l" else b""
 
     def _candidates(self) -> Iterator[tuple[bytes, Delta]]:
         """Paths to decide on, in order, and the image's two entries with the tree's numbers of owners."""
         found = self.changes.paths
-        missing = {path for path in self.replaced if path not in found}
-        missing |= {path for path in self._info_of_replaced() if path not in found}
+        missing = {path for path in self.owned.replaced if path not in found}
+        records = self.owned.records_of_replaced(self.access.names(INFO.rstrip(b"/")))
+        missing |= {path for path in records if path not in found}
         groups = self.changes.groups() if found else {}
         for first, names in groups.items():
             if any(name in found for name in names):
@@ -205,34 +192,25 @@ class _Planner:
         for path, pair in heapq.merge(found.items(), more, key=lambda one: order(one[0])):
             yield path, Delta(base.apply(pair.base), new.apply(pair.new))
 
-    def _info_of_replaced(self) -> Iterable[bytes]:
-        for key in self.choices.overridden:
-            yield from (INFO + f"{key}.{member}".encode() for member in INFO_MEMBERS)
-        for name in self.access.names(b"var/lib/dpkg/info"):
-            path = INFO + name
-            if info_owner(path) in self.choices.overridden:
-                yield path
-
     def _path(self, path: bytes, pair: Delta) -> None:
         path, diverted = self._diverted(path)
+        if diverted:
+            pair = Delta(
+                pair.base and pair.base._replace(path=path), pair.new and pair.new._replace(path=path)
+            )
         try:
-            status = self.access.status(path)
+            seen = self._see(path, pair)
+        except UnreadableError as error:
+            self._conflict(path, str(error))
+            return
         except Blocked as error:
             if error.path in self._made:  # it becomes a directory
                 self._act(path, merge(None, pair.new, None), _Seen(None, None), pair)
                 return
             if pair.new is not None and error.path not in self._blocked:
-                self._blocked.add(error.path)
-                self.findings.append(
-                    Finding("conflict", error.path, "is no directory any more; the image has files below it")
-                )
+                self._block(error.path)
             return
-        if diverted:
-            pair = Delta(
-                pair.base and pair.base._replace(path=path), pair.new and pair.new._replace(path=path)
-            )
-        seen = self._see(path, status, pair)
-        if path in self.held or self._is_held_record(path):
+        if self.owned.holds(path):
             return
         base = self._effective_base(path, pair, seen)
         outcome = merge(base, pair.new, seen.entry)
@@ -251,37 +229,45 @@ class _Planner:
         if found is None or path in self.base.diversions or path in self.new.diversions:
             return path, False
         to, package = found
-        owner = self._owner_of(path)
+        owner = self.owned.owner_of(path)
         return (to, True) if owner is None or owner != package else (path, False)
 
-    def _owner_of(self, path: bytes) -> bytes | None:
-        for key in self.new.packages:
-            if path in self.new.files(key):
-                return self.new.packages[key].name.encode()
-        return None
+    def _conflict(self, path: bytes, why: str) -> None:
+        self.findings.append(Finding("conflict", path, why))
 
-    def _is_held_record(self, path: bytes) -> bool:
-        owner = info_owner(path)
-        if owner is None:
-            return False
-        side = self.choices.side.get(owner)
-        return side == "tree" or (side == "none" and owner not in self.tree.installed)
+    def _block(self, path: bytes) -> None:
+        """List a directory that is none any more, once."""
+        if path not in self._blocked:
+            self._blocked.add(path)
+            self._conflict(path, "is no directory any more; the image has files below it")
 
-    def _see(self, path: bytes, status: os.stat_result | None, pair: Delta) -> _Seen:
-        if status is None:
+    def _see(self, path: bytes, pair: Delta, most: int = _MOST_HASHED) -> _Seen:
+        """The file in the tree, by one look at it; hashed up to `most` bytes.
+
+        Raises Blocked and UnreadableError.
+        """
+        look = self.access.look(path)
+        if look is None:
             return _Seen(None, None)
-        stamp = Stamp.of(status)
+        with look:
+            return self._of_look(path, look, pair, most)
+
+    def _of_look(self, path: bytes, look: Look, pair: Delta, most: int) -> _Seen:
+        stamp = Stamp.of(look.status)
         digest, sizes = self._known.get((path, stamp)), {entry.size for entry in pair if entry is not None}
-        judged_by_itself = path in self.replaced or info_owner(path) is not None
+        judged_by_itself = path in self.owned.replaced or info_owner(path) is not None
         if digest is None and sizes and stamp.size not in sizes and not judged_by_itself:
             digest = ""  # neither image's, whatever is in it: it may have a terabyte by now
-        return _Seen(self.access.entry(path, status, digest), stamp)
+        if digest is None and stamp.size > most:
+            digest = ""
+        md5 = look.digest("md5", most) if look.kind == "f" and self.owned.md5(path) else ""
+        return _Seen(look.entry(path, digest), stamp, md5)
 
     def _effective_base(self, path: bytes, pair: Delta, seen: _Seen) -> Entry | None:
         """What an untouched file would be here: the image's old one, or that of the users' version."""
         if info_owner(path) is not None:
             return seen.entry
-        key = self.replaced.get(path)
+        key = self.owned.replaced.get(path)
         if key is None or seen.entry is None:
             # A package that users removed and that is needed again brings its files.
             return None if key is not None and key not in self.tree.installed else pair.base
@@ -289,19 +275,13 @@ class _Planner:
             return pair.base
         if seen.entry.kind != "f":
             return seen.entry
-        wanted = self._md5(key).get(path)
-        if wanted is not None and wanted != self.access.digest(path, "md5"):
+        wanted = self.owned.md5(path)
+        if wanted is not None and wanted != seen.md5:
             return pair.base if path not in self.tree.packages[key].conffiles else None
         return seen.entry if wanted is not None else pair.base
 
-    def _md5(self, key: str) -> dict[bytes, str]:
-        self._sums: dict[str, dict[bytes, str]] = getattr(self, "_sums", {})
-        if key not in self._sums:
-            self._sums[key] = self.tree.md5(key)
-        return self._sums[key]
-
     def _act(self, path: bytes, outcome: Outcome, seen: _Seen, pair: Delta) -> None:
-        quiet = path in _QUIET_FILES or path.startswith(_QUIET)
+        quiet = is_quiet(path)
         if outcome.verdict in ("kept", "conflict"):
             if path == _LD_CACHE:
                 self.regenerate = True
@@ -335,8 +315,14 @@ class _Planner:
 
     def _put_beside(self, path: bytes, entry: Entry) -> None:
         name = path + (b".dpkg-dist" if self._is_conffile(path) else b".cellblock-new")
-        status = self.access.status(name)
-        seen = self._see(name, status, Delta(None, None))
+        try:
+            seen = self._see(name, Delta(None, entry))
+        except Blocked as error:
+            self._block(error.path)
+            return
+        except UnreadableError as error:
+            self._conflict(name, str(error))
+            return
         after = entry._replace(path=name)
         if seen.entry == after:
             return
@@ -356,19 +342,28 @@ class _Planner:
         parent = path.rpartition(b"/")[0]
         if not parent or parent in self._made:
             return
-        status = self.access.status(parent)
-        if status is not None:
-            return
+        try:
+            if self.access.status(parent) is not None:
+                return
+        except Blocked:
+            return  # since the look at the file; then it is left, and listed, when it is to be made
         self._need_parent(parent)
         found = self.changes.look_up([parent]).get(parent)
         entry = self.ids[1].apply(found) or Entry(parent, "d", 0o755, 0, 0, 0, 0)
         self._made.add(parent)
         self.actions.append(Action("mkdir", parent, None, entry, None, "for files below it"))
 
-    def _put_merged(self, path: bytes, text: bytes, pair: Delta | None) -> None:
-        status = self.access.status(path)
-        seen = self._see(path, status, Delta(None, None))
-        assert seen.entry is not None  # only files that the tree has are merged
+    def _put_merged(self, path: bytes, text: bytes, merged_from: bytes, pair: Delta | None) -> None:
+        """Plan the merged database `text`, of which `merged_from` was the tree's."""
+        try:
+            seen = self._see(path, Delta(None, None), most=len(merged_from))
+        except (Blocked, UnreadableError):
+            seen = _Seen(None, None)
+        if seen.entry is None or seen.entry.digest != hashlib.sha256(merged_from).hexdigest():
+            # Put there all the same it would undo what users wrote since, a new account for example.
+            self.moved.append(path)
+            self._conflict(path, "users changed it while this was planned; the image's changes to it wait")
+            return
         digest = hashlib.sha256(text).hexdigest()
         self.contents[digest] = text
         new = pair.new if pair else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,11 +11,11 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import controls, delta, history, transaction
-from cellblock.jail.actions_store import Numbers, kept
-from cellblock.jail.change_plan import Plan
+from cellblock.jail.actions_store import Collected, Numbers, kept
+from cellblock.jail.change_plan import Action, Finding, Plan
 from cellblock.jail.delta import Delta, Deltas
 from cellblock.jail.differences import Changes
-from cellblock.jail.entry import Entry, shown
+from cellblock.jail.entry import Entry, order, shown
 from cellblock.jail.execution import (
     UpgradeResult,
     assembled,
@@ -27,10 +26,10 @@ from cellblock.jail.execution import (
     write_records,
     writing,
 )
+from cellblock.jail.kept_files import KeptFiles
 from cellblock.jail.losses import Trying
 from cellblock.jail.planner import make_plan
 from cellblock.jail.staging import arranged, stage
-from cellblock.jail.transaction import kept_file
 from cellblock.jail.volume import Volume, VolumeState
 
 
@@ -106,40 +105,52 @@ def _backwards(last: history.Done, done: Plan) -> Changes:
     )
 
 
+_LOST = "its old content was not kept: users exchanged it while it was to be taken away"
+
+
+def _without_lost(plan: Plan, files: KeptFiles) -> Plan:
+    """The plan without what needs a file that was not kept: users had exchanged it when it was to be taken.
+
+    It stays as it is, and is listed.
+    """
+    lost = {action.path for action in plan.actions if not _can_make(action, plan, files)}
+    if not lost:
+        return plan
+    actions, findings = Collected(), list(plan.findings)
+    for action in plan.actions:
+        if action.path not in lost:
+            # The file that it was to be another name of may be one that is lost.
+            actions.append(replace(action, link=b"") if action.link in lost else action)
+        elif not action.beside:  # of what it would lie beside there is a finding
+            findings.append(Finding("conflict", action.path, _LOST))
+    findings.sort(key=lambda one: order(one.path))
+    return replace(plan, actions=actions.all(), findings=tuple(findings))
+
+
+def _can_make(action: Action, plan: Plan, files: KeptFiles) -> bool:
+    return (action.after is not None and action.after.digest in plan.contents) or files.has(action)
+
+
 def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> Plan:
     keep_records(volume, folder)
-    numbers = Numbers(done.actions)
+    with history.whole(last.folder):
+        opened = KeptFiles(last, Numbers(done.actions))
+    with opened as files:
+        plan = _without_lost(plan, files)
+        actions = arranged(plan, files.find)
 
-    def place(number: int | None) -> Path | None:
-        path = None if number is None else kept_file(last.folder, number)
-        return path if path is not None and path.exists() else None
+        def fetch(_number: int, entry: Entry, path: bytes) -> None:
+            text = plan.contents.get(entry.digest)
+            if text is not None:
+                with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
+                    file.write(text)
+            elif not files.make(entry, path):
+                raise CellblockError(
+                    f"{last.folder} no longer holds the old {shown(entry.path)}; nothing was changed",
+                    hint="a backup has it: `jail restore`; or `jail upgrade` to the old image",
+                )
 
-    def own(entry: Entry) -> Path | None:
-        return place(numbers.of_path(entry.path))
-
-    def other(entry: Entry) -> Path | None:
-        return place(numbers.of_content(entry.digest))
-
-    actions = arranged(plan, lambda entry: own(entry) or other(entry))
-
-    def fetch(_number: int, entry: Entry, path: bytes) -> None:
-        text = plan.contents.get(entry.digest)
-        if text is not None:
-            with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
-                file.write(text)
-        elif (kept := own(entry)) is not None:
-            # A name of the very file that was there: with all its attributes, and no space needed.
-            os.link(kept, path, follow_symlinks=False)
-        elif (kept := other(entry)) is not None:
-            # Beside a file that users keep. No name of that one, which has an owner and a mode of its own.
-            shutil.copyfile(kept, path)
-        else:
-            raise CellblockError(
-                f"{last.folder} does not hold the old {shown(entry.path)}; nothing was changed",
-                hint="a backup has it: `jail restore`; or `jail upgrade` to the old image",
-            )
-
-    stage(actions, folder / "new", fetch, Trying(volume.private, allow=False))
+        stage(actions, folder / "new", fetch, Trying(volume.private, allow=False))
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:

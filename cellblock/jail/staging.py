@@ -17,6 +17,7 @@ from cellblock.jail.actions_store import StoredActions
 from cellblock.jail.change_plan import Action, Plan
 from cellblock.jail.elf_needs import needs
 from cellblock.jail.entry import Entry
+from cellblock.jail.look import Look
 from cellblock.jail.losses import Without
 from cellblock.jail.metadata import set_metadata
 
@@ -24,8 +25,12 @@ Fetch = Callable[[int, Entry, bytes], None]
 """Makes the regular file of action N with an entry's content at a path; its metadata is set by the caller."""
 
 
-def arranged(plan: Plan, find: Callable[[Entry], Path | None]) -> Sequence[Action]:
-    """The actions in their final order; `find` says where the content of a library lies."""
+Find = Callable[[Entry], int | None]
+"""A descriptor to read the content of an entry from, which the caller closes; None: it is not at hand."""
+
+
+def arranged(plan: Plan, find: Find) -> Sequence[Action]:
+    """The actions in their final order; `find` gives the content of a library."""
     if isinstance(plan.actions, StoredActions):
         found = plan.actions.of_step(LIBRARY)
         libraries = [action for _, action in found]
@@ -38,14 +43,17 @@ def arranged(plan: Plan, find: Callable[[Entry], Path | None]) -> Sequence[Actio
     return sort_libraries(plan.actions, _wanted(plan.actions, find), downgrade=plan.operation == "rollback")
 
 
-def _wanted(actions: Iterable[Action], find: Callable[[Entry], Path | None]) -> dict[bytes, list[bytes]]:
+def _wanted(actions: Iterable[Action], find: Find) -> dict[bytes, list[bytes]]:
     """What the replaced libraries need, by path."""
     wanted = {}
     for action in actions:
         if rank(action) == LIBRARY and action.after is not None and action.after.kind == "f":
-            path = find(action.after)
-            if path is not None:
-                wanted[action.path] = needs(path)
+            descriptor = find(action.after)
+            if descriptor is not None:
+                try:
+                    wanted[action.path] = needs(descriptor)
+                finally:
+                    os.close(descriptor)
     return wanted
 
 
@@ -91,7 +99,14 @@ def _make(entry: Entry, path: bytes, fetch: Callable[[Entry, bytes], None], with
         else:
             fetch(entry, path)
     if not without.lacks(entry, path):
-        set_metadata(path, entry, without)
+        _set_metadata(path, entry, without)
+
+
+def _set_metadata(path: bytes, entry: Entry, without: Without) -> None:
+    """Of a file that was just made. In a rollback it may be a name of one that users have another name of."""
+    # The folder is root's alone: its own name is as good as a descriptor.
+    with Look(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)) as look:
+        set_metadata(look, entry, without)
 
 
 def _try(action: Action, path: bytes, without: Without) -> None:
@@ -106,6 +121,6 @@ def _try(action: Action, path: bytes, without: Without) -> None:
     else:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
-        set_metadata(path, tried, without)
+        _set_metadata(path, tried, without)
     finally:
         (os.rmdir if tried.kind == "d" else os.unlink)(path)

@@ -8,35 +8,19 @@ are theirs to write): one that has `..` in it leads nowhere.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
-import hashlib
 import os
-import stat
 import sys
-from typing import NamedTuple
 
-from cellblock.jail.entry import KINDS, Entry, kept_xattrs
+from cellblock.jail.look import Look, UnreadableError
+from cellblock.jail.look import Stamp as Stamp
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_CHUNK = 1 << 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GET_FLAGS, _IMMUTABLE, _APPEND = 0x80086601, 0x10, 0x20
 """FS_IOC_GETFLAGS and two of its flags (linux/fs.h)."""
-
-
-class Stamp(NamedTuple):
-    """What changes when a file's content does: inode, size in bytes, and times in nanoseconds."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-
-    @staticmethod
-    def of(status: os.stat_result) -> Stamp:
-        """That of a file's status."""
-        return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class Blocked(Exception):
@@ -107,7 +91,7 @@ class TreeAccess:
             except (NotADirectoryError, OSError) as error:
                 if isinstance(error, FileNotFoundError):
                     raise
-                if error.errno == errno.ENAMETOOLONG:
+                if error.errno in (errno.ENAMETOOLONG, errno.ESTALE):
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
                 if isinstance(error, NotADirectoryError) or error.errno == errno.ELOOP:  # a link
                     raise Blocked(b"/".join(names[: number + 1])) from None
@@ -122,19 +106,16 @@ class TreeAccess:
         _names_of(name)
         return self.folder(parent), name or b"."
 
-    def magic(self, path: bytes) -> bytes:
-        """A path for the calls that take no descriptor: the last name of `path` in its opened parent."""
-        parent, name = self.at(path)
-        return b"/proc/self/fd/%d/%s" % (parent, name)
+    def look(self, path: bytes) -> Look | None:
+        """The file at `path`, of a link the link itself; the caller closes it. None: there is none.
 
-    def pinned(self, path: bytes) -> int:
-        """A descriptor (O_PATH) of `path` itself, of a link not its target; the caller closes it.
-
-        What is done through /proc/self/fd/N is done to this very file, whatever has its name by then:
-        chmod(2) by name would follow a link that is put there meanwhile. Raises as `folder`.
+        Raises Blocked.
         """
-        parent, name = self.at(path)
-        return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            parent, name = self.at(path)
+        except FileNotFoundError:
+            return None
+        return Look.at(parent, name)
 
     def status(self, path: bytes) -> os.stat_result | None:
         """lstat(2); None when there is no such file or directory. Raises Blocked."""
@@ -144,113 +125,63 @@ class TreeAccess:
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:
+            if error.errno in (errno.ENAMETOOLONG, errno.ESTALE):
                 return None
             raise
 
-    def entry(self, path: bytes, status: os.stat_result, digest: str | None = None) -> Entry | None:
-        """The entry of an existing file, read now; its content is hashed unless `digest` is known.
-
-        None for a socket, which is no part of a tree, and for a file that is gone meanwhile.
-        """
-        kind = KINDS.get(stat.S_IFMT(status.st_mode))
-        if kind is None:
-            return None
-        target, device = b"", (0, 0)
-        try:
-            parent, name = self.at(path)
-            if kind == "l":
-                target = os.readlink(name, dir_fd=parent)
-            elif kind in "cb":
-                device = (os.major(status.st_rdev), os.minor(status.st_rdev))
-            elif kind == "f" and digest is None:
-                digest = self.digest(path)
-            magic = b"/proc/self/fd/%d/%s" % (parent, name)
-            names = os.listxattr(magic, follow_symlinks=False)
-            xattrs = kept_xattrs(
-                (os.fsencode(one), os.getxattr(magic, one, follow_symlinks=False)) for one in names
-            )
-        except FileNotFoundError:
-            return None
-        return Entry(
-            path=path,
-            kind=kind,
-            mode=stat.S_IMODE(status.st_mode),
-            uid=status.st_uid,
-            gid=status.st_gid,
-            size=status.st_size if kind in "fl" else 0,
-            # A directory's time changes with every file that users make in it.
-            mtime_ns=0 if kind == "d" else status.st_mtime_ns,
-            target=target,
-            device=device,
-            xattrs=xattrs,
-            digest=digest or "" if kind == "f" else "",
-        )
-
     def open(self, path: bytes) -> int:
-        """A descriptor to read the regular file `path` from; never follows a link or waits for a fifo."""
-        parent, name = self.at(path)
-        descriptor = os.open(name, _FILE, dir_fd=parent)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise FileNotFoundError(path)
-        return descriptor
+        """A descriptor to read the regular file `path` from.
+
+        Raises FileNotFoundError, Blocked, and UnreadableError for what is none.
+        """
+        look = self.look(path)
+        if look is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        with look:
+            return look.open()
 
     def is_immutable(self, path: bytes) -> bool:
         """Whether not even root may change `path` or its directory (chattr +i and +a; ioctl_iflags(2))."""
         try:
-            parent, name = self.at(path)
-        except (FileNotFoundError, Blocked):
+            parent, _ = self.at(path)
+            found = [os.open(b".", _FOLDER, dir_fd=parent)]
+        except (OSError, Blocked):
             return False  # its directory is still to be made
-        status = self.status(path)
-        # A device is never opened; a link has no flags.
-        has_flags = status is not None and stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFDIR)
-        for one in (name, b".") if has_flags else (b".",):
-            flags = bytearray(8)
-            try:
-                descriptor = os.open(one, _FILE, dir_fd=parent)
-            except OSError:
-                continue
-            try:
-                fcntl.ioctl(descriptor, _GET_FLAGS, flags)
-            except OSError:
-                continue  # a filesystem without
-            finally:
-                os.close(descriptor)
-            if int.from_bytes(flags[:4], sys.byteorder) & (_IMMUTABLE | _APPEND):
-                return True
-        return False
-
-    def digest(self, path: bytes, algorithm: str = "sha256") -> str:
-        """The digest of a regular file's content."""
-        total = hashlib.new(algorithm, usedforsecurity=False)
-        descriptor = self.open(path)
         try:
-            while data := os.read(descriptor, _CHUNK):
-                total.update(data)
+            look = self.look(path)
+            if look is not None:
+                with look, contextlib.suppress(OSError, UnreadableError):
+                    # A device is never opened; a link has no flags.
+                    is_folder = look.kind == "d"
+                    found.append(os.open(look.magic, _FOLDER & ~os.O_NOFOLLOW) if is_folder else look.open())
+            return any(_has_flags(one) for one in found)
+        except Blocked:
+            return False
         finally:
-            os.close(descriptor)
-        return total.hexdigest()
+            for one in found:
+                os.close(one)
 
     def read(self, path: bytes, most: int = 1 << 30) -> bytes | None:
         """The content of a regular file; None when there is none.
 
-        Raises OSError when it cannot be read, or has more than `most` bytes: what is taken for absent would
+        Raises OSError when it has more than `most` bytes, and UnreadableError: what is taken for absent would
         be decided upon, and a file of a terabyte that a user made would fill the memory.
         """
         try:
-            descriptor = self.open(path)
-        except (FileNotFoundError, Blocked):
+            look = self.look(path)
+        except Blocked:
             return None
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a socket
+        if look is None:
+            return None
+        with look:
+            if look.kind != "f":
                 return None
-            raise
+            descriptor = look.open()
         with os.fdopen(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size
             found = file.read(size + 1) if size <= most else b""  # a number is room that is made for it
             if len(found) > size:
-                found += file.read(most - size)  # it grew meanwhile
+                found += file.read(max(0, most - size))  # it grew meanwhile
         if max(size, len(found)) > most:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), b"/" + path)
         return found
@@ -258,10 +189,19 @@ class TreeAccess:
     def names(self, path: bytes) -> list[bytes]:
         """The sorted names in the directory `path`; none when it is none."""
         try:
-            descriptor = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.folder(path))
+            descriptor = os.open(b".", _FOLDER, dir_fd=self.folder(path))
         except (FileNotFoundError, Blocked):
             return []
         try:
             return sorted(os.fsencode(name) for name in os.listdir(descriptor))  # noqa: PTH208 - by descriptor
         finally:
             os.close(descriptor)
+
+
+def _has_flags(descriptor: int) -> bool:
+    flags = bytearray(8)
+    try:
+        fcntl.ioctl(descriptor, _GET_FLAGS, flags)
+    except OSError:
+        return False  # a filesystem without
+    return bool(int.from_bytes(flags[:4], sys.byteorder) & (_IMMUTABLE | _APPEND))

@@ -16,7 +16,7 @@ from cellblock.jail.action_order import in_order
 from cellblock.jail.adoption import base_controls
 from cellblock.jail.catalogue import Blobs, Reading
 from cellblock.jail.change_plan import Action, Plan, Verb
-from cellblock.jail.comparison import Differing, differing, is_link
+from cellblock.jail.comparison import Differing, differing, is_link, seen
 from cellblock.jail.delta import check, groups, look_up
 from cellblock.jail.execution import (
     NOTE,
@@ -28,7 +28,7 @@ from cellblock.jail.execution import (
 )
 from cellblock.jail.layer_listings import LayerListings
 from cellblock.jail.source import find_source
-from cellblock.jail.tree_access import Blocked, Stamp, TreeAccess
+from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.tree_check import Difference
 from cellblock.jail.volume import Volume, VolumeState
 
@@ -196,14 +196,13 @@ def _with_links(volume: Volume, actions: list[Action]) -> list[Action]:
                 after = entries[name]
                 if action is not None and action.after is not None:
                     after = after._replace(uid=action.after.uid, gid=action.after.gid)
+                now = stamp = None
                 try:
-                    status = access.status(name)
+                    now, stamp = seen(name, access)
                 except Blocked as error:
                     if is_link(error.path, access):
                         continue  # of users, in the place of a directory
-                    status = None  # by something damaged, which is put right first
-                now = access.entry(name, status, "") if status is not None else None
-                stamp = Stamp.of(status) if status is not None else None
+                    # By something damaged, which is put right first.
                 damaged[name] = Action("put", name, now, after, stamp, "one of several names", link=lead)
                 lead = lead or name
     return list(damaged.values())

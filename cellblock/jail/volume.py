@@ -25,7 +25,6 @@ import ctypes
 import json
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.jail import controls
 from cellblock.jail.manifest import DAMAGED_HINT
+from cellblock.jail.removal import remove_tree
 from cellblock.jail.source import SourceIdentity
 from cellblock.jail.writer_lock import WriterLock, myself
 
@@ -199,7 +199,7 @@ class Volume:
             yield folder
         finally:
             if folder.exists():  # not renamed meanwhile, to be kept
-                shutil.rmtree(os.fsencode(folder))
+                remove_tree(folder)
 
     def publish(self, staging: Path) -> None:
         """Make what is in `staging` the volume's tree, all of it or nothing, safe from power loss."""

@@ -19,12 +19,13 @@ from deb_trees import Deb
 from upgraded_jail import FOO, FOO2, Jail, kept_or_conflict
 
 from cellblock.errors import CellblockError
-from cellblock.jail import live_walk, transaction
+from cellblock.jail import live_walk
 from cellblock.jail.backup import listing, unfollowed
 from cellblock.jail.backup.mending import Mended, mend
 from cellblock.jail.changes import changes, export
 from cellblock.jail.entry import shown
 from cellblock.jail.layer_listings import LayerListings
+from cellblock.jail.step import Step
 from cellblock.jail.tree_access import Blocked, TreeAccess
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
@@ -55,9 +56,11 @@ def seen(folder: Path) -> dict[str, tuple[int, int, int]]:
 def test_no_path_climbs(tmp_path: Path, outside: Path, path: bytes) -> None:
     (tmp_path / "root/a").mkdir(parents=True)
     with TreeAccess(os.fsencode(tmp_path / "root")) as access:
-        for function in (access.folder, access.at, access.status, access.open, access.pinned):
+        for function in (access.folder, access.at, access.status, access.look):
             with pytest.raises(Blocked):
                 function(path)
+        with pytest.raises(Blocked):
+            access.open(path)
 
 
 def test_a_name_that_no_filesystem_has_is_not_there(tmp_path: Path) -> None:
@@ -127,10 +130,10 @@ def test_a_folder_in_the_place_of_what_is_removed_stays(jail: Jail, monkeypatch:
     jail.assemble(FOO)
     jail.image("new", FOO2)
     gone = jail.root / "usr/share/foo/only-1"
-    expected = transaction._Step._check
+    expected = Step._expect
     swapped = []
 
-    def swapping(step: transaction._Step, status: os.stat_result) -> None:
+    def swapping(step: Step, status: os.stat_result) -> None:
         expected(step, status)
         if step.action.path == b"usr/share/foo/only-1" and step.action.verb == "remove":
             gone.unlink()
@@ -138,7 +141,7 @@ def test_a_folder_in_the_place_of_what_is_removed_stays(jail: Jail, monkeypatch:
             (gone / "work").write_text("theirs")
             swapped.append(step)
 
-    monkeypatch.setattr(transaction._Step, "_check", swapping)
+    monkeypatch.setattr(Step, "_expect", swapping)
     late = {finding.path for finding in jail.upgrade().late}
     assert swapped
     assert (gone / "work").read_text() == "theirs"
@@ -150,14 +153,14 @@ def test_a_folder_that_users_remove_again_and_again_holds_no_upgrade_up(
 ) -> None:
     jail.assemble(FOO)
     jail.image("new", FOO2, Deb("app", "1", {"usr/share/app/deep/one": "1", "usr/share/app/deep/two": "2"}))
-    put = transaction._Step.put
+    put = Step.put
 
-    def removing(step: transaction._Step) -> None:
+    def removing(step: Step) -> None:
         if step.action.path.startswith(b"usr/share/app/"):
             shutil.rmtree(jail.root / "usr/share/app", ignore_errors=True)
         put(step)
 
-    monkeypatch.setattr(transaction._Step, "put", removing)
+    monkeypatch.setattr(Step, "put", removing)
     late = {finding.path for finding in jail.upgrade().late}
     assert b"usr/share/app/deep/two" in late
     assert "foo 2" in jail.read("usr/bin/foo")

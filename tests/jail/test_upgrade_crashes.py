@@ -41,7 +41,7 @@ import errno, os, signal, sys
 from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import rollback, transaction, upgrade
+from cellblock.jail import rollback, step, upgrade
 what, volume, source, moment, fault = sys.argv[1:6]
 count = 0
 def counted(function):
@@ -56,7 +56,7 @@ def counted(function):
     return call
 for name in ("rename", "replace", "link", "unlink", "mkdir", "rmdir", "symlink", "chown", "chmod", "utime"):
     setattr(os, name, counted(getattr(os, name)))
-transaction.exchange = counted(transaction.exchange)
+step.exchange, step.move = counted(step.exchange), counted(step.move)
 os.open = counted(os.open)
 run = upgrade.upgrade if what == "upgrade" else rollback.rollback
 try:
@@ -209,7 +209,8 @@ def test_where_the_filesystem_cannot_swap_names(case: Case, tmp_path: Path) -> N
     """As on NFS: replaced by rename(2) alone."""
     volume = copy(case.volume, tmp_path / "volume")
     without = CHILD.replace(
-        "transaction.exchange = counted(transaction.exchange)", "transaction.exchange = lambda *a: False"
+        "step.exchange, step.move = counted(step.exchange), counted(step.move)",
+        "from cellblock.jail import rename_exchange; rename_exchange._rename = lambda *a: False",
     )
     assert without != CHILD
 

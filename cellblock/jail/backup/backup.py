@@ -27,6 +27,7 @@ from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import HOST, TAG, Restic, ResticError, Snapshot, pattern
 from cellblock.jail.backup.retention import Keep, retain
 from cellblock.jail.execution import assembled
+from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.volume import Volume, VolumeState
 
 FOLDER = "backup"
@@ -206,9 +207,12 @@ class _Running:
         if why != _UNSAID:
             return False
         try:
-            return (self.volume.path / item).lstat().st_ctime_ns > began_ns
-        except FileNotFoundError:
+            with TreeAccess(os.fsencode(self.volume.path)) as access:
+                path = os.path.relpath(self.volume.path / item, self.volume.path)
+                status = access.status(os.fsencode(path))
+        except Blocked:
             return True
+        return status is None or status.st_ctime_ns > began_ns
 
     def _list(self) -> int:
         """Write the list of the tree; returns when that began, in nanoseconds by the clock of the volume."""

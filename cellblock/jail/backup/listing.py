@@ -14,6 +14,7 @@ whose lines are a manifest's (`cellblock.jail.manifest`), except that no content
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -27,17 +28,14 @@ import zstandard
 
 from cellblock.errors import CellblockError
 from cellblock.jail import live_walk, manifest
-from cellblock.jail.entry import KINDS, Entry
-from cellblock.jail.live_walk import Seen
-from cellblock.jail.tree import read_xattrs
+from cellblock.jail.entry import Entry
+from cellblock.jail.look import Look, UnreadableError
 
 NAME = "tree.zst"
 SPARSE = "sparse"
 _HEADER = b"cellblock-listing 1\n"
 _WORTH_IT = 64 << 10
 """A file with fewer bytes in holes stays as restic makes it."""
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ELOOP, errno.EINVAL)
-"""Of a file that was removed, or became another kind of file, since it was looked at."""
 FETCHED_AGAIN = ("/var/cache/enroot/users/*/*", "/var/cache/enroot/locks/*")
 """What the cache of container images holds (docs/pyxis.md), as restic's patterns: never in a snapshot. Its
 directories are, with their modes."""
@@ -104,56 +102,43 @@ def walk(root: bytes) -> Iterator[Entry]:
     The root itself (path `b""`) comes first. Raises OSError for what cannot be read at all.
     """
     first_names: dict[tuple[int, int], bytes] = {}
-    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        first = _entry(Seen(b"", os.fstat(top), top, b"."), first_names)
-    finally:
-        os.close(top)
+    with Look(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as top:
+        first = _entry(b"", top, first_names)
     if first:
         yield first
     for seen in live_walk.walk(root):
         if _FETCHED_AGAIN.match(seen.path):
             continue
-        try:
-            entry = _entry(seen, first_names)
-        except OSError as error:
-            if error.errno in _GONE:
-                continue
-            raise
+        entry = None
+        look = Look.at(seen.folder, seen.name)
+        if look is not None:
+            with look, contextlib.suppress(UnreadableError):
+                entry = _entry(seen.path, look, first_names)
         if entry is not None:
             yield entry
 
 
-def _entry(seen: Seen, first_names: dict[tuple[int, int], bytes]) -> Entry | None:
-    path, status = seen.path, seen.status
-    kind = KINDS.get(stat.S_IFMT(status.st_mode))
-    if kind is None:
+def _entry(path: bytes, look: Look, first_names: dict[tuple[int, int], bytes]) -> Entry | None:
+    entry, status = look.entry(path, ""), look.status
+    if entry is None:
         return None  # a socket
-    target, device, digest = b"", (0, 0), ""
-    if kind == "l":
-        target = os.readlink(seen.name, dir_fd=seen.folder)
-    elif kind in "cb":
-        device = (os.major(status.st_rdev), os.minor(status.st_rdev))
-    elif kind == "f" and is_sparse(seen):
-        digest = SPARSE
-    size = status.st_size if kind in "fl" else 0
-    if kind != "d" and status.st_nlink > 1:
+    entry = entry._replace(mtime_ns=status.st_mtime_ns)  # of directories too
+    if entry.kind != "d" and status.st_nlink > 1:
         first = first_names.setdefault((status.st_dev, status.st_ino), path)
         if first != path:
-            kind, target, digest, device = "h", first, "", (0, 0)
-    mode = stat.S_IMODE(status.st_mode)
-    xattrs = read_xattrs(seen.magic)
-    owner = (status.st_uid, status.st_gid)
-    return Entry(path, kind, mode, *owner, size, status.st_mtime_ns, target, device, xattrs, digest)
+            return entry._replace(kind="h", target=first, device=(0, 0))
+    return entry._replace(digest=SPARSE) if entry.kind == "f" and is_sparse(look) else entry
 
 
-def is_sparse(seen: Seen) -> bool:
+def is_sparse(look: Look) -> bool:
     """Whether a regular file has holes worth keeping. Blocks alone do not tell: a filesystem may compress."""
-    status = seen.status
+    status = look.status
     if status.st_size - status.st_blocks * 512 < _WORTH_IT:
         return False
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    descriptor = os.open(seen.name, flags, dir_fd=seen.folder)
+    try:
+        descriptor = look.open()
+    except UnreadableError:
+        return False
     try:
         return os.lseek(descriptor, 0, os.SEEK_HOLE) < status.st_size
     except OSError:

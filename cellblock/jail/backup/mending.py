@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import secrets
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 from cellblock.jail.backup import listing
 from cellblock.jail.entry import Entry, kept_xattrs, order, shown
+from cellblock.jail.look import Look, UnreadableError
 from cellblock.jail.metadata import set_metadata
 from cellblock.jail.tree_access import Blocked, TreeAccess
 
@@ -90,6 +92,8 @@ def mend(list_file: Path, root: Path, ls: Ls, within: bytes = b"") -> Mended:
                 _apply(access, entry, folders)
             except OSError as error:
                 unmended[entry.path] = error.strerror or str(error)
+            except UnreadableError as error:
+                unmended[entry.path] = str(error)
             except Blocked as error:
                 unmended[entry.path] = f"{shown(error.path)} is no directory"
         folders.restore_times()
@@ -233,18 +237,27 @@ def _alike(access: TreeAccess, link: Entry) -> bool:
     A job may have replaced one of them before both were stored: then they are two files by now.
     """
     try:
-        one, other = access.status(link.path), access.status(link.target)
-        if one is None or other is None or stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
-            return False
-        if stat.S_ISLNK(one.st_mode):
-            texts = [os.readlink(access.magic(path)) for path in (link.path, link.target)]  # noqa: PTH115
-            return texts[0] == texts[1]
-        if stat.S_ISREG(one.st_mode):
-            same = one.st_size == other.st_size
-            return same and access.digest(link.path) == access.digest(link.target)
-        return one.st_rdev == other.st_rdev
-    except (Blocked, FileNotFoundError):
+        one, other = access.look(link.path), access.look(link.target)
+    except Blocked:
         return False
+    try:
+        return one is not None and other is not None and _alike_looks(one, other)
+    except UnreadableError:
+        return False
+    finally:
+        for look in (one, other):
+            if look is not None:
+                look.close()
+
+
+def _alike_looks(one: Look, other: Look) -> bool:
+    if one.kind != other.kind:
+        return False
+    if one.kind == "l":
+        return one.target() == other.target()
+    if one.kind == "f":
+        return one.status.st_size == other.status.st_size and one.digest() == other.digest()
+    return one.status.st_rdev == other.status.st_rdev
 
 
 class _Folders:
@@ -282,22 +295,28 @@ def _apply(access: TreeAccess, entry: Entry, folders: _Folders) -> None:
                 ),
             )
         return
-    parent, name = access.at(entry.path)
-    if entry.kind == "l" and os.readlink(name, dir_fd=parent) != entry.target:
+    with _looked(access, entry.path) as look:
+        as_it_is = entry.kind != "l" or (look.kind == "l" and look.target() == entry.target)
+    if not as_it_is:
         folders.remember(entry.path)
         _replace(access, entry.path, lambda parent, new: os.symlink(entry.target, new, dir_fd=parent))
-    pinned = access.pinned(entry.path)
-    try:
-        path = b"/proc/self/fd/%d" % pinned
-        present = kept_xattrs((os.fsencode(name), b"") for name in os.listxattr(path))
+    with _looked(access, entry.path) as look:
+        present = kept_xattrs((name, b"") for name in look.xattr_names())
         for attribute in {name for name, _ in present} - {name for name, _ in entry.xattrs}:
             with contextlib.suppress(OSError):
-                os.removexattr(path, attribute)
-        if entry.digest == listing.SPARSE and stat.S_ISREG(os.fstat(pinned).st_mode):
-            _punch_file(path)
-        set_metadata(pinned, entry)
-    finally:
-        os.close(pinned)
+                os.removexattr(look.magic, attribute)
+        if entry.digest == listing.SPARSE and look.kind == "f":
+            _punch_file(look)
+        set_metadata(look, entry)
+
+
+@contextlib.contextmanager
+def _looked(access: TreeAccess, path: bytes) -> Iterator[Look]:
+    look = access.look(path)
+    if look is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    with look:
+        yield look
 
 
 @contextlib.contextmanager
@@ -319,10 +338,10 @@ def _replace(access: TreeAccess, path: bytes, make: Callable[[int, bytes], None]
         os.unlink(new, dir_fd=parent)
 
 
-def _punch_file(path: bytes) -> None:
+def _punch_file(look: Look) -> None:
     """Give back the blocks of a file that hold zeros only: fallocate(2). Raises OSError."""
     # A file of mode 0 too: we are root.
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = look.open(os.O_RDWR)
     try:
         start, zeros = 0, bytes(_BLOCK)
         for offset in _blocks(descriptor):

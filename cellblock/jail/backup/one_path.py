@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -19,9 +20,13 @@ from cellblock.jail.backup.restore import (
     clean,
     staged,
 )
+from cellblock.jail.entry import shown
 from cellblock.jail.execution import assembled
-from cellblock.jail.rename_exchange import exchange
+from cellblock.jail.rename_exchange import exchange, move
 from cellblock.jail.tree_access import Blocked, TreeAccess
+
+_TRIES = 8
+"""How often a place is tried that users fill and empty at the same time."""
 
 
 def restore_path(
@@ -52,22 +57,23 @@ def restore_path(
                 work = Restoring(restic, snapshot, volume, staging, events, options)
                 work.fetch("/.cellblock/backup", "restore the list")
                 work.fetch(b"/root/" + source, f"restore {wanted}")
-                restored = os.fsencode(staging / "root") + b"/" + source
-                if not os.path.lexists(restored):
-                    raise CellblockError(
-                        f"the snapshot {snapshot.short} of {snapshot.time} has no {wanted}",
-                        hint="look for it in another: `jail backup --list`, `restic ls SNAPSHOT`",
-                    )
+                with TreeAccess(os.fsencode(staging)) as restored:
+                    if not _is_there(restored, b"root/" + source):
+                        raise CellblockError(
+                            f"the snapshot {snapshot.short} of {snapshot.time} has no {wanted}",
+                            hint="look for it in another: `jail backup --list`, `restic ls SNAPSHOT`",
+                        )
                 mended = work.mend(source)
                 check()
-                existing = _check_target(access, target, to or wanted, replace=options.replace)
-                kept = None
-                if existing:
-                    kept = volume.private / f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-                    kept.mkdir(mode=0o700)
-                _put(access, restored, target, kept)
+                _check_target(access, target, to or wanted, replace=options.replace)
+                kept = volume.private / f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+                with TreeAccess(os.fsencode(staging)) as restored:
+                    has_kept = _put(
+                        restored.at(b"root/" + source), access.at(target), kept if options.replace else None
+                    )
     where = volume.root / os.fsdecode(target)
-    return RestoreResult(snapshot, where, kept, mended, 0, 0, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return RestoreResult(snapshot, where, kept if has_kept else None, mended, 0, 0, seconds)
 
 
 def _inside(path: str) -> bytes:
@@ -97,20 +103,42 @@ def _check_target(access: TreeAccess, target: bytes, name: str, *, replace: bool
     return there
 
 
-def _put(access: TreeAccess, restored: bytes, target: bytes, kept: Path | None) -> None:
-    """Give the restored file its name; what had it goes to the folder `kept`."""
-    parent, name = access.at(target)
-    if kept is None:
-        os.rename(restored, name, dst_dir_fd=parent)
-        return
-    folder, _, last = restored.rpartition(b"/")
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    aside = os.fsencode(kept) + b"/" + name
+def _is_there(tree: TreeAccess, path: bytes) -> bool:
     try:
-        if exchange(descriptor, last, parent, name):
-            os.rename(restored, aside)  # noqa: PTH104
-        else:
-            os.rename(name, aside, src_dir_fd=parent)
-            os.rename(restored, name, dst_dir_fd=parent)
-    finally:
-        os.close(descriptor)
+        return tree.status(path) is not None
+    except Blocked:
+        return False
+
+
+def _put(restored: tuple[int, bytes], target: tuple[int, bytes], kept: Path | None) -> bool:
+    """Give the restored file the name of `target`; whether one had it, which is in the folder `kept` now.
+
+    Both are a directory and a name in it: users may make and remove what has the name meanwhile. Raises
+    CellblockError where that must stay (no `kept`), or they do so without end.
+    """
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileExistsError):
+            move(*restored, *target)
+            return False
+        if kept is None:
+            raise CellblockError(
+                f"{shown(target[1])} was made there meanwhile; nothing was changed",
+                hint="--to PATH puts it elsewhere in the jail; --replace keeps what is there beside the jail",
+            )
+        with contextlib.suppress(FileNotFoundError):
+            _exchange(restored, target, kept)
+            return True
+    raise CellblockError(
+        f"{shown(target[1])} is made and removed again and again; nothing was changed",
+        hint="end the program in the jail that does so, then run this again",
+    )
+
+
+def _exchange(restored: tuple[int, bytes], target: tuple[int, bytes], kept: Path) -> None:
+    kept.mkdir(mode=0o700, exist_ok=True)
+    aside = os.fsencode(kept) + b"/" + target[1]
+    if exchange(*restored, *target):
+        os.rename(restored[1], aside, src_dir_fd=restored[0])
+    else:
+        os.rename(target[1], aside, src_dir_fd=target[0])
+        move(*restored, *target)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import Restic, ResticError, Snapshot, pattern
 from cellblock.jail.comparison import differing
 from cellblock.jail.execution import NOTE
+from cellblock.jail.removal import remove_tree
 from cellblock.jail.source import release
 from cellblock.jail.volume import Volume
 
@@ -140,7 +140,7 @@ def clean(volume: Volume, events: Events) -> None:
         events.info(f"removing what an interrupted run left in {leftover}")
         for note in leftover.glob(f"{NOTE}*"):
             release(note)
-        shutil.rmtree(os.fsencode(leftover))
+        remove_tree(leftover)
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellblock.jail.removal import remove_tree
 from cellblock.jail.rename_exchange import exchange
 from cellblock.jail.volume import RESTORE, Volume, sync_directory, sync_filesystem
 
@@ -67,7 +67,7 @@ def finish(volume: Volume) -> Path | None:
     # Its last file first: without it there is nothing to finish.
     gone = volume.private / f"staging-restored-{os.getpid()}"
     new.rename(gone)
-    shutil.rmtree(os.fsencode(gone))
+    remove_tree(gone)
     return kept
 
 
@@ -78,7 +78,7 @@ def _switch_records(volume: Volume, new: Path, names: set[str], kept: Path | Non
         if kept:
             one.rename(kept / ".cellblock" / one.name)
         elif one.is_dir():
-            shutil.rmtree(os.fsencode(one))
+            remove_tree(one)
         else:
             one.unlink()
     for name in names:

@@ -18,7 +18,7 @@
 #include "digest.h"
 #include "line.h"
 
-enum { BATCH = 32, MAX_THREADS = 256, NAMES_SIZE = 64 * 1024 };
+enum { BATCH = 32, MAX_THREADS = 256, NAMES_SIZE = 64 * 1024, MAGIC_SIZE = 32 };
 
 /* What the threads share. Lines are handed out in batches, so that one with large files holds up nobody. */
 struct work {
@@ -109,29 +109,34 @@ static bool of_the_machine(const char *name)
 	return false;
 }
 
-/* Whether there is an attribute to look at, in the line or on the file. */
-static bool has_attributes(struct worker *worker, int folder, const char *name)
+/* A path that is the file itself that `fd` (O_PATH) was opened for, whatever has its name by now. */
+static void magic_path(int fd, char path[MAGIC_SIZE])
 {
-	char path[64 + NAME_MAX];
+	snprintf(path, MAGIC_SIZE, "/proc/self/fd/%d", fd);
+}
+
+/* Whether there is an attribute to look at, in the line or on the file. */
+static bool has_attributes(struct worker *worker, int file)
+{
+	char path[MAGIC_SIZE];
 	ssize_t size;
 
 	if (worker->line.has_attributes)
 		return true;
-	if (snprintf(path, sizeof path, "/proc/self/fd/%d/%s", folder, name) >= (int)sizeof path)
-		return true;
-	size = llistxattr(path, worker->names, sizeof worker->names);
+	magic_path(file, path);
+	size = listxattr(path, worker->names, sizeof worker->names);
 	if (size < 0)
-		return errno == ERANGE;
+		return errno == ERANGE || errno == E2BIG;
 	for (ssize_t i = 0; i < size; i += (ssize_t)strlen(worker->names + i) + 1)
 		if (!of_the_machine(worker->names + i))
 			return true;
 	return false;
 }
 
-static unsigned compare_target(struct worker *worker, int folder, const char *name)
+static unsigned compare_target(struct worker *worker, int file)
 {
 	char target[PATH_MAX];
-	ssize_t length = readlinkat(folder, name, target, sizeof target);
+	ssize_t length = readlinkat(file, "", target, sizeof target);
 
 	if (length < 0 || (size_t)length != strlen(worker->line.target) ||
 	    memcmp(target, worker->line.target, (size_t)length) != 0)
@@ -149,28 +154,30 @@ static unsigned compare_device(const struct volume_line *line, const struct stat
 		       VOLUME_DEVICE;
 }
 
-static unsigned compare_content(struct worker *worker, int folder, const char *name, int *number)
+/* Of a regular file, looked at as `file`: a device that has its name by now is not opened. O_NONBLOCK: users may
+ * hold a lease on it. */
+static unsigned compare_content(struct worker *worker, int file, int *number)
 {
-	int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-	int fd = openat(folder, name, flags | O_NOATIME);
-	struct stat opened;
-	char hex[65];
+	int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	char path[MAGIC_SIZE], hex[65];
 	uint64_t bytes = 0;
+	int fd;
 
+	magic_path(file, path);
+	fd = open(path, flags | O_NOATIME);
 	if (fd < 0 && errno == EPERM)
-		fd = openat(folder, name, flags);
+		fd = open(path, flags);
 	if (fd < 0) {
 		*number = errno;
 		return VOLUME_UNREADABLE;
 	}
-	/* A device that users gave the file's name since it was looked at might never end. */
-	if (fstat(fd, &opened) < 0 || !S_ISREG(opened.st_mode)) {
-		close(fd);
-		return VOLUME_KIND;
-	}
-	*number = volume_digest_file(worker->digest, fd, hex, &bytes);
+	*number = volume_digest_file(worker->digest, fd, worker->line.size, hex, &bytes);
 	close(fd);
 	atomic_fetch_add(&worker->work->bytes, bytes);
+	if (*number == EFBIG) { /* users write to it, and may never end */
+		*number = 0;
+		return VOLUME_CONTENT | VOLUME_SIZE;
+	}
 	if (*number != 0)
 		return VOLUME_UNREADABLE;
 	return worker->line.content_length == 64 && memcmp(hex, worker->line.content, 64) == 0 ? 0 :
@@ -189,46 +196,58 @@ static unsigned compare_link(struct worker *worker, const struct stat *status)
 	return other.st_ino == status->st_ino && other.st_dev == status->st_dev ? 0 : VOLUME_LINK;
 }
 
-static unsigned compare(struct worker *worker, int *number)
+static unsigned compare_file(struct worker *worker, int file, const struct stat *status, int *number)
 {
 	const struct volume_line *line = &worker->line;
-	struct stat status;
-	const char *name;
-	int folder = parent(worker, line->path, &name);
+	char kind = kind_of(status->st_mode);
 	unsigned bits = 0;
-
-	if (folder < 0 || fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
-		bool absent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EXDEV;
-
-		*number = absent ? 0 : errno;
-		return absent ? VOLUME_MISSING : VOLUME_UNREADABLE;
-	}
-	char kind = kind_of(status.st_mode);
 
 	if (line->kind != 'h' && kind != line->kind)
 		return VOLUME_KIND;
-	if ((status.st_mode & 07777) != line->mode && kind != 'l')
+	if ((status->st_mode & 07777) != line->mode && kind != 'l')
 		bits |= VOLUME_MODE;
-	if (status.st_uid != line->uid || status.st_gid != line->gid)
+	if (status->st_uid != line->uid || status->st_gid != line->gid)
 		bits |= VOLUME_OWNER;
 	if (kind != 'd') {
-		int64_t time = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+		int64_t time = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
 
 		if (time != line->time)
 			bits |= VOLUME_TIME;
 	}
-	if (kind == 'f' && (uint64_t)status.st_size != line->size)
+	if (kind == 'f' && (uint64_t)status->st_size != line->size)
 		bits |= VOLUME_SIZE;
 	if (line->kind == 'l')
-		bits |= compare_target(worker, folder, name);
+		bits |= compare_target(worker, file);
 	if (line->kind == 'c' || line->kind == 'b')
-		bits |= compare_device(line, &status);
-	if (has_attributes(worker, folder, name))
+		bits |= compare_device(line, status);
+	if (has_attributes(worker, file))
 		bits |= VOLUME_ATTRIBUTES;
 	if (line->kind == 'f' && worker->digest && !(bits & VOLUME_SIZE))
-		bits |= compare_content(worker, folder, name, number);
+		bits |= compare_content(worker, file, number);
 	if (line->kind == 'h')
-		bits |= compare_link(worker, &status); /* last: it may look into another directory */
+		bits |= compare_link(worker, status); /* last: it may look into another directory */
+	return bits;
+}
+
+/* One look at the file, by a descriptor that opens nothing of it; all else is by that. */
+static unsigned compare(struct worker *worker, int *number)
+{
+	struct stat status;
+	const char *name;
+	int folder = parent(worker, worker->line.path, &name);
+	int file = folder < 0 ? -1 : openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	unsigned bits;
+
+	if (file < 0 || fstat(file, &status) < 0) {
+		bool absent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EXDEV;
+
+		*number = absent ? 0 : errno;
+		bits = absent ? VOLUME_MISSING : VOLUME_UNREADABLE;
+	} else {
+		bits = compare_file(worker, file, &status, number);
+	}
+	if (file >= 0)
+		close(file);
 	return bits;
 }
 

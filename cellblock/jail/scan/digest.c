@@ -78,11 +78,12 @@ void volume_digest_free(struct volume_digest *digest)
 	free(digest);
 }
 
-int volume_digest_file(struct volume_digest *digest, int fd, char hex[65], uint64_t *bytes)
+int volume_digest_file(struct volume_digest *digest, int fd, uint64_t most, char hex[65], uint64_t *bytes)
 {
 	static const char digits[] = "0123456789abcdef";
 	unsigned char sum[DIGEST_SIZE];
 	unsigned length = 0;
+	uint64_t total = 0;
 
 	if (!crypto.init(digest->context, crypto.sha256(), NULL))
 		return ENOMEM;
@@ -96,6 +97,9 @@ int volume_digest_file(struct volume_digest *digest, int fd, char hex[65], uint6
 		if (got == 0)
 			break;
 		*bytes += (uint64_t)got;
+		total += (uint64_t)got;
+		if (total > most)
+			return EFBIG;
 		if (!crypto.update(digest->context, digest->buffer, (size_t)got))
 			return EIO;
 	}

@@ -13,7 +13,7 @@ struct volume_digest *volume_digest_new(struct volume_error *err);
 void volume_digest_free(struct volume_digest *digest);
 
 /* Reads `fd` to its end; `bytes` grows by what was read. Writes 64 hexadecimal digits and a NUL.
- * Returns 0, or an errno. */
-int volume_digest_file(struct volume_digest *digest, int fd, char hex[65], uint64_t *bytes);
+ * Returns 0, or an errno: EFBIG when there are more than `most` bytes. */
+int volume_digest_file(struct volume_digest *digest, int fd, uint64_t most, char hex[65], uint64_t *bytes);
 
 #endif

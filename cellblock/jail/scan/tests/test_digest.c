@@ -9,6 +9,8 @@
 #include "../../../../spank_jail/tests/check.h"
 #include "../digest.h"
 
+enum { MOST = 1 << 30 };
+
 static void test_known(struct volume_digest *digest)
 {
 	static const struct { const char *text, *hex; } known[] = {
@@ -21,7 +23,7 @@ static void test_known(struct volume_digest *digest)
 		uint64_t bytes = 1000;
 		int fd = memfd_create("text", 0);
 		CHECK(fd >= 0 && write(fd, known[i].text, strlen(known[i].text)) >= 0 && !lseek(fd, 0, SEEK_SET));
-		CHECK(!volume_digest_file(digest, fd, hex, &bytes));
+		CHECK(!volume_digest_file(digest, fd, MOST, hex, &bytes));
 		CHECK(!strcmp(hex, known[i].hex) && bytes == 1000 + strlen(known[i].text));
 		close(fd);
 	}
@@ -36,8 +38,10 @@ static void test_a_million(struct volume_digest *digest)
 
 	memset(text, 'a', sizeof(text));
 	CHECK(write(fd, text, sizeof(text)) == (ssize_t)sizeof(text) && !lseek(fd, 0, SEEK_SET));
-	CHECK(!volume_digest_file(digest, fd, hex, &bytes) && bytes == sizeof(text));
+	CHECK(!volume_digest_file(digest, fd, MOST, hex, &bytes) && bytes == sizeof(text));
 	CHECK(!strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
+	CHECK(!lseek(fd, 0, SEEK_SET) && !volume_digest_file(digest, fd, sizeof(text), hex, &bytes));
+	CHECK(!lseek(fd, 0, SEEK_SET) && volume_digest_file(digest, fd, sizeof(text) - 1, hex, &bytes) == EFBIG);
 	close(fd);
 }
 
@@ -54,8 +58,8 @@ int main(void)
 		return check_result(err.message);
 	test_known(digest);
 	test_a_million(digest);
-	CHECK(volume_digest_file(digest, folder, hex, &bytes) == EISDIR && !bytes);
-	CHECK(volume_digest_file(digest, -1, hex, &bytes) == EBADF);
+	CHECK(volume_digest_file(digest, folder, MOST, hex, &bytes) == EISDIR && !bytes);
+	CHECK(volume_digest_file(digest, -1, MOST, hex, &bytes) == EBADF);
 	test_known(digest);
 	volume_digest_free(digest);
 	volume_digest_free(NULL);
