@@ -31,6 +31,8 @@ _WORKER_WRITES = {
     # Where sbcast is meant to write: the mount plan shows it to jobs, at the same path.
     "/run/bcast": "size=10%,mode=1777,nosuid,nodev",
     "/tmp": f"size=64m,mode=1777,{_NOT_RUN}",
+    # Copies of the jail's accounts, of 16 MiB at most each, and once more while they are written.
+    "/var/lib/extrausers": f"size=100m,mode=0755,{_NOT_RUN}",
     "/var/lib/munge": f"size=1m,mode=0711,{_NOT_RUN}",
     "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",
     "/var/spool/slurmd": "size=256m,mode=0755,nosuid,nodev",
@@ -60,6 +62,8 @@ class Container:
     mounts: tuple[Mount, ...]
     cap_add: tuple[str, ...]
     limits: tuple[Limit, ...]
+    pids_limit: int
+    """Processes and threads."""
     security_opt: tuple[str, ...] = ()
     private_cgroup: bool = False
     ssh_port: int | None = None
@@ -91,11 +95,12 @@ def plan(
     folder: Path,
     limits: tuple[Limit, ...],
     cgroup: CgroupMode,
+    pids_limit: int,
 ) -> tuple[Container, ...]:
     """The containers of `spec`, whose configuration and secrets are below `folder`."""
     config, secrets = folder / "config", folder / "secrets"
-    # The jail's /etc as a folder: useradd replaces single files by rename.
-    users = Mount(str(spec.volume / "root" / "etc"), "/var/lib/extrausers")
+    # The jail's /etc as a folder: useradd replaces single files by rename. jail-accounts alone reads it.
+    users = Mount(str(spec.volume / "root" / "etc"), "/mnt/jail-etc")
     # Jobs and sessions write the jail; what they may write there is the tree's own affair.
     jail = Mount(str(spec.volume), "/mnt/jail", writable=True)
     slurm = Mount(str(config / "slurm"), "/etc/slurm")
@@ -120,6 +125,7 @@ def plan(
             mounts=mounts,
             cap_add=capabilities(role),
             limits=limits,
+            pids_limit=pids_limit,
             security_opt=security_opt,
             private_cgroup=role == "worker" and cgroup == "v2",
             ssh_port=spec.ssh_port if role == "login" else None,
@@ -139,7 +145,7 @@ def plan(
         container(
             "worker",
             f"worker-{number}",
-            (jail, munge, users, Mount(str(config / "worker"), "/etc/cellblock")),
+            (jail, munge, Mount(str(config / "worker"), "/etc/cellblock")),
             environment={
                 "CELLBLOCK_CGROUP": cgroup,
                 "CELLBLOCK_NODE_CONF": f"RealMemory={cluster.node_memory_mb} Feature=worker",
@@ -148,7 +154,7 @@ def plan(
         )
         for number in range(1, spec.workers + 1)
     ]
-    login = (jail, slurm, users, Mount(str(secrets / "login"), _SECRETS))
+    login = (jail, slurm, Mount(str(secrets / "login"), _SECRETS))
     containers.append(
         container(
             "login",
