@@ -20,6 +20,8 @@ LABEL_ROLE = "org.cellblock.role"
 _SECRETS = "/run/secrets/cellblock"
 _SSH_PORT = 22
 _FUSE = "/dev/fuse"
+# Users with as many processes as one may have that it takes to fill a container.
+_USERS_TO_FILL = 8
 
 # What a worker can write outside the jail: file systems in memory. Its root is read-only, because slurmd
 # serves sbcast without asking any plugin, and writes for a user there, or for root as root. noexec:
@@ -100,12 +102,14 @@ def plan(
     """The containers of `spec`, whose configuration and secrets are below `folder`."""
     config, secrets = folder / "config", folder / "secrets"
     # The jail's /etc as a folder: useradd replaces single files by rename. jail-accounts alone reads it.
-    users = Mount(str(spec.volume / "root" / "etc"), "/mnt/jail-etc")
+    accounts = Mount(str(spec.volume / "root" / "etc"), "/mnt/jail-etc")
     # Jobs and sessions write the jail; what they may write there is the tree's own affair.
     jail = Mount(str(spec.volume), "/mnt/jail", writable=True)
     slurm = Mount(str(config / "slurm"), "/etc/slurm")
     munge = Mount(str(secrets / "munge"), _SECRETS)
 
+    # Not a limit of the container: the kernel counts a uid's processes in all containers, those of munged, too.
+    users = {"CELLBLOCK_USER_PROCESSES": str(pids_limit // _USERS_TO_FILL)}
     jail_root = {} if spec.jail_root == "operator" else {"CELLBLOCK_JAIL_ROOT": spec.jail_root}
 
     def container(
@@ -121,7 +125,7 @@ def plan(
             role=role,
             hostname=hostname,
             image=spec.images[role],
-            environment={**(environment or {}), **jail_root} if role != "controller" else environment or {},
+            environment={**(environment or {}), **jail_root, **users} if role != "controller" else {},
             mounts=mounts,
             cap_add=capabilities(role),
             limits=limits,
@@ -140,7 +144,7 @@ def plan(
     # each step builds its jail anew. Both matter only to those who make the jail's mounts.
     mounting = ("seccomp=unconfined", *(("apparmor=unconfined",) if spec.engine == "docker" else ()))
     state = Mount(str(folder / "slurmctld"), "/var/lib/slurm/slurmctld", writable=True)
-    containers = [container("controller", "controller", (slurm, munge, users, state))]
+    containers = [container("controller", "controller", (slurm, munge, accounts, state))]
     containers += [
         container(
             "worker",

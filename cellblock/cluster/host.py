@@ -15,8 +15,6 @@ CgroupMode = Literal["v2", "disabled"]
 _NEEDED_CONTROLLERS = {"cpu", "cpuset", "memory"}
 # Processes and threads of one container: more than jobs of one machine use, and no reason to fill its memory.
 _MOST_PIDS = 65536
-# Users of one container who can have as many processes as they may, before it is full.
-_USERS_TO_FILL = 8
 # capabilities(7).
 _CAP_SYS_RESOURCE = 24
 
@@ -62,9 +60,7 @@ def container_limits() -> tuple[Limit, ...]:
     # Enough for MPI with thousands of ranks and for databases; the kernel's own default ceiling.
     wanted = {
         "nofile": (resource.RLIMIT_NOFILE, 1048576),
-        # Of one user, counted by the kernel in all containers of the machine; root is exempt. One user's fork bomb
-        # leaves the daemons processes to start.
-        "nproc": (resource.RLIMIT_NPROC, pids_limit() // _USERS_TO_FILL),
+        "nproc": (resource.RLIMIT_NPROC, _number(Path("/proc/sys/kernel/pid_max"), 32768)),
         # Registered (pinned) memory of fast networks and GPUs.
         "memlock": (resource.RLIMIT_MEMLOCK, -1),
     }

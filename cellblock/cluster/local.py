@@ -68,8 +68,8 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
                 "CgroupPlugin=disabled, so jobs are tracked, but not limited in memory, CPUs and devices"
             )
         running.remove(client, spec.name)
-        # Again, now that nothing of the cluster runs: the engine follows links on the way to what it mounts, and the
-        # jail's people could have made one of /etc.
+        # Again, now that nothing of the cluster runs: the engine follows links on the way to what it mounts,
+        # and the jail's people could have made one of /etc.
         check_volume(spec)
         new = state.ClusterState(
             spec.name,

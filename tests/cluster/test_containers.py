@@ -42,7 +42,7 @@ def test_a_worker_writes_the_jail_and_nothing_else(spec: Make, volume: Path) -> 
 def test_a_workers_root_is_read_only_and_what_it_writes_is_in_memory(spec: Make) -> None:
     containers = planned(spec())
     assert containers["worker-1"].read_only
-    # slurmd's spool, its log, its sockets and the holder of jobs' mounts, munge's files, sbcast's files, accounts.
+    # slurmd's spool, its log, its sockets and the holder of jobs' mounts, munge's files, sbcast's, accounts.
     writable = {"/var/spool/slurmd", "/var/log", "/run", "/run/bcast", "/tmp", "/etc/munge", "/var/lib/munge"}
     writable |= {"/var/lib/extrausers"}
     assert writable < set(containers["worker-1"].tmpfs)
@@ -69,6 +69,12 @@ def test_the_c_library_of_no_daemon_reads_the_jails_accounts_itself(spec: Make) 
 
 def test_processes_of_each_container_have_a_limit(spec: Make) -> None:
     assert {one.pids_limit for one in planned(spec()).values()} == {4096}
+
+
+def test_a_user_may_have_a_part_of_the_processes_where_users_are(spec: Make) -> None:
+    told = {name: dict(one.environment).get("CELLBLOCK_USER_PROCESSES") for name, one in
+            planned(spec(workers=1)).items()}  # fmt: skip
+    assert told == {"controller": None, "worker-1": "512", "login": "512"}
 
 
 def test_ssh_is_published_on_the_loopback_address_only(spec: Make) -> None:

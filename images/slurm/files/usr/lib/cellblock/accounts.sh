@@ -13,3 +13,12 @@ follow_accounts() {
 }
 
 accounts_copied() { jail-accounts --once "$@" 2>/dev/null; }
+
+# limit_users - from here on a user may have CELLBLOCK_USER_PROCESSES processes and threads, where that is set: what
+# the daemon of this role starts inherits it. Root is not counted by the kernel. Less than the container may have, so
+# that one user cannot take them all from the daemons.
+limit_users() {
+    [ -z "${CELLBLOCK_USER_PROCESSES:-}" ] ||
+        prlimit --pid $$ --nproc="$CELLBLOCK_USER_PROCESSES:$CELLBLOCK_USER_PROCESSES" ||
+        die "the limit of $CELLBLOCK_USER_PROCESSES processes a user cannot be set; see CELLBLOCK_USER_PROCESSES"
+}
