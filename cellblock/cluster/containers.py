@@ -108,7 +108,7 @@ def plan(
     slurm = Mount(str(config / "slurm"), "/etc/slurm")
     munge = Mount(str(secrets / "munge"), _SECRETS)
 
-    # Not a limit of the container: the kernel counts a uid's processes in all containers, those of munged, too.
+    # Not a limit of the container: the kernel counts a uid's processes in all containers, munged's, too.
     users = {"CELLBLOCK_USER_PROCESSES": str(pids_limit // _USERS_TO_FILL)}
     jail_root = {} if spec.jail_root == "operator" else {"CELLBLOCK_JAIL_ROOT": spec.jail_root}
 
