@@ -58,8 +58,12 @@ class Node:
 
     def add(self, name: str, uid: int) -> None:
         """A user more, as useradd does it: files are replaced by rename."""
-        for file, line in (("passwd", f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\n"),
-                           ("group", f"{name}:x:{uid}:\n"), ("shadow", f"{name}:!:19000::::::\n")):  # fmt: skip
+        lines = {
+            "passwd": f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\n",
+            "group": f"{name}:x:{uid}:\n",
+            "shadow": f"{name}:!:19000::::::\n",
+        }
+        for file, line in lines.items():
             new = self.etc / f"{file}+"
             new.write_text((self.etc / file).read_text() + line)
             new.rename(self.etc / file)
