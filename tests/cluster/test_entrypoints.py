@@ -101,3 +101,19 @@ def test_an_unknown_role_is_refused() -> None:
 def test_a_uid_map_leaves_out_who_is_not_vouched_for(unmapped: str, lines: list[str]) -> None:
     done = shell(f". {WAITING.with_name('munge-for-jail.sh')}; uids_without {unmapped}")
     assert done.stdout.splitlines() == lines
+
+
+@pytest.mark.parametrize("processes", ["77", ""])
+def test_a_user_may_have_as_many_processes_as_the_variable_says(processes: str) -> None:
+    limits = "prlimit --nproc --noheadings --output=SOFT,HARD"
+    before = shell(limits).stdout.split()
+    script = f". {WAITING.with_name('accounts.sh')}; limit_users; {limits}"
+    done = shell(script, CELLBLOCK_USER_PROCESSES=processes)
+    assert done.stdout.split() == ([processes, processes] if processes else before)
+
+
+def test_a_limit_that_is_none_is_refused() -> None:
+    script = f". {WAITING.with_name('accounts.sh')}; limit_users; echo on"
+    done = shell(script, CELLBLOCK_USER_PROCESSES="many")
+    assert done.returncode == 1
+    assert "see CELLBLOCK_USER_PROCESSES" in done.stderr

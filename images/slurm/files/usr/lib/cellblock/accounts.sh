@@ -9,7 +9,8 @@ follow_accounts() {
     # The first try says what is wrong, once.
     jail-accounts --once "$@" ||
         wait_for "the jail's accounts; the line above says what is wrong with them" accounts_copied "$@"
-    node-supervise jail-accounts "$@" &
+    # It works, as the copy has shown, and is not given up.
+    node-supervise --tries=1000000 jail-accounts "$@" &
 }
 
 accounts_copied() { jail-accounts --once "$@" 2>/dev/null; }
