@@ -20,6 +20,8 @@ LABEL_ROLE = "org.cellblock.role"
 _SECRETS = "/run/secrets/cellblock"
 _SSH_PORT = 22
 _FUSE = "/dev/fuse"
+# Users with as many processes as one may have that it takes to fill a container.
+_USERS_TO_FILL = 8
 
 # What a worker can write outside the jail: file systems in memory. Its root is read-only, because slurmd
 # serves sbcast without asking any plugin, and writes for a user there, or for root as root. noexec:
@@ -32,6 +34,8 @@ _WORKER_WRITES = {
     # Not used, and made read-only; without a word podman makes them half of the memory.
     "/tmp": f"size=1m,mode=0755,{_NOT_RUN}",
     "/var/tmp": f"size=1m,mode=0755,{_NOT_RUN}",
+    # Copies of the jail's accounts, of 16 MiB at most each, and once more while they are written.
+    "/var/lib/extrausers": f"size=100m,mode=0755,{_NOT_RUN}",
     "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",
     # Users cannot enter it: the spool is below.
     "/var/spool": "size=256m,mode=0700,nosuid,nodev",
@@ -59,6 +63,8 @@ class Container:
     mounts: tuple[Mount, ...]
     cap_add: tuple[str, ...]
     limits: tuple[Limit, ...]
+    pids_limit: int
+    """Processes and threads."""
     security_opt: tuple[str, ...] = ()
     private_cgroup: bool = False
     ssh_port: int | None = None
@@ -90,16 +96,19 @@ def plan(
     folder: Path,
     limits: tuple[Limit, ...],
     cgroup: CgroupMode,
+    pids_limit: int,
 ) -> tuple[Container, ...]:
     """The containers of `spec`, whose configuration and secrets are below `folder`."""
     config, secrets = folder / "config", folder / "secrets"
-    # The jail's /etc as a folder: useradd replaces single files by rename.
-    users = Mount(str(spec.volume / "root" / "etc"), "/var/lib/extrausers")
+    # The jail's /etc as a folder: useradd replaces single files by rename. jail-accounts alone reads it.
+    accounts = Mount(str(spec.volume / "root" / "etc"), "/mnt/jail-etc")
     # Jobs and sessions write the jail; what they may write there is the tree's own affair.
     jail = Mount(str(spec.volume), "/mnt/jail", writable=True)
     slurm = Mount(str(config / "slurm"), "/etc/slurm")
     munge = Mount(str(secrets / "munge"), _SECRETS)
 
+    # Not a limit of the container: the kernel counts a uid's processes in all containers, munged's, too.
+    users = {"CELLBLOCK_USER_PROCESSES": str(pids_limit // _USERS_TO_FILL)}
     jail_root = {} if spec.jail_root == "operator" else {"CELLBLOCK_JAIL_ROOT": spec.jail_root}
 
     def container(
@@ -115,10 +124,11 @@ def plan(
             role=role,
             hostname=hostname,
             image=spec.images[role],
-            environment={**(environment or {}), **jail_root} if role != "controller" else environment or {},
+            environment={**(environment or {}), **jail_root, **users} if role != "controller" else {},
             mounts=mounts,
             cap_add=capabilities(role),
             limits=limits,
+            pids_limit=pids_limit,
             security_opt=security_opt,
             private_cgroup=role == "worker" and cgroup == "v2",
             ssh_port=spec.ssh_port if role == "login" else None,
@@ -133,12 +143,12 @@ def plan(
     # each step builds its jail anew. Both matter only to those who make the jail's mounts.
     mounting = ("seccomp=unconfined", *(("apparmor=unconfined",) if spec.engine == "docker" else ()))
     state = Mount(str(folder / "slurmctld"), "/var/lib/slurm/slurmctld", writable=True)
-    containers = [container("controller", "controller", (slurm, munge, users, state))]
+    containers = [container("controller", "controller", (slurm, munge, accounts, state))]
     containers += [
         container(
             "worker",
             f"worker-{number}",
-            (jail, munge, users, Mount(str(config / "worker"), "/etc/cellblock")),
+            (jail, munge, Mount(str(config / "worker"), "/etc/cellblock")),
             environment={
                 "CELLBLOCK_CGROUP": cgroup,
                 "CELLBLOCK_NODE_CONF": f"RealMemory={cluster.node_memory_mb} Feature=worker",
@@ -147,7 +157,7 @@ def plan(
         )
         for number in range(1, spec.workers + 1)
     ]
-    login = (jail, slurm, users, Mount(str(secrets / "login"), _SECRETS))
+    login = (jail, slurm, Mount(str(secrets / "login"), _SECRETS))
     containers.append(
         container(
             "login",

@@ -13,6 +13,8 @@ CgroupMode = Literal["v2", "disabled"]
 
 # The controllers that slurmd hands down to jobs.
 _NEEDED_CONTROLLERS = {"cpu", "cpuset", "memory"}
+# Processes and threads of one container: more than jobs of one machine use, and no reason to fill its memory.
+_MOST_PIDS = 65536
 # capabilities(7).
 _CAP_SYS_RESOURCE = 24
 
@@ -42,6 +44,11 @@ def memory_mb() -> int:
 def cpus() -> int:
     """Processors this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def pids_limit() -> int:
+    """Processes and threads that one container may have: at most half of what this machine can number."""
+    return min(_number(Path("/proc/sys/kernel/pid_max"), 32768) // 2, _MOST_PIDS)
 
 
 def container_limits() -> tuple[Limit, ...]:

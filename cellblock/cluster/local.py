@@ -48,7 +48,7 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
         facts = config.facts(spec, host.cpus(), host.memory_mb())
         texts = config.render(spec, facts, cgroup)
         folder = state.folder(spec.name)
-        containers = plan(spec, facts, folder, host.container_limits(), cgroup)
+        containers = plan(spec, facts, folder, host.container_limits(), cgroup, host.pids_limit())
         wanted = fingerprint(containers, image_ids(client, spec.images), texts)
         if known and known.fingerprint == wanted:
             now = _describe(client, known)
@@ -68,6 +68,9 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
                 "CgroupPlugin=disabled, so jobs are tracked, but not limited in memory, CPUs and devices"
             )
         running.remove(client, spec.name)
+        # Again, now that nothing of the cluster runs: the engine follows links on the way to what it mounts,
+        # and the jail's people could have made one of /etc.
+        check_volume(spec)
         new = state.ClusterState(
             spec.name,
             spec.variant.name,

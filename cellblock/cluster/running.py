@@ -123,6 +123,7 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, netw
         devices=[f"{path}:{path}:rw" for path in container.devices],
         security_opt=list(container.security_opt),
         cgroupns=cgroup,
+        pids_limit=container.pids_limit,
         ulimits=[Ulimit(name=limit.name, soft=limit.value, hard=limit.value) for limit in container.limits],
         labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role},
         network=network,

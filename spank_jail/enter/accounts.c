@@ -14,8 +14,8 @@
 #include "../core/scoped.h"
 #include "../core/sys.h"
 
-/* A group file of a large site has some megabytes; a user could make it endless. */
-#define FILE_MAX_BYTES (64L * 1024 * 1024)
+/* A group file of a large site has some megabytes; a user could make it endless. As jail-accounts takes them. */
+#define FILE_MAX_BYTES (16L * 1024 * 1024)
 
 /* A number of a whole field, as passwd(5) means it. */
 static bool parse_id(const char *text, unsigned *id)
@@ -106,8 +106,8 @@ static int find_groups(char *group, struct jail_account *account, struct jail_er
 	account->groups[0] = account->gid;
 	account->n_groups = 1;
 	while ((line = strsep(&group, "\n"))) {
-		if (split(line, fields, 5) != 4 || !parse_id(fields[2], &gid) || has_group(account, gid) ||
-		    !is_member(fields[3], account->name))
+		if (split(line, fields, 5) != 4 || !parse_id(fields[2], &gid) || !is_member(fields[3], account->name) ||
+		    has_group(account, gid))
 			continue;
 		if (account->n_groups == JAIL_MAX_GROUPS)
 			return jail_fail(err, NULL, 0, "the user is in more than %d groups", JAIL_MAX_GROUPS);
@@ -124,20 +124,28 @@ int jail_account_parse(char *passwd, char *group, const char *user, struct jail_
 	return 0;
 }
 
-/* The whole file, or NULL. Only a regular file: a FIFO would hold us for ever. */
+/* Only a regular file; a FIFO, or who holds a lease on it (fcntl(2)), is not waited for. The jail's root is mounted
+ * nodev. Returns a descriptor or -1. */
+static int open_regular(int root, const char *path, struct stat *st, struct jail_error *err)
+{
+	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+	scoped_fd fd = sys_openat2(root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+
+	if (fd < 0 || fstat(fd, st))
+		return jail_fail(err, fd < 0 ? "openat2" : "fstat", errno, "cannot read the jail's account file");
+	if (!S_ISREG(st->st_mode) || st->st_size > FILE_MAX_BYTES)
+		return jail_fail(err, NULL, 0, "the jail's account file must be a regular file of at most 16 MiB");
+	return jail_keep(&fd);
+}
+
+/* The whole file, or NULL. */
 static char *read_whole(int root, const char *path, struct jail_error *err)
 {
 	struct stat st;
 	size_t length = 0;
-	scoped_fd fd = sys_openat2(root, path, O_RDONLY | O_NONBLOCK, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	scoped_fd fd = open_regular(root, path, &st, err);
 
-	if (fd < 0 || fstat(fd, &st)) {
-		jail_fail(err, fd < 0 ? "openat2" : "fstat", errno, "cannot read the jail's account file");
-		jail_error_at(err, NULL, 0, path);
-		return NULL;
-	}
-	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX_BYTES) {
-		jail_fail(err, NULL, 0, "the jail's account file must be a regular file of at most 64 MiB");
+	if (fd < 0) {
 		jail_error_at(err, NULL, 0, path);
 		return NULL;
 	}

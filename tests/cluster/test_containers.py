@@ -19,7 +19,7 @@ Make = Callable[..., ClusterSpec]
 
 def planned(spec: ClusterSpec, cgroup: CgroupMode = "disabled") -> dict[str, Container]:
     facts = config.facts(spec, cpus=2, memory_mb=20000)
-    containers = plan(spec, facts, Path("/state"), (Limit("nofile", 1024),), cgroup)
+    containers = plan(spec, facts, Path("/state"), (Limit("nofile", 1024),), cgroup, 4096)
     return {container.hostname: container for container in containers}
 
 
@@ -35,7 +35,6 @@ def test_a_worker_writes_the_jail_and_nothing_else(spec: Make, volume: Path) -> 
     assert mounts(planned(spec())["worker-1"]) == {
         "/mnt/jail": f"{volume} rw",
         "/run/secrets/cellblock": "/state/secrets/munge",
-        "/var/lib/extrausers": f"{volume}/root/etc",
         "/etc/cellblock": "/state/config/worker",
     }
 
@@ -43,8 +42,9 @@ def test_a_worker_writes_the_jail_and_nothing_else(spec: Make, volume: Path) -> 
 def test_a_workers_root_is_read_only_and_what_it_writes_is_in_memory(spec: Make) -> None:
     containers = planned(spec())
     assert containers["worker-1"].read_only
-    # slurmd's spool, its log, its sockets and the holder of jobs' mounts, munge's files, sbcast's files.
+    # slurmd's spool, its log, its sockets and the holder of jobs' mounts, munge's files, sbcast's, accounts.
     writable = {"/var/spool/slurmd", "/var/log", "/run", "/run/bcast", "/tmp", "/etc/munge", "/var/lib/munge"}
+    writable |= {"/var/lib/extrausers"}
     assert writable < set(containers["worker-1"].tmpfs)
     assert all("nosuid,nodev" in options for options in containers["worker-1"].tmpfs.values())
     # Batch scripts are executed from the one, broadcast programs from the other.
@@ -56,9 +56,25 @@ def test_the_controller_sees_the_jails_users_and_not_the_jail(spec: Make, volume
     assert mounts(planned(spec())["controller"]) == {
         "/etc/slurm": "/state/config/slurm",
         "/run/secrets/cellblock": "/state/secrets/munge",
-        "/var/lib/extrausers": f"{volume}/root/etc",
+        "/mnt/jail-etc": f"{volume}/root/etc",
         "/var/lib/slurm/slurmctld": "/state/slurmctld rw",
     }
+
+
+def test_the_c_library_of_no_daemon_reads_the_jails_accounts_itself(spec: Make) -> None:
+    """a FIFO there would have it wait for ever: jail-accounts copies them"""
+    targets = {path for one in planned(spec()).values() for path in mounts(one)}
+    assert "/var/lib/extrausers" not in targets
+
+
+def test_processes_of_each_container_have_a_limit(spec: Make) -> None:
+    assert {one.pids_limit for one in planned(spec()).values()} == {4096}
+
+
+def test_a_user_may_have_a_part_of_the_processes_where_users_are(spec: Make) -> None:
+    told = {name: dict(one.environment).get("CELLBLOCK_USER_PROCESSES") for name, one in
+            planned(spec(workers=1)).items()}  # fmt: skip
+    assert told == {"controller": None, "worker-1": "512", "login": "512"}
 
 
 def test_ssh_is_published_on_the_loopback_address_only(spec: Make) -> None:

@@ -129,3 +129,19 @@ def test_a_list_of_uids_that_is_none_or_too_long_ends_the_container(given: str, 
     done = munge_shell("uids_vouched_for", CELLBLOCK_NOT_VOUCHED=given)
     assert done.returncode == 1
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("processes", ["77", ""])
+def test_a_user_may_have_as_many_processes_as_the_variable_says(processes: str) -> None:
+    limits = "prlimit --nproc --noheadings --output=SOFT,HARD"
+    before = shell(limits).stdout.split()
+    script = f". {WAITING.with_name('accounts.sh')}; limit_users; {limits}"
+    done = shell(script, CELLBLOCK_USER_PROCESSES=processes)
+    assert done.stdout.split() == ([processes, processes] if processes else before)
+
+
+def test_a_limit_that_is_none_is_refused() -> None:
+    script = f". {WAITING.with_name('accounts.sh')}; limit_users; echo on"
+    done = shell(script, CELLBLOCK_USER_PROCESSES="many")
+    assert done.returncode == 1
+    assert "see CELLBLOCK_USER_PROCESSES" in done.stderr

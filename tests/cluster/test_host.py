@@ -56,3 +56,7 @@ def test_with_the_capability_limits_are_those_wanted(monkeypatch: pytest.MonkeyP
     limits = {limit.name: limit.value for limit in host.container_limits()}
     assert limits["nofile"] == 1048576
     assert limits["memlock"] == -1
+
+
+def test_a_container_leaves_numbers_of_processes_to_the_machine() -> None:
+    assert 0 < host.pids_limit() <= int(Path("/proc/sys/kernel/pid_max").read_text()) // 2

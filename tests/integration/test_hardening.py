@@ -40,7 +40,13 @@ def buildah(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("name", ["spank_jail.so", "pyxis.so", "pam_jail.so", "jail-enter", "jail-driver"])
+PROGRAMS = (
+    *("spank_jail.so", "pyxis.so", "pam_jail.so", "jail-enter", "jail-driver"),
+    *("jail-accounts", "node-supervise"),
+)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_it_is_hardened(artifacts: Path, name: str) -> None:
     assert weaknesses(artifacts / name) == []
 

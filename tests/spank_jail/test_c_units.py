@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,34 @@ def test_jail_enter_runs_a_command_as_a_user_of_the_jail(build: Path, tmp_path: 
     assert done.returncode == 7
     missing = enter(build, "--root", str(root), "--plan", str(plan), "--", "no-such-program")
     assert missing.returncode == 127
+
+
+@pytest.mark.parametrize("file", ["passwd", "group"])
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "big"])
+def test_jail_enter_waits_for_no_account_file(build: Path, tmp_path: Path, file: str, kind: str) -> None:
+    if os.geteuid():
+        pytest.skip("needs root: it enters a jail")
+    assert make(build, "jail-enter").returncode == 0
+    (tmp_path / "plan").write_text("")
+    etc = tmp_path / "root/etc"
+    etc.mkdir(parents=True)
+    (etc / "passwd").write_text("ann:x:4242:4242:Ann:/:/bin/sh\n")
+    (etc / "group").write_text("ann:x:4242:\n")
+    (etc / file).unlink()
+    if kind == "big":
+        (etc / file).touch()
+        os.truncate(etc / file, 16 * 2**20 + 1)
+    else:
+        kinds = {"fifo": stat.S_IFIFO, "socket": stat.S_IFSOCK, "device": stat.S_IFCHR}
+        # /dev/zero, which never ends.
+        os.mknod(etc / file, kinds[kind] | 0o644, os.makedev(1, 5))
+    argv = [build / "jail-enter", "--root", tmp_path / "root", "--plan", tmp_path / "plan", "--user", "ann"]
+    done = subprocess.run([*argv, "--", "true"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 125
+    refused = (
+        "must be a regular file of at most 16 MiB" if kind in ("fifo", "big") else "cannot read the jail's"
+    )
+    assert refused in done.stderr
 
 
 @pytest.mark.parametrize(

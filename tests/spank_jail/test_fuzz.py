@@ -1,4 +1,5 @@
-"""libFuzzer on what reads hostile input: the plan's parser, the path resolver, the plugin's arguments.
+"""libFuzzer on what reads hostile input: the plan's parser, the path resolver, the plugin's arguments, the
+jail's accounts.
 
 All targets run at once, each for CELLBLOCK_FUZZ_SECONDS (60), from the seeds in spank_jail/fuzz/corpus.
 Each is built with ASan and UBSan and checks invariants of its own; its file says which.
@@ -29,7 +30,7 @@ NAMESPACES = (
 
 # libFuzzer prints inputs of up to 256 bytes as base64, so none is longer where its own file cannot be
 # written: the resolver's "/" is another one while it runs.
-MAX_LEN = {"plan": 1024, "resolve": 256, "arguments": 256}
+MAX_LEN = {"plan": 1024, "resolve": 256, "arguments": 256, "accounts": 512}
 
 
 def test_no_input_breaks_a_target(tmp_path: Path, namespaces: None) -> None:

@@ -1,4 +1,4 @@
-"""jail-enter as it is compiled here. The plugin and the PAM module: tests/integration/test_hardening.py."""
+"""Programs as they are compiled here. The plugin and the PAM module: tests/integration/test_hardening.py."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ LAX = [
 ]
 
 
-def test_jail_enter_is_hardened(build: Path) -> None:
-    made = make(build, "jail-enter")
+@pytest.mark.parametrize("program", ["jail-enter", "jail-accounts", "node-supervise"])
+def test_programs_are_hardened(build: Path, program: str) -> None:
+    made = make(build, "jail-enter", "node")
     assert made.returncode == 0, made.stderr
-    assert weaknesses(build / "jail-enter") == []
+    assert weaknesses(build / program) == []
 
 
 @pytest.mark.parametrize("kept", [None, "-fno-stack-protector", "-U_FORTIFY_SOURCE"])

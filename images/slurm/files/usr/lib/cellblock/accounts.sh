@@ -1,0 +1,25 @@
+# Shell functions of the roles: the jail's users and groups on this node. Needs waiting.sh.
+# docs/decisions/jail-accounts.md says what is copied and why.
+# shellcheck shell=sh
+
+# follow_accounts OPTIONS... - wait for a checked copy of the jail's accounts, and keep it up to date from then on.
+# OPTIONS: of jail-accounts, where the jail is.
+follow_accounts() {
+    install -d -m 0755 /var/lib/extrausers
+    # The first try says what is wrong, once.
+    jail-accounts --once "$@" ||
+        wait_for "the jail's accounts; the line above says what is wrong with them" accounts_copied "$@"
+    # It works, as the copy has shown, and is not given up.
+    node-supervise --tries=1000000 jail-accounts "$@" &
+}
+
+accounts_copied() { jail-accounts --once "$@" 2>/dev/null; }
+
+# limit_users - from here on a user may have CELLBLOCK_USER_PROCESSES processes and threads, where that is set: what
+# the daemon of this role starts inherits it. Root is not counted by the kernel. Less than the container may have, so
+# that one user cannot take them all from the daemons.
+limit_users() {
+    [ -z "${CELLBLOCK_USER_PROCESSES:-}" ] ||
+        prlimit --pid $$ --nproc="$CELLBLOCK_USER_PROCESSES:$CELLBLOCK_USER_PROCESSES" ||
+        die "the limit of $CELLBLOCK_USER_PROCESSES processes a user cannot be set; see CELLBLOCK_USER_PROCESSES"
+}

@@ -1,0 +1,114 @@
+"""Workers live on: slurmd is started again and jobs go on; a fork bomb leaves a node to other users."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from cellblock.cluster import host
+from tests.integration.conftest import LocalCluster, running_cluster
+from tests.integration.jobs import ended, fresh_path, make_user, srun, submit
+
+pytestmark = pytest.mark.integration
+
+NODE = "worker-1"
+# Of one container. Slurm's daemons have some fifty threads there.
+SMALL_PIDS_LIMIT = 512
+# Every process of it forks as fast as it can. It ends by itself: where Slurm tracks jobs by parentage, which
+# of them it finds is a matter of luck.
+BOMB = "perl -e '$t = time + 20; while (time < $t) { fork }'"
+# Users of nobody else on this machine: the kernel counts a uid's processes in all containers.
+BOMBER, OTHER = ("bomber", "612340"), ("bystander", "612341")
+
+
+def slurmd(cluster: LocalCluster) -> str:
+    """The pid of slurmd on the node, in its container; empty while there is none."""
+    script = (
+        "for p in /proc/[0-9]*; do"
+        ' case "$(tr "\\0" " " <"$p/cmdline" 2>/dev/null)" in "slurmd -D "*) echo "${p#/proc/}"; esac; done'
+    )
+    # Threads that slurmd forks to start a step have its command line for a moment.
+    return (cluster.on(NODE, "sh", "-c", script).out.split() or [""])[0]
+
+
+def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
+    make_user(cluster, "grace")
+    out = fresh_path(cluster, "grace", "survivor")
+    folder = f"/home/grace/{out.name}"
+    waits = f"echo start; until [ -e {folder}.go ]; do sleep 0.1; done; echo end"
+    steps = f"srun --overlap sh -c {shlex.quote(waits)} >{folder}.step & {waits}; wait"
+    fresh_path(cluster, "grace", f"{out.name}.go")
+    step = fresh_path(cluster, "grace", f"{out.name}.step")
+    job = submit(cluster, "grace", steps, "-w", NODE, "-o", folder)
+    cluster.wait_until("both run", lambda: out.exists() and step.exists() and step.read_text() == "start\n")
+    for signal in ("KILL", "ABRT", "SEGV"):
+        pid = slurmd(cluster)
+        cluster.on(NODE, "kill", f"-{signal}", pid).ok()
+        cluster.wait_until("another slurmd", lambda pid=pid: slurmd(cluster) not in ("", pid))
+        assert srun(cluster, "grace", "-w", NODE, "--chdir=/", "hostname").ok() == f"{NODE}\n"
+    cluster.jail("touch", f"{folder}.go", user="grace").ok()
+    assert cluster.job(ended(cluster, job))["JobState"] == "COMPLETED"
+    assert out.read_text() == "start\nend\n"
+    assert step.read_text() == "start\nend\n"
+
+
+def test_slurmd_is_configured_anew_in_place(cluster: LocalCluster) -> None:
+    """it then executes itself, with the pid that it has"""
+    pid = slurmd(cluster)
+    cluster.reconfigure()
+    cluster.wait_until(
+        "it serves", lambda: srun(cluster, "root", "-w", NODE, "--chdir=/", "true").status == 0
+    )
+    assert slurmd(cluster) == pid
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[LocalCluster]:
+    """A cluster of containers that have few processes, and two users."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "pids_limit", lambda: SMALL_PIDS_LIMIT)
+        with running_cluster("small") as running:
+            for name, uid in (BOMBER, OTHER):
+                running.jail("useradd", "--create-home", "--shell", "/bin/bash", "--uid", uid, name).ok()
+            yield running
+
+
+def of_uid(cluster: LocalCluster, uid: str) -> int:
+    """Processes of a user on the node, looked at from this machine: nothing more is to be started there."""
+    return sum(owner == uid for owner, _ in cluster.processes(NODE))
+
+
+def test_a_users_fork_bomb_leaves_the_node_to_others(small: LocalCluster) -> None:
+    before = slurmd(small)
+    nproc = SMALL_PIDS_LIMIT // 8
+    job = submit(small, BOMBER[0], BOMB, "-w", NODE, "-o", "/dev/null")
+    try:
+        small.wait_until("it is full", lambda: of_uid(small, BOMBER[1]) >= nproc - 2)
+        for _ in range(5):
+            assert (
+                srun(small, OTHER[0], "--overcommit", "-w", NODE, "--chdir=/", "hostname").ok() == f"{NODE}\n"
+            )
+        assert of_uid(small, BOMBER[1]) <= nproc
+        assert slurmd(small) == before
+    finally:
+        small.jail("scancel", job, user=BOMBER[0])
+    ended(small, job)
+    small.wait_until("nothing of it is left", lambda: of_uid(small, BOMBER[1]) == 0)
+
+
+def test_a_node_that_root_inside_filled_comes_back(small: LocalCluster) -> None:
+    """the kernel does not count root's processes: slurmd may end, jobs and the container do not"""
+    victim = fresh_path(small, OTHER[0], "victim")
+    # It starts nothing while the node is full.
+    script = f'exec perl -e \'sleep 1 until -e "{victim.name}.go"; print "end\\n"\''
+    job = submit(small, OTHER[0], script, "-w", NODE, "-o", f"/home/{OTHER[0]}/victim")
+    small.wait_until("it runs", lambda: small.job(job)["JobState"] == "RUNNING")
+    bomb = submit(small, "root", BOMB, "-w", NODE, "-o", "/dev/null")
+    small.wait_until("it is over", lambda: small.job(bomb)["JobState"] not in ("PENDING", "RUNNING"))
+    small.jail("touch", f"/home/{OTHER[0]}/{victim.name}.go", user=OTHER[0]).ok()
+    ended(small, job)
+    assert victim.read_text() == "end\n"
+    assert small.job(job)["JobState"] == "COMPLETED"
+    assert srun(small, OTHER[0], "-w", NODE, "--chdir=/", "hostname").ok() == f"{NODE}\n"
