@@ -5,22 +5,16 @@
 -- jobs may be trusted (docs/decisions/jail-root-and-slurm.md). Root itself comes here only from outside the jail, as
 -- an administrator: the jail's munged takes root inside, and all these, for uid 65534.
 
--- The first uid of an ordinary user: FIRST_UID of adduser.conf(5), UID_MIN of login.defs(5).
-local FIRST_USER = 1000
+-- Ids of ordinary users, and of their groups (Debian's policy, 9.2.2): the plugin of the node takes no others, either
+-- (users= in plugstack.conf). SlurmUser, munge and nobody are among those from 60001 to 65535.
+local FIRST_USER, FIRST_RESERVED, LAST_RESERVED = 1000, 60001, 65535
 -- SlurmUser, as images/base makes it.
 local SLURM = 64030
--- munge, as images/base makes it, what Debian reserves beside it, nobody, and 65535, which means "none" to old calls.
-local FIRST_RESERVED, LAST_RESERVED = 65520, 65535
+-- "users", the primary group of all where each has none of his own.
+local USERS = 100
 
--- The first gid that may be a user's own primary group: users, on systems where all share one.
-local FIRST_GROUP = 100
-
-local function is_reserved(id)
-    return id == SLURM or (id >= FIRST_RESERVED and id <= LAST_RESERVED)
-end
-
-local function is_system_user(uid)
-    return uid < FIRST_USER or is_reserved(uid)
+local function is_system_user(id)
+    return id < FIRST_USER or (id >= FIRST_RESERVED and id <= LAST_RESERVED)
 end
 
 local function refuse(what, id, advice)
@@ -47,7 +41,7 @@ function slurm_job_submit(job, partitions, submit_uid)
     if is_system_user(job.user_id) then
         return refuse_user(job.user_id)
     end
-    if job.group_id < FIRST_GROUP or is_reserved(job.group_id) then
+    if job.group_id ~= USERS and is_system_user(job.group_id) then
         -- sbatch --uid=USER of root's alone keeps group 0.
         return refuse("Users whose primary group is a system group", job.group_id, submit_uid == 0
             and "Name the user's own as well: --uid=USER --gid=GROUP."

@@ -140,12 +140,16 @@ def test_system_users_in_the_job_submit_plugin_are_those_of_the_images(spec: Mak
     lua = rendered(spec())["slurm/job_submit.lua"]
     ids = {user["name"]: user["uid"] for user in yaml.safe_load(_BASE.read_text())["users"]}
     assert f"local SLURM = {ids['slurm']}\n" in lua
-    # munge's, and on the top nobody, 65534.
-    assert f"local FIRST_RESERVED, LAST_RESERVED = {ids['munge']}, 65535\n" in lua
-    assert f'SYSTEM_UIDS="0-999 {ids["munge"]}-65535"\n' in _MUNGE_FOR_JAIL.read_text()
-    assert f'SYSTEM_GIDS="0-99 {ids["munge"]}-65535"\n' in _MUNGE_FOR_JAIL.read_text()
-    assert "local FIRST_USER = 1000\n" in lua
-    assert "local FIRST_GROUP = 100\n" in lua
+    assert all(60001 <= uid <= 65535 for uid in ids.values())
+    assert "local FIRST_USER, FIRST_RESERVED, LAST_RESERVED = 1000, 60001, 65535\n" in lua
+    assert 'SYSTEM_UIDS="0-999 60001-65535"\n' in _MUNGE_FOR_JAIL.read_text()
+    assert 'SYSTEM_GIDS="0-99 101-999 60001-65535"\n' in _MUNGE_FOR_JAIL.read_text()
+    # The node's plugin and the copy of the accounts say the same.
+    native = PROJECT / "spank_jail"
+    assert '"1000-60000,65536-4294967293"' in (native / "slurm" / "arguments.h").read_text()
+    records = (native / "node" / "account_records.h").read_text()
+    assert "FIRST_ID 1000U" in records
+    assert "RESERVED_FIRST 60001U" in records
 
 
 def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
@@ -163,10 +167,9 @@ def test_plans_of_worker_and_login_differ_only_where_they_must(spec: Make) -> No
     login = {" ".join(line.split()) for line in settings(texts["login/jail.fstab"])}
     assert worker - login == {
         "/var/spool/slurmd/conf-cache /etc/slurm none bind,ro,x-create=dir",
-        "/run/bcast /run/bcast none bind,nosuid,x-create=dir",
+        "/run/bcast /run/bcast none bind,ro,nosuid,x-create=dir",
         "/dev/fuse /dev/fuse none bind,nosuid,noexec,x-create=file,nofail",
         "proc /proc proc hidepid=ptraceable",
-        "devpts /dev/pts devpts gid=5,mode=620,ptmxmode=666",
         f"cdi cellblock.driver/node=all cdi spec-dir={driver},nofail,x-jail.if={driver}/driver.json",
     }
     assert login - worker == {

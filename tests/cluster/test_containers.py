@@ -42,14 +42,17 @@ def test_a_worker_writes_the_jail_and_nothing_else(spec: Make, volume: Path) -> 
 def test_a_workers_root_is_read_only_and_what_it_writes_is_in_memory(spec: Make) -> None:
     containers = planned(spec())
     assert containers["worker-1"].read_only
-    # slurmd's spool, its log, its sockets and the holder of jobs' mounts, munge's files, sbcast's, accounts.
-    writable = {"/var/spool/slurmd", "/var/log", "/run", "/run/bcast", "/tmp", "/etc/munge", "/var/lib/munge"}
-    writable |= {"/var/lib/extrausers"}
+    # slurmd's spool, its log, its sockets and the holder of jobs' mounts, sbcast's files, accounts.
+    writable = {"/var/spool", "/var/log", "/run", "/run/bcast", "/var/lib/extrausers"}
     assert writable < set(containers["worker-1"].tmpfs)
+    # Users write in one of them, through sbcast, and enter no other that holds what a daemon reads.
+    worlds = {path for path, options in containers["worker-1"].tmpfs.items() if "mode=1777" in options}
+    assert worlds == {"/run/bcast"}
+    assert "mode=0700" in containers["worker-1"].tmpfs["/var/spool"]
     assert all("nosuid,nodev" in options for options in containers["worker-1"].tmpfs.values())
     # Batch scripts are executed from the one, broadcast programs from the other.
     may_run = {path for path, options in containers["worker-1"].tmpfs.items() if "noexec" not in options}
-    assert may_run == {"/var/spool/slurmd", "/run/bcast"}
+    assert may_run == {"/var/spool", "/run/bcast"}
 
 
 def test_the_controller_sees_the_jails_users_and_not_the_jail(spec: Make, volume: Path) -> None:

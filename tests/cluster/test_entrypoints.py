@@ -86,7 +86,7 @@ def test_whether_the_controller_listens_is_found_out_without_waiting_for_ever() 
 
 def test_an_unknown_role_is_refused() -> None:
     init = (WAITING.parent.parent.parent / "bin" / "cellblock-init").read_text()
-    done = shell(init.split("waiting.sh\n", 2)[2].replace("/usr/lib/cellblock", "/nowhere"))
+    done = shell(init.split("node.sh\n", 2)[2].replace("/usr/lib/cellblock", "/nowhere"))
     assert done.returncode == 1
     assert "no role ''" in done.stderr
 
@@ -111,10 +111,10 @@ def munge_shell(script: str, **variables: str) -> subprocess.CompletedProcess[st
 
 def test_the_jails_munged_vouches_for_no_system_user() -> None:
     done = munge_shell("uids_vouched_for")
-    users = ["1000 1000 63030", "64031 64031 1489", "65536 65536 4294901759"]
+    users = ["1000 1000 59001", "65536 65536 4294901759"]
     assert done.stdout.splitlines() == users
     more = munge_shell("uids_vouched_for", CELLBLOCK_NOT_VOUCHED="1000 2000-2999")
-    assert more.stdout.splitlines() == ["1001 1001 999", "3000 3000 61030", *users[1:]]
+    assert more.stdout.splitlines() == ["1001 1001 999", "3000 3000 57001", *users[1:]]
 
 
 @pytest.mark.parametrize(

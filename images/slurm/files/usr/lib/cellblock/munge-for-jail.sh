@@ -9,11 +9,11 @@ MUNGED_FOR_JAIL=/usr/libexec/cellblock/munged-for-jail
 # Mounted at /run/munge in the jail.
 MUNGE_FOR_JAIL=/run/munge-for-jail
 
-# Ids that it vouches for as nobody's: root and system users (FIRST_UID of adduser.conf(5) is 1000), and from munge's on
-# what Debian reserves, nobody among them. SlurmUser and CELLBLOCK_NOT_VOUCHED, a list of N or FIRST-LAST, come on top.
-SYSTEM_UIDS="0-999 65520-65535"
-# The same for groups, which slurmd takes on for a job as well. Those from 100 (users) on are some users' own.
-SYSTEM_GIDS="0-99 65520-65535"
+# Ids that it vouches for as nobody's: root and system users, slurm, munge and nobody among them (Debian's policy, 9.2.2).
+# SlurmUser and CELLBLOCK_NOT_VOUCHED, a list of N or FIRST-LAST, come on top.
+SYSTEM_UIDS="0-999 60001-65535"
+# The same for groups, which slurmd takes on for a job as well. 100 (users) is some users' own.
+SYSTEM_GIDS="0-99 101-999 60001-65535"
 
 # ids_without RANGE... - lines of uid_map(5) that map every id to itself but those in a RANGE, N or FIRST-LAST.
 ids_without() {
