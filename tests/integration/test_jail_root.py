@@ -67,7 +67,7 @@ def test_munge_on_the_node_vouches_for_root(cluster: LocalCluster) -> None:
 
 
 def _is_asked_late(cluster: LocalCluster) -> bool:
-    """Whether slurmctld asks the plugin after it compared the ids of client and munge, and says little of it."""
+    """Whether slurmctld compares the ids of client and munge before it asks the plugin, and says little."""
     return cluster.status.release == "22.05"
 
 
