@@ -8,6 +8,9 @@ import hashlib
 import os
 import signal
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from upgraded_jail import BAR, FOO, FOO2, Jail, kept_or_conflict
 
 from cellblock.errors import CellblockError
 from cellblock.jail import apt_lock, history, planner, step
-from cellblock.jail.backup import one_path
+from cellblock.jail.backup import one_path, unfollowed
 from cellblock.jail.elf_needs import needs
 from cellblock.jail.history import Done
 from cellblock.jail.look import Look, UnreadableError
@@ -349,3 +352,32 @@ def test_a_fifo_among_the_loaders_files_is_not_waited_for(upgradable: Jail) -> N
     os.mkfifo(upgradable.root / "etc/ld.so.conf.d/waits.conf")
     assert upgradable.upgrade().plan.regenerate_cache
     assert upgradable.read("etc/ld.so.cache") == "theirs"
+
+
+WAITING = """
+import os, signal, sys
+signal.signal(signal.SIGURG, lambda *_: None)  # as every Go program: an open is begun again
+with open(sys.argv[1]) as file:
+    print("read", file.read())
+"""
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_what_stores_files_waits_for_no_fifo(tmp_path: Path, exchanged: bool) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").write_text("hers")
+    command = [sys.executable, "-I", unfollowed.__file__, str(tmp_path)]
+    command += [sys.executable, "-c", WAITING, "fifo"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        if exchanged:
+            wait_for_fifo(running.pid)
+            (tmp_path / "file").rename(tmp_path / "fifo")
+        output, _ = running.communicate(timeout=60)
+    assert output.splitlines()[-1] == ("read hers" if exchanged else "read ")
+    assert running.returncode == 0
+
+
+def wait_for_fifo(process: int) -> None:
+    path = Path(f"/proc/{process}/wchan")
+    while path.read_text() not in ("wait_for_partner", "fifo_open"):
+        time.sleep(0.01)
