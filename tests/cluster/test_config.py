@@ -175,7 +175,6 @@ def test_plans_of_worker_and_login_differ_only_where_they_must(spec: Make) -> No
     assert login - worker == {
         "/etc/slurm /etc/slurm none bind,ro,x-create=dir",
         "proc /proc proc hidepid=invisible",
-        "/dev/pts /dev/pts none bind,nosuid,noexec",
     }
     assert "/run/munge /run/munge none bind,ro,x-create=dir" in worker & login
 
