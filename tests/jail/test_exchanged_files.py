@@ -24,7 +24,7 @@ from cellblock.jail.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
-SAMPLES = int(os.environ.get("CELLBLOCK_EXCHANGES", "4"))
+SAMPLES = int(os.environ.get("CELLBLOCK_EXCHANGES", "2"))
 EVENTS = Events()
 TARGETS = (
     *(
