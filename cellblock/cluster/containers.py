@@ -31,9 +31,9 @@ _WORKER_WRITES = {
     "/run": f"size=64m,mode=0755,{_NOT_RUN}",
     # Where sbcast is meant to write: the mount plan shows it to jobs, at the same path.
     "/run/bcast": "size=10%,mode=1777,nosuid,nodev",
-    # Not used, and made read-only; without a word podman makes them half of the memory.
-    "/tmp": f"size=1m,mode=0755,{_NOT_RUN}",
-    "/var/tmp": f"size=1m,mode=0755,{_NOT_RUN}",
+    # Root's alone (cellblock-init); without a word podman makes them half of the memory.
+    "/tmp": f"size=64m,mode=0711,{_NOT_RUN}",
+    "/var/tmp": f"size=1m,mode=0711,{_NOT_RUN}",
     # Copies of the jail's accounts, of 16 MiB at most each, and once more while they are written.
     "/var/lib/extrausers": f"size=100m,mode=0755,{_NOT_RUN}",
     "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",

@@ -196,10 +196,18 @@ int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct j
 
 int jail_pid_shared(const char *path)
 {
+	struct jail_error ignored;
 	scoped_fd found = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
 
 	/* And not the empty file that it is pinned on. */
-	return found >= 0 && ioctl(found, NS_GET_NSTYPE) == CLONE_NEWPID ? jail_keep(&found) : -1;
+	if (found < 0 || ioctl(found, NS_GET_NSTYPE) != CLONE_NEWPID)
+		return -1;
+	/* Who is in a namespace of its own beside it (Slurm runs su for a user's environment in one) cannot enter, and sees
+	 * no daemon, either. */
+	scoped_fd own = jail_pid_own(&ignored);
+	if (own < 0 || jail_pid_enter(found, &ignored))
+		return -1;
+	return jail_pid_enter(own, &ignored) ? -1 : jail_keep(&found);
 }
 
 /* Not by its namespace, which it lets nobody look at. Field 22 of proc_pid_stat(5); the name, which may hold anything, ends

@@ -63,7 +63,7 @@ int jail_process_open(const struct jail_process *process);
  * there. Returns 0 or -1. */
 int jail_pid_share(const char *path, const char *init, struct jail_error *err);
 
-/* A descriptor of the namespace that is pinned at `path`; -1: there is none. */
+/* A descriptor of the namespace that is pinned at `path`; -1: there is none, or the caller cannot enter it. */
 int jail_pid_shared(const char *path);
 
 struct jail_setup;

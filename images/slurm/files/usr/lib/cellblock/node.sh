@@ -2,9 +2,11 @@
 # docs/threat-model.md says against whom.
 # shellcheck shell=sh
 
-# Where users, whom sbcast lets write outside the jail, could write besides /run/bcast: nothing here needs it.
+# Where users, whom sbcast lets write outside the jail, could write besides /run/bcast. Root goes on writing to /tmp: the
+# PMIx server of a step with --no-jail does.
 close_to_users() {
-    for folder in /tmp /var/tmp /dev/shm /dev/mqueue; do
+    chmod 0711 /tmp /var/tmp
+    for folder in /dev/shm /dev/mqueue; do
         [ ! -d $folder ] || read_only $folder
     done
 }
