@@ -100,8 +100,10 @@ def test_what_the_page_says_works_in_its_order(newcomer: int) -> None:
 def type_it(typed: Typed, port: int) -> str:
     """Type a line, and what follows into the shell that it opened; returns what was printed."""
     # -e: the first line that fails ends the shell. A person takes longer than slurmctld needs to know a user.
+    # /dev/null: srun reads what is typed, here the next lines.
     script = "".join(
-        f"{line}\n" + ("sleep 3\n" if line.startswith("useradd") else "") for line in typed.inside
+        f"{{ {line}\n}} </dev/null\n" + ("sleep 3\n" if line.startswith("useradd") else "")
+        for line in typed.inside
     )
     done = subprocess.run(
         ["sh", "-c", of_this_test(typed.line, port)],

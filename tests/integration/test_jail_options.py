@@ -258,7 +258,7 @@ def test_a_batch_job_and_its_steps_run_outside(cluster: LocalCluster, allowed: P
 
 @pytest.mark.parametrize("login", ["root", "ada"])
 def test_nobody_gets_out_from_inside(cluster: LocalCluster, user: str, allowed: Path, login: str) -> None:
-    done = srun(cluster, login, "--no-jail", "echo", "it ran")
+    done = cluster.jail("srun", "--no-jail", "echo", "it ran", user=login)
     assert done.status != 0
     assert "it ran" not in done.out
     assert "--no-jail" in done.err

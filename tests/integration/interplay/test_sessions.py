@@ -71,8 +71,10 @@ def say(master: int, text: str, answer: str) -> str:
     return seen
 
 
-def test_a_terminal_follows_its_window_and_ctrl_c(cluster: LocalCluster) -> None:
-    with terminal(cluster, 30, 100, "srun --pty bash --norc") as (master, process):
+def test_a_terminal_follows_its_window_and_ctrl_c(cluster: LocalCluster, user: str) -> None:
+    # Not su: it would take the terminal away.
+    become = f"setpriv --reuid={user} --regid={user} --init-groups"
+    with terminal(cluster, 30, 100, f"{become} srun -D/home/{user} --pty bash --norc") as (master, process):
         # The commands are echoed as they are typed: no answer is found in them.
         say(master, "echo size $(stty size)\n", r"size 30 100")
         resize(master, 41, 123)
