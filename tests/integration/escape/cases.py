@@ -213,7 +213,8 @@ _SUBMITTERS = [
 ]
 
 _SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
-_ALLOCATES = "an allocation of a system uid has no step, and asks no plugin on the node; the root of these workers can be written"
+# And the root of a worker that is not one of these is read-only.
+_ALLOCATES = "an allocation of a system uid has no step of which the node could ask a plugin"
 _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
 
 _STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobody inside is SlurmUser"
