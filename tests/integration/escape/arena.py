@@ -6,6 +6,7 @@ jail holds, and not the container around the worker.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shlex
@@ -32,6 +33,12 @@ WORKER = "worker-1"
 DAEMON_UID = 4242
 _FOLDER = Path(__file__).parent
 _ATTACKS = _FOLDER / "attacks"
+# Of the worker: what a user may read, run and write, once he is out.
+OPEN = "/escape-open"
+_LAY_OPEN = f"""umask 022; install -d -m 1777 {OPEN}; echo $1 >{OPEN}/0
+printf '#!/bin/sh\\ncat {OPEN}/0\\n' >{OPEN}/program; chmod 755 {OPEN}/program"""
+# What is opened or made there, and of the secrets; written by the program of the attacks (attacks/watch.c).
+_SEEN = "/run/escape-seen"
 # Seconds for one attack: the slowest takes less than one.
 _ATTACK_S = 10
 
@@ -155,6 +162,21 @@ class Arena:
         """The name in the jail of a path of its tree."""
         return f"/{path.relative_to(self.cluster.root)}"
 
+    @contextmanager
+    def watched(self) -> Iterator[list[str]]:
+        """Fills in, at the end, what was opened and made outside: in OPEN, the canary, munge's key."""
+        seen: list[str] = []
+        first = self._seen()
+        yield seen
+        last = self._seen()
+        seen.extend(line for line in last[len(first) :] if "escape-sync-" not in line)
+
+    def _seen(self) -> list[str]:
+        """All that the watch has told up to now; it tells in order."""
+        sync = f"escape-sync-{secrets.token_hex(4)}"
+        script = f": >{OPEN}/$1; until grep -q $1 {_SEEN}; do sleep 0.05; done; rm {OPEN}/$1; cat {_SEEN}"
+        return self.on_worker("sh", "-c", script, "sh", sync).ok().splitlines()
+
     def written(self, *folders: str, hostname: str = WORKER) -> str | None:
         """A file with our mark outside the jail, which is removed; None when there is none."""
         paths = [f"{folder}/{self.mark}" for folder in folders]
@@ -244,12 +266,15 @@ def _lay_out(cluster: LocalCluster, program: Path, library: Path, stack: ExitSta
     (inside / "attack").write_bytes(program.read_bytes())
     (inside / "attack").chmod(0o755)
     (inside / "lib" / "loaded.so").write_bytes(library.read_bytes())
-    cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", "eve").ok()
+    for name in ("eve", "bob"):
+        cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", name).ok()
+    _allow_no_jail(cluster, ("root", "eve"))
     volume_canary = cluster.root.parent / "canary"
     volume_canary.write_text(secret)
     volume_canary.chmod(0o600)
     cluster.on(WORKER, "sh", "-c", f"umask 077; echo {secret} >{canary}").ok()
-    file = f"/var/tmp/daemon-{secret[:8]}"
+    file = f"{OPEN}/daemon"
+    cluster.on(WORKER, "sh", "-c", _LAY_OPEN, "sh", secret).ok()
     lay = f"umask 077; echo {secret} >{file}; chown {DAEMON_UID} {file}"
     cluster.on(WORKER, "sh", "-c", lay).ok()
     cluster.on(WORKER, "sh", "-c", "cp /usr/bin/sleep /escape-victim; chmod 755 /escape-victim").ok()
@@ -263,6 +288,10 @@ def _lay_out(cluster: LocalCluster, program: Path, library: Path, stack: ExitSta
     terminal = _start(cluster, "tty >/run/escape-terminal; exec /escape-victim 3602", stack, tty=True)
     shown = cluster.on(WORKER, "cat", "/run/escape-terminal").ok().strip()
     assert re.fullmatch(r"/dev/pts/\d+", shown), f"process {terminal} has no terminal: {shown}"
+    munged = _find(cluster, "munged")
+    key = f"/proc/{munged}/root/etc/munge/munge.key"
+    look = f"exec -a escape-victim escape-attack watch {OPEN} {canary} {key} >{_SEEN}"
+    _start(cluster, f"exec bash -c '{look}'", stack)
     arena.variables.update(
         CANARY=canary,
         VICTIM=str(victim),
@@ -270,13 +299,31 @@ def _lay_out(cluster: LocalCluster, program: Path, library: Path, stack: ExitSta
         DAEMON_UID=str(DAEMON_UID),
         DAEMON_FILE=file,
         SLURMD=_find(cluster, "slurmd"),
-        MUNGED=_find(cluster, "munged"),
+        MUNGED=munged,
+        NODE_PIDS=cluster.on(WORKER, "readlink", "/proc/self/ns/pid").ok().strip(),
+        IPC_KEY=str(secrets.randbelow(1 << 30) + 1),
+        SSHD=_find(cluster, "sshd"),
+        AGENT=_find(cluster, "ssh-agent"),
         MUNGE_UID=cluster.on(WORKER, "id", "-u", "munge").ok().strip(),
         TERMINAL=shown.rpartition("/")[2],
         VOLUME_CANARY_INODE=str(volume_canary.stat().st_ino),
         MARK=mark,
     )
     return arena
+
+
+def _allow_no_jail(cluster: LocalCluster, users: tuple[str, ...]) -> None:
+    """As at a site where these may run jobs outside, submitted from outside."""
+    uids = [int(cluster.jail("id", "-u", user).ok()) for user in users]
+    tickets = cluster.root.parent / "no-jail"
+    for uid in uids:
+        (tickets / str(uid)).mkdir(parents=True)
+        (tickets / str(uid)).chmod(0o700)
+        os.chown(tickets / str(uid), uid, uid)
+    file = cluster.root.parent.parent / "config" / "slurm" / "plugstack.conf"
+    listed = ",".join(str(uid) for uid in uids)
+    more = f"no-jail-uids={listed} no-jail-tickets=/mnt/jail/no-jail"
+    file.write_text(re.sub(r"(level=\w+)", rf"\1 {more}", file.read_text()))
 
 
 def _start(cluster: LocalCluster, script: str, stack: ExitStack, *, tty: bool = False) -> int:

@@ -10,7 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
-from tests.integration.escape.ways import libraries, slurm, steps, streams
+from tests.integration.escape.ways import (
+    broadcast,
+    descriptors,
+    libraries,
+    privileges,
+    remains,
+    slurm,
+    steps,
+    streams,
+    submitters,
+)
 
 Way = Callable[[Arena, str], Outcome]
 
@@ -50,8 +60,6 @@ class Case:
 def _attacks(stops: Level, *names: str, user: str = "root", below: str = "escaped") -> list[Case]:
     return [Case(name, stops, user, below=below) for name in names]
 
-
-_SPOOL = "PMIx makes its directory in slurmd's spool while slurmstepd visits the jail"
 
 _BY_FILESYSTEM = [
     *_attacks("filesystem", "nested-chroot", "dot-dot", "kept-descriptors", "umount-root"),
@@ -116,21 +124,114 @@ _BY_CAPABILITIES = [
     *_attacks("capabilities", "disk-node", below="the test machine lets nobody open its disk"),
     *_attacks("capabilities", "raw-packets", "network-settings", "change-priority", "change-affinity"),
     Case("folder-by-proc", "capabilities", way=streams.folder_by_proc),
-    Case("output-in-spool", "filesystem", way=streams.output_in_spool, open=_SPOOL),
+    Case("output-in-spool", "filesystem", way=streams.output_in_spool),
+    Case("output-in-spool", "filesystem", "eve", way=streams.output_in_spool),
     Case("enter-init", "capabilities", way=steps.enter_init),
 ]
 
-_BY_PID = [
-    *_attacks("pid", "see-processes", "signal-victim", "signal-slurmd", "daemons-root", "daemon-traced"),
-    *_attacks("pid", "change-limits", "change-oom-score"),
+_NO_RESOURCE = "another uid's limits take CAP_SYS_RESOURCE, which the test machine may lack"
+
+# A job has a PID namespace of its own from here on; at level pid each step has.
+_BY_NUMBER = [
+    *_attacks("capabilities", "see-processes", "signal-victim", "daemons-root", "daemon-traced"),
+    *_attacks("capabilities", "change-limits", "change-oom-score", "signal-any-number"),
+    *(
+        Case(
+            f"{deed}-{daemon}",
+            "capabilities" if user == "root" else "filesystem",
+            user,
+            below=_NO_RESOURCE if (deed, daemon) == ("limits-of", "munged") else "escaped",
+        )
+        for deed in ("signal", "oom-score-of", "limits-of")
+        for daemon in ("slurmd", "slurmstepd", "munged", "sshd", "agent")
+        for user in ("root", "eve")
+    ),
+    *_attacks("capabilities", "munge-key", "agent-socket", "sshd-descriptors"),
+    *_attacks("filesystem", "host-keys"),
+    *_attacks("filesystem", "munge-key", "agent-socket", "sshd-descriptors", "host-keys", user="eve"),
+    *_attacks("filesystem", "signal-any-number", user="eve"),
+]
+
+_WALKS = [
+    Case(name, "filesystem", user, way=way)
+    for name, way in (
+        ("walk-input", descriptors.walk_input),
+        ("walk-output", descriptors.walk_output),
+        ("walk-error", descriptors.walk_error),
+        ("walk-program", descriptors.walk_program),
+        ("walk-folder", descriptors.walk_folder),
+        ("walk-prologs", descriptors.walk_prologs),
+        ("walk-batch-input", descriptors.batch_input),
+        ("walk-batch-output", descriptors.batch_output),
+        ("walk-batch-doors", descriptors.batch_doors),
+    )
+    for user in ("root", "eve")
+]
+
+_LEFT: list[tuple[str, Level, Way]] = [
+    ("objects-after-the-job", "filesystem", remains.objects_after_the_job),
+    ("objects-of-another-job", "filesystem", remains.objects_of_another_job),
+    ("processes-after-the-job", "capabilities", remains.processes_after_the_job),
+]
+_REMAINS = [Case(name, stops, user, way=way) for name, stops, way in _LEFT for user in ("root", "eve")]
+# Root's own are left: it could write there without sbcast, and whose they are cannot be told.
+_REMAINS += [
+    Case("brought-files-after-the-job", "filesystem", "eve", way=remains.brought_files_after_the_job),
+    Case("output-below-proc", "filesystem", way=streams.output_below_proc),
+]
+
+_PRIVILEGES = [
+    Case("set-user-id-by-slurmd", "filesystem", way=privileges.set_user_id_by_slurmd),
+    Case("set-user-id-by-sshd", "filesystem", way=privileges.set_user_id_by_sshd),
+    Case("file-capabilities-by-slurmd", "filesystem", way=privileges.capabilities_by_slurmd),
+    Case("file-capabilities-by-sshd", "filesystem", way=privileges.capabilities_by_sshd),
+    Case("device-by-slurmd", "filesystem", way=privileges.device_by_slurmd),
+    Case("device-by-sshd", "filesystem", way=privileges.device_by_sshd),
+    Case("device-inside", "filesystem", way=privileges.device_inside),
+    *(
+        Case(name, "filesystem", user, way=way)
+        for name, way in (
+            ("ticket-by-sbcast", privileges.ticket_by_sbcast),
+            ("ticket-by-bcast", privileges.ticket_by_bcast),
+            ("ticket-by-output", privileges.ticket_by_output),
+            ("ticket-by-link", privileges.ticket_by_link),
+        )
+        for user in ("root", "eve")
+    ),
+]
+
+_SUBMITTERS = [
+    Case("submit-as-munge", "filesystem", way=submitters.munge),
+    Case("submit-as-slurm", "filesystem", way=submitters.slurm),
+    Case("submit-as-www-data", "filesystem", way=submitters.www_data),
+    Case("submit-as-999", "filesystem", way=submitters.last_system_uid),
+    Case("submit-as-a-dynamic-uid", "filesystem", way=submitters.dynamic_uid),
+    Case("submit-as-nobody", "filesystem", way=submitters.nobody),
+    Case("submit-with-group-root", "filesystem", way=submitters.with_group_root),
+    Case("submit-with-group-shadow", "filesystem", way=submitters.with_group_shadow),
+    Case("submit-with-group-tty", "filesystem", way=submitters.with_group_tty),
 ]
 
 _SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
+# And the root of a worker that is not one of these is read-only.
+_ALLOCATES = "an allocation of a system uid has no step of which the node could ask a plugin"
 _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
 
 _STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobody inside is SlurmUser"
 
 _BY_SLURM = [
+    Case("sbcast-into-every-place", "filesystem", "eve", way=broadcast.into_every_place),
+    Case("sbcast-into-every-place", "filesystem", way=broadcast.into_every_place, open=_SBCAST),
+    Case("sbcast-by-munge", "filesystem", way=broadcast.by_munge, open=_ALLOCATES),
+    Case("sbcast-by-group-root", "filesystem", way=broadcast.by_group_root),
+    Case("sbcast-by-group-tty", "filesystem", way=broadcast.by_group_tty),
+    Case("sbcast-by-group-shadow", "filesystem", way=broadcast.by_group_shadow),
+    Case("sbcast-by-all-groups", "filesystem", way=broadcast.by_all_groups),
+    Case("sbcast-through-a-link", "filesystem", way=broadcast.through_a_link),
+    Case("sbcast-through-a-link", "filesystem", "bob", way=broadcast.through_a_link),
+    Case("sbcast-over-a-file", "filesystem", way=broadcast.over_a_file),
+    Case("sbcast-over-a-file", "filesystem", "bob", way=broadcast.over_a_file),
+    Case("bcast-with-libraries", "filesystem", "eve", way=broadcast.by_option),
     Case("sbcast", "filesystem", way=slurm.sbcast, open=_SBCAST),
     Case("srun-bcast", "filesystem", way=slurm.srun_bcast, open=_SBCAST),
     Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),
@@ -139,4 +240,13 @@ _BY_SLURM = [
 # Spoils a worker, so it comes once and last; no level makes a difference to it.
 ROGUE_CONTROLLER = Case("rogue-controller", "filesystem", way=slurm.rogue_controller, open=_ROGUE)
 
-CASES = [*_BY_FILESYSTEM, *_BY_CAPABILITIES, *_BY_PID, *_BY_SLURM]
+CASES = [
+    *_BY_FILESYSTEM,
+    *_BY_CAPABILITIES,
+    *_BY_NUMBER,
+    *_WALKS,
+    *_REMAINS,
+    *_PRIVILEGES,
+    *_SUBMITTERS,
+    *_BY_SLURM,
+]

@@ -66,7 +66,7 @@ def test_a_job_is_at_the_level_that_is_set(level: Level, arena: Arena) -> None:
     assert can_mount == (level == "filesystem")
     own_processes = arena.srun("readlink", "/proc/self/ns/pid").ok()
     node = arena.on_worker("readlink", "/proc/self/ns/pid").ok()
-    assert (own_processes == node) == (level != "pid")
+    assert (own_processes == node) == (level == "filesystem")
 
 
 def test_names_are_unique() -> None:

@@ -30,6 +30,12 @@ void write_back(const char *path);
 
 /* Calls `visit` with the number of every process that /proc shows and that is not of this job. */
 void for_each_outside(void (*visit)(pid_t pid));
+/* Whether it shares this job's mount namespace, or is this process or its parent. */
+int is_of_this_job(pid_t pid);
+/* Whether process 1 here is not the node's. */
+int is_own_pid_namespace(void);
+/* The number that `variable` gives of an outside process called `name`. */
+pid_t outside_process(const char *variable, const char *name);
 /* The number of an outside process by its name, 0 if none is to be seen. */
 pid_t find_process(const char *name);
 
@@ -39,6 +45,10 @@ struct attack {
 };
 
 extern const struct attack proc_attacks[], kernel_attacks[], mount_attacks[], process_attacks[],
-	user_namespace_attacks[], device_attacks[], socket_attacks[];
+	user_namespace_attacks[], device_attacks[], socket_attacks[], daemon_attacks[], ipc_attacks[],
+	privilege_attacks[];
+
+/* Not an attack: tells of what is opened and made, until it is ended. */
+_Noreturn void watch(int count, char **paths);
 
 #endif

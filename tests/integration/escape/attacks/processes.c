@@ -17,9 +17,9 @@
 
 #include "attack.h"
 
-/* The test gives the outside's number: hidden processes can be guessed. At level pid the same number is
+/* Hidden processes can be guessed. At level pid the same number is
  * nobody's here, or one of our own. So the name decides, where there is one to see. */
-static pid_t process(const char *variable, const char *name)
+pid_t outside_process(const char *variable, const char *name)
 {
 	pid_t pid = (pid_t)given_number(variable);
 	char path[64], comm[32] = "";
@@ -37,12 +37,12 @@ static pid_t process(const char *variable, const char *name)
 
 static pid_t victim(void)
 {
-	return process("VICTIM", "escape-victim");
+	return outside_process("VICTIM", "escape-victim");
 }
 
 static pid_t slurmd(void)
 {
-	return process("SLURMD", "slurmd");
+	return outside_process("SLURMD", "slurmd");
 }
 
 static void see_processes(void)
@@ -84,7 +84,7 @@ static void trace_slurmstepd(void)
 	errno = 0;
 	if (!pid)
 		held("slurmstepd has no number here");
-	trace(process("STEPD", "slurmstepd"));
+	trace(outside_process("STEPD", "slurmstepd"));
 }
 
 static void read_memory(void)
@@ -117,11 +117,6 @@ static void send_signal(pid_t pid)
 static void signal_victim(void)
 {
 	send_signal(victim());
-}
-
-static void signal_slurmd(void)
-{
-	send_signal(slurmd());
 }
 
 static void change_priority(void)
@@ -251,7 +246,6 @@ const struct attack process_attacks[] = {
 	{ "read-memory", read_memory },
 	{ "compare-pointers", compare_kernel_pointers },
 	{ "signal-victim", signal_victim },
-	{ "signal-slurmd", signal_slurmd },
 	{ "change-priority", change_priority },
 	{ "change-affinity", change_affinity },
 	{ "change-limits", change_limits },

@@ -31,6 +31,16 @@ def output_by_proc(arena: Arena, user: str) -> Outcome:
     return judge_mark(arena, "no file outside", "/root", "/tmp", "", "/var/spool/slurmd")
 
 
+def output_below_proc(arena: Arena, user: str) -> Outcome:
+    """Slurm makes the folders of an output file. In the volume's /proc, slurmstepd would believe them."""
+    arena.sbatch("true", "-o", f"/proc/self/{arena.mark}/0", user=user)
+    arena.srun("true", options=(f"--output=/proc/{arena.mark}/%t",), user=user)
+    found = sorted(path.name for path in (arena.cluster.root / "proc").iterdir())
+    return (
+        escaped(f"{', '.join(found)} in the volume's /proc") if found else held("the volume's /proc is empty")
+    )
+
+
 def input_by_proc(arena: Arena, user: str) -> Outcome:
     """Input files are, too."""
     out = fresh(arena)

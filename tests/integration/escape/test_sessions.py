@@ -1,0 +1,188 @@
+"""Login sessions: root inside reaches neither the daemons of the login node nor other sessions' terminals."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster.containers import container_name
+from tests.integration.escape.arena import WORKER, Arena, Outcome, read
+
+pytestmark = pytest.mark.integration
+
+_BY_NUMBER = [
+    f"{deed}-{daemon}"
+    for deed in ("signal", "oom-score-of", "limits-of")
+    for daemon in ("munged", "sshd", "agent")
+]
+_OTHERS = (
+    "munge-key host-keys agent-socket sshd-descriptors see-processes mungeds-root"
+    " abstract-sockets kept-descriptors"
+)
+ATTACKS = [*_BY_NUMBER, *_OTHERS.split(), "signal-any-number", "foreign-terminal"]
+# Of which the login container has the like: a daemon of another's, a terminal outside.
+_BELOW = [*_BY_NUMBER, "signal-any-number", "munge-key", "agent-socket", "sshd-descriptors", "see-processes"]
+
+
+@dataclass(frozen=True)
+class Login:
+    """The login node, and its numbers in place of the worker's."""
+
+    arena: Arena
+    variables: dict[str, str]
+
+    def attack(self, name: str, *, level: str = "capabilities", user: str = "root") -> Outcome:
+        """Its outcome in a session of jail-enter."""
+        values = [f"{key}={value}" for key, value in self.variables.items()]
+        begin = ("jail-enter", "--level", level, "--user", user, "--")
+        done = self.arena.cluster.on("login", *begin, "env", *values, "timeout", "20", "/escape/attack", name)
+        return Outcome.read(done.out or done.err)
+
+
+@pytest.fixture(scope="module")
+def login(arena: Arena) -> Iterator[Login]:
+    script = 'for p in /proc/[0-9]*; do echo "$(cat $p/comm 2>/dev/null) ${p#/proc/}"; done'
+    lines = arena.cluster.on("login", "sh", "-c", script).ok().splitlines()
+    numbers = {parts[0]: parts[1] for parts in (line.split() for line in reversed(lines)) if len(parts) == 2}
+    with _terminal(arena, "login") as terminal:
+        yield Login(
+            arena,
+            {
+                **arena.variables,
+                "MUNGED": numbers["munged"],
+                "SSHD": numbers["sshd"],
+                "AGENT": numbers["ssh-agent"],
+                # There is none: sshd stands for it.
+                "SLURMD": numbers["sshd"],
+                "NODE_PIDS": arena.cluster.on("login", "readlink", "/proc/1/ns/pid").ok().strip(),
+                "TERMINAL": terminal,
+            },
+        )
+
+
+@contextmanager
+def _terminal(arena: Arena, hostname: str) -> Iterator[str]:
+    """The number of a terminal of the container's own, with a shell that waits at it."""
+    note = f"/run/escape-{secrets.token_hex(4)}"
+    name = container_name(arena.cluster.request.name, hostname)
+    argv = ["podman", "exec", "-t", name, "sh", "-c", f"tty >{note}; exec sleep 600"]
+    waiting = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        arena.cluster.wait_until(
+            "a terminal is there", lambda: bool(arena.cluster.on(hostname, "cat", note).out)
+        )
+        yield arena.cluster.on(hostname, "cat", note).ok().strip().rpartition("/")[2]
+    finally:
+        waiting.kill()
+        waiting.wait()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_root_in_a_session_is_held(name: str, login: Login) -> None:
+    outcome = login.attack(name)
+    assert outcome.kind in ("held", "absent"), outcome.what
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_user_in_a_session_is_held(name: str, login: Login) -> None:
+    outcome = login.attack(name, user="eve")
+    assert outcome.kind in ("held", "absent"), outcome.what
+
+
+@pytest.mark.parametrize("name", _BELOW)
+def test_a_session_at_level_filesystem_is_not(name: str, login: Login) -> None:
+    """What proves that the tests above can fail."""
+    outcome = login.attack(name, level="filesystem")
+    assert outcome.kind == "escaped", outcome.what
+
+
+@contextmanager
+def _session(arena: Arena, out: Path, script: str) -> Iterator[None]:
+    """A session with a terminal of its own, which ends with the block."""
+    name = container_name(arena.cluster.request.name, "login")
+    here = arena.inside(out)
+    text = f"{script}; until [ -e {here}/over ]; do sleep 0.1; done"
+    argv = ["podman", "exec", "-t", name, "jail-enter", "--user", "bob", "--", "sh", "-c", text]
+    running = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        (out / "over").touch()
+        running.wait(timeout=60)
+
+
+def test_root_in_a_session_finds_no_terminal_but_its_own(arena: Arena) -> None:
+    out = arena.out(f"terminals-{secrets.token_hex(4)}")
+    with _session(arena, out, f"tty >{arena.inside(out)}/tty; ls /dev/pts >{arena.inside(out)}/list"):
+        arena.cluster.wait_until("bob has a terminal", lambda: bool(read(out / "list")))
+        assert (out / "tty").read_text().startswith("/dev/pts/")
+        look = "tty; ls /dev/pts; for t in /dev/pts/[0-9]*; do [ $t = $(tty) ] || echo other $t; done"
+        done = arena.cluster.jail("sh", "-c", look, tty=True)
+        assert "other" not in done.out
+        # By its number, too: bob's is another device of the same number.
+        number = (out / "tty").read_text().strip()
+        before = (out / "list").read_text()
+        arena.cluster.jail("sh", "-c", f"echo from root >{number}; true", tty=True)
+        assert (out / "list").read_text() == before
+
+
+def test_a_terminal_of_a_job_is_not_one_of_another(arena: Arena) -> None:
+    out = arena.out(f"terminals-{secrets.token_hex(4)}")
+    here = arena.inside(out)
+    name = container_name(arena.cluster.request.name, "login")
+    text = f"tty >{here}/tty; until [ -e {here}/over ]; do sleep 0.1; done"
+    argv = ["podman", "exec", "-t", name, "jail-enter", "--user", "bob", "--",
+            "srun", "-n1", "-w", WORKER, "--pty", "sh", "-c", text]  # fmt: skip
+    running = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        arena.cluster.wait_until("bob has a terminal", lambda: bool(read(out / "tty")))
+        number = (out / "tty").read_text().strip()
+        assert number.startswith("/dev/pts/")
+        done = arena.srun("sh", "-c", f"ls /dev/pts; echo x >{number}", options=("-n1",))
+        assert "x" not in done.out
+        assert done.out.split() == ["ptmx"], done
+    finally:
+        (out / "over").touch()
+        running.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def ssh(arena: Arena) -> str:
+    """How eve calls ssh, with a key of hers."""
+    script = (
+        "mkdir -p -m 700 .ssh; test -e .ssh/id_own || ssh-keygen -q -t ed25519 -N '' -f .ssh/id_own;"
+        " cat .ssh/id_own.pub >>.ssh/authorized_keys"
+    )
+    arena.cluster.jail("sh", "-c", script, user="eve").ok()
+    return "ssh -i .ssh/id_own -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+
+
+_ON_A_WORKER = (
+    "signal-slurmd signal-sshd signal-agent signal-any-number munge-key agent-socket sshd-descriptors"
+    " see-processes foreign-terminal oom-score-of-sshd oom-score-of-slurmd"
+)
+
+
+@pytest.mark.parametrize("name", _ON_A_WORKER.split())
+def test_who_logs_in_to_a_worker_is_held(name: str, arena: Arena, ssh: str) -> None:
+    wait = f"until {ssh} {WORKER} true 2>/dev/null; do sleep 0.3; done"
+    script = f"{wait}; {ssh} {WORKER} {shlex.quote(arena.attack(name))}"
+    done = arena.cluster.jail("timeout", "90", "salloc", "-Q", "-w", WORKER, "sh", "-c", script, user="eve")
+    outcome = Outcome.read(done.out or done.err)
+    assert outcome.kind in ("held", "absent"), outcome.what
+
+
+def test_the_daemons_live(arena: Arena, login: Login) -> None:
+    """After all of that."""
+    own = {"login": ("sshd", "ssh-agent", "munged"), WORKER: ("slurmd", "sshd", "munged")}
+    for hostname, names in own.items():
+        script = "cat /proc/[0-9]*/comm 2>/dev/null; true"
+        alive = set(arena.cluster.on(hostname, "sh", "-c", script).ok().split())
+        assert set(names) <= alive

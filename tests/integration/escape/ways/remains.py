@@ -1,0 +1,95 @@
+"""What a job leaves: objects of System V and POSIX, processes, files of sbcast."""
+
+from __future__ import annotations
+
+import secrets
+
+from tests.integration.escape.arena import Arena, Outcome, broken, escaped, held, read
+from tests.integration.escape.ways.judge import fresh
+
+FINDS = ("find-shared-memory", "find-semaphores", "find-messages", "find-posix-queue", "find-posix-memory")
+
+
+def _look(arena: Arena, text: str) -> Outcome:
+    """The worst of several attacks' words."""
+    words = [Outcome.read(line) for line in text.splitlines() if line.strip()]
+    for kind in ("broken", "escaped"):
+        for outcome in words:
+            if outcome.kind == kind:
+                return outcome
+    return held(words[-1].what) if len(words) == len(FINDS) else broken(f"not all ran: {text}")
+
+
+def finds(arena: Arena) -> str:
+    return "\n".join(arena.attack(name) for name in FINDS)
+
+
+def objects_after_the_job(arena: Arena, user: str) -> Outcome:
+    """A later job of the same user looks for them."""
+    left = arena.srun("sh", "-c", arena.attack("leave-ipc"), user=user)
+    if "held" not in left.out:
+        return broken(left.out + left.err)
+    return _look(arena, arena.srun("sh", "-c", finds(arena), user=user).out)
+
+
+def objects_of_another_job(arena: Arena, user: str) -> Outcome:
+    """Two jobs of one user at the same time."""
+    out = fresh(arena)
+    here = arena.inside(out)
+    script = f"{arena.attack('leave-ipc')} >{here}/left; until [ -e {here}/over ]; do sleep 0.1; done"
+    job = arena.submit(script, "-o", "/dev/null", "-n1", user=user)
+    try:
+        arena.cluster.wait_until("they are left", lambda: "held" in read(out / "left"))
+        return _look(arena, arena.srun("sh", "-c", finds(arena), user=user, options=("-n1",)).out)
+    finally:
+        (out / "over").touch()
+        arena.wait(job)
+
+
+def objects_in_the_same_job(arena: Arena, user: str) -> Outcome:
+    """What must go on working, and shows that the looking finds."""
+    script = f"srun --overlap sh -c '{arena.attack('leave-ipc')}' >/dev/null\nsrun --overlap sh /escape/finds"
+    out = fresh(arena)
+    (arena.folder / "finds").write_text(finds(arena))
+    arena.sbatch(script, "-o", f"{arena.inside(out)}/0", user=user)
+    return _look(arena, read(out / "0"))
+
+
+def processes_after_the_job(arena: Arena, user: str) -> Outcome:
+    """Out of the session, out of the tree of processes, deaf to signals."""
+    number = str(100000 + secrets.randbelow(100000))
+    lines = (
+        f"setsid sleep {number} &",
+        f"(setsid sh -c 'sleep {number} & sleep {number} & exit' &)",
+        f"nohup setsid sh -c 'trap : TERM HUP INT; sleep {number}; sleep {number}' >/dev/null 2>&1 &",
+        f"env -i setsid setsid sleep {number} &",
+        "sleep 1",
+    )
+    arena.sbatch("\n".join(lines), "-o", "/dev/null", user=user)
+    line = f'tr "\\0" " " <$p/cmdline 2>/dev/null | grep "^sleep {number}"'
+    look = f"for p in /proc/[0-9]*; do {line}; done; true"
+
+    def left() -> str:
+        return arena.on_worker("sh", "-c", look).out.strip()
+
+    # Slurm ends with SIGKILL what is left after SIGTERM, a while after the job is over to users.
+    for _ in range(60):
+        if not left():
+            return held("none is left")
+    arena.on_worker("sh", "-c", f"grep -lz {number} /proc/[0-9]*/cmdline | cut -d/ -f3 | xargs -r kill -9")
+    return escaped("a process of the job is left")
+
+
+def brought_files_after_the_job(arena: Arena, user: str) -> Outcome:
+    """What sbcast brought, and a folder of libraries beside it."""
+    name = f"left-{secrets.token_hex(6)}"
+    out = fresh(arena)
+    script = f"sbcast /etc/passwd /run/bcast/{name} && ls /run/bcast/{name} >{arena.inside(out)}/0"
+    done = arena.sbatch(script, "-o", "/dev/null", user=user)
+    if name not in read(out / "0"):
+        return broken(f"sbcast brought nothing: {done}")
+    look = f"ls -d /run/bcast/{name}"
+    for _ in range(60):
+        if arena.on_worker("sh", "-c", look).status:
+            return held("it went with the job")
+    return escaped(f"/run/bcast/{name} is left")
