@@ -33,7 +33,16 @@ def test_srun_brings_its_program(cluster: LocalCluster, user: str) -> None:
     wait_until_gone(cluster, "brought")
 
 
-PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run", "/run/munge", "/var/spool/slurmd", "/var/log")
+PLACES = (
+    "/tmp",
+    "/var/tmp",
+    "/dev/shm",
+    "/dev/mqueue",
+    "/run",
+    "/run/munge",
+    "/var/spool/slurmd",
+    "/var/log",
+)
 
 
 def test_sbcast_writes_nowhere_else(cluster: LocalCluster, user: str) -> None:
