@@ -2,10 +2,12 @@
 #include "job_namespaces.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/nsfs.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -88,6 +90,25 @@ int jail_user_leave(uint32_t job, uid_t user, struct jail_error *err)
 	return rmdir(path) ? jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path) : 0;
 }
 
+/* Out of the cgroup of the step that made it, which Slurm removes when the step ends: to where slurmstepd's own processes
+ * are that belong to no step (cgroup/v2: SCOPE/system beside SCOPE/job_N). Elsewhere there is nothing to leave. */
+static void leave_step(pid_t init)
+{
+	char text[PATH_MAX], path[PATH_MAX + 64];
+	scoped_fd file = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+	ssize_t got = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
+
+	text[got > 0 ? got : 0] = '\0';
+	char *scope = strstr(text, "0::/"), *job = scope ? strstr(scope, "/job_") : NULL;
+	if (!job || memchr(scope, '\n', (size_t)(job - scope)))
+		return;
+	*job = '\0';
+	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/system/cgroup.procs", scope + 3);
+	scoped_fd processes = open(path, O_WRONLY | O_CLOEXEC);
+	if (processes >= 0)
+		(void)dprintf(processes, "%d", (int)init);
+}
+
 int jail_user_pids(uid_t user, const char *init, struct jail_error *err)
 {
 	struct jail_process process = { 0 };
@@ -110,8 +131,10 @@ int jail_user_pids(uid_t user, const char *init, struct jail_error *err)
 		return -1;
 	if (file < 0 || jail_process_note(&process) || write(file, &process, sizeof(process)) != sizeof(process))
 		jail_fail(err, file < 0 ? "openat" : "write", errno, "cannot note the init of the job's PID namespace");
-	else if (!jail_job_pin(directory, PIDS, made, err))
+	else if (!jail_job_pin(directory, PIDS, made, err)) {
+		leave_step(process.number);
 		return jail_keep(&made);
+	}
 	(void)kill(process.number, SIGKILL);
 	return -1;
 }
