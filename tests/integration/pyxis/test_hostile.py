@@ -113,8 +113,8 @@ def test_what_the_epilog_runs_sees_and_leaves_nothing(containers: Containers) ->
     rogue, sees = cluster.root / "usr/local/sbin/enroot", cluster.root / "opt/pyxis-epilog-sees"
     _install(rogue, _ENROOT)
     try:
-        options = f"--container-image={IMAGE} --container-save=/tmp/x.sqsh"
-        ended(cluster, submit(cluster, "root", f"srun {options} true", "-wworker-1", "-o/dev/null"))
+        options = (f"--container-image={IMAGE}", "--container-save=/tmp/x.sqsh", "-wworker-1")
+        containers.run(*options, "true", user="root").ok()
         cluster.wait_until("the epilog runs it", sees.exists)
         assert len(sees.read_text().split()) <= 3  # itself
         cluster.wait_until(
