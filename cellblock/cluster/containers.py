@@ -109,7 +109,7 @@ def plan(
 
     # Not a limit of the container: the kernel counts a uid's processes in all containers, munged's, too.
     users = {"CELLBLOCK_USER_PROCESSES": str(pids_limit // _USERS_TO_FILL)}
-    jail_root = {} if spec.jail_root == "operator" else {"CELLBLOCK_JAIL_ROOT": spec.jail_root}
+    jail_root = {"CELLBLOCK_JAIL_ROOT": spec.jail_root}
 
     def container(
         role: Role,
