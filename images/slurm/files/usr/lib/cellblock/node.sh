@@ -4,7 +4,7 @@
 
 # Where users, whom sbcast lets write outside the jail, could write besides /run/bcast: nothing here needs it.
 close_to_users() {
-    for folder in /tmp /var/tmp /dev/shm /dev/mqueue; do
+    for folder in /tmp /var/tmp /run/lock /dev/shm /dev/mqueue; do
         [ ! -d $folder ] || read_only $folder
     done
 }
