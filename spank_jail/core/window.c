@@ -32,11 +32,14 @@ static int lay_over(int tree, const char *path, uint64_t attributes, bool option
 	return 0;
 }
 
-static int lay_empty(int tree, const char *path, struct jail_error *err)
+/* A missing one is left out where `optional`. */
+static int lay_empty(int tree, const char *path, uint64_t attributes, bool optional, struct jail_error *err)
 {
 	static const struct jail_parameter parameters[] = { { "size", "1m" }, { "mode", "0755" } };
 	scoped_fd target = jail_resolve(tree, path, O_DIRECTORY, err);
-	scoped_fd mount = target < 0 ? -1 : jail_filesystem_new("tmpfs", parameters, 2, OPEN_ATTRIBUTES, err);
+	if (target < 0 && optional && err->number == ENOENT)
+		return 0;
+	scoped_fd mount = target < 0 ? -1 : jail_filesystem_new("tmpfs", parameters, 2, attributes, err);
 
 	if (mount < 0)
 		return -1;
@@ -55,7 +58,11 @@ static int lay_all(int tree, const struct jail_window_parts *parts, struct jail_
 	for (const char *const *path = parts->files; *path; path++)
 		if (lay_over(tree, *path, NODE_ATTRIBUTES | MOUNT_ATTR_NOEXEC, true, err))
 			return -1;
-	if (parts->writable && (parts->empty ? lay_empty(tree, parts->writable, err)
+	/* Over the volume's directory: a job of root's could make files in it, by its output, that slurmstepd and its
+	 * libraries would take for the kernel's. */
+	if (lay_empty(tree, "/proc", OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err))
+		return -1;
+	if (parts->writable && (parts->empty ? lay_empty(tree, parts->writable, OPEN_ATTRIBUTES, false, err)
 					     : lay_over(tree, parts->writable, OPEN_ATTRIBUTES, false, err)))
 		return -1;
 	if (parts->sealed && lay_over(tree, parts->sealed, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err))
@@ -89,6 +96,13 @@ static int set_doors(bool open)
 		return -1;
 	effective[0] = open ? effective[0] | (permitted[0] & doors) : effective[0] & ~doors;
 	return sys_capset(effective, permitted, inheritable);
+}
+
+int jail_window_regain(struct jail_error *err)
+{
+	if (set_doors(true))
+		return jail_fail(err, "capset", errno, "cannot take back the capabilities of slurmstepd");
+	return 0;
 }
 
 int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err)
@@ -143,8 +157,8 @@ int jail_window_close(struct jail_window *window, int (*as_root)(void *, struct 
 		return 0;
 	if (user && sys_thread_seteuid(0))
 		return jail_fail(err, "setresuid", errno, "cannot become root again to leave the window");
-	if (window->lowered && !user && set_doors(true))
-		return jail_fail(err, "capset", errno, "cannot take back the capabilities of slurmstepd");
+	if (window->lowered && !user && jail_window_regain(err))
+		return -1;
 	if (jail_namespace_come_back(window->home, err))
 		result = -1;
 	else if (as_root)

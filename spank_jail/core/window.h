@@ -43,6 +43,10 @@ int jail_window_enter(struct jail_window *window, int inside, bool for_root, str
 int jail_window_open(const char *path, const struct jail_window_parts *parts, struct jail_window *window,
 		     bool for_root, struct jail_error *err);
 
+/* Takes back, for the calling thread, what jail_window_enter lowered for root: a thread that was started in the window has
+ * inherited it. Returns 0 or -1. */
+int jail_window_regain(struct jail_error *err);
+
 /* Back to the root before the window, for every thread that shares the filesystem context. Works under
  * a seteuid user whose real or saved uid is root. `as_root`, which may be NULL, runs while the thread is
  * root and outside. `window->tree` stays open for the caller to close when nobody waits: dissolving the

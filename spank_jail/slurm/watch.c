@@ -16,6 +16,7 @@
 
 #include "../core/namespace.h"
 #include "../core/sys.h"
+#include "../core/window.h"
 
 /* Opening files takes less than this many seconds, so usually nobody asks. Then slurmctld is asked at this interval. */
 #define ASK_EVERY_S 2
@@ -132,7 +133,8 @@ static void *look_on(void *unused)
 	while (!is_over_within(ASK_EVERY_S * 1000L)) {
 		/* A filesystem context of its own: slurmctld is asked from outside, while the watched thread stays inside. Slurm
 		 * may have made all threads the user's. */
-		if (!is_home && ((geteuid() && sys_thread_seteuid(0)) || jail_namespace_join(watch.home, &ignored)))
+		if (!is_home && ((geteuid() && sys_thread_seteuid(0)) || jail_window_regain(&ignored) ||
+				 jail_namespace_join(watch.home, &ignored)))
 			return NULL;
 		is_home = true;
 		if (is_to_end())

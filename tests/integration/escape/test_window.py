@@ -105,7 +105,7 @@ def _publish(arena: Arena, file: Path, text: str) -> None:
         "the worker has it", lambda: arena.cluster.on(WORKER, *compare, stdin=text).status == 0
     )
     arena.cluster.wait_until(
-        "jobs run", lambda: arena.cluster.on(WORKER, "srun", "-w", WORKER, "true").status == 0
+        "jobs run", lambda: arena.cluster.on(WORKER, "srun", "--mpi=none", "-w", WORKER, "true").status == 0
     )
 
 

@@ -62,10 +62,12 @@ ATTACKS_ON(agent, "AGENT", "ssh-agent")
 /* Who does not see numbers may guess them all. */
 static void signal_any_number(void)
 {
-	pid_t own_init = is_own_pid_namespace() ? 1 : 0;
-
+	/* What has a number in there is of this job, or of a session of the user's. */
+	errno = 0;
+	if (is_own_pid_namespace())
+		held("a PID namespace of its own");
 	for (pid_t pid = 1; pid < 1 << 17; pid++)
-		if (pid != own_init && !is_of_this_job(pid) && !kill(pid, 0))
+		if (!is_of_this_job(pid) && !kill(pid, 0))
 			escaped("process %d, which is not of this job, can be signalled", (int)pid);
 	errno = 0;
 	held("no number leads to a process of the node");

@@ -24,6 +24,14 @@ pid_t outside_process(const char *variable, const char *name)
 	pid_t pid = (pid_t)given_number(variable);
 	char path[64], comm[32] = "";
 
+	if (is_own_pid_namespace()) {
+		/* The number is another's, or nobody's. 1 is the namespace's init, which may have slurmstepd's name. */
+		pid = find_process(name);
+		errno = 0;
+		if (pid <= 1)
+			held("no %s in a PID namespace of its own", name);
+	}
+
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
 	int fd = open(path, O_RDONLY);
 	ssize_t length = fd < 0 ? 0 : read(fd, comm, sizeof(comm) - 1);

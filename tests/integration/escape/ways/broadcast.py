@@ -58,7 +58,7 @@ def writable_places(
     # Everybody's: devices without a disk behind them, and terminals' multiplexer.
     harmless = "|".join(("null", "zero", "full", "random", "urandom", "tty", "ptmx", "fuse", "pts/ptmx"))
     script = (
-        f"{as_user(uid, gid, groups)} find / \\( {prunes} \\) -prune -o ! -type l -writable -print"
+        f"{as_user(uid, gid, groups)} find / \\( {prunes} \\) -prune -o ! -type l ! -type s -writable -print"
         f" 2>/dev/null | grep -vxE '/dev/({harmless})'; true"
     )
     return arena.cluster.on(hostname, "sh", "-c", script).ok().splitlines()

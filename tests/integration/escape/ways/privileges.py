@@ -149,7 +149,8 @@ def ticket_by_link(arena: Arena, user: str) -> Outcome:
 def ticket_of_the_outside(arena: Arena) -> Outcome:
     """What must go on working, and shows that the way is one: the administrator's."""
     out = fresh(arena)
-    command = ("srun", "-w", "worker-1", "--no-jail", "cat", f"{OPEN}/0")
+    # PMIx makes its directory in the node's /tmp, which is read-only.
+    command = ("srun", "--mpi=none", "-w", "worker-1", "--no-jail", "cat", f"{OPEN}/0")
     done = arena.on_worker(*command)
     (out / "said").write_text(done.out + done.err)
     return judge_secret(arena, done.out, last_line(done.err))

@@ -6,7 +6,7 @@
 # PMIx server of a step with --no-jail does.
 close_to_users() {
     chmod 0711 /tmp /var/tmp
-    for folder in /dev/shm /dev/mqueue; do
+    for folder in /run/lock /dev/shm /dev/mqueue; do
         [ ! -d $folder ] || read_only $folder
     done
 }
