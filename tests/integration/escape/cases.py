@@ -214,7 +214,6 @@ _SUBMITTERS = [
 
 _SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
 # And the root of a worker that is not one of these is read-only.
-_ALLOCATES = "an allocation of a system uid has no step of which the node could ask a plugin"
 _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
 
 _STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobody inside is SlurmUser"
@@ -222,7 +221,7 @@ _STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobo
 _BY_SLURM = [
     Case("sbcast-into-every-place", "filesystem", "eve", way=broadcast.into_every_place),
     Case("sbcast-into-every-place", "filesystem", way=broadcast.into_every_place, open=_SBCAST),
-    Case("sbcast-by-munge", "filesystem", way=broadcast.by_munge, open=_ALLOCATES),
+    Case("sbcast-by-munge", "filesystem", way=broadcast.by_munge),
     Case("sbcast-by-group-root", "filesystem", way=broadcast.by_group_root),
     Case("sbcast-by-group-tty", "filesystem", way=broadcast.by_group_tty),
     Case("sbcast-by-group-shadow", "filesystem", way=broadcast.by_group_shadow),
