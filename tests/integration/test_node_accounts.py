@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import LocalCluster
-from tests.integration.jobs import make_user, srun
+from tests.integration.jobs import srun
 from tests.integration.test_cluster_jobs import ssh
 
 pytestmark = pytest.mark.integration
@@ -22,7 +22,7 @@ LOOKING_UP = ("controller", "login")
 @pytest.fixture
 def grace(cluster: LocalCluster) -> str:
     """A user whose groups include the system's, by the word of the jail's /etc/group."""
-    make_user(cluster, USER)
+    cluster.add_user(USER)
     cluster.jail("groupadd", "--force", "--gid", "2600", "optics").ok()
     cluster.jail("usermod", "--append", "--groups", "optics,root,shadow", USER).ok()
     cluster.jail("chage", "-E", "-1", USER).ok()

@@ -9,7 +9,7 @@ import pytest
 
 from cellblock.cluster import host
 from tests.integration.conftest import LocalCluster, running_cluster
-from tests.integration.jobs import ended, fresh_path, make_user, srun, submit
+from tests.integration.jobs import ended, fresh_path, srun, submit
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ def slurmd(cluster: LocalCluster) -> str:
 
 
 def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
-    make_user(cluster, "grace")
+    cluster.add_user("grace")
     out = fresh_path(cluster, "grace", "survivor")
     folder = f"/home/grace/{out.name}"
     waits = f"echo start; until [ -e {folder}.go ]; do sleep 0.1; done; echo end"
