@@ -33,6 +33,10 @@ def slurmd(cluster: LocalCluster) -> str:
     return (cluster.on(NODE, "sh", "-c", script).out.split() or [""])[0]
 
 
+def wait_for_another(cluster: LocalCluster, pid: str) -> None:
+    cluster.wait_until("another slurmd", lambda: slurmd(cluster) not in ("", pid))
+
+
 def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
     cluster.add_user("grace")
     out = fresh_path(cluster, "grace", "survivor")
@@ -46,7 +50,7 @@ def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
     for signal in ("KILL", "ABRT", "SEGV"):
         pid = slurmd(cluster)
         cluster.on(NODE, "kill", f"-{signal}", pid).ok()
-        cluster.wait_until("another slurmd", lambda pid=pid: slurmd(cluster) not in ("", pid))
+        wait_for_another(cluster, pid)
         assert srun(cluster, "grace", "-w", NODE, "--chdir=/", "hostname").ok() == f"{NODE}\n"
     cluster.jail("touch", f"{folder}.go", user="grace").ok()
     assert cluster.job(ended(cluster, job))["JobState"] == "COMPLETED"

@@ -22,8 +22,10 @@ def test_sbcast_brings_a_file_to_where_jobs_see_it(cluster: LocalCluster, user: 
 def wait_until_gone(cluster: LocalCluster, name: str) -> None:
     """What sbcast leaves goes with the user's last job on the node."""
     gone = ("test", "!", "-e", f"/run/bcast/{name}")
-    for worker in ("worker-1", "worker-2"):
-        cluster.wait_until(f"{name} is gone", lambda on=worker: cluster.on(on, *gone).status == 0)
+    workers = ("worker-1", "worker-2")
+    cluster.wait_until(
+        f"{name} is gone", lambda: all(cluster.on(worker, *gone).status == 0 for worker in workers)
+    )
 
 
 def test_srun_brings_its_program(cluster: LocalCluster, user: str) -> None:
