@@ -35,7 +35,7 @@ static int start_namespace(const struct jail_entry_request *request, const struc
 	const struct jail_pid_request start = {
 		.program = program, .namespace = -1, .root = root, .view = &view, .level = request->level,
 	};
-	int namespace = jail_pid_view_take(plan, &view, err) ? -1 : jail_pid_start(&start, NULL, err);
+	int namespace = jail_pid_view_take(plan, &view, err) ? -1 : jail_pid_start(&start, err);
 	jail_pid_view_free(&view);
 	return namespace;
 }

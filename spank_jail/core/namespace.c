@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -188,12 +187,9 @@ static int open_root(void *argument)
 static int root_of(int namespace, struct jail_error *err)
 {
 	struct visit visit = { namespace, -1, 0 };
-	pid_t pid = jail_child_start(open_root, &visit, CLONE_FILES, err);
 
-	if (pid < 0)
+	if (jail_child_run(open_root, &visit, CLONE_FILES, err))
 		return -1;
-	while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
-		;
 	return visit.root < 0 ? jail_fail(err, "setns", visit.number, "cannot open the root of the node") : visit.root;
 }
 

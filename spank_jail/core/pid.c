@@ -87,6 +87,7 @@ struct start {
 	struct jail_error *err;
 	int result;
 	pid_t init;
+	int namespace; /* made by a process that ends; its descriptor is ours */
 };
 
 /* The init dies with the thread that started it. When that one died before it could be asked for, the
@@ -172,7 +173,28 @@ static int start_init(struct start *start, struct jail_error *err)
 	return jail_namespace_of_thread(PIDFD_GET_PID_FOR_CHILDREN_NAMESPACE, "/proc/thread-self/ns/pid_for_children", err);
 }
 
-int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct jail_error *err)
+/* In a process of its own, which ends: the init then is a child of the node's, and of nobody who signals, stops or counts
+ * the children of slurmstepd (proctrack/linuxproc). */
+static int start_detached(void *argument)
+{
+	struct start *start = argument;
+
+	start->namespace = start_init(start, start->err);
+	return 0;
+}
+
+int jail_pid_start_detached(int program, pid_t *init, struct jail_error *err)
+{
+	const struct jail_pid_request request = { .program = program, .namespace = -1, .root = -1, .detached = true };
+	struct start start = { .request = &request, .err = err, .result = -1, .namespace = -1 };
+
+	if (jail_child_run(start_detached, &start, CLONE_FILES, err))
+		return -1;
+	*init = start.init;
+	return start.namespace;
+}
+
+int jail_pid_start(const struct jail_pid_request *request, struct jail_error *err)
 {
 	struct start start = { .request = request, .err = err, .result = -1 };
 	struct jail_error back;
@@ -185,8 +207,6 @@ int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct j
 		return jail_fail(err, "pidfd_open", errno, "cannot open this process");
 	start.parent = parent;
 	scoped_fd namespace = start_init(&start, err);
-	if (init)
-		*init = start.init;
 	if (jail_pid_enter(own, &back)) {
 		*err = back;
 		return -1;
@@ -234,7 +254,10 @@ int jail_process_open(const struct jail_process *process)
 
 	/* First, so that the number cannot become another's while it is compared. */
 	scoped_fd found = (int)syscall(SYS_pidfd_open, process->number, 0);
-	return found >= 0 && !jail_process_note(&now) && now.start == process->start ? jail_keep(&found) : -1;
+	struct pollfd ended = { .fd = found, .events = POLLIN };
+	/* One that ended and was not waited for has its number and its times still. */
+	return found >= 0 && !jail_process_note(&now) && now.start == process->start && !poll(&ended, 1, 0)
+	       ? jail_keep(&found) : -1;
 }
 
 int jail_pid_share(const char *path, const char *init, struct jail_error *err)
@@ -245,8 +268,8 @@ int jail_pid_share(const char *path, const char *init, struct jail_error *err)
 	scoped_fd program = jail_pid_program(init, err);
 	if (program < 0)
 		return -1;
-	const struct jail_pid_request request = { .program = program, .namespace = -1, .root = -1, .detached = true };
-	scoped_fd namespace = jail_pid_start(&request, NULL, err);
+	pid_t number;
+	scoped_fd namespace = jail_pid_start_detached(program, &number, err);
 	if (namespace < 0)
 		return -1;
 	scoped_fd place = open(path, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -283,14 +306,13 @@ int jail_pid_apply(int namespace, int root, const struct jail_setup *setup, stru
 	scoped_fd own = jail_pid_own(err);
 	if (own < 0 || jail_pid_enter(namespace, err))
 		return -1;
-	pid_t pid = jail_child_start(apply, &application, CLONE_FILES | CLONE_FS, err);
-	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
-		;
+	/* Root inside may end it there. Not again then: half of what it was to mount may be mounted. */
+	int ended = jail_child_run(apply, &application, CLONE_FILES | CLONE_FS, err);
 	if (jail_pid_enter(own, &back)) {
 		*err = back;
 		return -1;
 	}
-	return application.result;
+	return ended ? -1 : application.result;
 }
 
 int jail_pid_enter(int namespace, struct jail_error *err)

@@ -39,13 +39,17 @@ struct jail_pid_request {
 	int root;
 	struct jail_pid_view *view; /* added to the jail */
 	enum jail_level level;
-	bool detached; /* the namespace outlives the thread, and shows nothing yet: `view` is NULL */
+	bool detached; /* of jail_pid_start_detached */
 };
 
 /* Makes a PID namespace and starts its init. It ends, and with it all of the namespace, when the calling
- * thread does, unless it is to be detached. The thread, which sees the node's /proc, stays where it is. Other threads may be running.
- * Returns a descriptor of the namespace, or -1; `init`, which may be NULL, is the process's number for the thread. */
-int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct jail_error *err);
+ * thread does. The thread, which sees the node's /proc, stays where it is. Other threads may be running.
+ * Returns a descriptor of the namespace, or -1. */
+int jail_pid_start(const struct jail_pid_request *request, struct jail_error *err);
+
+/* Makes one that outlives the thread, its process and that one's parent, and has no /proc anywhere yet. `init` is the number
+ * of its init for the thread. Returns a descriptor of the namespace, or -1. */
+int jail_pid_start_detached(int program, pid_t *init, struct jail_error *err);
 
 /* A process that another may have to find again: its number, and when it started, in ticks since boot. */
 struct jail_process {

@@ -17,13 +17,20 @@
 #include "../core/scoped.h"
 #include "../core/sys.h"
 
+/* Bytes on their way to the terminal in the jail, which takes no more while nobody reads there. */
+struct pending {
+	char bytes[4096];
+	size_t used, done;
+};
+
 static struct termios before;
 static bool is_raw;
+static int outer = -1; /* the caller's terminal: what the jail's shows goes there, and nowhere that output was directed to */
 
 static void restore(void)
 {
 	if (is_raw)
-		tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
+		tcsetattr(outer, TCSADRAIN, &before);
 	is_raw = false;
 }
 
@@ -31,18 +38,18 @@ static void make_raw(void)
 {
 	struct termios raw;
 
-	if (tcgetattr(STDIN_FILENO, &before))
+	if (!isatty(STDIN_FILENO) || tcgetattr(outer, &before))
 		return;
 	raw = before;
 	cfmakeraw(&raw);
-	is_raw = !tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+	is_raw = !tcsetattr(outer, TCSADRAIN, &raw);
 }
 
 static void copy_size(int master)
 {
 	struct winsize size;
 
-	if (!ioctl(STDIN_FILENO, TIOCGWINSZ, &size))
+	if (!ioctl(outer, TIOCGWINSZ, &size))
 		(void)ioctl(master, TIOCSWINSZ, &size);
 }
 
@@ -60,15 +67,40 @@ static bool write_all(int fd, const char *bytes, size_t length)
 	return true;
 }
 
-/* Moves what is there. False at the end of `from`, which a terminal without users tells by EIO. */
-static bool move(int from, int to)
+/* Shows what the terminal in the jail has. False at its end, which a terminal without users tells by EIO. */
+static bool show(int master)
 {
 	char bytes[4096];
-	ssize_t got = read(from, bytes, sizeof(bytes));
+	ssize_t got = read(master, bytes, sizeof(bytes));
 
 	if (got < 0 && (errno == EINTR || errno == EAGAIN))
 		return true;
-	return got > 0 && write_all(to, bytes, (size_t)got);
+	return got > 0 && write_all(outer, bytes, (size_t)got);
+}
+
+/* Takes what was typed. False at the end. */
+static bool take(struct pending *pending)
+{
+	ssize_t got = read(STDIN_FILENO, pending->bytes, sizeof(pending->bytes));
+
+	if (got < 0 && errno == EINTR)
+		return true;
+	pending->used = got > 0 ? (size_t)got : 0;
+	pending->done = 0;
+	return got > 0;
+}
+
+/* Hands on as much as is taken. */
+static bool hand_on(struct pending *pending, int master)
+{
+	ssize_t done = write(master, pending->bytes + pending->done, pending->used - pending->done);
+
+	if (done < 0)
+		return errno == EINTR || errno == EAGAIN;
+	pending->done += (size_t)done;
+	if (pending->done == pending->used)
+		pending->used = pending->done = 0;
+	return true;
 }
 
 static volatile sig_atomic_t resized, ended, asked;
@@ -103,7 +135,7 @@ static void drain(int master)
 	struct pollfd ready = { .fd = master, .events = POLLIN };
 
 	for (int rounds = 0; rounds < 256 && poll(&ready, 1, 0) > 0 && (ready.revents & POLLIN); rounds++)
-		if (!move(master, STDOUT_FILENO))
+		if (!show(master))
 			return;
 }
 
@@ -129,14 +161,30 @@ static void obey(pid_t child, int master)
 	asked = 0;
 }
 
+enum { FROM_CHILD, FROM_JAIL, FROM_CALLER, N_READY };
+
+/* The child has made its terminal, or ended. Returns its master, or -1. */
+static int receive(int socket)
+{
+	int master = -1;
+	char byte;
+
+	if (jail_descriptor_receive(socket, &master, &byte, 1) != 1 || master < 0)
+		return -1;
+	(void)fcntl(master, F_SETFL, O_RDWR | O_NONBLOCK);
+	make_raw();
+	copy_size(master);
+	return master;
+}
+
 /* Until the child has made a terminal, or ended, its messages go to the caller's terminal. */
 static _Noreturn void relay(pid_t child, int socket)
 {
-	struct pollfd ready[3] = { { .fd = socket, .events = POLLIN }, { .fd = -1, .events = POLLIN },
-				   { .fd = -1, .events = POLLIN } };
+	struct pollfd ready[N_READY] = { { .fd = socket, .events = POLLIN }, { .fd = -1 }, { .fd = -1, .events = POLLIN } };
+	struct pending pending = { .used = 0 };
+	bool typing = isatty(STDIN_FILENO);
 	sigset_t open;
 	int master = -1;
-	char byte;
 
 	catch_signals(&open);
 	for (;;) {
@@ -144,32 +192,50 @@ static _Noreturn void relay(pid_t child, int socket)
 		siginfo_t info = { 0 };
 		if (ended || (!waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid))
 			end_as(child, master);
-		if (ppoll(ready, 3, NULL, &open) < 0) {
+		ready[FROM_JAIL].events = (short)(POLLIN | (pending.used ? POLLOUT : 0));
+		ready[FROM_CALLER].fd = master >= 0 && typing && !pending.used ? STDIN_FILENO : -1;
+		if (ppoll(ready, N_READY, NULL, &open) < 0) {
 			obey(child, master);
 			continue;
 		}
-		if (ready[0].revents) {
-			ready[0].fd = -1;
-			if (jail_descriptor_receive(socket, &master, &byte, 1) == 1 && master >= 0) {
-				make_raw();
-				copy_size(master);
-				ready[1].fd = master;
-				ready[2].fd = STDIN_FILENO;
-			}
+		if (ready[FROM_CHILD].revents) {
+			ready[FROM_CHILD].fd = -1;
+			ready[FROM_JAIL].fd = master = receive(socket);
 		}
-		if (ready[1].revents && !move(master, STDOUT_FILENO))
-			ready[1].fd = -1;
-		if (ready[2].revents && !move(STDIN_FILENO, master))
-			ready[2].fd = -1;
+		if ((ready[FROM_JAIL].revents & ~POLLOUT) && !show(master))
+			ready[FROM_JAIL].fd = -1;
+		if ((ready[FROM_JAIL].revents & POLLOUT) && pending.used && !hand_on(&pending, master))
+			ready[FROM_JAIL].fd = -1;
+		if (ready[FROM_CALLER].fd >= 0 && ready[FROM_CALLER].revents && !take(&pending))
+			typing = false;
 	}
+}
+
+/* Without a terminal among the streams there may be a controlling one, by /dev/tty. */
+static void leave_terminal(void)
+{
+	scoped_fd terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	if (terminal < 0)
+		return;
+	/* To who leads the session it is also SIGHUP, for the others. */
+	signal(SIGHUP, SIG_IGN);
+	(void)ioctl(terminal, TIOCNOTTY);
+	signal(SIGHUP, SIG_DFL);
 }
 
 int jail_terminal_fork(struct jail_error *err)
 {
+	static const int streams[] = { STDERR_FILENO, STDOUT_FILENO, STDIN_FILENO };
 	int ends[2];
 
-	if (!isatty(STDIN_FILENO))
+	for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++)
+		if (isatty(streams[i]))
+			outer = streams[i];
+	if (outer < 0) {
+		leave_terminal();
 		return -1;
+	}
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
 		jail_fail(err, "socketpair", errno, "cannot prepare a terminal in the jail");
 		return -2;
@@ -200,7 +266,7 @@ int jail_terminal_open(int socket, struct jail_error *err)
 	scoped_fd terminal = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (terminal < 0)
 		return jail_fail(err, "ioctl", errno, "cannot open the terminal in the jail");
-	if (!tcgetattr(STDIN_FILENO, &settings))
+	if (!tcgetattr(outer, &settings))
 		(void)tcsetattr(terminal, TCSANOW, &settings);
 	if (setsid() < 0 || ioctl(terminal, TIOCSCTTY, 0))
 		return jail_fail(err, "ioctl", errno, "cannot take the terminal in the jail as the controlling one");
@@ -215,6 +281,7 @@ int jail_terminal_open(int socket, struct jail_error *err)
 
 int jail_terminal_give(uid_t uid, struct jail_error *err)
 {
-	return fchown(STDIN_FILENO, uid, (gid_t)-1) ? jail_fail(err, "fchown", errno, "cannot give the terminal to uid %u", (unsigned)uid)
-						    : 0;
+	/* It stands in the place of the caller's. */
+	return fchown(outer, uid, (gid_t)-1) ? jail_fail(err, "fchown", errno, "cannot give the terminal to uid %u", (unsigned)uid)
+					     : 0;
 }

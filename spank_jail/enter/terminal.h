@@ -10,8 +10,8 @@
 
 #include "../core/error.h"
 
-/* Forks where the standard input is a terminal. Returns in the child, with a socket for jail_terminal_open; without a
- * terminal -1, and nothing happened. The parent does not return: it relays, and ends with the child's status.
+/* Forks where one of the standard streams is a terminal. Returns in the child, with a socket for jail_terminal_open; else
+ * -1, and the caller has no controlling terminal any more. The parent does not return: it relays, and ends with the child's status.
  * -2: failed. */
 int jail_terminal_fork(struct jail_error *err);
 

@@ -124,8 +124,7 @@ int jail_user_pids(uid_t user, const char *init, struct jail_error *err)
 	scoped_fd program = jail_pid_program(init, err);
 	if (program < 0)
 		return -1;
-	const struct jail_pid_request request = { .program = program, .namespace = -1, .root = -1, .detached = true };
-	scoped_fd made = jail_pid_start(&request, &process.number, err);
+	scoped_fd made = jail_pid_start_detached(program, &process.number, err);
 	scoped_fd file = made < 0 ? -1 : openat(directory, INIT, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (made < 0)
 		return -1;

@@ -50,7 +50,7 @@ static int start_pids(struct jail_opening *opening, struct jail_error *err)
 	};
 
 	step->own_pids = jail_pid_own(err);
-	step->pids = step->own_pids < 0 ? -1 : jail_pid_start(&request, NULL, err);
+	step->pids = step->own_pids < 0 ? -1 : jail_pid_start(&request, err);
 	return step->pids < 0 ? -1 : 0;
 }
 

@@ -42,6 +42,15 @@ static bool is_directory(int fd)
 	return !fstat(fd, &st) && S_ISDIR(st.st_mode);
 }
 
+/* Not one that was opened as if it were a file: the job's own input, which jail_streams_check finds in its place, and of
+ * which it tells the user. */
+static bool is_walked(int fd)
+{
+	int how = fcntl(fd, F_GETFL);
+
+	return how >= 0 && (how & (O_DIRECTORY | O_PATH)) && is_directory(fd);
+}
+
 /* Descriptors are given out lowest first: after this many free numbers in a row there are no more. Should
  * there be one all the same, it is closed with the others. */
 #define FREE_RUN 64
@@ -56,7 +65,7 @@ int jail_streams_seal(struct jail_error *err)
 		unused = flags < 0 ? unused + 1 : 0;
 		if (flags < 0)
 			continue;
-		if (is_directory(fd)) {
+		if (is_walked(fd)) {
 			close(fd);
 			continue;
 		}
@@ -65,8 +74,7 @@ int jail_streams_seal(struct jail_error *err)
 		if (fcntl(fd, F_SETFD, flags | FD_CLOEXEC))
 			return jail_fail(err, "fcntl", errno, "cannot mark descriptor %d close-on-exec", fd);
 	}
-	if (syscall(SYS_close_range, (unsigned)fd, ~0U, CLOSE_RANGE_CLOEXEC))
-		return jail_fail(err, "close_range", errno, "cannot mark descriptors close-on-exec; Linux 5.12 or newer "
-				 "is needed");
+	if (syscall(SYS_close_range, (unsigned)fd, ~0U, 0))
+		return jail_fail(err, "close_range", errno, "cannot close descriptors; Linux 5.12 or newer is needed");
 	return 0;
 }

@@ -22,7 +22,9 @@
 #define ASK_EVERY_S 2
 /* Slurm tries an open ten times when it is interrupted. */
 #define INTERRUPT_EVERY_MS 20
-/* While scontrol answers. */
+/* As often as that makes sense: who goes on has more to open, or has given up and reports it. */
+#define MOST_INTERRUPTS 200
+/* While squeue answers. */
 #define LOOK_EVERY_MS 20
 
 /* Of no use to Slurm, and to no library that it loads. */
@@ -84,18 +86,19 @@ static size_t read_all(int from, pid_t pid, char *text, size_t size)
 	return used;
 }
 
-/* What scontrol prints of the job; "" where it cannot be asked. A program, because Slurm's library refuses to
+/* What squeue prints of the job; "" where it cannot be asked. A program, because Slurm's library refuses to
  * authenticate, and waits, while slurmstepd is the user for the opening of his files. */
 static void ask(char *text, size_t size)
 {
-	char program[] = "scontrol", oneliner[] = "--oneliner", show[] = "show", what[] = "job", job[16];
-	char *const argv[] = { program, oneliner, show, what, job, NULL };
+	/* The number and the state, and nothing that a user chose, as the job's name. */
+	char program[] = "squeue", bare[] = "--noheader", all[] = "--states=all", format[] = "--format=%A %T", job[32];
+	char *const argv[] = { program, bare, all, format, job, NULL };
 	posix_spawn_file_actions_t actions;
 	int ends[2];
 	pid_t pid;
 
 	text[0] = '\0';
-	snprintf(job, sizeof(job), "%u", watch.job);
+	snprintf(job, sizeof(job), "--jobs=%u", watch.job);
 	if (pipe2(ends, O_CLOEXEC))
 		return;
 	posix_spawn_file_actions_init(&actions);
@@ -114,14 +117,21 @@ static void ask(char *text, size_t size)
 static bool is_to_end(void)
 {
 	static const char *const going_on[] = { "RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING" };
-	char text[4096];
+	char text[4096], own[16];
+	char *rest = text, *line;
 
 	ask(text, sizeof(text));
-	const char *state = strstr(text, " JobState=");
-	for (size_t i = 0; state && i < sizeof(going_on) / sizeof(going_on[0]); i++)
-		if (!strncmp(state + 10, going_on[i], strlen(going_on[i])))
-			return false;
-	return state;
+	snprintf(own, sizeof(own), "%u ", watch.job);
+	/* One line for each task of an array, and each part of a heterogeneous job. */
+	while ((line = strsep(&rest, "\n"))) {
+		if (strncmp(line, own, strlen(own)))
+			continue;
+		for (size_t i = 0; i < sizeof(going_on) / sizeof(going_on[0]); i++)
+			if (!strcmp(line + strlen(own), going_on[i]))
+				return false;
+		return true;
+	}
+	return false;
 }
 
 static void *look_on(void *unused)
@@ -137,9 +147,11 @@ static void *look_on(void *unused)
 				 jail_namespace_join(watch.home, &ignored)))
 			return NULL;
 		is_home = true;
-		if (is_to_end())
-			while (!is_over_within(INTERRUPT_EVERY_MS))
-				pthread_kill(watch.watched, WAKE);
+		for (int i = 0, end = is_to_end() ? MOST_INTERRUPTS : 0; i < end; i++) {
+			if (is_over_within(INTERRUPT_EVERY_MS))
+				return NULL;
+			pthread_kill(watch.watched, WAKE);
+		}
 	}
 	return NULL;
 }

@@ -152,8 +152,10 @@ _BY_NUMBER = [
     *_attacks("filesystem", "signal-any-number", user="eve"),
 ]
 
+# What the task itself opens: at level filesystem root's can do so by anybody's /proc/PID/root.
+_BY_TASKS = ("walk-program", "walk-folder", "walk-prologs", "walk-batch-doors")
 _WALKS = [
-    Case(name, "filesystem", user, way=way)
+    Case(name, "capabilities" if user == "root" and name in _BY_TASKS else "filesystem", user, way=way)
     for name, way in (
         ("walk-input", descriptors.walk_input),
         ("walk-output", descriptors.walk_output),
