@@ -21,6 +21,7 @@
 #include "bcast.h"
 #include "configuration.h"
 #include "controller.h"
+#include "errands.h"
 #include "failure.h"
 #include "job_mounts.h"
 #include "option_input.h"
@@ -126,6 +127,9 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 		return init_client(spank, ac, av);
 	if (context != S_CTX_REMOTE && context != S_CTX_SLURMD && context != S_CTX_JOB_SCRIPT)
 		return ESPANK_SUCCESS;
+	/* A node that cannot is a node all the same. */
+	if (context == S_CTX_SLURMD && jail_errands_watch(&err))
+		jail_failure_report(&err);
 	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !jail_configuration_check(&err) &&
 	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
 		return ESPANK_SUCCESS;

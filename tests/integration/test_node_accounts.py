@@ -22,7 +22,8 @@ LOOKING_UP = ("controller", "login")
 @pytest.fixture
 def grace(cluster: LocalCluster) -> str:
     """A user whose groups include the system's, by the word of the jail's /etc/group."""
-    cluster.add_user(USER)
+    # A uid that nobody had: slurmctld keeps the groups of one for ten minutes.
+    cluster.add_user(USER, "--uid", "2610")
     cluster.jail("groupadd", "--force", "--gid", "2600", "optics").ok()
     cluster.jail("usermod", "--append", "--groups", "optics,root,shadow", USER).ok()
     cluster.jail("chage", "-E", "-1", USER).ok()

@@ -56,6 +56,30 @@ def test_sbcast_writes_nowhere_else(cluster: LocalCluster, user: str) -> None:
     assert not found
 
 
+def test_sbcast_onto_a_fifo_does_not_keep_slurmd_waiting(cluster: LocalCluster, user: str) -> None:
+    """A user's home is below /mnt/jail outside: slurmd waits for who opens the file there."""
+    fifo = f"/mnt/jail/root/home/{user}/fifo"
+    script = f"rm -f fifo; mkfifo fifo; echo text > note; sbcast -f note {fifo}; sbcast -f note ok"
+    done = cluster.jail(
+        "salloc", "-w", "worker-1", "sh", "-c", f"{script}; srun cat /run/bcast/ok", user=user
+    )
+    assert "REQUEST_FILE_BCAST(worker-1)" in done.err
+    assert done.out == "text\n"
+
+
+def test_a_job_that_waits_for_a_fifo_is_cancelled_whatever_its_name(cluster: LocalCluster, user: str) -> None:
+    cluster.jail("sh", "-c", "rm -f waits; mkfifo waits", user=user).ok()
+    named = ("sbatch", "--parsable", "-J", "x JobState=RUNNING", "-o", "waits", "--wrap", "true")
+    job = cluster.jail(*named, user=user).ok().strip()
+    state = ("squeue", "--noheader", f"--jobs={job}", "--format=%T")
+    cluster.wait_until("it runs", lambda: "RUNNING" in cluster.on("controller", *state).out)
+    cluster.jail("scancel", job, user=user).ok()
+    over = ("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T")
+    cluster.wait_until(
+        "it is over", lambda: cluster.on("controller", *over).out.split()[:1] in ([], ["CANCELLED"])
+    )
+
+
 @pytest.mark.parametrize("path", ["/usr/bin/evil", "/usr/lib/evil.so", "/etc/evil", "/root/evil", "/evil"])
 def test_sbcast_by_root_cannot_change_the_system_of_the_worker(cluster: LocalCluster, path: str) -> None:
     script = f"echo text > /root/note; sbcast -f /root/note {path}"

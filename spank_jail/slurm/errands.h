@@ -1,0 +1,15 @@
+/* Ends the errands of slurmd that wait for a user.
+ *
+ * For sbcast and for X11, slurmd forks a child that becomes the user, opens one file or socket and ends, and a thread of
+ * slurmd waits for it. A user who names a FIFO keeps both for ever, and slurmd has 256 threads (by reading Slurm 22.05
+ * and 24.11). So a thread of ours ends such children as take longer than anything honest does.
+ */
+#ifndef JAIL_ERRANDS_H
+#define JAIL_ERRANDS_H
+
+#include "../core/error.h"
+
+/* In slurmd. Returns 0 or -1. */
+int jail_errands_watch(struct jail_error *err);
+
+#endif
