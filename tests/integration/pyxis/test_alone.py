@@ -24,8 +24,17 @@ def alone(containers: Containers) -> Iterator[Containers]:
         lines = [line for line in text.splitlines() if "spank_jail.so" not in line]
         return "".join(f"{line.partition(' jail_enter=')[0]}\n" for line in lines)
 
-    with changed_plugstack(containers.cluster, without_jail):
-        yield containers
+    def set_tmp(mode: str) -> None:
+        for worker in ("worker-1", "worker-2"):
+            containers.cluster.on(worker, "chmod", mode, "/tmp").ok()
+
+    # Of a worker whose users are in the jail /tmp is root's.
+    set_tmp("1777")
+    try:
+        with changed_plugstack(containers.cluster, without_jail):
+            yield containers
+    finally:
+        set_tmp("0711")
 
 
 @pytest.mark.parametrize("who", ["root", "a user"])
