@@ -167,7 +167,7 @@ enum { FROM_CHILD, FROM_JAIL, FROM_CALLER, N_READY };
 static int receive(int socket)
 {
 	int master = -1;
-	char byte;
+	char byte = 0;
 
 	if (jail_descriptor_receive(socket, &master, &byte, 1) != 1 || master < 0)
 		return -1;

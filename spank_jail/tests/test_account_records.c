@@ -6,8 +6,8 @@
 #include "../node/account_records.h"
 #include "check.h"
 
-#define OWN_PASSWD "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/:/bin/false\n"
-#define OWN_GROUP "root:x:0:\nshadow:x:42:\nusers:x:100:\nslurm:x:64030:\n"
+#define OWN_PASSWD "root:x:0:0:root:/root:/bin/bash\nslurm:x:30000:30000::/:/bin/false\n"
+#define OWN_GROUP "root:x:0:\nshadow:x:42:\nusers:x:100:\nslurm:x:30000:\n"
 #define GOOD_GROUP "ann:x:1000:\n"
 #define GOOD_SHADOW "ann:*:1::::::\n"
 
@@ -88,12 +88,12 @@ static void refused_users(void)
 		"root:x:0:0::/root:/bin/sh\n", "toor:x:0:1000::/root:/bin/sh\n", "munge:x:65520:65520::/:/bin/false\n",
 		"nobody:x:65534:65534::/:/bin/false\n", "x:x:65535:1000::/:/bin/sh\n", "x:x:999:1000::/:/bin/sh\n",
 		"x:x:2147483648:1000::/:/bin/sh\n", "x:x:4294967295:1000::/:/bin/sh\n", "+::1:1:::\n",
-		"slurm:x:64030:64030::/:/bin/false\n",
+		"slurm:x:30000:30000::/:/bin/false\n",
 	};
 	static const struct { const char *passwd, *part; } spoken[] = {
 		{ "slurm:x:1001:1001::/:/bin/sh\n", "name is one of the node's own" },
 		{ "root:x:1001:1001::/:/bin/sh\n", "name is one of the node's own" },
-		{ "fred:x:64030:1001::/:/bin/sh\n", "id is one of the node's own" },
+		{ "fred:x:30000:1001::/:/bin/sh\n", "id is one of the node's own" },
 		{ "ann:x:1000:0::/:/bin/sh\n", "primary group" },
 		{ "ann:x:1000:42::/:/bin/sh\n", "primary group" },
 		{ "ann:x:1000:::/:/bin/sh\n", "primary group" },
@@ -139,7 +139,7 @@ static void long_lines(void)
 static void groups(void)
 {
 	CHECK(!check("ann:x:1000:1000::/:/bin/sh\n",
-		     "root:x:0:ann\nshadow:x:42:ann\nsudo:x:27:ann\nshadow:x:1042:ann\nours:x:64030:ann\n"
+		     "root:x:0:ann\nshadow:x:42:ann\nsudo:x:27:ann\nshadow:x:1042:ann\nours:x:30000:ann\n"
 		     "lab:secret:2000:ann,root,,bob,slurm,b d,-x\nlab:x:2001:ann\nnone:x:2000:\nempty:x:2002:\n",
 		     GOOD_SHADOW));
 	CHECK(!strcmp(copy[ACCOUNTS_GROUP].bytes, "lab:x:2000:ann,bob\nempty:x:2002:\n"));

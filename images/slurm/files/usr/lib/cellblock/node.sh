@@ -28,12 +28,12 @@ share_pids() {
     jail-enter --share-pids
 }
 
-# start_host_keys - sshd's host keys, in an agent that alone has them.
+# start_host_keys ROLE - sshd's host keys, in an agent that alone has them.
 start_host_keys() {
     install -d -m 0755 /run/sshd
     # Of a run before this one.
     rm -f "$HOST_KEY_AGENT" "$HOST_KEY_AGENT.ready"
-    vital "the agent of the host keys" unshare --mount --propagation private /usr/lib/cellblock/host-keys "$role" &
+    vital "the agent of the host keys" unshare --mount --propagation private /usr/lib/cellblock/host-keys "$1" &
     wait_for "the agent of the host keys" test -e "$HOST_KEY_AGENT.ready"
 }
 
