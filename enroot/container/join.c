@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <sched.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,6 +45,18 @@ static int is_same(int own, int theirs, size_t i)
 	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+/* Whether an IPC namespace that differs is not the container's but that of the job in which it was started: the jail gives
+ * each job one (docs/jail-isolation.md). It belongs to our own user namespace, and nobody without rights there joins it. */
+static bool is_of_another_job(int theirs)
+{
+	struct stat own, owner;
+
+	scoped_fd namespace = openat(theirs, "ipc", O_RDONLY | O_CLOEXEC);
+	scoped_fd user = namespace < 0 ? -1 : ioctl(namespace, NS_GET_USERNS);
+	return user >= 0 && !fstat(user, &owner) && !stat("/proc/self/ns/user", &own) && owner.st_ino == own.st_ino &&
+	       owner.st_dev == own.st_dev;
+}
+
 int join_differing(long pid, struct jail_error *err)
 {
 	scoped_free char *process = text_format("%ld", pid);
@@ -56,7 +71,7 @@ int join_differing(long pid, struct jail_error *err)
 		if (same < 0)
 			return jail_fail(err, "stat", errno, "cannot tell which %s namespace process %ld is in; is it a container of "
 					 "yours?", namespaces[i].name, pid);
-		if (!same)
+		if (!same && !(namespaces[i].kind == CLONE_NEWIPC && (kinds & CLONE_NEWUSER) && is_of_another_job(theirs)))
 			kinds |= namespaces[i].kind;
 	}
 	return kinds;
@@ -73,7 +88,7 @@ int join_enter(int process, int kinds, long pid, struct jail_error *err)
 	/* Since `kinds` were looked up its user may have taken it to others: to mounts of the user's own making, where root would run
 	 * what lies there, or from a network of its own to the node's. What counts is where this process is now. */
 	for (size_t i = 0; i < N_NAMESPACES; i++) {
-		if (namespaces[i].kind == CLONE_NEWPID && !(kinds & CLONE_NEWPID))
+		if ((namespaces[i].kind & (CLONE_NEWPID | CLONE_NEWIPC)) && !(kinds & namespaces[i].kind))
 			continue;
 		if (own < 0 || theirs < 0 || is_same(own, theirs, i) != 1)
 			return jail_fail(err, NULL, 0, "process %ld has ended, or gone to another %s namespace, while it was joined", pid,

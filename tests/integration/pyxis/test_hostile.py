@@ -126,11 +126,11 @@ def test_what_the_epilog_runs_sees_and_leaves_nothing(containers: Containers) ->
         sees.unlink(missing_ok=True)
 
 
-def test_a_stopped_epilog_goes_on_without(containers: Containers) -> None:
-    """Another job of the user stops what the epilog runs: the node stayed COMPLETING for ever."""
+def test_no_job_of_the_user_stops_the_epilog(containers: Containers) -> None:
+    """What the epilog runs was in sight of the user's other jobs: stopped, it held the node for ever."""
     cluster, user = containers.cluster, containers.user
     folder = home(cluster, user)
-    stop = """end=$(($(date +%s) + 55)); while [ $(date +%s) -lt $end ] && [ ! -e stopped ]; do
+    stop = """end=$(($(date +%s) + 25)); while [ $(date +%s) -lt $end ] && [ ! -e stopped ]; do
         for process in /proc/[0-9]*; do
             if grep -qa -e --match "$process/cmdline" 2>/dev/null && [ "${process#/proc/}" != $$ ] &&
                 grep -qax enroot "$process/comm" 2>/dev/null; then
@@ -147,12 +147,9 @@ def test_a_stopped_epilog_goes_on_without(containers: Containers) -> None:
     victim = ended(cluster, submit(cluster, user, many, *options))
     try:
         ended(cluster, stopper)
-        assert (folder / "stopped").exists()
+        assert not (folder / "stopped").exists()
         done = ("squeue", "--noheader", "--states=COMPLETING", f"--jobs={victim}")
         cluster.wait_until("the epilog is over", lambda: not cluster.on("controller", *done).out)
-        assert "somebody stopped it" in cluster.on("worker-1", "cat", "/var/log/slurm/slurmd.log").ok()
-        # What is left lies under a hidden name, and goes with the user's next command.
-        cluster.jail("enroot", "list", user=user).ok()
         assert containers.leftovers() == []
     finally:
         (folder / "stopped").unlink(missing_ok=True)
