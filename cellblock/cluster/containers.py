@@ -37,8 +37,8 @@ _WORKER_WRITES = {
     # Copies of the jail's accounts, of 16 MiB at most each, and once more while they are written.
     "/var/lib/extrausers": f"size=100m,mode=0755,{_NOT_RUN}",
     "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",
-    # Users cannot enter it: the spool is below.
-    "/var/spool": "size=256m,mode=0700,nosuid,nodev",
+    # The spool is below; users, as whom slurmd opens sockets of PMI-2 there, pass through.
+    "/var/spool": "size=256m,mode=0711,nosuid,nodev",
 }
 
 
