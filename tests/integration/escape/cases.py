@@ -239,7 +239,14 @@ _BY_SLURM = [
 ]
 
 # Spoils a worker, so it comes once and last; no level makes a difference to it.
-ROGUE_CONTROLLER = Case("rogue-controller", "filesystem", way=slurm.rogue_controller, open=_ROGUE)
+# With 22.05 slurmd does not ask it.
+ROGUE_CONTROLLER = Case(
+    "rogue-controller",
+    "filesystem",
+    way=slurm.rogue_controller,
+    open=_ROGUE,
+    open_with=("24.11", "26.05"),
+)
 
 CASES = [
     *_BY_FILESYSTEM,
