@@ -110,7 +110,11 @@ def test_a_node_that_root_inside_filled_comes_back(small: LocalCluster) -> None:
     job = submit(small, OTHER[0], script, "-w", NODE, "-o", f"/home/{OTHER[0]}/victim")
     small.wait_until("it runs", lambda: small.job(job)["JobState"] == "RUNNING")
     bomb = submit(small, "root", BOMB, "-w", NODE, "-o", "/dev/null")
-    small.wait_until("it is over", lambda: small.job(bomb)["JobState"] not in ("PENDING", "RUNNING"))
+    small.wait_until("it began", lambda: small.job(bomb)["JobState"] != "PENDING")
+    # The other job's is left. While the node is full nothing can be asked.
+    small.wait_until("it is over", lambda: len(small.on(NODE, "pgrep", "perl").out.split()) == 1)
+    # Where its slurmstepd found no room for a thread at the end, slurmctld does not hear of it for minutes.
+    small.on("controller", "scancel", bomb).ok()
     small.jail("touch", f"/home/{OTHER[0]}/{victim.name}.go", user=OTHER[0]).ok()
     ended(small, job)
     assert victim.read_text() == "end\n"
