@@ -96,9 +96,14 @@ class Step:
 
     def put(self) -> None:
         """Put a new file there, in the place of the file that the plan expects, or of nothing."""
-        waiting = self._inside(self.folders.new)
+        waiting = Look.at(self.folders.new, self._name)
         if waiting is None:
             return
+        # Open until the end: were it removed, a file of users would be given its inode's number.
+        with waiting:
+            self._put(waiting)
+
+    def _put(self, waiting: Look) -> None:
         before = self.action.before
         try:
             if before is None or before.kind == "d":
@@ -121,21 +126,21 @@ class Step:
             except IsADirectoryError:
                 self._put_aside(folder)
 
-    def _put_new(self, waiting: os.stat_result) -> None:
+    def _put_new(self, waiting: Look) -> None:
         status = self.access.status(self.action.path)
         if status is not None and self.action.before is not None and stat.S_ISDIR(status.st_mode):
             self.rmdir()  # what was in it was removed before; what users have in it keeps it there
             status = None
-        if status is not None and not _same(status, waiting):
+        if status is not None and not waiting.is_same(status):
             raise MovedError("users made it meanwhile")
         if status is None:
             parent, name = self.access.at(self.action.path)
             os.link(self._name, name, src_dir_fd=self.folders.new, dst_dir_fd=parent, follow_symlinks=False)
         os.unlink(self._name, dir_fd=self.folders.new)
 
-    def _replace(self, waiting: os.stat_result) -> None:
+    def _replace(self, waiting: Look) -> None:
         kept = self._inside(self.folders.kept)
-        if kept is not None and _same(kept, waiting):
+        if kept is not None and waiting.is_same(kept):
             os.unlink(self._name, dir_fd=self.folders.new)  # they were swapped before an interruption
             return
         parent, name = self.access.at(self.action.path)
@@ -184,7 +189,7 @@ class Step:
                 raise MovedError("users replaced it meanwhile")
             self._expect(kept.status)
 
-    def _check_exchanged(self, look: Look, waiting: os.stat_result, parent: int, name: bytes) -> None:
+    def _check_exchanged(self, look: Look, waiting: Look, parent: int, name: bytes) -> None:
         """What the new file was swapped with is what was looked at; else it gets its place again."""
         out = self._inside(self.folders.new)
         is_same = out is not None and look.is_same(out)
@@ -193,7 +198,7 @@ class Step:
         with contextlib.suppress(FileNotFoundError):
             exchange(self.folders.new, self._name, parent, name)
         back, where = self._inside(self.folders.new), ""
-        if back is not None and not _same(back, waiting):
+        if back is not None and not waiting.is_same(back):
             # They exchanged it once more. It is not ours to remove.
             where = self._put_aside(self.folders.new)
         raise MovedError(f"users {'changed' if is_same else 'replaced'} it meanwhile{where}")
@@ -327,7 +332,3 @@ def gives_rights(look: Look, after: Entry) -> bool:
         return False
     has = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, look.xattrs())
     return has != (after.mode, after.uid, after.gid, after.xattrs)
-
-
-def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)

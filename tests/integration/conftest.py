@@ -162,6 +162,20 @@ class LocalCluster:
         self.wait_until("no job completes", lambda: not self.on("controller", *squeue).ok())
         self.on("controller", "scontrol", "reconfigure").ok()
 
+    def restart_slurmd(self, hostname: str) -> None:
+        """End slurmd with SIGKILL; node-supervise starts another, which asks for its configuration again."""
+
+        def number() -> str:
+            # By its command line: one that was reconfigured has executed itself, and is called otherwise.
+            look = """set -- $(tr '\\0' ' ' < $p/cmdline); [ "${1##*/}" = slurmd ] && echo ${p#/proc/}"""
+            find = f"for p in /proc/[0-9]*; do {look}; done 2>/dev/null; true"
+            return self.on(hostname, "sh", "-c", find).ok().partition("\n")[0]
+
+        before = number()
+        assert before, f"{hostname}: no slurmd"
+        self.on(hostname, "kill", "-KILL", before).ok()
+        self.wait_until("another slurmd", lambda: number() not in ("", before))
+
     def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
         """Wait until `condition()` holds."""
         deadline = time.monotonic() + _TIMEOUT_S

@@ -23,8 +23,8 @@ LOOKING_UP = ("controller", "login")
 def grace(cluster: LocalCluster) -> str:
     """A user whose groups include the system's, by the word of the jail's /etc/group."""
     # A uid that nobody had: slurmctld keeps the groups of one for ten minutes.
-    cluster.add_user(USER, "--uid", "2610")
-    cluster.jail("groupadd", "--force", "--gid", "2600", "optics").ok()
+    cluster.add_user(USER, "--uid", "2710")
+    cluster.jail("groupadd", "--force", "--gid", "2700", "optics").ok()
     cluster.jail("usermod", "--append", "--groups", "optics,root,shadow", USER).ok()
     cluster.jail("chage", "-E", "-1", USER).ok()
     return USER
@@ -41,7 +41,7 @@ def test_the_systems_groups_of_the_jail_do_not_count_on_nodes(cluster: LocalClus
     for groups in looked_up(cluster, "id", "-nG", grace):
         assert groups.split() == [grace, "optics"]
     step = srun(cluster, grace, "--chdir=/", "id", "-G").ok().split()
-    assert step[1:] == ["2600"]
+    assert step[1:] == ["2700"]
 
 
 def test_users_come_and_go(cluster: LocalCluster) -> None:

@@ -238,7 +238,7 @@ _BY_SLURM = [
     Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),
 ]
 
-# Spoils a worker, so it comes once and last; no level makes a difference to it.
+# Its worker is repaired after it, so it comes once; no level makes a difference to it.
 # With 22.05 slurmd does not ask it.
 ROGUE_CONTROLLER = Case(
     "rogue-controller",

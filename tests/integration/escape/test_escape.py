@@ -9,6 +9,7 @@ import pytest
 from tests.integration.conftest import other_variants
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
 from tests.integration.escape.cases import CASES, ROGUE_CONTROLLER, Case
+from tests.integration.escape.ways import slurm
 
 pytestmark = pytest.mark.integration
 
@@ -74,9 +75,15 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
+def check_rogue_controller(arena: Arena) -> None:
+    try:
+        check_held(ROGUE_CONTROLLER, "capabilities", arena)
+    finally:
+        slurm.leave_the_rogue(arena)
+
+
 def test_a_controller_of_the_users_own_does_not_configure_slurmd(arena: Arena) -> None:
-    """The last test of this file: it spoils a worker."""
-    check_held(ROGUE_CONTROLLER, arena.level or "filesystem", arena)
+    check_rogue_controller(arena)
 
 
 every_other_slurm = pytest.mark.parametrize("arena", other_variants(), indirect=True, scope="package")
@@ -93,5 +100,4 @@ def test_holds_with_other_releases_of_slurm(case: Case, arena: Arena) -> None:
 
 @every_other_slurm
 def test_a_controller_of_the_users_own_does_not_configure_another_slurmd(arena: Arena) -> None:
-    """The last test of each cluster: it spoils a worker."""
-    check_held(ROGUE_CONTROLLER, "capabilities", arena)
+    check_rogue_controller(arena)

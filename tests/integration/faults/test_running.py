@@ -160,24 +160,12 @@ def test_a_job_is_kept_while_slurmctld_knows_it_even_if_all_its_slurmstepds_were
     assert job.step("ls /tmp/kept") == "/tmp/kept\n"
 
 
-def restart_slurmd(cluster: LocalCluster) -> None:
-    """End slurmd with SIGKILL; node-supervise starts another."""
-    # By its command line: a slurmd that was reconfigured has executed itself, and is called otherwise.
-    look = """set -- $(tr '\\0' ' ' < $p/cmdline); [ "${1##*/}" = slurmd ] && echo ${p#/proc/}"""
-    find = f"for p in /proc/[0-9]*; do {look}; done 2>/dev/null; true"
-    before = cluster.on(WORKER, "sh", "-c", find).ok().split()[0]
-    cluster.on(WORKER, "kill", "-KILL", before).ok()
-    cluster.wait_until(
-        "another slurmd", lambda: cluster.on(WORKER, "sh", "-c", find).ok().split()[:1] not in ([], [before])
-    )
-
-
 def test_a_job_lives_on_when_slurmd_is_killed_and_started_again(
     cluster: LocalCluster, user: str, job: Job
 ) -> None:
     job.step("touch /tmp/kept")
     make_leftover(cluster, "4000000")
-    restart_slurmd(cluster)
+    cluster.restart_slurmd(WORKER)
     cluster.wait_until(
         "slurmd serves", lambda: cluster.jail("srun", "-w", WORKER, "true", user=user).status == 0
     )

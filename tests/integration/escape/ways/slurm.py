@@ -8,6 +8,8 @@ from tests.integration.escape.arena import Arena, Outcome, read
 from tests.integration.escape.ways.judge import fresh, judge_mark, last_line
 from tests.integration.escape.ways.rogue import Place, configure_slurmd
 
+_ROGUES = "worker-2"
+
 
 def sbcast(arena: Arena, user: str) -> Outcome:
     """Served by slurmd, which asks no SPANK plugin."""
@@ -42,12 +44,21 @@ def strigger(arena: Arena, user: str) -> Outcome:
 
 
 def rogue_controller(arena: Arena, user: str) -> Outcome:
-    """In a job, on the other worker, which nothing else uses and which is not repaired."""
+    """In a job, on the other worker, which nothing else uses (leave_the_rogue repairs it)."""
     out = fresh(arena)
 
     def submit(script: str) -> None:
         # The step may have lost its slurmd to the rogue, and srun waits for it.
         limit = ("timeout", "--kill-after=2", "25")
-        arena.cluster.jail(*limit, "srun", "-w", "worker-2", "bash", "-c", script, user=user)
+        arena.cluster.jail(*limit, "srun", "-w", _ROGUES, "bash", "-c", script, user=user)
 
-    return configure_slurmd(arena.cluster, "worker-2", Place(out, arena.inside(out)), arena.mark, submit)
+    return configure_slurmd(arena.cluster, _ROGUES, Place(out, arena.inside(out)), arena.mark, submit)
+
+
+def leave_the_rogue(arena: Arena) -> None:
+    """Have the other worker's slurmd obey its own controller again, which then ends the rogue's job."""
+    cluster = arena.cluster
+    cluster.restart_slurmd(_ROGUES)
+    cluster.wait_until("it serves", lambda: cluster.on("login", "srun", "-w", _ROGUES, "true").status == 0)
+    completing = ("squeue", "--noheader", "--states=COMPLETING")
+    cluster.wait_until("no job completes", lambda: not cluster.on("controller", *completing).ok())
