@@ -206,9 +206,39 @@ static int show(const struct jail_spool *spool, const char *name, int mount, str
 	return jail_error_at(err, NULL, 0, path);
 }
 
+/* Its user may write the script, too, and cannot give that right back: in the jail it is read-only. */
+static int close_script(int directory, struct jail_error *err)
+{
+	scoped_fd script = openat(directory, "slurm_script", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+
+	if (script < 0 && errno == ENOENT)
+		return 0;
+	if (script < 0 || fstat(script, &st) || !S_ISREG(st.st_mode) || fchmod(script, st.st_mode & 0555))
+		return jail_fail(err, "fchmod", errno, "cannot make the script in the spool read-only");
+	return 0;
+}
+
+/* Slurm gives the directory to the job's user, by whose rights slurmd writes what sbcast brings: on the node, outside the
+ * jail. Slurm's own work there is done by now, and root removes it. */
+static int close_to_user(const char *path, struct jail_error *err)
+{
+	scoped_fd directory = sys_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+
+	if (directory < 0)
+		return jail_fail(err, "open", errno, "cannot open the job's directory in the spool");
+	if (fchown(directory, 0, 0) || fchmod(directory, 0711))
+		return jail_fail(err, "fchown", errno, "cannot make the job's directory in the spool root's");
+	return close_script(directory, err);
+}
+
 int jail_spool_take_script(const struct jail_spool *spool, struct jail_error *err)
 {
-	return take(spool, spool->script, err);
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s", spool->path, spool->script) >= (int)sizeof(path))
+		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
+	return close_to_user(path, err) ? jail_error_at(err, NULL, 0, path) : take(spool, spool->script, err);
 }
 
 int jail_spool_show_script(const struct jail_spool *spool, int script, struct jail_error *err)

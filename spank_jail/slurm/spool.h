@@ -33,7 +33,8 @@ int jail_spool_take_view(int directory, struct jail_error *err);
 /* Mounts the view with the configuration cache into the attached tree `root`. Returns 0 or -1. */
 int jail_spool_attach(const struct jail_spool *spool, int view, int root, struct jail_error *err);
 
-/* The job's directory, unattached, for jail_spool_show_script; or -1, with ENOENT where this node has none. */
+/* The job's directory, unattached, for jail_spool_show_script; or -1, with ENOENT where this node has none. From here on
+ * it is root's, and its user passes through it. */
 int jail_spool_take_script(const struct jail_spool *spool, struct jail_error *err);
 
 /* Mounts it in the tasks' namespace, in which the thread is. Returns 0 or -1. */

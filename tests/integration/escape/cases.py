@@ -223,6 +223,7 @@ _STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobo
 _BY_SLURM = [
     Case("sbcast-into-every-place", "filesystem", "eve", way=broadcast.into_every_place),
     Case("sbcast-into-every-place", "filesystem", way=broadcast.into_every_place, open=_SBCAST),
+    Case("sbcast-beside-the-script", "filesystem", "eve", way=broadcast.beside_the_script),
     Case("sbcast-by-munge", "filesystem", way=broadcast.by_munge),
     Case("sbcast-by-group-root", "filesystem", way=broadcast.by_group_root),
     Case("sbcast-by-group-tty", "filesystem", way=broadcast.by_group_tty),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
 import subprocess
@@ -105,6 +106,25 @@ def into_every_place(arena: Arena, user: str) -> Outcome:
     uid, gid = _uid(arena, user)
     places = [] if user == "root" else writable_places(arena, uid, gid)
     return _bring(arena, [*places[:40], *_ALWAYS], user=user)
+
+
+def beside_the_script(arena: Arena, user: str) -> Outcome:
+    """Into the job's own directory in the spool, which Slurm makes the user's."""
+    out, name = fresh(arena), f"brought-{secrets.token_hex(6)}"
+    folder = '/var/spool/slurmd/job$(printf %05d "$SLURM_JOB_ID")'
+    bring = f"for f in {name} slurm_script; do sbcast -f /etc/passwd {folder}/$f; done"
+    script = f"ls {folder}/slurm_script; {bring}; cksum </etc/passwd; cksum <{folder}/slurm_script"
+    arena.sbatch(script, "-o", f"{arena.inside(out)}/said", user=user)
+    said = read(out / "said")
+    found = _found(arena, name)
+    if found:
+        return escaped(f"sbcast made {found}")
+    if "slurm_script" not in said:
+        return broken(f"the job's directory was not there: {said}")
+    sums = [line for line in said.splitlines() if re.fullmatch(r"\d+ \d+", line)]
+    if len(set(sums)) != 2:
+        return escaped(f"sbcast wrote over the script: {said}")
+    return held(last_line(said))
 
 
 def without_plugins(arena: Arena) -> str:
