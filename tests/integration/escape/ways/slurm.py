@@ -56,9 +56,13 @@ def rogue_controller(arena: Arena, user: str) -> Outcome:
 
 
 def leave_the_rogue(arena: Arena) -> None:
-    """Have the other worker's slurmd obey its own controller again, which then ends the rogue's job."""
+    """Have the other worker's slurmd obey its own controller again."""
     cluster = arena.cluster
     cluster.restart_slurmd(_ROGUES)
+    # Or slurmctld asks for the end of the rogue's job again after a minute or two.
+    for state in ("DOWN", "RESUME"):
+        update = ("scontrol", "update", f"NodeName={_ROGUES}", f"State={state}", "Reason=rogue")
+        cluster.on("controller", *update).ok()
     cluster.wait_until("it serves", lambda: cluster.on("login", "srun", "-w", _ROGUES, "true").status == 0)
     completing = ("squeue", "--noheader", "--states=COMPLETING")
     cluster.wait_until("no job completes", lambda: not cluster.on("controller", *completing).ok())
