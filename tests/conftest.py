@@ -32,9 +32,6 @@ with contextlib.suppress(ImportError):  # enroot's own tests run where there is 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell has what it starts in the background ignore it, and so would all that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-    # So does nohup(1): a shell cannot trap what was ignored when it started.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # In this order; what is not named follows as it is collected. Seconds, of one worker alone on two cores.
 _FIRST = (

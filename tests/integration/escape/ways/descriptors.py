@@ -125,11 +125,11 @@ def _batches(arena: Arena, user: str, *options: str, number: str) -> Outcome:
 
 def batch_input(arena: Arena, user: str) -> Outcome:
     """slurmstepd of a batch script has other descriptors than that of a step."""
-    return _batches(arena, user, f"--input=/proc/self/fd/%a{OPEN}/0", "-o", "/dev/null", number="3-34")
+    return _batches(arena, user, f"--input=/proc/self/fd/%a{OPEN}/0", "-o", "/dev/null", number="3-42")
 
 
 def batch_output(arena: Arena, user: str) -> Outcome:
-    return _batches(arena, user, f"--output=/proc/self/fd/%a{OPEN}/escape-mark", number="3-34")
+    return _batches(arena, user, f"--output=/proc/self/fd/%a{OPEN}/escape-mark", number="3-42")
 
 
 def batch_doors(arena: Arena, user: str) -> Outcome:
