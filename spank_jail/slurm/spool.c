@@ -75,13 +75,20 @@ int jail_spool_path(const char *argument, const char *node, char path[PATH_MAX],
 	return expand(pattern, node, path, err);
 }
 
+static int path_of(const struct jail_spool *spool, const char *name, char path[PATH_MAX], struct jail_error *err)
+{
+	if (snprintf(path, PATH_MAX, "%s/%s", spool->path, name) < PATH_MAX)
+		return 0;
+	return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
+}
+
 /* One directory of the spool, read-only and unattached; -1 with ENOENT if the node has none. */
 static int take(const struct jail_spool *spool, const char *name, struct jail_error *err)
 {
 	char source[PATH_MAX];
 
-	if (snprintf(source, sizeof(source), "%s/%s", spool->path, name) >= (int)sizeof(source))
-		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
+	if (path_of(spool, name, source, err))
+		return -1;
 	return jail_filesystem_clone(source, 0, VIEW_ATTRIBUTES | MOUNT_ATTR_RDONLY, 0, err);
 }
 
@@ -192,8 +199,8 @@ static int show(const struct jail_spool *spool, const char *name, int mount, str
 {
 	char path[PATH_MAX];
 
-	if (snprintf(path, sizeof(path), "%s/%s", spool->path, name) >= (int)sizeof(path))
-		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
+	if (path_of(spool, name, path, err))
+		return -1;
 	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot open the jail's root");
@@ -236,8 +243,8 @@ int jail_spool_take_script(const struct jail_spool *spool, struct jail_error *er
 {
 	char path[PATH_MAX];
 
-	if (snprintf(path, sizeof(path), "%s/%s", spool->path, spool->script) >= (int)sizeof(path))
-		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
+	if (path_of(spool, spool->script, path, err))
+		return -1;
 	return close_to_user(path, err) ? jail_error_at(err, NULL, 0, path) : take(spool, spool->script, err);
 }
 

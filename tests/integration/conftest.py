@@ -158,9 +158,13 @@ class LocalCluster:
 
         Not while a job completes: Slurm 22.05 then waits for its end for ever.
         """
+        self.wait_until_none_completes()
+        self.on("controller", "scontrol", "reconfigure").ok()
+
+    def wait_until_none_completes(self) -> None:
+        """Wait until no job is in the state COMPLETING."""
         squeue = ("squeue", "--noheader", "--states=COMPLETING")
         self.wait_until("no job completes", lambda: not self.on("controller", *squeue).ok())
-        self.on("controller", "scontrol", "reconfigure").ok()
 
     def restart_slurmd(self, hostname: str) -> None:
         """End slurmd with SIGKILL; node-supervise starts another, which asks for its configuration again."""

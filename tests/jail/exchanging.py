@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import signal
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
@@ -145,6 +146,32 @@ class Moments:
 
 
 os_open, os_fstat = os.open, os.fstat
+
+
+def some_moments(total: int, samples: int, seed: int) -> list[int]:
+    """Some of the moments, others for each seed, the same each time; 0 samples: all of them."""
+    if not samples or total <= samples:
+        return list(range(total))
+    return [(seed * 7919 + number * total // samples) % total for number in range(samples)]
+
+
+def _waited(*_: object) -> None:
+    raise TimeoutError("a command waits for something of users")
+
+
+@contextmanager
+def ending_well(case: str, limit_s: int) -> Iterator[None]:
+    """The block raises nothing; what waits for a FIFO fails after `limit_s` seconds, and does not hang."""
+    before = signal.signal(signal.SIGALRM, _waited)
+    signal.alarm(limit_s)
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{case}: {type(error).__name__}: {error}") from error
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
 
 FOO = Deb("foo", "1", {"usr/share/foo/mode": "the same", "usr/lib/libfoo.so": "one"})
 FOO2 = Deb(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from exchanging import EVIL, Moments, Outside, copy, make_evil, prepared
+from exchanging import EVIL, Moments, Outside, copy, ending_well, make_evil, prepared, some_moments
 from upgraded_jail import Jail
 
 from cellblock.errors import CellblockError
@@ -98,20 +97,13 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RESTIC_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def _waited(*_: object) -> None:
-    raise TimeoutError("a command waits for something of users")
-
-
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_file_that_is_exchanged_at_any_moment(
     name: str, target: str, stored: Stored, tmp_path: Path
 ) -> None:
-    total = stored.calls[name]
     seed = list(COMMANDS).index(name) * len(TARGETS) + TARGETS.index(target)
-    samples = SAMPLES or total
-    for number in range(samples):
-        moment = (seed * 7919 + number * total // samples) % total
+    for number, moment in enumerate(some_moments(stored.calls[name], SAMPLES, seed)):
         for back in (False, True):
             evil = EVIL[(seed + number + back * 4) % len(EVIL)]
             folder = tmp_path / f"{moment}-{back}"
@@ -133,16 +125,8 @@ def _one(
     (root / "srv/evil").mkdir(parents=True)
     make_evil(evil, root / "srv/evil/one", outside, root)
     exchanging = Moments(root / target, root / "srv/evil/one", moment, back=back)
-    before = signal.signal(signal.SIGALRM, _waited)
-    signal.alarm(_LIMIT_S)
-    try:
-        with exchanging.counting():
-            command(volume, repository)
-    except Exception as error:
-        raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+    with ending_well(str(what), _LIMIT_S), exchanging.counting():
+        command(volume, repository)
     # subprocess opens that one itself.
     assert [path for path in exchanging.opened if path != os.devnull] == [], what
     outside.check(volume)

@@ -7,12 +7,11 @@ tries a few moments of each; CELLBLOCK_EXCHANGES=0 in the environment tries all,
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from exchanging import EVIL, Moments, Outside, copy, make_evil, prepared
+from exchanging import EVIL, Moments, Outside, copy, ending_well, make_evil, prepared, some_moments
 from upgraded_jail import Jail
 
 from cellblock.events import Events
@@ -112,25 +111,6 @@ def jails(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Jail]:
     return found
 
 
-@pytest.fixture(autouse=True)
-def alarm() -> Iterator[None]:
-    """What waits for a FIFO fails, and does not hang."""
-
-    def waited(*_: object) -> None:
-        raise TimeoutError("a command waits for something of users")
-
-    signal.signal(signal.SIGALRM, waited)
-    yield
-    signal.alarm(0)
-
-
-def moments(total: int, seed: int) -> list[int]:
-    """Some of them, others for each seed; the same each time."""
-    if not SAMPLES or total <= SAMPLES:
-        return list(range(total))
-    return [(seed * 7919 + number * total // SAMPLES) % total for number in range(SAMPLES)]
-
-
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_file_that_is_exchanged_at_any_moment(
@@ -143,7 +123,7 @@ def test_a_file_that_is_exchanged_at_any_moment(
     with count.counting():
         COMMANDS[name](copy(jail, tmp_path / "first"), folder)
     seed = list(COMMANDS).index(name) * len(TARGETS) + TARGETS.index(target)
-    for number, moment in enumerate(moments(count.count, seed)):
+    for number, moment in enumerate(some_moments(count.count, SAMPLES, seed)):
         for back in (False, True):
             evil = EVIL[(seed + moment + number) % len(EVIL)]
             _one(
@@ -163,18 +143,13 @@ def _one(case: str, jail: Jail, what: tuple[str, str, str, int, bool], tmp_path:
     (root / "home/evil").mkdir()
     make_evil(evil, root / "home/evil/one", outside, root)
     exchanging = Moments(root / target, root / "home/evil/one", moment, back=back)
-    signal.alarm(60)
-    try:
+    with ending_well(case, limit_s=60):
         with exchanging.counting():
             COMMANDS[name](volume, jail.path.parent)
         if name in ("upgrade", "apply", "repair") and (volume / ".cellblock/history").exists():
             # What lies in kept/ by now is what a rollback trusts: with the file as it was, too.
             _give_image(root / target, jail.path.parent / "new" / target)
             rollback(volume, EVENTS)
-    except Exception as error:
-        raise AssertionError(f"{case}: {type(error).__name__}: {error}") from error
-    finally:
-        signal.alarm(0)
     assert exchanging.opened == [], case
     outside.check(volume)
 

@@ -65,5 +65,4 @@ def leave_the_rogue(arena: Arena) -> None:
         # Refused when the node has come back by itself.
         cluster.on("controller", *update)
     cluster.wait_until("it serves", lambda: cluster.on("login", "srun", "-w", _ROGUES, "true").status == 0)
-    completing = ("squeue", "--noheader", "--states=COMPLETING")
-    cluster.wait_until("no job completes", lambda: not cluster.on("controller", *completing).ok())
+    cluster.wait_until_none_completes()
