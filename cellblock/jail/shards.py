@@ -27,7 +27,7 @@ from cellblock.errors import UsageError
 from cellblock.jail import losses, manifest
 from cellblock.jail.entry import Entry, order
 from cellblock.jail.image_core import Loss, Summary
-from cellblock.jail.volume import Volume
+from cellblock.jail.volume import Volume, ask_anew
 from cellblock.jail.writer_lock import BusyError, LostLockError
 
 _PATIENCE_S = 600.0
@@ -131,6 +131,7 @@ class ShardFolder:
 
     def waiting(self) -> tuple[int, ...]:
         """The shards that have not finished."""
+        ask_anew(self.path)
         return tuple(n for n in range(self._of) if not (self.path / f"part-{n}").exists())
 
     def join(self, path: Path) -> Summary:

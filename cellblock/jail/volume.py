@@ -27,7 +27,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -101,6 +101,8 @@ class Volume:
 
     def state(self) -> VolumeState | None:
         """What root/ was made from; None when there is no root. Raises CellblockError."""
+        for folder in (self.path, self.private):
+            ask_anew(folder)
         if (self.private / RESTORE).exists():
             raise CellblockError(
                 f"a restore of {self.path} was interrupted: tree and records may not belong together",
@@ -238,6 +240,16 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def ask_anew(folder: Path) -> None:
+    """Have the next look for a name in `folder` see what other hosts have made there.
+
+    NFS remembers that there is no file of a name, for 30 s by default (acdirmin, nfs(5)), and asks the server
+    again when the folder is opened.
+    """
+    with suppress(OSError):  # what is wrong with the folder is said by who looks into it
+        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
 def _make_roots(folder: Path, mode: int) -> None:

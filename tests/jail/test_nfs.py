@@ -152,6 +152,26 @@ def test_two_hosts_fill_a_volume_together(machine: Machine) -> None:
     assert clean.status == 0, clean.out + clean.err
 
 
+def test_a_host_sees_at_once_what_another_has_made(machine: Machine) -> None:
+    """NFS remembers for 30 s that a name was not there."""
+    looks = """
+from cellblock.jail.shards import ShardFolder
+from cellblock.jail.volume import Volume
+volume = Volume(Path("/mnt/volume/anew"))
+tell(there=volume.state() is not None, waiting=ShardFolder(volume.private, "0" * 16, 2).waiting())
+"""
+    folder = f"/mnt/volume/anew/.cellblock/shards-{'0' * 16}-of-2"
+    machine.run("bob", "mkdir", "-p", folder)
+    assert machine.facts("ada", looks) == {"there": False, "waiting": [0, 1]}
+    machine.run("bob", "touch", f"{folder}/part-0", f"{folder}/part-1")
+    assert machine.facts("ada", looks) == {"there": False, "waiting": []}
+    done = machine.run(
+        "bob", *machine.jail("bob", "assemble", names(machine, "anew", FOO), "/mnt/volume/anew")
+    )
+    assert done.status == 0, done.err
+    assert machine.facts("ada", looks)["there"]
+
+
 def hold(machine: Machine, host: str, lease_s: float = LEASE_S) -> Path:
     """A process on `host` that holds the lock until `released` is there; returns when it does."""
     script = (
