@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,22 +17,39 @@
 /* For applying a few lines of a plan: names of PATH_MAX bytes, some at a time. Pages not used cost nothing. */
 #define STACK_SIZE (256 * 1024)
 
+/* For a few system calls. */
+#define SMALL_STACK_SIZE (8 * 1024)
+
 /* In milliseconds. What is run takes one. */
 #define LONGEST 2000
+
+/* Waits for its end. Whether it came by itself. */
+static bool reap(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, __WALL) < 0)
+		if (errno != EINTR)
+			return false;
+	return WIFEXITED(status);
+}
 
 /* Whether the process ended by itself; one that takes too long is ended. */
 static bool wait_for(pid_t pid)
 {
 	scoped_fd process = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct pollfd ended = { .fd = process, .events = POLLIN };
-	int status = 0;
 
 	if (process >= 0 && poll(&ended, 1, LONGEST) < 1)
 		(void)syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
-	while (waitpid(pid, &status, __WALL) < 0)
-		if (errno != EINTR)
-			return false;
-	return WIFEXITED(status);
+	return reap(pid);
+}
+
+static int told(pid_t pid, int number, bool ended, struct jail_error *err)
+{
+	if (pid < 0)
+		return jail_fail(err, "clone", number, "cannot start a process");
+	return ended ? 0 : jail_fail(err, "clone", EAGAIN, "a process that was to help was ended or stopped");
 }
 
 int jail_child_run(int (*work)(void *argument), void *argument, int flags, struct jail_error *err)
@@ -50,9 +68,21 @@ int jail_child_run(int (*work)(void *argument), void *argument, int flags, struc
 	bool ended = pid > 0 && wait_for(pid);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	munmap(stack, STACK_SIZE);
-	if (pid < 0)
-		return jail_fail(err, "clone", number, "cannot start a process");
-	return ended ? 0 : jail_fail(err, "clone", EAGAIN, "a process that was to help was ended or stopped");
+	return told(pid, number, ended, err);
+}
+
+int jail_child_call(int (*work)(void *argument), void *argument, int flags, struct jail_error *err)
+{
+	alignas(16) char stack[SMALL_STACK_SIZE];
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid_t pid = clone(work, stack + SMALL_STACK_SIZE, CLONE_VM | CLONE_VFORK | flags, argument);
+	int number = errno;
+	bool ended = pid > 0 && reap(pid);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return told(pid, number, ended, err);
 }
 
 pid_t jail_child_start(int (*work)(void *argument), void *argument, int flags, struct jail_error *err)

@@ -188,7 +188,7 @@ static int root_of(int namespace, struct jail_error *err)
 {
 	struct visit visit = { namespace, -1, 0 };
 
-	if (jail_child_run(open_root, &visit, CLONE_FILES, err))
+	if (jail_child_call(open_root, &visit, CLONE_FILES, err))
 		return -1;
 	return visit.root < 0 ? jail_fail(err, "setns", visit.number, "cannot open the root of the node") : visit.root;
 }

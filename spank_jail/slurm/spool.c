@@ -263,13 +263,19 @@ static int visit(const struct jail_spool *spool, int window, int namespace, stru
 	return jail_namespace_enter(namespace, err) || show(spool, spool->pmix, mount, err) ? -1 : 0;
 }
 
+bool jail_spool_has_pmix(const struct jail_spool *spool)
+{
+	struct jail_error ignored;
+	char path[PATH_MAX];
+
+	return spool->pmix[0] && !path_of(spool, spool->pmix, path, &ignored) && !access(path, F_OK);
+}
+
 int jail_spool_show_pmix(const struct jail_spool *spool, int window, int namespace, struct jail_error *err)
 {
 	struct jail_home home = JAIL_HOME_NONE;
 	struct jail_error back;
 
-	if (!spool->pmix[0])
-		return 0;
 	if (jail_namespace_leave(&home, err))
 		return jail_error_at(err, NULL, 0, spool->path);
 	int result = visit(spool, window, namespace, err);

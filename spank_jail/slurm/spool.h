@@ -9,6 +9,7 @@
 #define JAIL_SPOOL_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../core/error.h"
@@ -39,6 +40,9 @@ int jail_spool_take_script(const struct jail_spool *spool, struct jail_error *er
 
 /* Mounts it in the tasks' namespace, in which the thread is. Returns 0 or -1. */
 int jail_spool_show_script(const struct jail_spool *spool, int script, struct jail_error *err);
+
+/* In the window: whether Slurm has made a PMIx directory for the step. */
+bool jail_spool_has_pmix(const struct jail_spool *spool);
 
 /* Mounts the step's PMIx directory, if Slurm has made one by now in the spool as the mount namespace `window` has it, in
  * the tasks' `namespace`. The thread comes back with a filesystem context of its own. Returns 0 or -1. */

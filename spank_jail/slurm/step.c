@@ -184,7 +184,10 @@ static int show_pmix(void *context, struct jail_error *err)
 
 int jail_step_return(struct jail_step *step, struct jail_error *err)
 {
-	return jail_window_close(&step->window, show_pmix, step, err);
+	/* Asked here, where it costs a call: not many steps have one. */
+	bool shown = step->window.home >= 0 && jail_spool_has_pmix(&step->spool);
+
+	return jail_window_close(&step->window, shown ? show_pmix : NULL, step, err);
 }
 
 int jail_step_enter(struct jail_step *step, struct jail_error *err)

@@ -3,18 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "../core/namespace.h"
+#include "../core/scoped.h"
 #include "../core/sys.h"
 #include "../core/window.h"
 
@@ -24,93 +24,74 @@
 #define INTERRUPT_EVERY_MS 20
 /* As often as that makes sense: who goes on has more to open, or has given up and reports it. */
 #define MOST_INTERRUPTS 200
-/* While squeue answers. */
-#define LOOK_EVERY_MS 20
 
 /* Of no use to Slurm, and to no library that it loads. */
+#define BEGIN (SIGRTMIN + 8)
 #define WAKE (SIGRTMIN + 9)
+
+/* Older headers name the member otherwise; timer_create(2). */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 /* One step a process. */
 static struct {
-	pthread_t thread, watched;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool started, over;
+	timer_t timer;
+	volatile sig_atomic_t started;
+	volatile sig_atomic_t watcher; /* its process, or 0 */
+	pid_t process, thread;	       /* that are watched */
 	uint32_t job;
 	int home;
-} watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} watch;
 
 static void wake(int signal)
 {
 	(void)signal;
 }
 
-/* Whether the window was left within `ms`. */
-static bool is_over_within(long ms)
+/* fork(2) for a signal handler: fork(3) takes locks, and calls handlers of libraries. */
+static pid_t fork_quietly(int signal)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += ms / 1000;
-	until.tv_nsec += ms % 1000 * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	pthread_mutex_lock(&watch.lock);
-	while (!watch.over && !pthread_cond_timedwait(&watch.changed, &watch.lock, &until))
-		;
-	bool over = watch.over;
-	pthread_mutex_unlock(&watch.lock);
-	return over;
+	return (pid_t)syscall(SYS_clone, (unsigned long)signal, NULL, NULL, NULL, 0UL);
 }
 
-/* Reads what `pid` prints until it ends, or until the window is left; then it is ended. Returns the length. */
-static size_t read_all(int from, pid_t pid, char *text, size_t size)
+static _Noreturn void execute_squeue(int output)
 {
-	struct pollfd ready = { .fd = from, .events = POLLIN };
-	size_t used = 0;
+	/* The number and the state, and nothing that a user chose, as the job's name. */
+	char program[] = "squeue", bare[] = "--noheader", all[] = "--states=all", format[] = "--format=%A %T", job[32];
+	char *const argv[] = { program, bare, all, format, job, NULL };
+	int null = open("/dev/null", O_RDWR);
 
-	while (used < size - 1 && !is_over_within(0)) {
-		if (!poll(&ready, 1, LOOK_EVERY_MS))
-			continue;
-		ssize_t got = read(from, text + used, size - 1 - used);
-		if (got <= 0)
-			break;
-		used += (size_t)got;
-	}
-	kill(pid, SIGKILL);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	text[used] = '\0';
-	return used;
+	snprintf(job, sizeof(job), "--jobs=%u", watch.job);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (null >= 0 && dup2(null, 0) >= 0 && dup2(output, 1) >= 0 && dup2(null, 2) >= 0)
+		(void)execvp(program, argv);
+	_exit(127);
 }
 
 /* What squeue prints of the job; "" where it cannot be asked. A program, because Slurm's library refuses to
  * authenticate, and waits, while slurmstepd is the user for the opening of his files. */
 static void ask(char *text, size_t size)
 {
-	/* The number and the state, and nothing that a user chose, as the job's name. */
-	char program[] = "squeue", bare[] = "--noheader", all[] = "--states=all", format[] = "--format=%A %T", job[32];
-	char *const argv[] = { program, bare, all, format, job, NULL };
-	posix_spawn_file_actions_t actions;
+	size_t used = 0;
+	ssize_t got = 1;
 	int ends[2];
-	pid_t pid;
 
 	text[0] = '\0';
-	snprintf(job, sizeof(job), "--jobs=%u", watch.job);
 	if (pipe2(ends, O_CLOEXEC))
 		return;
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-	posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-	int number = posix_spawnp(&pid, program, &actions, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
+	pid_t pid = fork_quietly(SIGCHLD);
+	if (!pid)
+		execute_squeue(ends[1]);
 	close(ends[1]);
-	if (!number)
-		(void)read_all(ends[0], pid, text, size);
+	while (pid > 0 && used < size - 1 && got > 0) {
+		got = read(ends[0], text + used, size - 1 - used);
+		used += got > 0 ? (size_t)got : 0;
+	}
 	close(ends[0]);
+	if (pid > 0)
+		(void)waitpid(pid, NULL, 0);
+	text[used] = '\0';
 }
 
 /* Whether slurmctld says that the job has ended or is ending: cancelled, out of time, requeued. */
@@ -134,64 +115,84 @@ static bool is_to_end(void)
 	return false;
 }
 
-static void *look_on(void *unused)
+static void wait_ms(long ms)
 {
-	struct jail_error ignored;
-	bool is_home = false;
+	const struct timespec time = { ms / 1000, ms % 1000 * 1000000 };
 
-	(void)unused;
-	while (!is_over_within(ASK_EVERY_S * 1000L)) {
-		/* A filesystem context of its own: slurmctld is asked from outside, while the watched thread stays inside. Slurm
-		 * may have made all threads the user's. */
-		if (!is_home && ((geteuid() && sys_thread_seteuid(0)) || jail_window_regain(&ignored) ||
-				 jail_namespace_join(watch.home, &ignored)))
-			return NULL;
-		is_home = true;
-		for (int i = 0, end = is_to_end() ? MOST_INTERRUPTS : 0; i < end; i++) {
-			if (is_over_within(INTERRUPT_EVERY_MS))
-				return NULL;
-			pthread_kill(watch.watched, WAKE);
-		}
-	}
-	return NULL;
+	(void)nanosleep(&time, NULL);
 }
 
-static int prepare(struct jail_error *err)
+/* The watching process. It is ended when the window is left, or with slurmstepd. It comes from a signal handler, in a
+ * process of many threads, and so calls nothing that takes locks. */
+static _Noreturn void look_on(void)
 {
-	/* Without SA_RESTART: the interrupted call is to fail. */
-	const struct sigaction action = { .sa_handler = wake };
-	pthread_condattr_t attributes;
-	sigset_t own;
+	struct jail_error ignored;
 
-	sigemptyset(&own);
-	sigaddset(&own, WAKE);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&watch.changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-	if (sigaction(WAKE, &action, NULL))
-		return jail_fail(err, "sigaction", errno, "cannot prepare the watch over the opening of files");
-	pthread_sigmask(SIG_UNBLOCK, &own, NULL);
-	return 0;
+	/* slurmctld is asked from outside. slurmstepd may be the user. */
+	if ((geteuid() && sys_thread_seteuid(0)) || jail_window_regain(&ignored) ||
+	    jail_namespace_join(watch.home, &ignored) ||
+	    /* Now: a change of user takes it back. */
+	    prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != watch.process)
+		_exit(1);
+	for (;; wait_ms(ASK_EVERY_S * 1000L))
+		for (int i = 0, end = is_to_end() ? MOST_INTERRUPTS : 0; i < end; i++) {
+			(void)syscall(SYS_tgkill, watch.process, watch.thread, WAKE);
+			wait_ms(INTERRUPT_EVERY_MS);
+		}
+}
+
+static void set_timer(long seconds)
+{
+	const struct itimerspec times = { .it_interval.tv_sec = seconds, .it_value.tv_sec = seconds };
+
+	(void)timer_settime(watch.timer, 0, &times, NULL);
+}
+
+/* In the watched thread. */
+static void begin(int signal)
+{
+	int number = errno;
+
+	(void)signal;
+	if (watch.started && !watch.watcher) {
+		/* Its end is no child's to Slurm, which waits for whatever child has ended. */
+		pid_t pid = fork_quietly(0);
+		if (!pid)
+			look_on();
+		if (pid > 0) {
+			watch.watcher = pid;
+			set_timer(0);
+		}
+	}
+	errno = number;
+}
+
+static int handle(int signal, void (*handler)(int), int flags, sigset_t *handled)
+{
+	const struct sigaction action = { .sa_handler = handler, .sa_flags = flags };
+
+	sigaddset(handled, signal);
+	return sigaction(signal, &action, NULL);
 }
 
 int jail_watch_start(uint32_t job, int home, struct jail_error *err)
 {
-	sigset_t all, before;
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = BEGIN };
+	sigset_t handled;
 
-	if (prepare(err))
-		return -1;
 	watch.job = job;
 	watch.home = home;
-	watch.watched = pthread_self();
-	/* Slurm's signals go to Slurm's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int number = pthread_create(&watch.thread, NULL, look_on, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (number)
-		return jail_fail(err, "pthread_create", number, "cannot watch over the opening of the job's files");
+	watch.process = getpid();
+	watch.thread = event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+	sigemptyset(&handled);
+	/* WAKE without SA_RESTART: the interrupted call is to fail. */
+	if (handle(BEGIN, begin, SA_RESTART, &handled) || handle(WAKE, wake, 0, &handled))
+		return jail_fail(err, "sigaction", errno, "cannot prepare the watch over the opening of files");
+	if (timer_create(CLOCK_MONOTONIC, &event, &watch.timer))
+		return jail_fail(err, "timer_create", errno, "cannot watch over the opening of the job's files");
 	watch.started = true;
+	pthread_sigmask(SIG_UNBLOCK, &handled, NULL);
+	set_timer(ASK_EVERY_S);
 	return 0;
 }
 
@@ -199,10 +200,12 @@ void jail_watch_stop(void)
 {
 	if (!watch.started)
 		return;
-	pthread_mutex_lock(&watch.lock);
-	watch.over = true;
-	pthread_cond_signal(&watch.changed);
-	pthread_mutex_unlock(&watch.lock);
-	pthread_join(watch.thread, NULL);
 	watch.started = false;
+	timer_delete(watch.timer);
+	if (!watch.watcher)
+		return;
+	(void)kill(watch.watcher, SIGKILL);
+	while (waitpid(watch.watcher, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	watch.watcher = 0;
 }
