@@ -114,12 +114,15 @@ def history(volume: VolumeArgument, as_json: JsonOption = False) -> None:
     from cellblock.jail.execution import assembled
 
     target, state = assembled(volume)
-    done = code.read(target)
+    done = code.listed(target)
     if as_json:
         now = {"source": str(state.source), "since": state.assembled_at}
         print(json.dumps({"now": now, "history": [one.record() for one in done]}))
         return
     for one in done:
+        if isinstance(one, code.Damaged):
+            print(f"{one.number:4d}  {one.why}")
+            continue
         undone = f", undone by {one.undone_by}" if one.undone_by else ""
         print(
             f"{one.number:4d}  {one.finished_at}  {one.operation}: {one.previous} -> {one.source}, "

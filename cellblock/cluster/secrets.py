@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from cellblock import records
 from cellblock.errors import CellblockError
 
 # 1024 bits, the default of mungekey(8).
@@ -57,7 +58,10 @@ def _write(path: Path, content: bytes) -> None:
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     new.replace(path)
+    records.sync_directory(path.parent)
 
 
 def _keygen(path: Path, kind: tuple[str, ...], comment: str) -> None:
@@ -78,5 +82,7 @@ def _keygen(path: Path, kind: tuple[str, ...], comment: str) -> None:
         raise CellblockError(f"ssh-keygen failed: {done.stderr.strip()}", hint="see the message above")
     public = new.with_name(new.name + ".pub")
     public.chmod(0o600)
+    for made in (new, public):
+        records.flush(made)
     public.replace(path.with_name(path.name + ".pub"))
     new.replace(path)

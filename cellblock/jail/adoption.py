@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
+from cellblock import records
 from cellblock.errors import CellblockError
 from cellblock.jail import catalogue, controls
 from cellblock.jail.catalogue import Reading, control_digests
@@ -52,7 +53,9 @@ def base_controls(
         temporary = volume.private / "controls.new"
         temporary.unlink(missing_ok=True)
         controls.save(temporary, found)
+        records.flush(temporary)
         temporary.replace(path)
+        records.sync_directory(volume.private)
     return found
 
 

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from cellblock.errors import CellblockError
 from cellblock.jail import controls, history, tree_check
 from cellblock.jail.adoption import known_controls
 from cellblock.jail.dpkg_database import Database, info_owner
@@ -77,10 +78,17 @@ class Differing:
 
 
 def differing(
-    volume: Volume, *, content: bool, progress: Callable[[int], None] = lambda lines: None
+    volume: Volume,
+    *,
+    content: bool,
+    progress: Callable[[int], None] = lambda lines: None,
+    damaged: Callable[[CellblockError], None] = lambda error: None,
 ) -> Iterator[Differing]:
-    """All of them, in the manifest's order. Raises CellblockError."""
-    judge = _Judge(volume)
+    """All of them, in the manifest's order. Raises CellblockError.
+
+    `damaged` is told of upgrades whose records cannot be read: what users kept then counts as damage.
+    """
+    judge = _Judge(volume, damaged)
     with TreeAccess(os.fsencode(volume.root)) as access:
         for found in tree_check.check(volume.manifest, volume.root, content=content, progress=progress):
             result = judge.judge(found, access)
@@ -89,7 +97,7 @@ def differing(
 
 
 class _Judge:
-    def __init__(self, volume: Volume) -> None:
+    def __init__(self, volume: Volume, damaged: Callable[[CellblockError], None]) -> None:
         state = volume.state()
         assert state is not None  # who compares has asked
         image = known_controls(volume, state)
@@ -106,9 +114,9 @@ class _Judge:
                     self._of_users.update((path, key) for path in database.files(key))
         self.packages = set(self._of_users.values())
         self._overridden = _overrides(tree) - _overrides(image)
-        self._accepted = {finding.path for done in history.read(volume) for finding in done.findings()} | {
-            os.fsencode(late[1]) for done in history.read(volume) for late in done.late
-        }
+        self._accepted, unknown = history.kept_by_users(volume)
+        for one in unknown:
+            damaged(one.why)
         # What stands where users diverted a package's file from (dpkg-divert(1)) is theirs.
         self._accepted |= now.diversions.keys() - base.diversions.keys()
 

@@ -6,14 +6,17 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from cellblock import records
 from cellblock.errors import CellblockError
 from cellblock.jail import change_plan
 from cellblock.jail.change_plan import Finding, Plan
 from cellblock.jail.removal import remove_tree
 from cellblock.jail.temporary_database import NoRoomError
+from cellblock.jail.transaction import read_late
 from cellblock.jail.volume import Volume
 
 KEEP = 5
@@ -56,17 +59,59 @@ class Done:
         }
 
 
+@dataclass(frozen=True)
+class Damaged:
+    """A transaction of the past whose record cannot be read: `why`."""
+
+    number: int
+    why: CellblockError
+
+    def record(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"number": self.number, "error": self.why.message, "next": self.why.hint}
+
+
 def read(volume: Volume) -> list[Done]:
-    """All of them, the oldest first. Raises CellblockError when one is damaged."""
-    found = []
+    """All whose records can be read, the oldest first."""
+    return [one for one in listed(volume) if isinstance(one, Done)]
+
+
+def listed(volume: Volume) -> list[Done | Damaged]:
+    """All of them, the oldest first."""
+    found: list[Done | Damaged] = []
     for folder in _folders(volume):
-        with whole(folder):
-            found.append(_read(folder))
+        try:
+            with whole(folder):
+                found.append(_read(volume, folder))
+        except NoRoomError:
+            raise
+        except CellblockError as error:
+            found.append(Damaged(int(folder.name), error))
     return found
 
 
+def kept_by_users(volume: Volume) -> tuple[set[bytes], list[Damaged]]:
+    """The paths that upgrades found changed and left; and the upgrades of which that is not known."""
+    paths: set[bytes] = set()
+    unknown = []
+    for one in listed(volume):
+        if isinstance(one, Damaged):
+            unknown.append(one)
+            continue
+        try:
+            paths.update(finding.path for finding in one.findings())
+            paths.update(path.encode("utf-8", "surrogateescape") for _, path, _ in one.late)
+        except NoRoomError:
+            raise
+        except CellblockError as error:
+            unknown.append(Damaged(one.number, error))
+    return paths, unknown
+
+
 def _folders(volume: Volume) -> list[Path]:
-    return sorted((volume.private / "history").glob("[0-9]*"))
+    """By number: of more than 9,999 the names have five digits."""
+    names = (volume.private / "history").glob("[0-9]*")
+    return sorted((path for path in names if path.name.isdecimal()), key=lambda path: int(path.name))
 
 
 @contextmanager
@@ -86,8 +131,27 @@ def whole(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _read(folder: Path) -> Done:
-    report = json.loads((folder / "finished.json").read_text(encoding="utf-8"))
+def _report(volume: Volume, folder: Path) -> dict[str, Any]:
+    path = folder / "finished.json"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text:
+        report: dict[str, Any] = json.loads(text)
+        return report
+    # Older versions did not flush it: a power cut left 0 bytes. All of it is in the other records.
+    plan = change_plan.read(folder / "plan")
+    ended = datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc)
+    return {
+        "operation": plan.operation,
+        "source": str(plan.source),
+        "previous": str(volume.read_state(folder / "old").source),
+        "finished_at": ended.isoformat(timespec="seconds"),
+        "actions": len(plan.actions),
+        "late": read_late(folder),
+    }
+
+
+def _read(volume: Volume, folder: Path) -> Done:
+    report = _report(volume, folder)
     undone = folder / "undone-by"
     return Done(
         folder,
@@ -106,15 +170,17 @@ def mark_undone(volume: Volume, undone: int, by: int) -> None:
     """Note that transaction `by` undid the transaction `undone`; whole or not at all, and more than once."""
     folder = volume.private / "history" / f"{undone:04d}"
     if folder.exists():
-        temporary = folder / "undone-by.new"
-        temporary.write_text(str(by))
-        temporary.replace(folder / "undone-by")
+        records.write(folder / "undone-by", str(by))
 
 
 def last_undoable(volume: Volume) -> Done | None:
-    """The transaction that a rollback would undo."""
-    done = [one for one in read(volume) if one.operation != "rollback" and not one.undone_by]
-    return done[-1] if done else None
+    """The transaction that a rollback would undo. Raises CellblockError when its record is damaged."""
+    for one in reversed(listed(volume)):
+        if isinstance(one, Damaged):
+            raise one.why
+        if one.operation != "rollback" and not one.undone_by:
+            return one
+    return None
 
 
 def prune(volume: Volume, keep: int = KEEP) -> None:

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellblock import records
 from cellblock.errors import CellblockError
 from cellblock.jail.entry import Entry, shown
 from cellblock.jail.tree_check import Difference
@@ -51,7 +52,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 def write(path: Path, losses: Iterable[Loss]) -> None:
     """Write them down."""
-    path.write_text(json.dumps([asdict(one) for one in losses], indent=2) + "\n", encoding="utf-8")
+    records.write(path, json.dumps([asdict(one) for one in losses], indent=2) + "\n")
 
 
 def joined(paths: Iterable[Path]) -> list[Loss]:
@@ -163,7 +164,7 @@ class Trying(Without):
         """Write down in `folder` what the volume goes without from now on, if that is more than before."""
         found = [asdict(one) for one in self.found()]
         if found:
-            (folder / NAME).write_text(json.dumps([*self._before, *found], indent=2) + "\n", encoding="utf-8")
+            records.write(folder / NAME, json.dumps([*self._before, *found], indent=2) + "\n")
 
 
 def _refused(path: bytes, name: str, error: OSError) -> CellblockError:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cellblock.jail.volume import Volume, sync_directory
+from cellblock.jail.volume import Volume
+from cellblock.records import put, sync_directory
 
 NAME = "ready"
 
@@ -24,8 +25,7 @@ def mark(volume: Volume) -> Path:
     text = f"{state.source.id} {state.source.reference}\n"
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return path
-    new.write_text(text, encoding="utf-8")
-    new.chmod(0o644)
+    put(new, text, mode=0o644)
     new.replace(path)
     sync_directory(volume.path)
     return path

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from cellblock import records
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import controls, delta, history, transaction
@@ -155,7 +156,7 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:
         os.link(last.folder / "old" / name, next_folder / name)
-    (folder / "undoes").write_text(str(last.number))
+    records.write(folder / "undoes", str(last.number))
     final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
     return final

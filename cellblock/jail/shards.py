@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellblock import records
 from cellblock.errors import UsageError
 from cellblock.jail import losses, manifest
 from cellblock.jail.entry import Entry, order
@@ -119,7 +120,9 @@ class ShardFolder:
         new = self.path / f"new-{shard.index}"
         new.unlink(missing_ok=True)
         yield new
+        records.flush(new)
         new.replace(self.path / f"part-{shard.index}")
+        records.sync_directory(self.path)
 
     def lost(self, shard: Shard, found: list[Loss]) -> None:
         """Note what the volume could not hold of a shard."""

@@ -30,7 +30,8 @@ from cellblock.jail.losses import Without
 from cellblock.jail.removal import remove_tree
 from cellblock.jail.step import MOVED, MovedError, Step, StepFolders
 from cellblock.jail.tree_access import Blocked, TreeAccess
-from cellblock.jail.volume import Volume, sync_directory, sync_filesystem
+from cellblock.jail.volume import Volume, sync_filesystem
+from cellblock.records import put, sync_directory
 
 RECORDS = ("manifest", "controls", "state.json")
 """Files of `.cellblock` that a transaction replaces, the one that says what the volume holds last."""
@@ -83,8 +84,9 @@ class Transaction:
                 temporary.replace(self.volume.private / name)
                 # rename(2) does nothing when both are names of one file: an interrupted run came this far.
                 temporary.unlink(missing_ok=True)
-        report = {**finished, "late": self._all_late()}
-        (self.folder / "finished.json").write_text(json.dumps(report) + "\n", encoding="utf-8")
+        report = {**finished, "late": read_late(self.folder)}
+        put(self.folder / "finished.json", json.dumps(report) + "\n")
+        sync_directory(self.folder)
         target = self.volume.private / "history" / self.number()
         target.parent.mkdir(exist_ok=True, mode=0o700)
         self.folder.rename(target)
@@ -94,17 +96,6 @@ class Transaction:
         with contextlib.suppress(OSError):
             remove_tree(target / "new")
         return target
-
-    def _all_late(self) -> list[list[str]]:
-        try:
-            lines = (self.folder / "late").read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return []
-        found = []
-        for line in lines:
-            with contextlib.suppress(ValueError):  # a line that was being written when a run was killed
-                found.append(json.loads(line))
-        return found
 
     def number(self) -> str:
         """The name that this has, or gets, in history."""
@@ -144,6 +135,19 @@ class Transaction:
         # An interrupted run's findings are to be in the report of the one that finishes.
         with (self.folder / "late").open("a", encoding="utf-8") as file:
             file.write(json.dumps([finding.kind, os.fsdecode(finding.path), finding.why]) + "\n")
+
+
+def read_late(folder: Path) -> list[list[str]]:
+    """What the transaction in `folder` found changed, and left: kind, path and reason of each."""
+    try:
+        lines = (folder / "late").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):  # a line that was being written when a run was killed
+            found.append(json.loads(line))
+    return found
 
 
 def _opened(folder: Path) -> int:

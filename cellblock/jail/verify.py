@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -120,11 +120,12 @@ def verify(
             raise CellblockError(
                 f"an upgrade of {path} was interrupted", hint="run it again to finish it, then verify"
             )
-        return _compare(volume, state, events, LISTED, content=content).result(state, 0, started)
+        found = _compare(volume, state, events, LISTED, content=content, damaged=_warning(events))
+        return found.result(state, 0, started)
     with writing(volume, f"jail verify --repair {path}", events) as (lost, _):
         state = volume.state() or state
         base_controls(volume, state, Reading(LayerListings(volume.layers)), events.info, source)
-        found = _compare(volume, state, events, REPAIRED, content=content)
+        found = _compare(volume, state, events, REPAIRED, content=content, damaged=_raise)
         number = 0
         if found.damaged:
             with preparing(volume) as folder:
@@ -135,7 +136,26 @@ def verify(
     return found.result(state, number, started)
 
 
-def _compare(volume: Volume, state: VolumeState, events: Events, most: int, *, content: bool) -> _Found:
+def _warning(events: Events) -> Callable[[CellblockError], None]:
+    return lambda error: events.warning(
+        f"{error.message}; what users kept in that upgrade is listed as damaged\n  next: {error.hint}"
+    )
+
+
+def _raise(error: CellblockError) -> None:
+    """A repair would undo what users kept in that upgrade."""
+    raise error
+
+
+def _compare(
+    volume: Volume,
+    state: VolumeState,
+    events: Events,
+    most: int,
+    *,
+    content: bool,
+    damaged: Callable[[CellblockError], None],
+) -> _Found:
     check(volume.manifest)
     subject, found = volume.path.name, _Found(most)
     with events.step(subject, "compare"):
@@ -143,6 +163,7 @@ def _compare(volume: Volume, state: VolumeState, events: Events, most: int, *, c
             volume,
             content=content,
             progress=lambda lines: events.emit(Progress(subject, lines, state.entries, "files")),
+            damaged=damaged,
         ):
             found.add(one)
     return found

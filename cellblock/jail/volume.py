@@ -37,6 +37,7 @@ from cellblock.jail.manifest import DAMAGED_HINT
 from cellblock.jail.removal import remove_tree
 from cellblock.jail.source import SourceIdentity
 from cellblock.jail.writer_lock import WriterLock, myself
+from cellblock.records import put, sync_directory
 
 STATE_VERSION = 1
 RESTORE = "restore"
@@ -137,7 +138,7 @@ class Volume:
     def write_state(self, state: VolumeState, folder: Path) -> None:
         """Write `state` into `folder`, from where `publish` takes it."""
         text = json.dumps({"version": STATE_VERSION, **asdict(state)}, indent=2)
-        (folder / "state.json").write_text(text + "\n", encoding="utf-8")
+        put(folder / "state.json", text + "\n")
 
     def prepare(self) -> None:
         """Make the volume's directory and `.cellblock`, owned by root and closed to other writers.
@@ -229,15 +230,6 @@ def sync_filesystem(path: Path) -> None:
         if libc.syncfs(descriptor) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """fsync(2) of a directory: the renames in it survive a power loss."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

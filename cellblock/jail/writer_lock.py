@@ -4,7 +4,9 @@ Two things are held. A lock of fcntl(2) on `lock`: the kernel gives it back howe
 works over NFS unless that is mounted with `nolock`. And a record in `writer`, made with link(2), which is
 atomic everywhere: who holds the volume, since when, and a beat that its holder renews. A record is taken
 over only when its holder is known to be dead (same boot of the same kernel, and no such process) or when
-its beat stood still for LEASE_S while we watched, by our own clock, so clocks of hosts need not agree.
+its beat stood still for LEASE_S while we watched, by our own clock, so clocks of hosts need not agree. A
+record that cannot be read has no beat: a power cut may have left it empty, as beats are not flushed, which
+can take longer than the lease while the volume is being filled.
 Taking over is itself a link(2) to a name made of the old record's token, so only one can.
 """
 
@@ -24,12 +26,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from cellblock import records
 from cellblock.errors import CellblockError
 
 LEASE_S = 30.0
 """A host that cannot write for this long over NFS counts as dead; its writer gives up before: see BEAT_S."""
 BEAT_S = 3.0
 _POLL_S = 0.2
+_UNREADABLE = "unreadable"
 _CRUMB_S = 3600.0
 """Nobody takes an hour from writing its name to becoming the holder."""
 
@@ -50,6 +54,8 @@ class Holder:
 
     def __str__(self) -> str:
         """For a message."""
+        if self.token == _UNREADABLE:
+            return "a writer that left no record of itself"
         return f"`{self.what}` (process {self.pid} on {self.host}, since {self.since})"
 
 
@@ -102,6 +108,8 @@ def _publish(mine: Path, target: Path) -> None:
             raise
         with target.open("x", encoding="utf-8") as file:
             file.write(mine.read_text(encoding="utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class WriterLock:
@@ -189,7 +197,7 @@ class WriterLock:
     def _take_record(self, notice: Callable[[str], None]) -> None:
         mine = self._private / f"writer-{self._me.token}"
         try:
-            mine.write_text(json.dumps(asdict(self._me)), encoding="utf-8")
+            records.put(mine, json.dumps(asdict(self._me)))
             while True:
                 try:
                     _publish(mine, self._private / "writer")
@@ -230,7 +238,7 @@ class WriterLock:
         for path in self._private.glob("writer-*"):
             if path.name == f"writer-beat-{self._me.token}":
                 continue
-            with contextlib.suppress(CellblockError, FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):
                 if path.name.startswith("writer-after-") or self._is_crumb(path):
                     path.unlink(missing_ok=True)
 
@@ -265,9 +273,7 @@ class WriterLock:
                 return None
             except (ValueError, TypeError):
                 time.sleep(0.02)  # being written
-        raise CellblockError(
-            f"{self._private / name} is damaged", hint="remove it when no process writes to the volume"
-        )
+        return Holder(_UNREADABLE, "", "", "", 0, 0, 0, "")
 
     def _judge(self, holder: Holder, notice: Callable[[str], None]) -> Literal["alive", "dead", "gone"]:
         """What is known for sure; waits up to the lease for a holder that we cannot look at."""
@@ -303,14 +309,13 @@ class WriterLock:
                     return
                 temporary.replace(self._private / "writer")
                 self._written = _now()
-            except (OSError, CellblockError):
+            except OSError:
                 if self._silent():
                     self._lost.set()
                     return
 
     def _release(self) -> None:
-        with contextlib.suppress(CellblockError):
-            current = self._read("writer")
-            if current is not None and current.token == self._me.token:
-                (self._private / "writer").unlink(missing_ok=True)
+        current = self._read("writer")
+        if current is not None and current.token == self._me.token:
+            (self._private / "writer").unlink(missing_ok=True)
         (self._private / f"writer-beat-{self._me.token}").unlink(missing_ok=True)

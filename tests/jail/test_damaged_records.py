@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from upgraded_jail import FOO, FOO2, Jail
 
 from cellblock.errors import CellblockError
+from cellblock.events import Event, Message
 from cellblock.jail import assemble, change_plan, changes, history
 from cellblock.jail.backup.backup import BackupOptions, backup
 from cellblock.jail.backup.repository import Repository
@@ -88,13 +90,18 @@ def test_a_damaged_copy_of_the_databases_is_found_again(upgraded: Jail) -> None:
     assert verify(upgraded.path, upgraded.events).is_clean
 
 
-@pytest.mark.parametrize("record", ["finished.json", "plan", "before", "old/manifest", "old/state.json"])
+@pytest.mark.parametrize("record", ["plan", "before", "old/manifest", "old/state.json"])
 def test_an_upgrade_whose_record_is_damaged_is_not_undone(upgraded: Jail, record: str) -> None:
     folder = upgraded.path / ".cellblock/history/0001"
     cut(folder / record)
     if record == "plan":  # it says what users kept
+        told: list[Event] = []
+        upgraded.events.subscribe(told.append)
+        assert verify(upgraded.path, upgraded.events).is_clean
+        warnings = [one.text for one in told if isinstance(one, Message) and one.level == "warning"]
+        assert any("history/0001" in text and f"mv {folder}" in text for text in warnings)
         with pytest.raises(CellblockError, match=r"history/0001.*is damaged") as caught:
-            verify(upgraded.path, upgraded.events)
+            verify(upgraded.path, upgraded.events, repair=True)
         assert f"mv {folder}" in caught.value.hint
     with pytest.raises(CellblockError, match=r"history/0001.*is damaged.*nothing was changed") as caught:
         upgraded.rollback()
@@ -105,6 +112,44 @@ def test_an_upgrade_whose_record_is_damaged_is_not_undone(upgraded: Jail, record
     folder.rename(upgraded.path / ".cellblock/damaged-0001")
     assert upgraded.rollback().plan.operation == "rollback"
     assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+@pytest.mark.parametrize("left", [b"", None], ids=["empty", "missing"])
+def test_the_last_record_of_an_upgrade_is_made_again_of_the_others(
+    upgraded: Jail, left: bytes | None
+) -> None:
+    """A power cut left it empty, when it was not flushed."""
+    path = upgraded.path / ".cellblock/history/0001/finished.json"
+    volume = assembled(upgraded.path)[0]
+    before = history.read(volume)
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+    after = history.read(volume)
+    assert [replace(one, finished_at="") for one in after] == [replace(one, finished_at="") for one in before]
+    assert verify(upgraded.path, upgraded.events, repair=True).is_clean
+    assert upgraded.rollback().plan.operation == "rollback"
+    assert "foo 1" in upgraded.read("usr/bin/foo")
+
+
+def test_an_upgrade_whose_record_is_damaged_holds_up_no_other(upgraded: Jail) -> None:
+    upgraded.upgrade("old")
+    cut(upgraded.path / ".cellblock/history/0001/plan")
+    (upgraded.path / ".cellblock/history/0001/finished.json").write_bytes(b"")
+    listed = history.listed(assembled(upgraded.path)[0])
+    assert [type(one) for one in listed] == [history.Damaged, history.Done]
+    assert upgraded.rollback().plan.operation == "rollback"
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+def test_history_counts_on_beyond_four_digits(upgraded: Jail) -> None:
+    records = upgraded.path / ".cellblock/history"
+    (records / "0001").rename(records / "9999")
+    upgraded.upgrade("old")
+    upgraded.upgrade("new")
+    assert [one.number for one in history.read(assembled(upgraded.path)[0])] == [9999, 10000, 10001]
+    assert upgraded.rollback().plan.operation == "rollback"
+    assert [one.undone_by for one in history.read(assembled(upgraded.path)[0])] == [0, 0, 10002, 0]
 
 
 def test_a_full_disk_is_no_damaged_record(upgraded: Jail, tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from cellblock.errors import CellblockError
 from cellblock.jail import writer_lock
-from cellblock.jail.writer_lock import LostLockError, WriterLock, myself
+from cellblock.jail.writer_lock import BusyError, LostLockError, WriterLock, myself
 
 LEASE_S = 30.0
 """Nobody is silent for that long by chance."""
@@ -187,6 +187,33 @@ def test_a_lost_lock_says_so(tmp_path: Path) -> None:
             time.sleep(0.01)
         with pytest.raises(LostLockError, match="taken over by `jail upgrade by far`"):
             check()
+
+
+def test_a_record_that_cannot_be_read_is_taken_over_after_a_lease(tmp_path: Path) -> None:
+    """A power cut left it empty."""
+    for text in ("", "{}", '{"token"'):
+        (tmp_path / "writer").write_text(text)
+        notices: list[str] = []
+        started = time.monotonic()
+        with lock(tmp_path, lease_s=SHORT_S).held(notices.append) as check:
+            check()
+            assert time.monotonic() - started >= SHORT_S
+        assert "left no record" in notices[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock"]
+
+
+def test_a_record_that_becomes_readable_meanwhile_is_believed(tmp_path: Path) -> None:
+    (tmp_path / "writer").write_text("")
+    record = json.dumps(asdict(myself("jail upgrade of this process")))
+
+    def write(_notice: str) -> None:
+        (tmp_path / "writer").write_text(record)
+
+    with (
+        pytest.raises(BusyError, match="jail upgrade of this process"),
+        lock(tmp_path, lease_s=SHORT_S).held(write),
+    ):
+        pass
 
 
 def test_without_hard_links_only_one_holds_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cellblock import records
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 from cellblock.jail import transaction
@@ -146,7 +147,7 @@ def volume_name(volume: Volume, wanted: str | None) -> str:
         raise UsageError(f"--name {name!r} cannot be a tag", hint="use letters, digits and dashes")
     if name != known:
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        file.write_text(name + "\n", encoding="utf-8")
+        records.write(file, name + "\n")
     return name
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from cellblock.jail.removal import remove_tree
 from cellblock.jail.rename_exchange import exchange
-from cellblock.jail.volume import RESTORE, Volume, sync_directory, sync_filesystem
+from cellblock.jail.volume import RESTORE, Volume, sync_filesystem
+from cellblock.records import put, sync_directory
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def decide(volume: Volume, staging: Path, snapshot: str) -> None:
         "root": (staging / "root").stat().st_ino,
         "names": sorted(one.name for one in (staging / ".cellblock").iterdir()),
     }
-    (staging / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    put(staging / "plan.json", json.dumps(plan))
     sync_filesystem(volume.path)
     staging.rename(volume.private / RESTORE)
     sync_directory(volume.private)
