@@ -17,7 +17,7 @@ from typing import Any
 from cellblock import paths
 from cellblock.attest.subject import Subject
 from cellblock.build.plan import reference
-from cellblock.definition import Image, load_images
+from cellblock.definition import Image, default_images, load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.graph import check_known
@@ -41,7 +41,8 @@ ARCHITECTURES = ("amd64", "arm64")
 class PublishRequest:
     """What to push where.
 
-    `images` by name (none: those that a cluster runs) of `variant` (none: the newest stable one of the host).
+    `images` by name (none: what a build makes by default and a cluster runs) of `variant` (none: the newest
+    stable one of the host).
     `source` is "store" (what `build.py build` made), "engine" (the container engine's storage) or oci:DIR.
     `tags` replace the variant's name. With `per_architecture` each tag gets the image's architecture at its
     end, for `publish_indexes` to join.
@@ -237,7 +238,7 @@ def _chosen(request: PublishRequest) -> tuple[Variant, list[str]]:
     declared = load_images(request.definitions)
     check_known(request.images, declared)
     return variant, list(dict.fromkeys(request.images)) or [
-        name for name in declared if _runs(declared[name])
+        name for name in default_images(declared) if _runs(declared[name])
     ]
 
 

@@ -12,6 +12,9 @@ from cellblock.variants import ARCHITECTURES
 REPOSITORY_VARIABLE = "CELLBLOCK_REPOSITORY"
 """HOST/PATH in a job; set in the CI service's own settings when none is given here."""
 
+CHECKOUT = "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683"
+"""Version 4.2.2."""
+
 # A name with a host in the grammar of distribution/reference: no scheme, no tag, a path in lower case.
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+")
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -26,7 +29,7 @@ class Settings:
     `repository` and `cache` are HOST/PATH; without, a job takes them from the service's settings.
     Secrets are named, never given; without names those are used that the service has by itself.
     `runners` maps Debian's name of an architecture to the labels of a runner. `checkout` is GitHub's action
-    that fetches the tree; who pins actions names it by commit.
+    that fetches the tree, by commit: a tag can be moved.
     """
 
     repository: str | None = None
@@ -35,7 +38,7 @@ class Settings:
     password_secret: str | None = None
     runners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     container: str | None = None
-    checkout: str = "actions/checkout@v4"
+    checkout: str = CHECKOUT
     branch: str = "main"
     timeout_minutes: int = 90
     locked: bool = False

@@ -56,8 +56,11 @@ def matrix(
         str | None, typer.Option(help="Image that jobs run in (default: the runner's own system).")
     ] = None,
     checkout: Annotated[
-        str, typer.Option(help="GitHub: action that fetches the tree; pin it as OWNER/ACTION@COMMIT.")
-    ] = "actions/checkout@v4",
+        str | None,
+        typer.Option(
+            help="GitHub: action that fetches the tree, OWNER/ACTION@COMMIT (default: 4.2.2 of its own)."
+        ),
+    ] = None,
     branch: Annotated[str, typer.Option(help="Branch whose pushes are built.")] = "main",
     timeout: Annotated[int, typer.Option(help="Minutes after which a job is ended.")] = 90,
     locked: Annotated[bool, typer.Option("--locked", help="Build exactly what the locks say.")] = False,
@@ -71,7 +74,7 @@ def matrix(
     """Write the jobs that build variants on a CI service, one per variant and architecture."""
     from cellblock.ci import github, gitlab
     from cellblock.ci.matrix import plan_jobs
-    from cellblock.ci.settings import Settings, parse_runners
+    from cellblock.ci.settings import CHECKOUT, Settings, parse_runners
     from cellblock.definition import default_images, load_images
     from cellblock.errors import UsageError
     from cellblock.graph import build_order
@@ -89,7 +92,7 @@ def matrix(
         password_secret,
         parse_runners(runner or ()),
         container,
-        checkout,
+        checkout or CHECKOUT,
         branch,
         timeout,
         locked,

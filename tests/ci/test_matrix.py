@@ -24,7 +24,6 @@ from cellblock.paths import PROJECT
 from cellblock.variants import load_variants
 
 SCHEMAS = {"github": "vendor.github-workflows", "gitlab": "vendor.gitlab-ci"}
-PINNED = "actions/checkout@" + "0123456789abcdef" * 2 + "01234567"
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def test_the_output_is_valid_by_the_services_schema(tmp_path: Path, service: str
 
 def test_a_linter_of_workflows_finds_nothing_unsafe(tmp_path: Path) -> None:
     path = tmp_path / "images.yml"
-    path.write_text(written("--ci", "github", "--checkout", PINNED, "--variant", "debian13"))
+    path.write_text(written("--ci", "github"))
     command = [
         str(Path(sys.executable).with_name("zizmor")),
         "--offline",
