@@ -79,6 +79,12 @@ def _satisfies(version: str, atom: Atom) -> bool:
     }[atom.operator]
 
 
+def applies_to(text: str, package: Package) -> bool:
+    """Whether a relation like Replaces or Breaks, a field's `text`, is about this package in its version."""
+    atoms = (atom for alternatives in relations(text) for atom in alternatives)
+    return any(atom.name == package.name and _satisfies(package.version, atom) for atom in atoms)
+
+
 def problems(packages: Mapping[str, Package]) -> list[Problem]:
     """What is wrong with these packages being installed together; empty when nothing is."""
     real: dict[str, list[Package]] = {}

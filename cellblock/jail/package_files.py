@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from cellblock.jail.controls import INFO
+from cellblock.jail.dependencies import applies_to
 from cellblock.jail.dpkg_database import INFO_MEMBERS, Database, info_owner
 from cellblock.jail.package_choice import Choices
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Two owners of one path: the users' package and the image's, which is empty for a file of no package.
+
+    `replaces`: the users' package says that it takes the other one's files.
+    """
+
+    theirs: str
+    ours: str
+    replaces: bool
+
+    @property
+    def why(self) -> str:
+        """The half-sentence for people."""
+        if self.replaces:
+            return f"users' package {self.theirs} says that it replaces this file of {self.ours}"
+        ours = f"in its package {self.ours}" if self.ours else "in no package"
+        return f"users' package {self.theirs} has it, and the image has another {ours}"
 
 
 class PackageFiles:
@@ -16,6 +38,7 @@ class PackageFiles:
         self._choices, self._new, self._tree = choices, new, tree
         self.replaced: dict[bytes, str] = {}
         self._held: dict[bytes, str] = {}
+        self._image: dict[bytes, str] = {}
         self._sums: dict[str, dict[bytes, str]] = {}
         special = {key for key, side in choices.side.items() if side != "image"} | choices.overridden
         for key in special:
@@ -33,13 +56,21 @@ class PackageFiles:
                 self._held.setdefault(path, key)
 
     def _release(self) -> None:
-        """A directory of several packages, or a file that moved to a package which goes on, is not held."""
-        for key, side in self._choices.side.items():
-            if side == "image" and key in self._new.packages:
-                for path in self._new.files(key):
-                    owner = self._held.get(path)
-                    if owner is not None and self._choices.side[owner] == "none":
-                        del self._held[path]
+        """A directory of several packages, or a file that moved to a package which goes on, is not held.
+
+        Of what stays held it is noted which of the image's packages have it too.
+        """
+        goes_on = [key for key in self._new.packages if self._choices.side.get(key) == "image"]
+        others = [key for key in self._new.packages if self._choices.side.get(key) != "image"]
+        for key in (*goes_on, *others):  # the first one that is noted counts
+            for path in self._new.files(key):
+                owner = self._held.get(path)
+                if owner is None:
+                    continue
+                if key in goes_on and self._choices.side[owner] == "none":
+                    del self._held[path]
+                else:
+                    self._image.setdefault(path, key)
 
     def holds(self, path: bytes) -> bool:
         """Whether the path, a package's file or dpkg's record of one, stays as users have it."""
@@ -50,6 +81,22 @@ class PackageFiles:
             return False
         side = self._choices.side.get(owner)
         return side == "tree" or (side == "none" and owner not in self._tree.installed)
+
+    def rival(self, path: bytes) -> Rival | None:
+        """The users' package that has this path, where the image has it by other means than that package.
+
+        dpkg(1) refuses to unpack the second of two such packages, unless that one says Replaces.
+        """
+        theirs = self._held.get(path)
+        if theirs is None or self._choices.side[theirs] != "tree" or theirs not in self._tree.packages:
+            return None
+        ours = self._image.get(path)
+        if ours is None:
+            return Rival(theirs, "", replaces=False)
+        if self._choices.side.get(ours) != "image":
+            return None  # the same package in another version, or one that does not come
+        replaced = self._tree.packages[theirs].fields.get("Replaces", "")
+        return Rival(theirs, ours, replaces=applies_to(replaced, self._new.packages[ours]))
 
     def records_of_replaced(self, names: Iterable[bytes]) -> Iterator[bytes]:
         """dpkg's records of the packages that are replaced; the tree has records of these `names`."""

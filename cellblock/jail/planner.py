@@ -29,7 +29,7 @@ from cellblock.jail.package_files import PackageFiles
 from cellblock.jail.quiet_files import is_quiet
 from cellblock.jail.record_merge import merge_controls
 from cellblock.jail.source import SourceIdentity
-from cellblock.jail.threeway import Outcome, merge
+from cellblock.jail.threeway import Outcome, content, merge
 from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.users_folders import left_to_users
 
@@ -211,6 +211,7 @@ class _Planner:
                 self._block(error.path)
             return
         if self.owned.holds(path):
+            self._list_rival(path, seen, pair)
             return
         base = self._effective_base(path, pair, seen)
         outcome = merge(base, pair.new, seen.entry)
@@ -221,6 +222,17 @@ class _Planner:
             outcome = Outcome("update", seen.entry._replace(target=target, size=len(target)))
         if pair.new is not None and pair.new.kind == "d" and seen.entry is None and outcome.verdict == "same":
             return
+        self._act(path, outcome, seen, pair)
+
+    def _list_rival(self, path: bytes, seen: _Seen, pair: Delta) -> None:
+        """Two packages with one path, the users' and the image's: what dpkg would refuse is a conflict."""
+        rival = self.owned.rival(path)
+        new, was, now = pair.new, content(pair.base), content(seen.entry)
+        if rival is None or new is None or new.kind == "d" or content(new) in (was, now):
+            return
+        outcome = Outcome("conflict", seen.entry, new, rival.why)
+        if rival.replaces or now is None:
+            outcome = Outcome("kept", seen.entry, None, rival.why)
         self._act(path, outcome, seen, pair)
 
     def _diverted(self, path: bytes) -> tuple[bytes, bool]:

@@ -14,6 +14,7 @@ from upgraded_jail import APP, BAR, FOO, FOO2, LIB, LIB2, Jail, kept_or_conflict
 from cellblock.errors import CellblockError
 from cellblock.jail import Volume, change_plan, history
 from cellblock.jail.upgrade import MovedTreeError, upgrade
+from cellblock.jail.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -100,6 +101,56 @@ def test_users_packages_and_what_they_need_stay(jail: Jail) -> None:
     jail.upgrade()
     assert jail.tree.versions() == {"foo": "2", "lib": "2", "bar": "1", "mine": "1"}
     jail.tree.check()
+
+
+TOOL = "usr/bin/tool"
+
+
+def test_one_path_in_users_package_and_in_a_new_one_of_the_image_is_a_conflict(jail: Jail) -> None:
+    """dpkg would refuse to unpack the second one."""
+    jail.assemble(FOO)
+    shared = {TOOL: "#!/bin/sh\nthe image's\n", "usr/share/same": "same", "etc/tool": "the image's"}
+    new = jail.image("new", FOO2, Deb("app", "1", shared))
+    (new.root / "usr/lib/odd").write_text("the image's, of no package")
+    theirs = {TOOL: "users'", "usr/share/same": "same", "etc/tool": "users'", "usr/lib/odd": "users'"}
+    jail.tree.install(Deb("mine", "1", theirs))
+    found = {one.path.decode(): (one.kind, one.why) for one in jail.plan().findings}
+    why = "users' package mine has it, and the image has another in "
+    assert found == {
+        "etc/tool": ("conflict", f"{why}its package app"),
+        TOOL: ("conflict", f"{why}its package app"),
+        "usr/lib/odd": ("conflict", f"{why}no package"),
+    }
+    jail.upgrade()
+    assert jail.tree.versions() == {"foo": "2", "app": "1", "mine": "1"}
+    assert jail.read(TOOL) == jail.read("etc/tool") == jail.read("usr/lib/odd") == "users'"
+    assert jail.read(f"{TOOL}.cellblock-new") == "#!/bin/sh\nthe image's\n"
+    assert jail.read("etc/tool.dpkg-dist") == "the image's"
+    assert jail.read("usr/lib/odd.cellblock-new") == "the image's, of no package"
+    assert verify(jail.path, jail.events, content=True).is_clean
+    jail.rollback()
+    assert jail.read(TOOL) == "users'"
+    assert not (jail.root / f"{TOOL}.cellblock-new").exists()
+    assert jail.tree.versions() == {"foo": "1", "mine": "1"}
+
+
+def test_a_rollback_leaves_a_path_to_users_package_that_has_it_since(jail: Jail) -> None:
+    jail.assemble(FOO, Deb("app", "1", {TOOL: "the image's"}))
+    jail.image("new", FOO2)
+    jail.upgrade()
+    jail.tree.install(Deb("mine", "1", {TOOL: "users'"}))
+    assert kept_or_conflict(jail.rollback().plan) == {TOOL: "conflict"}
+    assert jail.tree.versions() == {"foo": "1", "app": "1", "mine": "1"}
+    assert (jail.read(TOOL), jail.read(f"{TOOL}.cellblock-new")) == ("users'", "the image's")
+
+
+def test_users_package_that_replaces_the_images_has_its_file(jail: Jail) -> None:
+    jail.assemble(FOO)
+    jail.image("new", FOO2, Deb("app", "1", {TOOL: "the image's"}))
+    jail.tree.install(Deb("mine", "1", {TOOL: "users'"}, {"Replaces": "app (<< 2)"}))
+    assert kept_or_conflict(jail.upgrade().plan) == {TOOL: "kept"}
+    assert jail.read(TOOL) == "users'"
+    assert not (jail.root / f"{TOOL}.cellblock-new").exists()
 
 
 def test_a_package_that_users_pinned_by_dependency_is_held(jail: Jail) -> None:
