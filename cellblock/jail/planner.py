@@ -230,10 +230,10 @@ class _Planner:
         new, was, now = pair.new, content(pair.base), content(seen.entry)
         if rival is None or new is None or new.kind == "d" or content(new) in (was, now):
             return
-        outcome = Outcome("conflict", seen.entry, new, rival.why)
         if rival.replaces or now is None:
-            outcome = Outcome("kept", seen.entry, None, rival.why)
-        self._act(path, outcome, seen, pair)
+            self._act(path, Outcome("kept", seen.entry, None, rival.why), seen, pair)
+        else:
+            self._act(path, Outcome("conflict", seen.entry, new, rival.why), seen, pair)
 
     def _diverted(self, path: bytes) -> tuple[bytes, bool]:
         """Where a package's file really lies when users diverted it (dpkg-divert(1))."""
@@ -254,10 +254,7 @@ class _Planner:
             self._conflict(path, "is no directory any more; the image has files below it")
 
     def _see(self, path: bytes, pair: Delta, most: int = _MOST_HASHED) -> _Seen:
-        """The file in the tree, by one look at it; hashed up to `most` bytes.
-
-        Raises Blocked and UnreadableError.
-        """
+        """The file in the tree, by one look; hashed up to `most` bytes. Raises Blocked, UnreadableError."""
         look = self.access.look(path)
         if look is None:
             return _Seen(None, None)
