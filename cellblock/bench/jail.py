@@ -19,6 +19,7 @@ from cellblock.bench.percentile import percentile
 from cellblock.cluster import state
 from cellblock.cluster.api import connect
 from cellblock.cluster.containers import container_name
+from cellblock.cluster.model import name_option
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 
@@ -151,7 +152,7 @@ def step_cost(name: str, levels: Sequence[str], rounds: int, mounts: int, events
     if status != 0 or any(len(each) != rounds for each in (*steps.values(), *without.values())):
         raise CellblockError(
             f"the benchmark ended with status {status}: {rest}",
-            hint="`build.py status` shows whether the workers take jobs",
+            hint=f"`build.py status{name_option(name)}` shows whether the workers take jobs",
         )
     memory = {each: values[0] for each, values in lines.found["memory"].items()}
     seconds = time.monotonic() - started

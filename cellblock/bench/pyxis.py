@@ -22,6 +22,7 @@ from cellblock.bench.scratch import scratch
 from cellblock.cluster import state
 from cellblock.cluster.api import connect
 from cellblock.cluster.containers import container_name, network_name
+from cellblock.cluster.model import name_option
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 
@@ -96,6 +97,6 @@ def container_cost(name: str, rounds: int, events: Events) -> ContainerCost:
     if status != 0 or not all(len(each) == rounds for each in steps.values()):
         raise CellblockError(
             f"the benchmark ended with status {status}: {rest}",
-            hint="`build.py status` shows whether the workers take jobs",
+            hint=f"`build.py status{name_option(name)}` shows whether the workers take jobs",
         )
     return ContainerCost(rounds, dict(steps), time.monotonic() - began)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption
+from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, cluster_names
 
 if TYPE_CHECKING:
     from cellblock.cluster import ClusterStatus, Proof
 
-NameOption = Annotated[str, typer.Option("--name", help="Name of the cluster.")]
+NameOption = Annotated[str, typer.Option("--name", help="Name of the cluster.", autocompletion=cluster_names)]
+SHELL_CONTEXT = {"allow_interspersed_args": False}
+"""What follows the first word of the command is the command's: `shell srun -N2 hostname`."""
 
 
 def up(
@@ -82,17 +84,15 @@ def _print_proof(proof: Proof) -> None:
     print(f"The login node sees there:\n  {proof.login}")
 
 
-def _name_option(name: str) -> str:
-    return "" if name == "cellblock" else f" --name {name}"
-
-
 def _print_next_steps(status: ClusterStatus) -> None:
-    from cellblock.cluster import PROOF_USER
+    from cellblock.cluster import PROOF_USER, name_option
 
-    name = _name_option(status.name)
+    name = name_option(status.name)
+    workers = sum(container.role == "worker" for container in status.containers)
+    job = ("srun -N2 hostname", "a job over two workers") if workers > 1 else ("srun hostname", "a job")
     steps = {
         f"python3 build.py shell --user {PROOF_USER}{name}": "a user's shell in the jail, on the login node",
-        "srun -N2 hostname": "(there) a job over two workers",
+        job[0]: f"(there) {job[1]}",
         "sbatch --wrap hostname": "(there) a batch job; its output lands in your folder",
         f"python3 build.py shell{name}": "root's shell in the jail: install software, make users",
         f"python3 build.py shell --admin{name}": "Slurm's operator, outside the jail: scontrol, scancel",
@@ -122,8 +122,8 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
         print(f"  node      {node.name:30} {node.state}")
     if not found.ready:
         print(
-            f"not ready: `python3 build.py up{_name_option(name)}`, with its other options, starts what is "
-            "missing"
+            f"not ready: `python3 build.py up{cluster.name_option(name)}`, with its other options, starts "
+            "what is missing"
         )
         raise typer.Exit(1)
 
@@ -142,6 +142,7 @@ def shell(
 ) -> None:
     """Open a shell in the jail, on the login node, or run a command there.
 
+    Options of `shell` come before the command; what follows its first word is the command's own.
     Root in the jail submits no jobs (unless up was told --jail-root operator): be a user for that.
     """
     from cellblock import cluster
@@ -165,14 +166,12 @@ def down(
     log: LogOption = "auto",
 ) -> None:
     """Stop the cluster. The jail stays, unless --purge."""
-    from cellblock import cluster
     from cellblock.cli.views import make_view
-    from cellblock.cluster.up import purge_cluster
+    from cellblock.cluster.down import take_down
     from cellblock.events import Events
 
     events = Events()
     with make_view(log, events):
-        cluster.stop(name, events)
-        if purge:
-            purge_cluster(name, events)
-    print(f"cluster {name} is stopped" + (" and deleted" if purge else "; its jail is kept"))
+        stopped = take_down(name, events, purge=purge)
+    first = f"cluster {name} is stopped" if stopped else f"cluster {name} did not run"
+    print(first + ("; its jail is deleted" if purge else "; its jail is kept"))

@@ -21,6 +21,13 @@ def image_names() -> list[str]:
     return [path.parent.name for path in (paths.PROJECT / "images").glob("*/image.yaml")]
 
 
+def cluster_names() -> list[str]:
+    """Names of this machine's clusters, for the shell to complete."""
+    from cellblock.cluster.state import names
+
+    return names()
+
+
 VariantOption = Annotated[
     str | None,
     typer.Option(

@@ -8,6 +8,7 @@ from cellblock.cluster.model import (
     NodeStatus,
     Proof,
     SlurmVariant,
+    name_option,
 )
 from cellblock.cluster.proof import prove
 from cellblock.cluster.proof_user import PROOF_USER
@@ -20,6 +21,7 @@ __all__ = [
     "NodeStatus",
     "Proof",
     "SlurmVariant",
+    "name_option",
     "prove",
     "shell_argv",
     "start",

@@ -21,7 +21,15 @@ from cellblock.cluster import config, host, running, secrets, state
 from cellblock.cluster.api import connect, podman_environment
 from cellblock.cluster.containers import LABEL_ROLE, Container, container_name, fingerprint, plan
 from cellblock.cluster.images import copy_to_docker, image_ids
-from cellblock.cluster.model import SERVING, ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
+from cellblock.cluster.model import (
+    SERVING,
+    ClusterSpec,
+    ClusterStatus,
+    ContainerStatus,
+    EngineName,
+    Role,
+    name_option,
+)
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 
@@ -60,8 +68,7 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
                 events.emit(SubjectState("cluster", "cached", f"{spec.name} runs"))
                 return now
         # Before anything is taken away: what cannot start must not end what runs.
-        if known is None or known.ssh_port != spec.ssh_port:
-            _check_port(spec.ssh_port)
+        check_port(known, spec.ssh_port)
         if cgroup == "disabled":
             events.warning(
                 "this host gives containers no cgroup v2 controllers that this Slurm can use: "
@@ -93,8 +100,11 @@ def stop(name: str, events: Events) -> bool:
     Returns whether there was anything to remove. Raises CellblockError when there is no Docker API.
     """
     started = time.monotonic()
+    kept = state.folder(name)
+    if not kept.exists() and not _has_containers(name):
+        return False  # and no folder is made to take a lock in
     with state.locked(name):
-        found = (state.folder(name) / "state.json").exists()
+        found = (kept / "state.json").exists()
         for engine in _engines_to_ask(name):
             with connect(engine) as client:
                 found = running.remove(client, name) or found
@@ -126,6 +136,15 @@ def _engines_to_ask(name: str) -> list[EngineName]:
     if not answering:
         raise failures[0]
     return answering
+
+
+def _has_containers(name: str) -> bool:
+    """Whether an engine that answers has containers of cluster `name`."""
+    for engine in _engines_to_ask(name):
+        with connect(engine) as client:
+            if running.find(client, name):
+                return True
+    return False
 
 
 def status(name: str) -> ClusterStatus:
@@ -181,7 +200,7 @@ def check_volume(spec: ClusterSpec) -> None:
             f"the jail in {spec.volume} is of Slurm {release or '(unknown)'}, the cluster's images are of "
             f"{spec.variant.release}: client commands and plugins would not match",
             hint=f"use another volume for {spec.variant.name} (`up --name NAME` makes one), or delete "
-            "this one with all that users wrote: `build.py down --purge`",
+            f"this one with all that users wrote: `build.py down --purge{name_option(spec.name)}`",
         )
 
 
@@ -215,12 +234,15 @@ def refuse_other(name: str, variant: str, engine: str, volume: Path) -> None:
         if mine != theirs:
             raise CellblockError(
                 f"cluster {name} exists with {what} {theirs}, and {mine} was asked for",
-                hint="`build.py down` ends it (the jail volume stays); then start again, or use --name for "
-                "a second cluster beside it",
+                hint=f"`build.py down{name_option(name)}` ends it (the jail volume stays); then start "
+                "again, or use --name for a second cluster beside it",
             )
 
 
-def _check_port(port: int) -> None:
+def check_port(known: state.ClusterState | None, port: int) -> None:
+    """Raise CellblockError when another program than the cluster `known` listens on `port`."""
+    if known and known.ssh_port == port:
+        return
     holder = host.port_holder(port)
     if holder:
         raise CellblockError(

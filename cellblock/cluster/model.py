@@ -32,6 +32,15 @@ def check_name(name: str) -> None:
         )
 
 
+DEFAULT_NAME = "cellblock"
+"""The cluster that commands mean when they are given no --name."""
+
+
+def name_option(name: str) -> str:
+    """What to append to a command of `build.py` so that it means cluster `name`: "" for the default one."""
+    return "" if name == DEFAULT_NAME else f" --name {name}"
+
+
 @dataclass(frozen=True)
 class SlurmVariant:
     """What the cluster must know of its images' variant.

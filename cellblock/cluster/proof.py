@@ -14,7 +14,7 @@ import docker
 from cellblock.cluster import state
 from cellblock.cluster.api import connect
 from cellblock.cluster.local import in_jail
-from cellblock.cluster.model import Proof
+from cellblock.cluster.model import Proof, name_option
 from cellblock.cluster.proof_user import PROOF_USER, ensure_proof_user
 from cellblock.cluster.running import execute
 from cellblock.errors import CellblockError
@@ -66,7 +66,7 @@ def prove(name: str, events: Events) -> Proof:
     if len(workers) != known.workers:
         raise CellblockError(
             f"the proof's job ran on {len(workers)} of {known.workers} workers: {output.strip()}",
-            hint="`build.py status` shows the nodes",
+            hint=f"`build.py status{name_option(name)}` shows the nodes",
         )
     if number not in written or not written == read == login:
         raise CellblockError(

@@ -7,6 +7,7 @@ import time
 import docker
 
 from cellblock.cluster.local import in_jail
+from cellblock.cluster.model import name_option
 from cellblock.cluster.running import execute, succeeds
 from cellblock.errors import CellblockError
 
@@ -39,27 +40,27 @@ def ensure_proof_user(client: docker.DockerClient, cluster: str) -> None:
     Raises CellblockError when it cannot be made, is a system user, or the controller does not get to know it.
     """
     command = in_jail("sh", "-c", ENSURE_SCRIPT, PROOF_USER)
+    shell = f"build.py shell{name_option(cluster)}"
+    again = f"`build.py up{name_option(cluster)}` again"
     try:
         output = execute(client, cluster, "login", ["timeout", str(_ENSURE_S), *command])
     except CellblockError as error:
         said = error.message.rpartition("ended with status ")[2]
         raise CellblockError(
             f"user {PROOF_USER}, who runs the proof's jobs, cannot be made in the jail: status {said}",
-            hint=f"see why with `build.py shell`, and make it: useradd --create-home {PROOF_USER}; "
-            "then `build.py up` again",
+            hint=f"see why with `{shell}`, and make it: useradd --create-home {PROOF_USER}; then {again}",
         ) from error
-    uid = _uid(output)
+    uid = _uid(output, shell)
     if uid < _FIRST_USER:
         raise CellblockError(
             f"user {PROOF_USER} of the jail has uid {uid}, a system user's, and those submit no jobs; "
             "`build.py up` runs its proof as this user",
-            hint=f"rename that user (usermod --login NEW {PROOF_USER}, in `build.py shell`); then "
-            "`build.py up` again",
+            hint=f"rename that user (usermod --login NEW {PROOF_USER}, in `{shell}`); then {again}",
         )
     _wait_until_known(client, cluster)
 
 
-def _uid(output: str) -> int:
+def _uid(output: str, shell: str) -> int:
     """The uid in the last line of `output`, a line of passwd(5)."""
     lines = output.strip().splitlines()
     fields = lines[-1].split(":") if lines else []
@@ -67,7 +68,7 @@ def _uid(output: str) -> int:
         raise CellblockError(
             f"`getent passwd {PROOF_USER}` in the jail printed no line of passwd(5): "
             f"{output.strip()[-200:]!r}",
-            hint="look into the jail's /etc/nsswitch.conf and /etc/passwd with `build.py shell`",
+            hint=f"look into the jail's /etc/nsswitch.conf and /etc/passwd with `{shell}`",
         )
     return int(fields[2])
 
@@ -79,7 +80,7 @@ def _wait_until_known(client: docker.DockerClient, cluster: str) -> None:
         if time.monotonic() >= deadline:
             raise CellblockError(
                 f"after {_KNOWN_S:.0f} s the controller does not know user {PROOF_USER} of the jail",
-                hint="`build.py shell --admin -- getent passwd` shows whom it knows; the jail's "
-                "/etc/passwd must be a regular file that has this user",
+                hint=f"`build.py shell --admin{name_option(cluster)} getent passwd` shows whom it knows; the "
+                "jail's /etc/passwd must be a regular file that has this user",
             )
         time.sleep(_POLL_S)

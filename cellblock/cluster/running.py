@@ -12,7 +12,7 @@ from docker.models.containers import Container as Running
 from docker.types import Ulimit
 
 from cellblock.cluster.containers import LABEL_CLUSTER, LABEL_ROLE, Container, container_name, network_name
-from cellblock.cluster.model import NodeStatus
+from cellblock.cluster.model import NodeStatus, name_option
 from cellblock.errors import CellblockError
 
 # Lines of a container's log shown when it fails.
@@ -54,7 +54,8 @@ def remove(client: docker.DockerClient, cluster: str) -> bool:
                 return True
     except (DockerException, OSError) as error:
         raise CellblockError(
-            f"cluster {cluster}: cannot be removed: {error}", hint="try `build.py down` again"
+            f"cluster {cluster}: cannot be removed: {error}",
+            hint=f"try `build.py down{name_option(cluster)}` again",
         ) from error
     return bool(found)
 
@@ -150,7 +151,7 @@ def _execute(
     except (DockerException, OSError) as error:
         raise CellblockError(
             f"cannot run `{' '.join(command)}` on {hostname}: {error}",
-            hint="`build.py status` shows what runs",
+            hint=f"`build.py status{name_option(cluster)}` shows what runs",
         ) from error
     output = done.output if isinstance(done.output, bytes) else b"".join(done.output)
     return int(done.exit_code or 0), output.decode("utf-8", "replace")

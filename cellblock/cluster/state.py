@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.cluster.model import EngineName, check_name
+from cellblock.cluster.model import EngineName, check_name, name_option
 from cellblock.errors import CellblockError
 
 _FILE = "state.json"
@@ -63,15 +63,30 @@ def read(name: str) -> ClusterState | None:
     except (ValueError, TypeError, OSError) as error:
         raise CellblockError(
             f"{path}: cannot be read as the state of a cluster: {error}",
-            hint="`build.py down` removes the cluster",
+            hint=f"`build.py down{name_option(name)}` removes the cluster",
         ) from error
+
+
+def names() -> list[str]:
+    """The clusters that this machine keeps something of, running or not."""
+    try:
+        return sorted(place.name for place in (paths.state() / "clusters").iterdir() if place.is_dir())
+    except OSError:
+        return []
+
+
+def no_such_cluster(name: str, next_step: str) -> CellblockError:
+    """The error for a cluster that is not there: it names those that are."""
+    others = [other for other in names() if other != name]
+    there = f"; clusters of this machine: {', '.join(others)}" if others else ""
+    return CellblockError(f"there is no cluster {name}{there}", hint=next_step)
 
 
 def require(name: str) -> ClusterState:
     """The state of cluster `name`. Raises CellblockError when there is no such cluster."""
     known = read(name)
     if known is None:
-        raise CellblockError(f"there is no cluster {name}", hint="start it: `build.py up`")
+        raise no_such_cluster(name, f"start it: `build.py up{name_option(name)}`")
     return known
 
 

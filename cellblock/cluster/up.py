@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
@@ -13,8 +12,18 @@ from typing import cast, get_args
 from cellblock import paths
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster import state
-from cellblock.cluster.local import check_volume, refuse_other, start
-from cellblock.cluster.model import ClusterSpec, ClusterStatus, EngineName, JailRoot, Proof, SlurmVariant
+from cellblock.cluster.down import delete_unused
+from cellblock.cluster.local import check_port, check_volume, refuse_other, start
+from cellblock.cluster.model import (
+    DEFAULT_NAME,
+    ClusterSpec,
+    ClusterStatus,
+    EngineName,
+    JailRoot,
+    Proof,
+    SlurmVariant,
+    name_option,
+)
 from cellblock.cluster.proof import prove
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
@@ -29,7 +38,7 @@ _ROLES = ("worker", "login", "controller")
 class UpRequest:
     """What `build.py up` was asked for; see its options."""
 
-    name: str = "cellblock"
+    name: str = DEFAULT_NAME
     variant: str | None = None
     workers: int = 2
     ssh_port: int = 2222
@@ -91,6 +100,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     )
     # Before minutes are spent on images that this cluster cannot use.
     refuse_other(spec.name, variant.name, spec.engine, spec.volume)
+    check_port(state.read(spec.name), spec.ssh_port)
     if Volume(spec.volume).is_assembled():
         check_volume(spec)
     with _timed(phases, "build"):
@@ -99,28 +109,34 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         built = build_images(BuildRequest(images, variant.name, request.mirrors, bring=True), events)
     spec = replace(spec, images={role: built.images[role].reference for role in _ROLES})
     with _timed(phases, "jail"):
-        outdated = _assemble(built.images[request.jail].reference, spec, events)
+        jail = _assemble(built.images[request.jail].reference, spec, events)
     with _timed(phases, "cluster"):
-        status = start(spec, events)
+        status = _start(spec, jail.is_new, events)
     with _timed(phases, "proof"):
         try:
             proof = prove(request.name, events)
         except CellblockError as error:
-            if not outdated:
+            if not jail.outdated:
                 raise
-            raise CellblockError(error.message, hint=f"{outdated}; then `build.py up` again") from error
+            again = f"`build.py up{name_option(request.name)}` again"
+            raise CellblockError(error.message, hint=f"{jail.outdated}; then {again}") from error
     return UpResult(built, status, proof, phases)
 
 
-def _assemble(jail: str, spec: ClusterSpec, events: Events) -> str:
-    """Fill the cluster's volume, or go on with the jail that is there: users have work in it.
+@dataclass(frozen=True)
+class _Jail:
+    """The jail of a cluster: whether this `up` made it, and what to do about one from an earlier build."""
 
-    Returns what to do about a jail from an earlier build, which may lack what the new images need, or "".
-    """
+    is_new: bool = False
+    outdated: str = ""
+
+
+def _assemble(jail: str, spec: ClusterSpec, events: Events) -> _Jail:
+    """Fill the cluster's volume, or go on with the jail that is there: users have work in it."""
     try:
-        assemble(jail, spec.volume, events)
+        return _Jail(is_new=assemble(jail, spec.volume, events).changed)
     except OtherSourceError:
-        purge = "build.py down --purge" + ("" if spec.name == "cellblock" else f" --name {spec.name}")
+        purge = f"build.py down --purge{name_option(spec.name)}"
         advice = (
             f"`build.py jail upgrade {jail} {spec.volume}` brings the jail up to date and keeps users' work, "
             f"`{purge}` deletes it with all that they wrote"
@@ -128,17 +144,19 @@ def _assemble(jail: str, spec: ClusterSpec, events: Events) -> str:
         events.warning(
             f"the jail in {spec.volume} is from an earlier build of its image and is kept as it is: {advice}"
         )
-        return advice
-    return ""
+        return _Jail(outdated=advice)
 
 
-def purge_cluster(name: str, events: Events) -> None:
-    """Delete all that a stopped cluster kept: its jail volume, secrets and configuration."""
-    with state.locked(name):
-        folder = state.folder(name)
-        if folder.is_dir():
-            events.info(f"deleting {folder}")
-            shutil.rmtree(folder)
+def _start(spec: ClusterSpec, is_new_jail: bool, events: Events) -> ClusterStatus:
+    """Start the cluster. When it does not start, a jail that nobody has used yet goes with it."""
+    try:
+        return start(spec, events)
+    except Exception:
+        if is_new_jail:
+            # The error that is on its way says more than that something could not be deleted.
+            with suppress(CellblockError, OSError):
+                delete_unused(spec.name, events)
+        raise
 
 
 @contextmanager

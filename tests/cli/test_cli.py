@@ -92,7 +92,20 @@ def test_wrong_usage_is_one_message_and_status_2(arguments: tuple[str, ...], mes
 def test_a_cluster_that_is_not_there_is_status_1_with_the_next_step(target: str, tmp_path: Path) -> None:
     done = run(target, "--name", "nowhere", CELLBLOCK_STATE=str(tmp_path))
     assert done.returncode == 1
-    assert "error: there is no cluster nowhere\n  next: start it: `build.py up`" in done.stderr
+    assert "error: there is no cluster nowhere\n  next: start it: `build.py up --name nowhere`" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_down_of_a_cluster_that_is_not_there_names_those_that_are_and_makes_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "clusters" / "mine").mkdir(parents=True)
+    done = run("down", "--name", "nope", CELLBLOCK_STATE=str(tmp_path))
+    if "Docker API" in done.stderr:
+        pytest.skip("no engine answers here")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "error: there is no cluster nope; clusters of this machine: mine\n" in done.stderr
+    assert "next: start one: `build.py up --name nope`" in done.stderr
+    assert not (tmp_path / "clusters" / "nope").exists()
 
 
 def test_completion_knows_images_and_variants() -> None:

@@ -36,6 +36,24 @@ def commands(text: str) -> Iterator[tuple[Any, list[str]]]:
         yield from ((command, words) for command in found)
 
 
+def own_words(command: Any, words: list[str]) -> Iterator[str]:
+    """The words that a command reads itself: not what follows `--`, or the program that `shell` runs."""
+    with_value = {
+        name
+        for parameter in command.params
+        for name in parameter.opts
+        if not getattr(parameter, "is_flag", 0)
+    }
+    mixes = command.context_settings.get("allow_interspersed_args", True)
+    before = ""
+    for word in words:
+        is_value = before in with_value
+        if word == "--" or not (mixes or word.startswith("-") or is_value):
+            return
+        yield word
+        before = word
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_targets_and_options_of_a_page_exist(page: Path) -> None:
     for line in typed(page):
@@ -43,9 +61,7 @@ def test_targets_and_options_of_a_page_exist(page: Path) -> None:
             known = {
                 name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)
             }
-            for word in words:
-                if word == "--":
-                    break
+            for word in own_words(command, words):
                 for option in re.findall(r"^-{1,2}[a-z][-a-z]*", word):
                     assert option in known | {"--help"}, f"{page.name}: {line}: no {option}"
 

@@ -13,6 +13,7 @@ from docker.errors import APIError
 
 from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell_argv, start, status, stop
 from cellblock.cluster import state as cluster_state
+from cellblock.cluster.down import delete_unused, take_down
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Message, SubjectState
 from tests import ports
@@ -283,6 +284,43 @@ def test_stopping_removes_everything_but_the_volume(
     assert_nothing_left(engine)
     assert (volume / "root" / "etc" / "passwd").exists()
     assert not stop("test", events)
+
+
+def test_taking_down_twice_says_what_ran_and_purging_leaves_no_folder(
+    spec: Make, engine: FakeEngine, events: Events, free_port: int
+) -> None:
+    start(spec(ssh_port=free_port), events)
+    assert take_down("test", events, purge=False)
+    assert not take_down("test", events, purge=False)
+    take_down("test", events, purge=True)
+    assert not cluster_state.folder("test").exists()
+    with pytest.raises(CellblockError, match="there is no cluster test"):
+        take_down("test", events, purge=True)
+    assert not cluster_state.folder("test").exists()
+
+
+def test_what_an_up_that_failed_left_goes_unless_another_started_the_cluster(
+    spec: Make, engine: FakeEngine, events: Events, free_port: int
+) -> None:
+    start(spec(ssh_port=free_port), events)
+    delete_unused("test", events)
+    assert status("test").ready
+    stop("test", events)
+    delete_unused("test", events)
+    assert not cluster_state.folder("test").exists()
+
+
+def test_hints_mean_the_cluster_that_they_are_about(
+    spec: Make, engine: FakeEngine, events: Events, free_port: int
+) -> None:
+    start(spec(ssh_port=free_port), events)
+    with pytest.raises(CellblockError) as caught:
+        start(spec(ssh_port=free_port, engine="docker"), events)
+    assert "`build.py down --name test`" in caught.value.hint
+    with pytest.raises(CellblockError) as caught:
+        status("nowhere")
+    assert caught.value.message == "there is no cluster nowhere; clusters of this machine: test"
+    assert caught.value.hint == "start it: `build.py up --name nowhere`"
 
 
 def test_stopping_one_cluster_leaves_another_alone(

@@ -94,7 +94,7 @@ def test_what_the_page_says_works_in_its_order(newcomer: int) -> None:
     assert "main" in outputs["python3 build.py shell --admin"]
     up = said[0][1]
     assert "python3 build.py shell --user cellblock" in up
-    assert f"cluster {_NAME} is stopped and deleted" in said[-1][1]
+    assert f"cluster {_NAME} is stopped; its jail is deleted" in said[-1][1]
 
 
 def type_it(typed: Typed, port: int) -> str:
