@@ -26,6 +26,13 @@ def verify(
         bool, typer.Option("--content", help="Read every file, not only its metadata.")
     ] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Restore what is damaged from the image.")] = False,
+    users: Annotated[
+        bool,
+        typer.Option(
+            "--users",
+            help="With --repair: undo owners, modes and removals by users of the image's own files.",
+        ),
+    ] = False,
     source: Annotated[
         str | None, typer.Option(help="With --repair: where the very image lies now, if it moved.")
     ] = None,
@@ -40,10 +47,12 @@ def verify(
 
     if source is not None and not repair:
         raise UsageError("--source goes with --repair", hint="add --repair, or leave --source out")
+    if users and not repair:
+        raise UsageError("--users goes with --repair", hint="add --repair, or leave --users out")
     events = Events()
     with make_view(log, events):
         reference = image_reference(source, None) if source else None
-        result = code.verify(volume, events, content=content, repair=repair, source=reference)
+        result = code.verify(volume, events, content=content, repair=repair, users=users, source=reference)
     if as_json:
         print(
             json.dumps(
@@ -52,6 +61,7 @@ def verify(
                     "entries": result.entries,
                     "n_damaged": result.n_damaged,
                     "n_users": result.n_users,
+                    "n_choices": result.n_choices,
                     "left": result.n_left,
                     "damaged": [[_path(one), one.what] for one in result.damaged],
                     "behind_links": {_text(path): count for path, count in result.behind.items()},
@@ -79,9 +89,18 @@ def verify(
         )
         if not result.is_clean:
             again = f" again: {result.n_left} are left" if result.repaired else ""
-            print(f"  next: `jail verify --repair`{again or ' restores them from the image'}")
+            print(f"  next: `{_again(volume, users=users)}`{again or ' restores them from the image'}")
+        if result.n_choices:
+            print(
+                f"  {result.n_choices} of the users' changes are owners, modes or removals of the image's "
+                f"own files; `{_again(volume, users=True)}` undoes these"
+            )
     if not result.is_clean:
         raise typer.Exit(1)
+
+
+def _again(volume: Path, *, users: bool) -> str:
+    return f"jail verify --repair{' --users' if users else ''} {printable(str(volume))}"
 
 
 def _repaired(result: VerifyResult) -> str:

@@ -3,8 +3,8 @@
 Damage is what nobody can have meant: content that changed without its file's time (a failing disk, a
 restore gone wrong), and programs, libraries and data of the image that are gone or different although no
 package of the users' explains it. All else is the users': their own versions of packages, configuration,
-state, what an upgrade found changed and left as it was, and a directory that they put elsewhere, with a link
-in its place.
+state, what an upgrade found changed and left as it was, a directory that they put elsewhere, with a link
+in its place, and what they chose of the image's files (`users_choices`): owner, mode, removal.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from cellblock.jail.entry import Entry
 from cellblock.jail.identities import between
 from cellblock.jail.look import Stamp, UnreadableError
 from cellblock.jail.losses import Without
+from cellblock.jail.manifest_index import opened
 from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.tree_check import Difference
+from cellblock.jail.users_choices import UsersChoices
 from cellblock.jail.volume import Volume
 
 _USERS = (
@@ -54,6 +56,7 @@ _MODE_AND_OWNER = Difference.MODE | Difference.OWNER
 class Differing:
     """A file of the image that the tree has otherwise. `entry` is what it should be, `now` what it is.
 
+    `is_choice`: users gave it another owner or mode, or removed it; a repair may undo that when told to.
     `package` is the users' package that it is about, if any. `behind` is the link of the users' in the place
     of a directory that it would be below; then nobody looked where that leads.
     """
@@ -65,6 +68,7 @@ class Differing:
     is_damage: bool
     package: str = ""
     behind: bytes = b""
+    is_choice: bool = False
 
     @property
     def is_link_for_folder(self) -> bool:
@@ -73,7 +77,9 @@ class Differing:
 
     @property
     def what(self) -> str:
-        """The difference in words."""
+        """The difference in words: what users removed is not said to be missing."""
+        if self.difference == Difference.MISSING and not self.is_damage:
+            return "removed"
         return ", ".join(one.name.lower() for one in Difference if one in self.difference and one.name)
 
 
@@ -88,8 +94,8 @@ def differing(
 
     `damaged` is told of upgrades whose records cannot be read: what users kept then counts as damage.
     """
-    judge = _Judge(volume, damaged)
-    with TreeAccess(os.fsencode(volume.root)) as access:
+    with TreeAccess(os.fsencode(volume.root)) as access, opened(volume.manifest) as index:
+        judge = _Judge(volume, UsersChoices(index), damaged)
         for found in tree_check.check(volume.manifest, volume.root, content=content, progress=progress):
             result = judge.judge(found, access)
             if result is not None:
@@ -97,7 +103,10 @@ def differing(
 
 
 class _Judge:
-    def __init__(self, volume: Volume, damaged: Callable[[CellblockError], None]) -> None:
+    def __init__(
+        self, volume: Volume, choices: UsersChoices, damaged: Callable[[CellblockError], None]
+    ) -> None:
+        self._choices = choices
         state = volume.state()
         assert state is not None  # who compares has asked
         image = known_controls(volume, state)
@@ -118,7 +127,8 @@ class _Judge:
         for one in unknown:
             damaged(one.why)
         # What stands where users diverted a package's file from (dpkg-divert(1)) is theirs.
-        self._accepted |= now.diversions.keys() - base.diversions.keys()
+        self._diverted = now.diversions.keys() - base.diversions.keys()
+        self._accepted |= self._diverted
 
     def judge(self, found: tree_check.Found, access: TreeAccess) -> Differing | None:
         entry = self._ids.apply(found.entry)
@@ -137,30 +147,41 @@ class _Judge:
                 difference = self._without.differs(_exactly(entry, now, difference))
         elif self._without.has_no(entry.kind):
             return None
+        if Difference.LINK in difference and _is_gone(entry.target, access):
+            difference &= ~Difference.LINK  # of the other name there is a finding of its own
         if not difference:
             return None
         package = self._of_users.get(path) or info_owner(path) or ""
         if package not in self.packages:
             package = ""
-        damage = False
+        overridden = path in self._overridden and not difference & ~_MODE_AND_OWNER
+        damage = choice = False
         if not package:
             silent = Difference.CONTENT in difference and not difference & (Difference.TIME | Difference.SIZE)
             damage = silent or Difference.UNREADABLE in difference or not self._is_users(path)
-        if damage and not difference & ~_MODE_AND_OWNER and path in self._overridden:
+        if damage and overridden:
             damage = False
         if damage and difference == Difference.TIME and self._same_content(entry, access):
             damage = False
-        result = Differing(entry, now, stamp, difference, damage, package, behind)
+        explained = package or behind or overridden or path in self._diverted
+        if not explained and not self._is_place_of_users(path):
+            choice = self._choices.made(entry, now, difference, access)
+            damage = damage and not choice
+        result = Differing(entry, now, stamp, difference, damage, package, behind, choice)
         return replace(result, is_damage=False) if behind or result.is_link_for_folder else result
 
     def _is_users(self, path: bytes) -> bool:
-        if path in _EXACT or path.startswith(_USERS_FOLDERS) or path in self._accepted:
+        if self._is_place_of_users(path) or path in self._accepted:
             return True
         while path:
             path = path.rpartition(b"/")[0]
             if path in self._accepted:
                 return True
         return False
+
+    @staticmethod
+    def _is_place_of_users(path: bytes) -> bool:
+        return path in _EXACT or path.startswith(_USERS_FOLDERS)
 
     @staticmethod
     def _same_content(entry: Entry, access: TreeAccess) -> bool:
@@ -186,6 +207,14 @@ def seen(path: bytes, access: TreeAccess) -> tuple[Entry | None, Stamp | None]:
             return look.entry(path, ""), Stamp.of(look.status)
         except UnreadableError:
             return None, Stamp.of(look.status)
+
+
+def _is_gone(path: bytes, access: TreeAccess) -> bool:
+    """Whether there is nothing at `path`."""
+    try:
+        return access.status(path) is None
+    except Blocked:
+        return True
 
 
 def is_link(path: bytes, access: TreeAccess) -> bool:

@@ -27,9 +27,11 @@ from cellblock.jail.execution import (
     writing,
 )
 from cellblock.jail.layer_listings import LayerListings
+from cellblock.jail.manifest_index import opened
 from cellblock.jail.source import find_source
 from cellblock.jail.tree_access import Blocked, TreeAccess
 from cellblock.jail.tree_check import Difference
+from cellblock.jail.users_choices import give_back_times
 from cellblock.jail.volume import Volume, VolumeState
 
 LISTED = 10_000
@@ -42,10 +44,12 @@ REPAIRED = 50_000
 class VerifyResult:
     """`damaged` is what nobody can have meant; `users` what users changed, which is theirs.
 
-    Of each the first in the manifest's order are named, up to `LISTED`; `n_damaged` and `n_users` count all.
-    `behind` counts the image's files below each directory that users put a link in the place of: of those
-    only the link is among `users`, and a repair leaves them. `repaired` says that the damage was put right,
-    of the first `REPAIRED` files; its number in history is that, or 0.
+    `n_choices` of the users' are owners, modes and removals of the image's own files; `--repair --users`
+    undoes these, and counts them as damaged. Of both the first in the manifest's order are named, up to
+    `LISTED`; `n_damaged` and `n_users` count all. `behind` counts the image's files below each directory that
+    users put a link in the place of: of those only the link is among `users`, and a repair leaves them.
+    `repaired` says that the damage was put right, of the first `REPAIRED` files; its number in history is
+    that, or 0.
     """
 
     entries: int
@@ -56,6 +60,7 @@ class VerifyResult:
     repaired: int
     seconds: float
     behind: Mapping[bytes, int] = field(default_factory=dict)
+    n_choices: int = 0
 
     @property
     def n_left(self) -> int:
@@ -70,24 +75,30 @@ class VerifyResult:
 
 @dataclass
 class _Found:
-    """What a comparison found; of damaged files the first `most` are kept, of the users' `LISTED`."""
+    """What a comparison found; of damaged files the first `most` are kept, of the users' `LISTED`.
+
+    `choices_too`: what users chose is to be put right like damage.
+    """
 
     most: int
+    choices_too: bool = False
     damaged: list[Differing] = field(default_factory=list)
     users: list[Differing] = field(default_factory=list)
     n_damaged: int = 0
     n_users: int = 0
+    n_choices: int = 0
     behind: Counter[bytes] = field(default_factory=Counter)
 
     def add(self, one: Differing) -> None:
         if one.behind:
             self.behind[one.behind] += 1
-        elif one.is_damage:
+        elif one.is_damage or (one.is_choice and self.choices_too):
             self.n_damaged += 1
             if len(self.damaged) < self.most:
                 self.damaged.append(one)
         else:
             self.n_users += 1
+            self.n_choices += one.is_choice
             if len(self.users) < LISTED:
                 self.users.append(one)
 
@@ -101,16 +112,24 @@ class _Found:
             repaired,
             time.monotonic() - started,
             self.behind,
+            self.n_choices,
         )
 
 
 def verify(
-    path: Path, events: Events, *, content: bool = False, repair: bool = False, source: str | None = None
+    path: Path,
+    events: Events,
+    *,
+    content: bool = False,
+    repair: bool = False,
+    users: bool = False,
+    source: str | None = None,
 ) -> VerifyResult:
     """Compare the tree with its image: by metadata, or with `content` by every byte.
 
     With `repair`, what is damaged is restored from the source that the tree was made from, or from
-    `source` where that lies elsewhere now; what it replaces is kept for a rollback. Raises CellblockError
+    `source` where that lies elsewhere now; what it replaces is kept for a rollback. With `users` too, so is
+    what users chose of the image's own files: owner, mode, removal. Raises CellblockError
     when the volume holds no jail, the source is another, or a writer is at work.
     """
     started = time.monotonic()
@@ -120,12 +139,14 @@ def verify(
             raise CellblockError(
                 f"an upgrade of {path} was interrupted", hint="run it again to finish it, then verify"
             )
-        found = _compare(volume, state, events, LISTED, content=content, damaged=_warning(events))
+        found = _Found(LISTED)
+        _compare(volume, state, events, found, content=content, damaged=_warning(events))
         return found.result(state, 0, started)
     with writing(volume, f"jail verify --repair {path}", events) as (lost, _):
         state = volume.state() or state
         base_controls(volume, state, Reading(LayerListings(volume.layers)), events.info, source)
-        found = _compare(volume, state, events, REPAIRED, content=content, damaged=_raise)
+        found = _Found(REPAIRED, users)
+        _compare(volume, state, events, found, content=content, damaged=_raise)
         number = 0
         if found.damaged:
             with preparing(volume) as folder:
@@ -133,6 +154,8 @@ def verify(
                 del found.damaged[LISTED:]
                 if plan.actions:
                     number = carry_out(volume, folder, lost, events, started, plan).number
+                    with opened(volume.manifest) as index:
+                        give_back_times(plan.actions, os.fsencode(volume.root), index)
     return found.result(state, number, started)
 
 
@@ -151,13 +174,13 @@ def _compare(
     volume: Volume,
     state: VolumeState,
     events: Events,
-    most: int,
+    found: _Found,
     *,
     content: bool,
     damaged: Callable[[CellblockError], None],
-) -> _Found:
+) -> None:
     check(volume.manifest)
-    subject, found = volume.path.name, _Found(most)
+    subject = volume.path.name
     with events.step(subject, "compare"):
         for one in differing(
             volume,
@@ -166,7 +189,6 @@ def _compare(
             damaged=damaged,
         ):
             found.add(one)
-    return found
 
 
 def _stage_repair(
@@ -224,6 +246,9 @@ def _with_links(volume: Volume, actions: list[Action]) -> list[Action]:
                     if is_link(error.path, access):
                         continue  # of users, in the place of a directory
                     # By something damaged, which is put right first.
+                else:
+                    if action is None and stamp is None:
+                        continue  # removed by users
                 damaged[name] = Action("put", name, now, after, stamp, "one of several names", link=lead)
                 lead = lead or name
     return list(damaged.values())

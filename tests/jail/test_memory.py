@@ -190,22 +190,23 @@ def test_verify_names_the_first_and_counts_all(tmp_path: Path, monkeypatch: pyte
     for name, number in (("LISTED", 5), ("REPAIRED", 150)):
         monkeypatch.setattr(verify, name, number)
     found = verify.verify(volume, Events())
-    assert (found.n_damaged, found.n_users, found.is_clean) == (FILES, 0, False)
-    assert [one.entry.path[-3:] for one in found.damaged] == [b"000", b"001", b"002", b"003", b"004"]
+    assert (found.n_damaged, found.n_users, found.n_choices, found.is_clean) == (0, FILES, FILES, True)
+    assert [one.entry.path[-3:] for one in found.users] == [b"000", b"001", b"002", b"003", b"004"]
     said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--log", "plain"])
-    assert said.exit_code == 1
-    assert "... and 195 more" in said.output
-    assert "200 damaged, 0 changed by users" in said.output
+    assert said.exit_code == 0
+    assert "0 damaged, 200 changed by users" in said.output
+    assert "... and 160 more" in said.output
 
-    said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--repair", "--log", "plain"])
+    undo = ["jail", "verify", str(volume), "--repair", "--users", "--log", "plain"]
+    said = CliRunner().invoke(app, undo)
     assert said.exit_code == 1
     assert "200 damaged, 150 of them repaired" in said.output
     assert "again: 50 are left" in said.output
     owners = Counter((data / f"{number:03d}").stat().st_uid for number in range(FILES))
     assert owners == {0: 150, 1000: 50}
-    found = verify.verify(volume, Events(), repair=True)
+    found = verify.verify(volume, Events(), repair=True, users=True)
     assert (found.n_damaged, found.n_left, found.is_clean) == (50, 0, True)
-    assert verify.verify(volume, Events()).n_damaged == 0
+    assert verify.verify(volume, Events()).n_users == 0
 
 
 def test_verify_holds_what_it_names_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,17 +65,31 @@ def overwrite(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+def lose(path: Path) -> None:
+    """Take it away as a filesystem's check does: its directory's time stays."""
+    status = path.parent.stat()
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    os.utime(path.parent, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 DAMAGES = {
-    "usr/bin/big": (lambda path: path.unlink(), "missing"),
+    "usr/bin/big": (lose, "missing"),
     "usr/bin/foo": (lambda path: path.write_text("other"), "size, time"),
-    "usr/bin/passwd": (lambda path: path.chmod(0o755), "mode"),
-    "shared": (lambda path: os.chown(path, 5, 6), "owner"),
-    "secret": (lambda path: os.setxattr(path, "user.x", b"y"), "attributes"),
+    "usr/bin/ping": (lambda path: os.removexattr(path, "security.capability"), "attributes"),
     "dangling": (lambda path: (path.unlink(), path.symlink_to("x")), "owner, time, target"),
     "fifo": (lambda path: (path.unlink(), path.mkdir()), "kind"),
     "z-hard-link": (lambda path: (path.unlink(), path.write_bytes(b"x")), "size, time, link"),
     "null": (lambda path: (path.unlink(), os.mknod(path, 0o020666, os.makedev(1, 5))), "time, device"),
+}
+CHOICES = {
+    "usr/bin/big": (lambda path: path.unlink(), "removed"),
+    "hard-link": (lambda path: path.unlink(), "removed"),
+    "z-hard-link": (lambda path: path.unlink(), "removed"),
+    "usr/bin/passwd": (lambda path: path.chmod(0o755), "mode"),
+    "shared": (lambda path: os.chown(path, 5, 6), "owner"),
+    "secret": (lambda path: os.setxattr(path, "user.x", b"y"), "attributes"),
     "private": (lambda path: path.chmod(0o777), "mode"),
+    "usr/share/bar": (shutil.rmtree, "removed"),
 }
 
 
@@ -95,6 +109,57 @@ def test_each_kind_of_damage_is_found_and_repaired(volume: Path, name: str) -> N
             assert after[path][:6] == was[:6], path
 
 
+@pytest.mark.parametrize("name", list(CHOICES))
+def test_what_users_chose_is_named_and_undone_when_told(volume: Path, name: str) -> None:
+    before = snapshot(volume / "root")
+    act, what = CHOICES[name]
+    act(volume / "root" / name)
+    chosen = snapshot(volume / "root")
+    overwrite(volume / "root/usr/bin/foo")  # a repair has something to do
+    result = verify(volume, EVENTS, content=True, repair=True)
+    assert result.repaired
+    assert result.n_choices == result.n_users
+    assert damage(result) == {"usr/bin/foo": "content"}
+    found = {one.entry.path.decode(): one.what for one in result.users}
+    assert found.pop(name) == what
+    assert set(found) <= {"hard-link", "z-hard-link", "usr/share/bar/data", "usr/share/bar/only-1"}
+    assert untimely(snapshot(volume / "root")) == untimely(chosen)
+    command = ["jail", "verify", str(volume), "--log", "plain"]
+    said = CliRunner().invoke(app, command)
+    assert said.exit_code == 0
+    assert f"/{name}: {what}" in said.output
+    assert f"`jail verify --repair --users {volume}` undoes these" in said.output
+    assert CliRunner().invoke(app, [*command, "--repair", "--users"]).exit_code == 0
+    assert untimely(snapshot(volume / "root")) == untimely(before)
+    assert verify(volume, EVENTS, content=True).users == ()
+    rollback(volume, EVENTS)
+    assert untimely(snapshot(volume / "root")) == untimely(chosen)
+
+
+def untimely(found: dict[bytes, tuple[object, ...]]) -> dict[bytes, tuple[object, ...]]:
+    """Without the times of directories, which tell what was put into them."""
+    return {path: (one[:3], one[5:]) if str(one[0]).startswith("0o4") else one for path, one in found.items()}
+
+
+def test_users_goes_with_repair(volume: Path) -> None:
+    said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--users"])
+    assert said.exit_code != 0
+    assert "--users goes with --repair" in str(said.exception)
+
+
+def test_what_is_lost_beside_what_was_repaired_is_no_choice_of_users(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repair writes to the directory whose time tells the one from the other."""
+    monkeypatch.setattr("cellblock.jail.verify.REPAIRED", 2)
+    lose(volume / "root/usr/share/bar")
+    lose(volume / "root/usr/share/foo")
+    left = [verify(volume, EVENTS, repair=True).n_left for _ in range(3)]
+    assert left == [4, 2, 0]
+    assert verify(volume, EVENTS, content=True).is_clean
+    assert verify(volume, EVENTS).users == ()
+
+
 def test_silent_corruption_shows_only_in_the_content(volume: Path) -> None:
     for name in ("usr/bin/foo", "etc/passwd"):
         overwrite(volume / "root" / name)
@@ -112,9 +177,9 @@ def test_what_users_changed_is_not_damage_and_survives_a_repair(volume: Path) ->
     tree(volume).dpkg("--remove", "bar")
     (volume / "root/etc/foo.conf").write_text("mine")
     (volume / "root/home/ada").mkdir()
-    (volume / "root/usr/bin/big").unlink()
+    (volume / "root/usr/bin/ping").write_text("cut")
     before = (volume / "root/usr/bin/foo").read_text()
-    assert set(damage(verify(volume, EVENTS))) == {"usr/bin/big"}
+    assert set(damage(verify(volume, EVENTS))) == {"usr/bin/ping"}
     verify(volume, EVENTS, repair=True)
     assert verify(volume, EVENTS).is_clean
     assert (volume / "root/usr/bin/foo").read_text() == before
@@ -130,8 +195,9 @@ def test_a_directory_that_users_put_elsewhere_is_one_change_and_stays(volume: Pa
         (root / name).rename(root / "data" / name[4:])
         (root / name).symlink_to(f"../data/{name[4:]}")
     (root / "z-hard-link").unlink()
+    (root / "z-hard-link").write_text("x")
     result = verify(volume, EVENTS)
-    assert damage(result) == {"z-hard-link": "missing"}
+    assert damage(result) == {"z-hard-link": "size, time, link"}
     users = {one.entry.path: one.now.target for one in result.users if one.now}
     assert users == {b"usr/share": b"../data/share", b"usr/bin": b"../data/bin"}
     assert result.behind == {b"usr/share": 6, b"usr/bin": 5}
@@ -145,7 +211,8 @@ def test_a_directory_that_users_put_elsewhere_is_one_change_and_stays(volume: Pa
     )
     assert "0 damaged, 2 changed by users" in said.output
     (root / "usr/share").unlink()
-    assert verify(volume, EVENTS, repair=True).n_damaged == 7
+    assert verify(volume, EVENTS, repair=True).n_choices == 7
+    assert verify(volume, EVENTS, repair=True, users=True).n_damaged == 7
     assert (root / "usr/share/foo/data").exists()
     assert (root / "usr/bin").is_symlink()
 
@@ -158,7 +225,7 @@ def test_after_an_upgrade_conflicts_are_no_damage(volume: Path, tmp_path: Path) 
     (volume / "root/usr/share/foo/data").write_text("users'")
     upgrade(str(new), volume, EVENTS)
     assert verify(volume, EVENTS, content=True).is_clean
-    shutil.rmtree(volume / "root/usr/share/bar")
+    lose(volume / "root/usr/share/bar")
     assert set(damage(verify(volume, EVENTS))) == {
         "usr/share/bar",
         "usr/share/bar/data",
@@ -169,7 +236,7 @@ def test_after_an_upgrade_conflicts_are_no_damage(volume: Path, tmp_path: Path) 
 
 
 def test_a_source_that_changed_repairs_nothing(volume: Path, tmp_path: Path) -> None:
-    (volume / "root/usr/bin/foo").unlink()
+    lose(volume / "root/usr/bin/foo")
     (tmp_path / "image/usr/bin/foo").write_text("newer")
     before = snapshot(volume / "root")
     with pytest.raises(CellblockError, match=r"was made from .* and that is now .*; nothing was repaired"):
@@ -229,6 +296,6 @@ def test_the_tar_of_a_diff_laid_over_the_image_is_the_users_tree(volume: Path, t
 def test_a_repair_of_metadata_alone_can_be_undone(volume: Path) -> None:
     (volume / "root/usr/bin/passwd").chmod(0o755)
     before = snapshot(volume / "root")
-    assert damage(verify(volume, EVENTS, repair=True)) == {"usr/bin/passwd": "mode"}
+    assert damage(verify(volume, EVENTS, repair=True, users=True)) == {"usr/bin/passwd": "mode"}
     rollback(volume, EVENTS)
     assert snapshot(volume / "root") == before
