@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdalign.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,9 +15,6 @@
 
 /* For applying a few lines of a plan: names of PATH_MAX bytes, some at a time. Pages not used cost nothing. */
 #define STACK_SIZE (256 * 1024)
-
-/* For a few system calls. */
-#define SMALL_STACK_SIZE (8 * 1024)
 
 /* In milliseconds. What is run takes one. */
 #define LONGEST 2000
@@ -68,20 +64,6 @@ int jail_child_run(int (*work)(void *argument), void *argument, int flags, struc
 	bool ended = pid > 0 && wait_for(pid);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	munmap(stack, STACK_SIZE);
-	return told(pid, number, ended, err);
-}
-
-int jail_child_call(int (*work)(void *argument), void *argument, int flags, struct jail_error *err)
-{
-	alignas(16) char stack[SMALL_STACK_SIZE];
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pid_t pid = clone(work, stack + SMALL_STACK_SIZE, CLONE_VM | CLONE_VFORK | flags, argument);
-	int number = errno;
-	bool ended = pid > 0 && reap(pid);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return told(pid, number, ended, err);
 }
 

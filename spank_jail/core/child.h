@@ -11,10 +11,6 @@
  * could not be started or did not come to its end; err->number is EAGAIN then. */
 int jail_child_run(int (*work)(void *argument), void *argument, int flags, struct jail_error *err);
 
-/* As jail_child_run, for a few system calls that come to an end whatever others do: with a small stack, and the caller
- * waits as long as it takes. A third of the time. */
-int jail_child_call(int (*work)(void *argument), void *argument, int flags, struct jail_error *err);
-
 /* Starts a process that runs `work(argument)` in the memory of the caller, which waits until the process
  * executes a program or ends, as posix_spawn(3) does it: the address space is not copied, and no signal
  * handler runs in the wrong process. `flags` are those of clone(2) besides CLONE_VM and CLONE_VFORK, with

@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "child.h"
 #include "scoped.h"
 #include "sys.h"
 
@@ -163,46 +162,6 @@ int jail_namespace_enter(int namespace, struct jail_error *err)
 	if (sys_setns(namespace, CLONE_NEWNS))
 		return jail_fail(err, "setns", errno, "cannot join the jail's namespace");
 	return 0;
-}
-
-struct visit {
-	int namespace;
-	int root; /* opened there */
-	int number;
-};
-
-/* In a process with a filesystem context of its own and the caller's descriptors. */
-static int open_root(void *argument)
-{
-	struct visit *visit = argument;
-
-	if (!sys_setns(visit->namespace, CLONE_NEWNS))
-		visit->root = sys_open("/", O_PATH | O_DIRECTORY);
-	visit->number = errno;
-	return 0;
-}
-
-/* The root of `namespace` as a descriptor, for a thread whose filesystem context others share: setns(2)
- * refuses it. */
-static int root_of(int namespace, struct jail_error *err)
-{
-	struct visit visit = { namespace, -1, 0 };
-
-	if (jail_child_call(open_root, &visit, CLONE_FILES, err))
-		return -1;
-	return visit.root < 0 ? jail_fail(err, "setns", visit.number, "cannot open the root of the node") : visit.root;
-}
-
-int jail_namespace_come_back(int namespace, struct jail_error *err)
-{
-	if (!sys_setns(namespace, CLONE_NEWNS))
-		return 0;
-	if (errno != EINVAL)
-		return jail_fail(err, "setns", errno, "cannot come back to the node's own mount namespace");
-	scoped_fd root = root_of(namespace, err);
-	if (root < 0)
-		return -1;
-	return sys_fchdir(root) || sys_chroot(".") ? jail_fail(err, "chroot", errno, "cannot leave the window") : 0;
 }
 
 int jail_namespace_join(int namespace, struct jail_error *err)

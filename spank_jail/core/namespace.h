@@ -53,10 +53,6 @@ int jail_namespace_count(void);
 /* Puts the calling thread, which has a filesystem context of its own, at the root of `namespace`. */
 int jail_namespace_enter(int namespace, struct jail_error *err);
 
-/* Puts the calling thread, and all threads that share its filesystem context, at the root of `namespace`,
- * which is the thread's own. Returns 0 or -1. */
-int jail_namespace_come_back(int namespace, struct jail_error *err);
-
 /* As jail_namespace_enter, for a thread that may share its context: root and working directory are the jail's
  * afterwards. Returns 0 or -1. */
 int jail_namespace_join(int namespace, struct jail_error *err);

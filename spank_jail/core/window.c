@@ -3,7 +3,9 @@
 
 #include <linux/capability.h>
 #include <stdbool.h>
+#include <sys/socket.h>
 
+#include "descriptor.h"
 #include "filesystem.h"
 #include "namespace.h"
 #include "resolve.h"
@@ -105,12 +107,43 @@ int jail_window_regain(struct jail_error *err)
 	return 0;
 }
 
+/* A socket that has a descriptor of the caller's root under way in it. It has no number until it is received, and so
+ * no name. */
+static int send_root(struct jail_error *err)
+{
+	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
+	int ends[2];
+
+	if (root < 0)
+		return jail_fail(err, "open", errno, "cannot open the root");
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return jail_fail(err, "socketpair", errno, "cannot keep the way back from the window");
+	scoped_fd sender = ends[1], receiver = ends[0];
+	if (!jail_descriptor_send(sender, root, "", 1))
+		return jail_fail(err, "sendmsg", errno, "cannot keep the way back from the window");
+	return jail_keep(&receiver);
+}
+
+/* For all threads that share the filesystem context: setns(2) would refuse it. */
+static int return_to_root(int way, struct jail_error *err)
+{
+	char byte = 0;
+	int received;
+	ssize_t got = jail_descriptor_receive(way, &received, &byte, sizeof(byte));
+	scoped_fd root = received;
+
+	if (got < 0 || root < 0)
+		return jail_fail(err, "recvmsg", got < 0 ? errno : 0, "the way back from the window is lost");
+	return sys_fchdir(root) || sys_chroot(".") ? jail_fail(err, "chroot", errno, "cannot leave the window") : 0;
+}
+
 int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err)
 {
 	scoped_fd home = jail_namespace_open(err);
-	scoped_fd cwd = home < 0 ? -1 : sys_open(".", O_PATH | O_DIRECTORY);
+	scoped_fd way = home < 0 ? -1 : send_root(err);
+	scoped_fd cwd = way < 0 ? -1 : sys_open(".", O_PATH | O_DIRECTORY);
 
-	if (home < 0)
+	if (way < 0)
 		return -1;
 	if (cwd < 0)
 		return jail_fail(err, "open", errno, "cannot open the working directory");
@@ -120,6 +153,7 @@ int jail_window_enter(struct jail_window *window, int inside, bool for_root, str
 		return -1;
 	}
 	window->home = jail_keep(&home);
+	window->way = jail_keep(&way);
 	if (for_root && set_doors(false)) {
 		jail_fail(err, "capset", errno, "cannot lower the capabilities for the window");
 		(void)jail_window_close(window, NULL, NULL, &(struct jail_error){ 0 });
@@ -159,12 +193,13 @@ int jail_window_close(struct jail_window *window, int (*as_root)(void *, struct 
 		return jail_fail(err, "setresuid", errno, "cannot become root again to leave the window");
 	if (window->lowered && !user && jail_window_regain(err))
 		return -1;
-	if (jail_namespace_come_back(window->home, err))
+	if (return_to_root(window->way, err))
 		result = -1;
 	else if (as_root)
 		result = as_root(context, err);
 	if (user && sys_thread_seteuid(user))
 		result = jail_fail(err, "setresuid", errno, "cannot become uid %u again", (unsigned)user);
 	jail_close(&window->home);
+	jail_close(&window->way);
 	return result;
 }

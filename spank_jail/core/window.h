@@ -14,13 +14,14 @@
 
 struct jail_window {
 	int tree;      /* keeps the window's mounts: a detached tree, or the namespace they are attached in */
-	/* Where to come back to; -1: not in the window. A namespace, not a directory: a descriptor of a directory
-	 * outside would be a name by which the job's files could be opened there. */
+	/* The mount namespace outside; -1: not in the window. A descriptor of a directory outside would be a name by
+	 * which the job's files could be opened there. */
 	int home;
+	int way; /* a socket in which a descriptor of the root outside waits to be received */
 	bool lowered;  /* this thread gave up a capability on entering */
 };
 
-#define JAIL_WINDOW_CLOSED { .tree = -1, .home = -1 }
+#define JAIL_WINDOW_CLOSED { .tree = -1, .home = -1, .way = -1 }
 
 struct jail_window_parts {
 	const char *const *directories; /* of the node, laid read-only over the jail's; NULL-terminated */

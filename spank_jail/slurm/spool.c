@@ -253,14 +253,23 @@ int jail_spool_show_script(const struct jail_spool *spool, int script, struct ja
 	return show(spool, spool->script, script, err);
 }
 
-static int visit(const struct jail_spool *spool, int window, int namespace, struct jail_error *err)
+static int visit(const struct jail_spool *spool, int window, int *namespace, bool shared, struct jail_error *err)
 {
+	scoped_fd job = -1;
+
 	if (jail_namespace_enter(window, err))
 		return -1;
 	scoped_fd mount = take(spool, spool->pmix, err);
 	if (mount < 0)
 		return err->number == ENOENT ? 0 : -1;
-	return jail_namespace_enter(namespace, err) || show(spool, spool->pmix, mount, err) ? -1 : 0;
+	if (jail_namespace_enter(*namespace, err))
+		return -1;
+	if (shared) {
+		job = jail_keep(namespace);
+		if (jail_namespace_branch(namespace, err))
+			return -1;
+	}
+	return show(spool, spool->pmix, mount, err);
 }
 
 bool jail_spool_has_pmix(const struct jail_spool *spool)
@@ -271,14 +280,14 @@ bool jail_spool_has_pmix(const struct jail_spool *spool)
 	return spool->pmix[0] && !path_of(spool, spool->pmix, path, &ignored) && !access(path, F_OK);
 }
 
-int jail_spool_show_pmix(const struct jail_spool *spool, int window, int namespace, struct jail_error *err)
+int jail_spool_show_pmix(const struct jail_spool *spool, int window, int *namespace, bool shared, struct jail_error *err)
 {
 	struct jail_home home = JAIL_HOME_NONE;
 	struct jail_error back;
 
 	if (jail_namespace_leave(&home, err))
 		return jail_error_at(err, NULL, 0, spool->path);
-	int result = visit(spool, window, namespace, err);
+	int result = visit(spool, window, namespace, shared, err);
 	if (jail_namespace_return(&home, &back)) {
 		*err = back;
 		result = -1;

@@ -45,7 +45,8 @@ int jail_spool_show_script(const struct jail_spool *spool, int script, struct ja
 bool jail_spool_has_pmix(const struct jail_spool *spool);
 
 /* Mounts the step's PMIx directory, if Slurm has made one by now in the spool as the mount namespace `window` has it, in
- * the tasks' `namespace`. The thread comes back with a filesystem context of its own. Returns 0 or -1. */
-int jail_spool_show_pmix(const struct jail_spool *spool, int window, int namespace, struct jail_error *err);
+ * the tasks' `*namespace`; in a copy that replaces it where it is `shared`. The thread comes back with a filesystem context of
+ * its own. Returns 0 or -1. */
+int jail_spool_show_pmix(const struct jail_spool *spool, int window, int *namespace, bool shared, struct jail_error *err);
 
 #endif

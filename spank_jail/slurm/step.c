@@ -17,7 +17,7 @@
 #include "opening.h"
 #include "streams.h"
 
-/* In the views: opens the window's root and makes the tasks' copy. Returns 0, -1, or 1 when the tasks'
+/* In the views: opens the window's root and takes the tasks' namespace. Returns 0, -1, or 1 when the tasks'
  * namespace has lost mounts: somebody removed, elsewhere, a directory that one was on. */
 static int visit(struct jail_opening *opening, int *inside, struct jail_error *err)
 {
@@ -33,7 +33,10 @@ static int visit(struct jail_opening *opening, int *inside, struct jail_error *e
 		return -1;
 	if (step->found && jail_namespace_count() != views->mounts)
 		return 1;
-	if (!opening->keep)
+	/* A copy costs 50 us. A step that mounts nothing does without: neither can its tasks mount anything there, who have
+	 * lost CAP_SYS_ADMIN. */
+	step->shared = opening->keep && opening->script < 0 && step->arguments.level == JAIL_LEVEL_CAPABILITIES;
+	if (!opening->keep || step->shared)
 		step->namespace = jail_keep(&views->tasks);
 	else if (jail_namespace_branch(&step->namespace, err))
 		return -1;
@@ -179,7 +182,9 @@ static int show_pmix(void *context, struct jail_error *err)
 {
 	struct jail_step *step = context;
 
-	return step->namespace < 0 ? 0 : jail_spool_show_pmix(&step->spool, step->window.tree, step->namespace, err);
+	if (step->namespace < 0)
+		return 0;
+	return jail_spool_show_pmix(&step->spool, step->window.tree, &step->namespace, step->shared, err);
 }
 
 int jail_step_return(struct jail_step *step, struct jail_error *err)

@@ -21,6 +21,7 @@ struct jail_step {
 	struct jail_spool spool;
 	struct jail_window window;
 	int namespace;    /* pivoted into the jail, for the tasks; -1 until it is built */
+	bool shared;      /* and the job's own, not the step's copy */
 	int pids;         /* PID namespace of the tasks: at level pid the step's, else what the node's jobs share, or -1 */
 	int own_pids;     /* and slurmstepd's own */
 	bool found;       /* the job's namespaces were there from an earlier step */
@@ -31,7 +32,7 @@ struct jail_step {
 	void *context;
 };
 
-/* Finds or builds the job's namespaces, makes the step's copy for its tasks and opens the window. Called
+/* Finds or builds the job's namespaces, takes one for its tasks and opens the window. Called
  * once, as root, in the namespace of slurmd. On -1 no task can enter, the thread is where it was, and the
  * caller opens the fallback window or ends the step. */
 int jail_step_open(struct jail_step *step, struct jail_error *err);
