@@ -142,9 +142,11 @@ def load_images(folder: Path) -> dict[str, Image]:
         for need, at in image.needs().items():
             if need not in images:
                 key = ".".join(str(part) for part in at)
+                near = nearest(need, images)
+                if need and (folder / need).is_dir():
+                    near = f"{folder / need} has no image.yaml"
                 raise DefinitionError(
-                    f"{image.source.path}:{image.source.line(at)}: {key}: there is no image '{need}'; "
-                    f"{nearest(need, images)}",
+                    f"{image.source.path}:{image.source.line(at)}: {key}: there is no image '{need}'; {near}",
                     hint=f"correct {image.source.path}",
                 )
     return images

@@ -13,9 +13,15 @@ def check_known(names: Iterable[str], images: Mapping[str, Image]) -> None:
     """Raises UsageError for a name that no image has."""
     for name in names:
         if name not in images:
-            raise UsageError(
-                f"there is no image '{name}'; {nearest(name, images)}", hint="see `build.py targets`"
-            )
+            raise unknown_image(name, images)
+
+
+def unknown_image(name: str, images: Mapping[str, Image]) -> UsageError:
+    """The error for a name that no image has; a folder that has no image.yaml is named as such."""
+    folder = next(iter(images.values())).folder.parent / name
+    if folder.is_dir() and name not in ("", ".", ".."):
+        return UsageError(f"{folder}: there is no image.yaml in this folder", hint="see docs/definitions.md")
+    return UsageError(f"there is no image '{name}'; {nearest(name, images)}", hint="see `build.py targets`")
 
 
 def build_order(images: Mapping[str, Image], wanted: Iterable[str]) -> list[Image]:

@@ -12,7 +12,7 @@ from cellblock.graph import build_order
 
 def declare(folder: Path, **images: str) -> Path:
     for name, text in images.items():
-        (folder / name).mkdir()
+        (folder / name).mkdir(exist_ok=True)
         (folder / name / "image.yaml").write_text(text)
     return folder
 
@@ -70,6 +70,16 @@ def test_wrong_definitions_name_the_key(tmp_path: Path, text: str, message: str)
         load_images(tmp_path)
     assert message in str(raised.value)
     assert "x/image.yaml" in str(raised.value)
+
+
+def test_a_folder_without_a_definition_is_called_that(tmp_path: Path) -> None:
+    declare(tmp_path, base="summary: b\n", x="summary: x\nfrom: empty\n")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DefinitionError, match=r"x/image\.yaml:2: from: .* \S+/empty has no image\.yaml"):
+        load_images(tmp_path)
+    declare(tmp_path, x="summary: x\n")
+    with pytest.raises(UsageError, match=r"/empty: there is no image\.yaml in this folder"):
+        build_order(load_images(tmp_path), ["empty"])
 
 
 def test_a_need_that_does_not_exist_is_found_where_it_stands(tmp_path: Path) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from cellblock.build.root import WorkingRoot
+from cellblock.engine.recipe import CopyFrom
 from cellblock.errors import DefinitionError
 from cellblock.key import NOT_SOURCES
 from cellblock.process import ProgramFailed, Programs
@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
   found=$folder/$(basename -- "$there")
   case $folder/ in "$root"/*) ;; *) found= ;; esac
   if [ -z "$found" ] || { [ ! -e "$found" ] && [ ! -L "$found" ]; }; then
-    echo "there is no $there in the image that it is to be copied from" >&2
+    printf '%s\n' "$there"
     exit 3
   fi
   if [ -d "$found" ] && [ ! -L "$found" ]; then
@@ -38,27 +38,36 @@ done
 """
 
 
-def copy_out(root: WorkingRoot, files: Sequence[tuple[str, str]], target: Path, programs: Programs) -> None:
+def copy_out(root: WorkingRoot, copy: CopyFrom, target: Path, programs: Programs) -> None:
     """Copy (path in `root`, path here) into the new folder `target`, with modes and links.
 
     A folder's content goes into the path here; a file goes to it, or into it when it ends in `/`. Raises
-    DefinitionError when the image has no such path.
+    DefinitionError, naming the line that asks for it, when the image has no such path.
     """
     target.mkdir()
-    pairs = [argument for pair in files for argument in pair]
+    pairs = [argument for pair in copy.files for argument in pair]
     argv = ["bash", "-c", _COPY, "bash", str(root.folder / "root"), str(target), *pairs]
     try:
         programs.run(root.reading(argv))
     except ProgramFailed as error:
         if error.finished.status != 3:
             raise
-        raise DefinitionError(error.finished.tail[-1], hint="correct `artifacts` in image.yaml") from error
+        missing = error.finished.output.splitlines()[-1]
+        places = {there: at for (there, _), at in zip(copy.files, copy.at, strict=False)}
+        at = f"{places[missing]}: " if missing in places else ""
+        raise DefinitionError(
+            f"{at}there is no {missing} in image {copy.image or copy.reference}",
+            hint="correct the path, or have that image make the file",
+        ) from error
 
 
-def copy_sources(folder: Path, place: Path) -> None:
-    """Copy a folder of the project to `place`, without what editors and compilers leave in it."""
+def copy_sources(folder: Path, place: Path, at: str = "build") -> None:
+    """Copy a folder of the project to `place`, without what editors and compilers leave in it.
+
+    Raises DefinitionError, with `at` (FILE:LINE: KEY), when there is no such folder.
+    """
     if not folder.is_dir():
-        raise DefinitionError(f"{folder}: there is no such folder of sources", hint="correct `sources`")
+        raise DefinitionError(f"{at}.sources: there is no folder {folder}", hint="correct `sources`")
     shutil.copytree(folder, place, symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCES))
     for path in (place, *place.rglob("*")):
         if not path.is_symlink():

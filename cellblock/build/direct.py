@@ -22,6 +22,7 @@ from cellblock.build.make import LayerMaker
 from cellblock.build.nodes import Node
 from cellblock.build.plan import LABEL, PlannedImage, Planner, key_prefix
 from cellblock.build.record import ImageRecord, LayerRecord, record_of, write_record
+from cellblock.build.root import FailedInRoot
 from cellblock.build.step_events import StepEvents
 from cellblock.engine import apt
 from cellblock.engine.recipe import StepFailed
@@ -105,6 +106,8 @@ class DirectBuild:
     compression: Compression
     lock_digest: str
     reproduce: Callable[[str], str]
+    go_on: str
+    """What to do after Ctrl-C."""
     stopped: threading.Event
     """Set when a build is ended: what waits and fetches beside it ends too."""
     cache: RegistryCache | None = None
@@ -184,9 +187,11 @@ class _Run:
                     if plan.name not in self._images and plan.name not in self._ended:
                         self._build.events.emit(SubjectState(plan.name, "stopped"))
                 if isinstance(error, KeyboardInterrupt):
+                    kept = (
+                        "finished layers are kept" if self._build.remember else "what was built before stays"
+                    )
                     raise Interrupted(
-                        "interrupted: what was being made was thrown away, finished layers are kept",
-                        hint=f"go on with: {self._build.reproduce('')}",
+                        f"interrupted: what was being made was thrown away, {kept}", hint=self._build.go_on
                     ) from error
                 raise
         return self._images
@@ -265,6 +270,7 @@ class _Run:
                 report.title,
                 error.finished,
                 self._build.reproduce(node.images[0]),
+                where=error.where if isinstance(error, FailedInRoot) else "",
                 hint=error.hint,
             ) from error
         except BaseException as error:

@@ -13,30 +13,40 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cellblock.bind import Bind
 from cellblock.build import bootstrap
 from cellblock.build.copying import copy_out, copy_sources
+from cellblock.build.kept_roots import keep_root
 from cellblock.build.nodes import Node
 from cellblock.build.plan import Planner, add_users
 from cellblock.build.record import LayerRecord
-from cellblock.build.root import WorkingRoot
+from cellblock.build.root import FailedInRoot, WorkingRoot
 from cellblock.build.stored import find_layer
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
 from cellblock.build.unpacking import TAR, Opened, feed, frames, in_order, plan_unpacking
 from cellblock.build.work_folders import WorkFolders
 from cellblock.engine.advice import advice
-from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Shell, StepReport
+from cellblock.engine.recipe import (
+    Bootstrap,
+    CompileIn,
+    CopyFrom,
+    Install,
+    Overlay,
+    Shell,
+    StepReport,
+    beginning,
+)
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layer import Compression, store_layer
 from cellblock.oci.layout import Layout
-from cellblock.process import ProgramFailed, Programs
+from cellblock.process import Interrupted, ProgramFailed, Programs
 
 # Where a root sees what is handed to it; a mount, so no part of a layer.
 _HANDED_IN = "/run/cellblock"
@@ -64,6 +74,7 @@ class LayerMaker:
     def __init__(
         self, folder: Path, layout: Layout, planner: Planner, settings: Settings, programs: Programs
     ) -> None:
+        self._cache = folder
         self._trees = folder / "trees"
         self._records = folder / "layers"
         self._work = WorkFolders(folder / "work")
@@ -116,7 +127,7 @@ class LayerMaker:
         """
         started = time.monotonic()
         laid: Sequence[Opened] = ()
-        with self._work.new(keep_failed=self._settings.keep_failed) as folder:
+        with self._work.new() as folder:
             below = [self.tree(each) for each in node.parent.chain()] if node.parent else []
             _refuse_baked(node, below)
             root = WorkingRoot(
@@ -127,9 +138,15 @@ class LayerMaker:
                     laid = self._packages(node, root, report)
                 else:
                     self._definition(node, root, report)
-            except ProgramFailed as error:
-                # While what it wrote is still there: afterwards a full disk has room again.
-                error.hint = advice(error.finished.tail, folder)
+            except CellblockError as error:
+                if isinstance(error, ProgramFailed):
+                    # While what it wrote is still there: afterwards a full disk has room again.
+                    error.hint = advice(error.finished.tail, folder)
+                if self._settings.keep_failed and not isinstance(error, Interrupted):
+                    failed = error.root if isinstance(error, FailedInRoot) else root
+                    enter = keep_root(self._cache, node, folder, failed)
+                    look = f"look into the root with: sh {enter}"
+                    error.hint = f"{error.hint}; {look}" if error.hint else look
                 raise
             tidy(root.upper, node.per_machine)
             tree = self._place(root.upper, self._trees / node.id)
@@ -259,14 +276,15 @@ class LayerMaker:
                     copied = root.folder / f"copied-{number}"
                     trees = [self.tree(each) for each in needs[step.reference].chain()]
                     source = WorkingRoot(root.folder / f"source-{number}", trees, self._programs)
-                    copy_out(source, step.files, copied, self._programs)
+                    copy_out(source, step, copied, self._programs)
                     self._lay_over(root, copied, report)
                 elif isinstance(step, CompileIn):
                     self._compile(step, needs[step.reference], root, report)
                 elif isinstance(step, Shell):
                     resolver = Path("/etc/resolv.conf")
                     binds = [Bind(resolver, str(resolver))] if resolver.is_file() else []
-                    root.run(step.lines, binds=binds, on_line=report.line)
+                    with _locating(step.lines, step.at):
+                        root.run(step.lines, binds=binds, on_line=report.line, numbered=True)
 
     def _lay_over(self, root: WorkingRoot, folder: Path, report: StepReport) -> None:
         # Unpacked by the image's own tar inside the image: an absolute symlink in the image
@@ -281,13 +299,14 @@ class LayerMaker:
         trees = [self.tree(each) for each in toolchain.chain()]
         workshop = WorkingRoot(root.folder / "workshop", trees, self._programs, root.env)
         for source, there in step.sources:
-            copy_sources(source, workshop.upper / there.lstrip("/"))
-        workshop.run(step.lines, on_line=report.line)
+            copy_sources(source, workshop.upper / there.lstrip("/"), step.build_at)
+        with _locating(step.lines, step.at):
+            workshop.run(step.lines, on_line=report.line, numbered=True)
         made = workshop.upper / step.output.lstrip("/")
         if not made.is_dir() or made.is_symlink():
             raise DefinitionError(
-                f"compiling made no folder {step.output}",
-                hint="correct `run` or `output` of `build` in image.yaml",
+                f"{step.build_at}.output: compiling made no folder {step.output}",
+                hint="correct `run` or `output` of `build`",
             )
         output = root.upper / step.output.lstrip("/")
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -304,6 +323,20 @@ class LayerMaker:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         return place
+
+
+@contextmanager
+def _locating(lines: Sequence[str], at: Sequence[str]) -> Iterator[None]:
+    """Have a failure of `lines`, which stand at `at` in a definition, say which one it was."""
+    try:
+        yield
+    except FailedInRoot as error:
+        number = error.line if len(lines) > 1 else 0
+        if number is not None and number < len(at):
+            error.where = f"{at[number]}: {beginning(lines[number])}"
+        elif at:
+            error.where = at[0]
+        raise
 
 
 def _refuse_baked(node: Node, below: Sequence[Path]) -> None:

@@ -205,9 +205,10 @@ class Planner:
         if fields.build:
             build = fields.build
             sources = tuple((paths.PROJECT / folder, there) for folder, there in build.sources.items())
-            lines = self._strings(image, build.run, "build", "run")
+            lines, at = self._lines(image, build.run, "build", "run")
             toolchain = self._planned[build.toolchain].key_reference
-            steps.append(CompileIn(toolchain, sources, lines, build.output))
+            whole = self._at(image, ("build",))
+            steps.append(CompileIn(toolchain, sources, lines, build.output, at, whole))
         elif fields.parent is None:
             steps.append(
                 Bootstrap(
@@ -231,21 +232,36 @@ class Planner:
             steps.append(Overlay(staging))
         steps += self._copies(image)
         if fields.run:
-            steps.append(Shell(self._strings(image, fields.run, "run")))
+            lines, at = self._lines(image, fields.run, "run")
+            steps.append(Shell(lines, at=at))
         return steps
 
     def _copies(self, image: Image) -> list[CopyFrom]:
         copies = []
-        for artifacts in image.fields.artifacts:
-            files = tuple(
-                (
-                    self._string(image, there, ("artifacts", "files", there)),
-                    self._string(image, here, ("artifacts", "files", there)),
-                )
-                for there, here in artifacts.files.items()
-            )
-            copies.append(CopyFrom(self._planned[artifacts.image].key_reference, files))
+        one = isinstance(image.source.data.get("artifacts"), dict)
+        for index, artifacts in enumerate(image.fields.artifacts):
+            files, places = [], []
+            for there, here in artifacts.files.items():
+                at: Location = ("artifacts", *(() if one else (index,)), "files", there)
+                files.append((self._string(image, there, at), self._string(image, here, at)))
+                places.append(self._at(image, at))
+            reference = self._planned[artifacts.image].key_reference
+            copies.append(CopyFrom(reference, tuple(files), artifacts.image, tuple(places)))
         return copies
+
+    def _lines(
+        self, image: Image, templates: list[str], *key: str
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What `_strings` gives, and where each stands: FILE:LINE: KEY."""
+        texts = [self._string(image, text, (*key, index)) for index, text in enumerate(templates)]
+        kept = [(text, self._at(image, (*key, i))) for i, text in enumerate(texts) if text.strip()]
+        return tuple(text for text, _ in kept), tuple(at for _, at in kept)
+
+    @staticmethod
+    def _at(image: Image, at: Location) -> str:
+        """FILE:LINE: KEY; a list's numbers and the files' paths say nothing that the line does not."""
+        key = ".".join(str(part) for part in at if isinstance(part, str) and "/" not in part)
+        return f"{image.source.path}:{image.source.line(at)}: {key}"
 
     def _strings(self, image: Image, templates: list[str], *at: str) -> tuple[str, ...]:
         """Rendered, without those that render to nothing."""

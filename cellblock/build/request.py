@@ -33,6 +33,10 @@ class BuildRequest:
     bring: bool = False
     compression: Compression = field(default_factory=Compression)
     cache: str | None = None
+    go_on: str = ""
+    """What to do after Ctrl-C, when it was another command than `build` that asked."""
+    target: str = "build"
+    """The target that repeats this."""
 
     def command(self, variant: str, *images: str) -> str:
         """The command line by which a person repeats this for `images`."""
@@ -43,7 +47,7 @@ class BuildRequest:
             options = [*options, f"--cache {self.cache}"]
         if self.locked:
             options = [*options, "--locked"]
-        return " ".join(["python3 build.py build", *images, f"--variant {variant}", *options])
+        return " ".join([f"python3 build.py {self.target}", *images, f"--variant {variant}", *options])
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ What a crash leaves is a working folder that nobody owns (`cellblock.build.work_
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
 from cellblock.bind import Bind
 from cellblock.errors import CellblockError
-from cellblock.process import Finished, Programs
+from cellblock.process import Finished, ProgramFailed, Programs
 
 # UPPER holds whole files under their own names, and so is a layer.
 _PLAIN = "metacopy=off,redirect_dir=off,index=off"
@@ -25,7 +26,22 @@ _PLAIN = "metacopy=off,redirect_dir=off,index=off"
 MARK = "/tmp/marked"
 """A file in a root's /tmp, which is no part of a layer."""
 
+_FAILED = "tmp/.cellblock-failed"
+"""Below a root's folder, and so in its /tmp: the number of the line that failed."""
+_NUMBER = "cellblock_line"
+
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class FailedInRoot(ProgramFailed):
+    """Shell lines failed in `root`. `line` is the number of the one that did, counted from 0, when known."""
+
+    def __init__(self, finished: Finished, root: WorkingRoot, line: int | None) -> None:
+        super().__init__(finished)
+        self.root = root
+        self.line = line
+        self.where = ""
+        """Where a definition has that line, and how it begins; said by whoever knows the definition."""
 
 
 class WorkingRoot:
@@ -76,19 +92,32 @@ class WorkingRoot:
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
         feed: Callable[[IO[bytes]], None] | None = None,
+        numbered: bool = False,
     ) -> Finished:
         """Run shell lines with `sh -euc` inside; `feed` writes their stdin.
 
-        Raises ProgramFailed, Interrupted, and what `feed` raises.
+        `numbered`: each line is whole commands, so that it can be told which one failed. Raises
+        FailedInRoot, Interrupted, and what `feed` raises.
         """
         # An argument ends at 128 KiB (MAX_ARG_STRLEN, execve(2)), standard input may be fed, and
         # a file in the root would be seen there: a descriptor, closed as soon as the shell has its own.
         self._scripts += 1
         script = self.folder / f"script-{self._scripts}"
-        script.write_text("exec 9<&-\n" + "\n".join(lines) + "\n", encoding="utf-8")
+        text = [*_with_numbers(lines)] if numbered else lines
+        script.write_text("exec 9<&-\n" + "\n".join(text) + "\n", encoding="utf-8")
+        (self.folder / _FAILED).unlink(missing_ok=True)
         opened = ("sh", "-c", 'exec 9<"$1"; shift; exec "$@"', "sh", str(script))
         argv = self.command(["sh", "-euc", ". /dev/fd/9"], binds, env)
-        return self._programs.run([*opened, *argv], on_line=on_line, feed=feed)
+        try:
+            return self._programs.run([*opened, *argv], on_line=on_line, feed=feed)
+        except ProgramFailed as error:
+            raise FailedInRoot(error.finished, self, self._failed_line()) from error
+
+    def _failed_line(self) -> int | None:
+        try:
+            return int((self.folder / _FAILED).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None  # ended by a signal, or lines without numbers
 
     def command(
         self, argv: Sequence[str], binds: Sequence[Bind] = (), env: Mapping[str, str] | None = None
@@ -108,6 +137,24 @@ class WorkingRoot:
             *(*mounted, "--"),
             *("env", "-i", *(f"{name}={value}" for name, value in environment.items()), *argv),
         ]
+
+    def enter_script(self, place: Path) -> str:
+        """A script that opens a shell in this root, or runs what it is given, when its folder is `place`."""
+        environment = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env}
+        lower = ":".join(str(number) for number in range(len(self.trees) or 1))
+        quoted = " ".join(shlex.quote(f"{name}={value}") for name, value in environment.items())
+        in_root = shlex.quote(str(files("cellblock.build").joinpath("in_root.sh")))
+        return (
+            "#!/bin/sh\n"
+            "# Opens a shell in the root of a step that failed, or runs a program there.\n"
+            "set -eu\n"
+            f"here={shlex.quote(str(place))}\n"
+            'work=$(mktemp -d "$here/work-XXXXXX")\n'
+            "[ $# -gt 0 ] || set -- /bin/sh\n"
+            f"exec unshare --mount --pid --ipc --uts --fork --kill-child bash {in_root} {lower} \\\n"
+            '  "$here/upper" "$work" "$here/root" "$here/tmp" -- \\\n'
+            f'  env -i "TERM=${{TERM:-dumb}}" {quoted} "$@"\n'
+        )
 
     def reading(self, argv: Sequence[str]) -> list[str]:
         """The arguments that run `argv`, of this machine, while `root` shows the layers, read-only."""
@@ -131,3 +178,11 @@ class WorkingRoot:
         mount = 'mount -t overlay overlay -o "$1" "$2"; shift 2; exec "$@"'
         unshare = ("unshare", "--mount", "sh", "-euc", mount, "sh")
         return [*unshare, mounts, str(self.folder / "root"), *argv]
+
+
+def _with_numbers(lines: Sequence[str]) -> Iterator[str]:
+    """`lines`, which leave the number of the one that fails in a file; their status stays what it is."""
+    yield f"trap 'test $? = 0 || echo \"${_NUMBER}\" > /{_FAILED}' EXIT"
+    for number, line in enumerate(lines):
+        yield f"{_NUMBER}={number}"
+        yield line

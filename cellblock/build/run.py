@@ -148,6 +148,7 @@ def direct_build(
         compression=prepared.request.compression,
         lock_digest=prepared.lock_digest,
         reproduce=prepared.reproduce,
+        go_on=prepared.request.go_on or f"go on with: {prepared.reproduce('')}",
         stopped=stopped,
     )
 

@@ -29,22 +29,14 @@ class WorkFolders:
         self._folder = folder
 
     @contextmanager
-    def new(self, *, keep_failed: bool = False) -> Iterator[Path]:
-        """A new, empty folder for the block, removed afterwards.
-
-        With `keep_failed` it stays when the block raises an Exception, until the next `sweep`.
-        """
+    def new(self) -> Iterator[Path]:
+        """A new, empty folder for the block, removed afterwards."""
         with self._owned() as folder:
-            keep = False
             try:
                 folder.mkdir()
                 yield folder
-            except Exception:
-                keep = keep_failed
-                raise
             finally:
-                if not keep:
-                    shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
     def discard(self, path: Path) -> None:
         """Remove the folder `path` of this file system: under its name it is there whole or not at all."""

@@ -57,7 +57,9 @@ def build(
         str | None,
         typer.Option("--cache", help="Registry repository, HOST/PATH, where layers are shared with others."),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the root of a failed step.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the root of a failed step, and say how to enter it.")
+    ] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:

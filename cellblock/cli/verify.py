@@ -30,7 +30,7 @@ def verify(
     from cellblock.events import Events
 
     events = Events()
-    request = BuildRequest(tuple(images or ()), variant, tuple(mirror or ()), locked=locked)
+    request = BuildRequest(tuple(images or ()), variant, tuple(mirror or ()), locked=locked, target="verify")
     with make_view(log, events):
         found = verify_images(request, events)
     same = all(each.digest == each.again for each in found.values())

@@ -31,6 +31,7 @@ from cellblock.jail import OtherSourceError, Volume, assemble
 from cellblock.node_settings import refuse_without_user_namespaces, warn_of_node
 from cellblock.variants import choose_variant, load_variants
 
+_GO_ON = "run the same `up` again: it goes on where this stopped"
 _ROLES = ("worker", "login", "controller")
 
 
@@ -106,7 +107,9 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     with _timed(phases, "build"):
         # The jail first: it takes longest, and the others fit beside it.
         images = (request.jail, *_ROLES)
-        built = build_images(BuildRequest(images, variant.name, request.mirrors, bring=True), events)
+        built = build_images(
+            BuildRequest(images, variant.name, request.mirrors, bring=True, go_on=_GO_ON), events
+        )
     spec = replace(spec, images={role: built.images[role].reference for role in _ROLES})
     with _timed(phases, "jail"):
         jail = _assemble(built.images[request.jail].reference, spec, events)

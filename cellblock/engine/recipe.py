@@ -56,33 +56,45 @@ class Overlay:
 
 @dataclass(frozen=True)
 class CopyFrom:
-    """Copy files out of another image: (path there, path here)."""
+    """Copy files out of another image: (path there, path here).
+
+    `image` is that image's name, `at` where a definition asks for each file: FILE:LINE: KEY.
+    """
 
     reference: str
     files: tuple[tuple[str, str], ...]
+    image: str = field(default="", compare=False)
+    at: tuple[str, ...] = field(default=(), compare=False)
 
     title = "copy artifacts"
 
 
 @dataclass(frozen=True)
 class Shell:
-    """Run shell lines with `sh -euc` inside the root; `title` says what for."""
+    """Run shell lines with `sh -euc` inside the root; `title` says what for.
+
+    `at`: where a definition has each line, FILE:LINE: KEY.
+    """
 
     lines: tuple[str, ...]
     title: str = "run"
+    at: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
 class CompileIn:
     """Compile in a throwaway container of `reference`; only `output` enters the image.
 
-    `sources`: (folder of this machine, path there); the container sees them as its own.
+    `sources`: (folder of this machine, path there); the container sees them as its own. `at` and
+    `build_at`: where a definition has each line, and the whole of it: FILE:LINE: KEY.
     """
 
     reference: str
     sources: tuple[tuple[Path, str], ...]
     lines: tuple[str, ...]
     output: str
+    at: tuple[str, ...] = field(default=(), compare=False)
+    build_at: str = field(default="", compare=False)
 
     title = "compile"
 
@@ -154,24 +166,33 @@ class StepFailed(CellblockError):
     """A step of an image's recipe failed; names image, step and command, and shows the last lines."""
 
     def __init__(self, recipe: Recipe, title: str, finished: Finished, *, hint: str = "") -> None:
-        self._say(recipe.image, title, finished, recipe.reproduce, hint)
+        # A command can be a whole script: its beginning tells which one it is.
+        command = f"\n  command: {beginning(shlex.join(finished.argv))}"
+        self._say(recipe.image, title, finished, command, recipe.reproduce, hint)
 
     @classmethod
-    def of(cls, image: str, title: str, finished: Finished, reproduce: str, *, hint: str = "") -> StepFailed:
-        """The same, of a step that belongs to no recipe; `reproduce` is the command that repeats it."""
+    def of(
+        cls, image: str, title: str, finished: Finished, reproduce: str, *, where: str = "", hint: str = ""
+    ) -> StepFailed:
+        """The same, of a step that belongs to no recipe; `reproduce` is the command that repeats it.
+
+        `where` is the line of a definition that failed. The command is left out: it is how Cellblock enters
+        a root, which nobody wrote and nobody can repeat.
+        """
         failed = cls.__new__(cls)
-        failed._say(image, title, finished, reproduce, hint)
+        failed._say(image, title, finished, f"\n  in {where}" if where else "", reproduce, hint)
         return failed
 
-    def _say(self, image: str, title: str, finished: Finished, reproduce: str, hint: str) -> None:
+    def _say(self, image: str, title: str, finished: Finished, after: str, reproduce: str, hint: str) -> None:
         lines = "".join(f"\n  | {line}" for line in finished.tail)
-        # A command can be a whole script: its beginning tells which one it is.
-        command = shlex.join(finished.argv)
-        command = command if len(command) <= 300 else command[:300] + " ..."
         again = f"repeat it with: {reproduce}"
         CellblockError.__init__(
             self,
-            f"image {image}: step '{title}' failed with status {finished.status}{lines}"
-            f"\n  command: {command}",
+            f"image {image}: step '{title}' failed with status {finished.status}{lines}{after}",
             hint=f"{hint}; then {again}" if hint else again,
         )
+
+
+def beginning(text: str) -> str:
+    """What shows a person which text it is: its first 300 characters."""
+    return text if len(text) <= 300 else text[:300] + " ..."

@@ -134,6 +134,11 @@ class ImageSource:
             hint = "`podman images` lists them; `python3 build.py build jail` builds the jail's"
             if Path(self.reference).exists():
                 hint = f"for the directory or file of that name write ./{self.reference}"
+            if _TAR.search(self.reference):
+                raise CellblockError(
+                    f"there is no file {Path(self.reference).absolute()}, and no image of that name",
+                    hint="name a tar that is there",
+                )
             raise CellblockError(f"there is no image {self.reference} in this machine's storage", hint=hint)
         image = json.loads(done.output)[0]
         return from_labels("image", self.reference, f"sha256:{image['Id']}", image.get("Labels") or {})

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from cellblock.apt_advice import apt_advice
 from cellblock.errors import CellblockError
 from cellblock.lock.archives import PackageArchive
 from cellblock.process import Finished, ProgramFailed, Programs
@@ -169,6 +170,7 @@ class AptRoot:
 
     def _update_failed(self, done: Finished) -> CellblockError:
         text = "\n".join(line for line in done.tail if line.startswith(("E: ", "W: ", "Err:")))
+        output = f"{done.output}\n{text}"
         expired = re.search(r"Release file for (\S+) is expired \(invalid since ([^)]*)\)", text)
         if expired:
             until = datetime.now(timezone.utc) - _duration(expired[2])
@@ -178,7 +180,10 @@ class AptRoot:
                 hint="name another with --mirror; if old is what you want, ask for a --snapshot, or set "
                 "`check_valid_until: false` for the distribution in images/variants.yaml",
             )
-        return CellblockError(f"the package lists cannot be fetched\n{_indented(text)}", hint=_advice(text))
+        return CellblockError(
+            f"the package lists cannot be fetched\n{_indented(text)}",
+            hint=apt_advice(output) or "check the mirror",
+        )
 
     def indexes(self) -> list[Index]:
         """The package lists, in the order of the archives; empty components have none."""
@@ -251,20 +256,3 @@ def _duration(text: str) -> timedelta:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  | {line}" for line in text.splitlines())
-
-
-_ADVICE = {
-    "does the network require authentication": "something answers in the mirror's place, such as a login "
-    "page: open the way to the mirror, or name another with --mirror",
-    "Could not resolve": "check the network, or name another mirror with --mirror",
-    "Could not connect": "check the network, or name another mirror with --mirror",
-    "NO_PUBKEY": "install the distribution's keyring package (`build.py doctor` names it)",
-    "is not signed": "install the distribution's keyring package (`build.py doctor` names it)",
-    "No space left on device": "free disk space (`df -h`, `build.py cache trim`)",
-    "does not have a Release file": "check the address of the mirror, or name another with --mirror",
-    "Failed to fetch": "check the mirror, or name another with --mirror",
-}
-
-
-def _advice(text: str) -> str:
-    return next((advice for symptom, advice in _ADVICE.items() if symptom in text), "check the mirror")

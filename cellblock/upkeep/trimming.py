@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellblock.build.kept_roots import remove_kept_roots
 from cellblock.build.stored import collect_layers
 from cellblock.build.work_folders import WorkFolders
 from cellblock.flock import locked
@@ -49,6 +50,7 @@ def trim(cache: Path, max_size: int, waiting: Callable[[], None] | None = None) 
     with layout.alone(waiting), locked(store.folder / "lock", waiting=waiting):
         # What nothing leads to, or a crash left, goes in any case.
         WorkFolders(cache / "work").sweep()
+        remove_kept_roots(cache)
         freed = layout.remove_unreached()
         collect_layers(cache, layout)
         _remove_strays(store)

@@ -9,6 +9,7 @@ import pytest
 from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.root import WorkingRoot
 from cellblock.build.tidy import tidy
+from cellblock.engine.recipe import CopyFrom
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.process import Programs
 
@@ -34,7 +35,8 @@ def trees(tmp_path: Path) -> list[Path]:
 def copied(trees: list[Path], tmp_path: Path, *files: tuple[str, str]) -> Path:
     programs = Programs()
     root = WorkingRoot(tmp_path / "work", trees, programs)
-    copy_out(root, files, tmp_path / "target", programs)
+    at = tuple(f"x/image.yaml:{number}: artifacts.files" for number, _ in enumerate(files, 4))
+    copy_out(root, CopyFrom("reference", files, "other", at), tmp_path / "target", programs)
     return tmp_path / "target"
 
 
@@ -57,7 +59,9 @@ def test_a_file_goes_to_a_path_or_into_a_folder(trees: list[Path], tmp_path: Pat
 @pytest.mark.parametrize("path", ["/out/gone", "/out/hidden/old", "/nowhere", "/lnk/passwd"])
 def test_what_the_image_does_not_show_is_named(trees: list[Path], tmp_path: Path, path: str) -> None:
     """A link that leads out of the image leads to nothing, whatever this machine has there."""
-    with pytest.raises(DefinitionError, match=f"there is no {path} in the image"):
+    with pytest.raises(
+        DefinitionError, match=f"^x/image.yaml:4: artifacts.files: there is no {path} in image other"
+    ):
         copied(trees, tmp_path, (path, "/x"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.build.root import WorkingRoot
+from cellblock.build.root import FailedInRoot, WorkingRoot
 from cellblock.process import ProgramFailed, Programs
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting an overlay needs root")
@@ -35,6 +35,20 @@ def test_the_first_failure_ends_the_script_with_its_status(root: WorkingRoot) ->
     assert not (root.upper / "after").exists()
     with pytest.raises(ProgramFailed, match="unset_variable"):
         root.run(["echo $unset_variable"])
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [("(exit 9)", 1), ("for x in a b; do false || exit 3; done", 1), ("echo 'not closed", 1), ("exit 2", 1)],
+)
+def test_of_numbered_lines_the_one_that_fails_is_known(root: WorkingRoot, line: str, number: int) -> None:
+    with pytest.raises(FailedInRoot) as raised:
+        root.run(["echo first", line, "echo last"], numbered=True)
+    assert raised.value.line == number
+    with pytest.raises(FailedInRoot) as raised:
+        root.run(["exec false"], numbered=True)
+    # Nothing could be said any more; what an earlier run said is not about this one.
+    assert raised.value.line is None
 
 
 def test_a_script_may_be_longer_than_an_argument(root: WorkingRoot) -> None:

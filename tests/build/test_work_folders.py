@@ -44,15 +44,6 @@ def test_a_folder_is_there_for_the_block_and_gone_afterwards(tmp_path: Path) -> 
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_a_failed_one_is_kept_when_asked_for_until_it_is_swept(tmp_path: Path) -> None:
-    folders = WorkFolders(tmp_path)
-    with pytest.raises(ValueError, match="x"), folders.new(keep_failed=True) as folder:
-        raise ValueError("x")
-    assert folder.is_dir()
-    folders.sweep()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_is_in_use_is_not_swept_and_what_a_kill_left_is(tmp_path: Path) -> None:
     folders = WorkFolders(tmp_path)
     process, theirs = owner(tmp_path)

@@ -78,6 +78,8 @@ def test_every_target_has_help() -> None:
         (("up", "--jail-root", "admin"), "root in the jail cannot be 'admin' to Slurm"),
         (("shell", "--admin", "--user", "ada"), "they exclude each other"),
         (("bulid",), "bulid"),
+        (("push", "http://localhost:5000/x"), "next: write localhost:5000/x, with --plain-http"),
+        (("push", "https://registry.example/x"), "next: write registry.example/x\n"),
     ],
 )
 def test_wrong_usage_is_one_message_and_status_2(arguments: tuple[str, ...], message: str) -> None:
@@ -106,6 +108,16 @@ def test_down_of_a_cluster_that_is_not_there_names_those_that_are_and_makes_no_f
     assert "error: there is no cluster nope; clusters of this machine: mine\n" in done.stderr
     assert "next: start one: `build.py up --name nope`" in done.stderr
     assert not (tmp_path / "clusters" / "nope").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="filling a volume needs root")
+@pytest.mark.parametrize("name", ["nope.tar", "nope.tar.zst", "nope.tgz"])
+def test_a_tar_that_is_not_there_is_called_a_file(name: str, tmp_path: Path) -> None:
+    done = run("jail", "assemble", name, str(tmp_path / "volume"))
+    assert done.returncode == 1
+    assert f"error: there is no file {Path(name).absolute()}" in done.stderr
+    assert "podman" not in done.stderr
+    assert not (tmp_path / "volume").exists()
 
 
 def test_completion_knows_images_and_variants() -> None:

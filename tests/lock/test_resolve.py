@@ -192,6 +192,34 @@ def test_a_login_page_in_the_mirrors_place_is_called_that(
     assert "login page" in raised.value.hint
 
 
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (400, "the mirror refuses (400 Bad Request): check its address, or name another with --mirror"),
+        (403, "the mirror refuses (403 Forbidden): check its address, or name another with --mirror"),
+        (404, "the mirror has no such archive (404 Not Found): check its address, or name another"),
+    ],
+)
+def test_what_a_mirror_answers_is_no_matter_of_keys(resolved: Resolve, status: int, advice: str) -> None:
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    uri = f"http://127.0.0.1:{server.server_address[1]}/debian"
+    try:
+        with pytest.raises(CellblockError, match="the package lists cannot be fetched") as caught:
+            resolved({"base": (None, [])}, PackageArchive((uri,), "trixie", ("main",)))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert caught.value.hint.startswith(advice)
+
+
 def test_an_archive_that_nobody_signed_is_refused_unless_it_is_trusted(
     small: SmallArchive, resolved: Resolve
 ) -> None:

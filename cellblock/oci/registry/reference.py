@@ -28,6 +28,12 @@ class Reference:
     def parse(text: str) -> Reference:
         """Raises UsageError saying what is wrong. The host must be there: no registry is assumed."""
         name = text.removeprefix("docker://").removesuffix("/")
+        scheme, separator, rest = name.partition("://")
+        if separator:
+            raise UsageError(
+                f"'{text}' begins with {scheme}://, which names of images do not have",
+                hint=f"write {rest}" + (", with --plain-http" if scheme == "http" else ""),
+            )
         name, at, digest = name.partition("@")
         if at and not _DIGEST.fullmatch(digest):
             raise _wrong(text, f"'{digest}' is no digest like sha256:0123...")
