@@ -158,8 +158,7 @@ class _Writing:
                     with self.events.step(self.subject, "set directories' owners and times"):
                         assembly.seal()
                     summary = assembly.write_manifest(_absent(staging / "manifest"))
-                    check()
-                    result = self._publish(staging, summary, assembly, assembly.losses())
+                    result = self._publish(staging, summary, assembly, assembly.losses(), check)
                 self._remove_others(staging, published=True)
                 return result
             except (KeyboardInterrupt, LostLockError):
@@ -203,10 +202,9 @@ class _Writing:
                 with self.events.step(self.subject, "join the shards"):
                     assembly.seal()
                     summary = folder.join(_absent(folder.path / "manifest"))
-                check_all()
                 # What the directories lost, which the last one gave their owners, comes on top.
                 folder.lost(shard, assembly.losses())
-                result = self._publish(folder.path, summary, assembly, folder.all_lost())
+                result = self._publish(folder.path, summary, assembly, folder.all_lost(), check_all)
         # Not before the files in it are closed: NFS keeps the name of what is open, and so the folder.
         with patient_lock(self.target, self.command):
             with suppress(OSError):  # or somebody has, in between
@@ -296,7 +294,12 @@ class _Writing:
             yield assembly
 
     def _publish(
-        self, staging: Path, summary: Summary, assembly: Assembly, losses: Sequence[Loss]
+        self,
+        staging: Path,
+        summary: Summary,
+        assembly: Assembly,
+        losses: Sequence[Loss],
+        check: Callable[[], None],
     ) -> AssembleResult:
         if summary.entries <= 1:
             raise CellblockError(
@@ -304,6 +307,7 @@ class _Writing:
                 hint="is it the source that you meant?",
             )
         kept = assembly.written().kept
+        check()
         with self.events.step(self.subject, "flush to disk"):
             assembled_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
             state = VolumeState(
@@ -318,7 +322,7 @@ class _Writing:
             (self.target.private / "losses.json").unlink(missing_ok=True)  # of a tree that is gone
             if losses:
                 write_losses(self.target.private / "losses.json", losses)
-            self.target.publish(staging)
+            self.target.publish(staging, check)
         for loss in losses:
             self.events.warning(holding.told(self.target.path, loss))
         seconds = time.monotonic() - self.started

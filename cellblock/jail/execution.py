@@ -239,8 +239,7 @@ def carry_out(
 ) -> UpgradeResult:
     """Commit what was staged in `folder`, and do it. `plan` saves reading what was written there."""
     running = Transaction(volume, folder)
-    check()
-    running.commit()
+    running.commit(check)
     return _run(volume, running, check, events, started, plan)
 
 

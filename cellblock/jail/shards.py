@@ -69,6 +69,16 @@ def patient_lock(volume: Volume, what: str) -> Iterator[Callable[[], None]]:
         yield check
 
 
+def _blame(check: Callable[[], None], error: Exception) -> None:
+    """Raise LostLockError if that is why there was an error: whoever took over removes what we work in."""
+    try:
+        check()
+    except LostLockError as lost:
+        raise lost from error
+    except OSError:
+        return  # nothing is known; the error at hand says more
+
+
 class ShardFolder:
     """The folder that the shards of one source share."""
 
@@ -110,7 +120,13 @@ class ShardFolder:
                 ) from None
             os.pwrite(descriptor, token, 0)
             os.fsync(descriptor)
-            yield check
+            try:
+                yield check
+            except LostLockError:
+                raise
+            except Exception as error:
+                _blame(check, error)
+                raise
         finally:
             os.close(descriptor)
 

@@ -46,9 +46,10 @@ class Transaction:
     late: list[Finding] = field(default_factory=list)
     """What users changed between the plan and its execution; it stays as they have it."""
 
-    def commit(self) -> None:
-        """From here on this is carried out, by whoever comes next if not by us."""
+    def commit(self, check: Callable[[], None]) -> None:
+        """From here on this is carried out, by whoever comes next if not by us. `check` is that of `run`."""
         sync_filesystem(self.volume.path)
+        check()  # the flush may have taken minutes
         target = self.volume.private / "transaction"
         self.folder.rename(target)
         sync_directory(self.volume.private)

@@ -204,11 +204,15 @@ class Volume:
             if folder.exists():  # not renamed meanwhile, to be kept
                 remove_tree(folder)
 
-    def publish(self, staging: Path) -> None:
-        """Make what is in `staging` the volume's tree, all of it or nothing, safe from power loss."""
+    def publish(self, staging: Path, check: Callable[[], None]) -> None:
+        """Make what is in `staging` the volume's tree, all of it or nothing, safe from power loss.
+
+        `check` raises when another writer took over while all was flushed.
+        """
         (staging / "controls").unlink(missing_ok=True)  # of a run that was interrupted here
         controls.save(staging / "controls", controls.of_root(staging / "root"))
         sync_filesystem(self.path)
+        check()
         for name in ("manifest", "controls", "state.json"):
             (staging / name).replace(self.private / name)
         sync_directory(self.private)

@@ -128,6 +128,7 @@ class WriterLock:
     def held(self, notice: Callable[[str], None] = lambda text: None) -> Iterator[Callable[[], None]]:
         """Hold the lock; yields a function that raises LostLockError when it was lost meanwhile.
 
+        So does this when the block fails after that: who takes over removes what the block works in.
         Raises BusyError naming who holds it. `notice` is told when this waits for a silent host.
         """
         descriptor = os.open(self._private / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -148,6 +149,12 @@ class WriterLock:
             beating.start()
             try:
                 yield self.check
+            except LostLockError:
+                raise
+            except Exception as error:
+                if self._is_of_another():
+                    raise self._loss() from error
+                raise
             finally:
                 self._stop.set()
                 beating.join()
@@ -159,17 +166,32 @@ class WriterLock:
         """Raise LostLockError when somebody else has the volume now."""
         if not self._lost.is_set() and not self._silent():
             return
+        raise self._loss()
+
+    def _loss(self) -> LostLockError:
+        """What is to be said of it."""
         holder = self._read("writer")
         if holder and holder.token == self._me.token:
             why = "it had not written to it for too long, so that another may begin"
         elif holder:
             why = f"it was taken over by {holder}, as this host had not written to it for too long"
         else:
-            why = "it was taken over by another writer, or its record was removed"
-        raise LostLockError(
+            why = (
+                "it was taken over by another writer, which has finished, as this host had not written to it "
+                f"for too long; or somebody removed {self._private / 'writer'}"
+            )
+        return LostLockError(
             f"this process no longer holds {self._volume}: {why}",
             hint="run the same command again: it finishes what is left",
         )
+
+    def _is_of_another(self) -> bool:
+        """Whether the record is not ours any more, as far as can be told."""
+        try:
+            holder = self._read("writer")
+        except OSError:
+            return False
+        return holder is None or holder.token not in (self._me.token, _UNREADABLE)
 
     def _silent(self) -> bool:
         """Whether our beat stood still for so long that others may soon think us dead."""

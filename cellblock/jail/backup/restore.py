@@ -96,8 +96,7 @@ def restore(path: Path, repository: Repository, events: Events, options: Restore
             _check_whole(staging, snapshot)
             with events.step(volume.path.name, "compare with the image"):
                 damaged, users = _against_image(Volume(staging))
-            check()
-            switching.decide(volume, staging, snapshot.id)
+            switching.decide(volume, staging, snapshot.id, check)
             kept = switching.finish(volume)
     return RestoreResult(snapshot, volume.root, kept, mended, damaged, users, time.monotonic() - started)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +30,11 @@ class Decision:
     replaced: str
 
 
-def decide(volume: Volume, staging: Path, snapshot: str) -> None:
-    """From here on the volume is what `staging` (root/, .cellblock/) holds. `finish` comes next."""
+def decide(volume: Volume, staging: Path, snapshot: str, check: Callable[[], None] = lambda: None) -> None:
+    """From here on the volume is what `staging` (root/, .cellblock/) holds. `finish` comes next.
+
+    `check` raises when another writer took over while all was flushed.
+    """
     old = volume.is_assembled()
     name = f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}" if old else ""
     plan = {
@@ -41,6 +45,7 @@ def decide(volume: Volume, staging: Path, snapshot: str) -> None:
     }
     put(staging / "plan.json", json.dumps(plan))
     sync_filesystem(volume.path)
+    check()
     staging.rename(volume.private / RESTORE)
     sync_directory(volume.private)
 
