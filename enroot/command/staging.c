@@ -12,9 +12,8 @@
 #include <unistd.h>
 
 #include "../../spank_jail/core/scoped.h"
+#include "staging_name.h"
 
-#define PREFIX ".enroot-"
-#define DIGITS "0123456789"
 /* Each level holds a descriptor while a tree is removed, and a user may have 64 of them. */
 #define LEVELS_MOST 32
 
@@ -38,21 +37,11 @@ static char *fresh_name(int data)
 	static unsigned next;
 
 	for (;;) {
-		char *name = text_format(PREFIX "%d-%u", getpid(), next++);
+		char *name = text_format(STAGING_PREFIX "%d-%u", getpid(), next++);
 		if (faccessat(data, name, F_OK, AT_SYMLINK_NOFOLLOW))
 			return name;
 		free(name);
 	}
-}
-
-/* Whether fresh_name gave it: a bundle extracts in folders of users, who may have a .enroot-backup of their own there. */
-static bool is_ours(const char *name)
-{
-	if (!text_starts(name, PREFIX))
-		return false;
-	name += strlen(PREFIX);
-	size_t pid = strspn(name, DIGITS), number = name[pid] == '-' ? strspn(name + pid + 1, DIGITS) : 0;
-	return pid && number && !name[pid + 1 + number];
 }
 
 /* Gives it a name that the next command removes, should this one not come to its end. In the jail's epilog each node's
@@ -130,7 +119,7 @@ static void sweep(int data)
 	DIR *stream = copy < 0 ? NULL : fdopendir(copy);
 
 	for (struct dirent *entry; stream && (entry = readdir(stream));) {
-		if (!is_ours(entry->d_name))
+		if (!staging_is_name(entry->d_name))
 			continue;
 		scoped_fd fd = open_folder(data, entry->d_name);
 		/* Whoever works on it holds the lock, and loses it when killed. */

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,8 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../enroot/command/staging_name.h"
 #include "../../enroot/text/text.h"
 #include "../../spank_jail/core/scoped.h"
+
+#define MAX_MOUNTINFO (4UL * 1024 * 1024)
 
 /* Whether its command line is "PROGRAM READY LIFE NAME": enroot-hold. */
 static bool keeps(int process, const char *name)
@@ -38,12 +42,45 @@ static bool is_rooted(int process, const struct stat *root)
 	return !fstatat(process, "root", &st, 0) && st.st_dev == root->st_dev && st.st_ino == root->st_ino;
 }
 
+/* The directory that a process has as its root, as its file system calls it: the fourth field of the line of "/" in
+ * mountinfo (proc(5)). Of several the last lies above the others. NULL: it cannot be told. */
+static char *root_directory(int process)
+{
+	struct jail_error ignored;
+	scoped_free char *text = text_read(process, "mountinfo", MAX_MOUNTINFO, NULL, &ignored);
+	char *found = NULL;
+
+	for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+		char *fields[5] = { NULL };
+		for (int i = 0; i < 5; i++)
+			fields[i] = strsep(&line, " ");
+		if (!fields[4] || strcmp(fields[4], "/"))
+			continue;
+		free(found);
+		found = text_copy(fields[3], strlen(fields[3]));
+	}
+	return found;
+}
+
+/* Whether the container's root was removed while it runs (`enroot remove`, `create --force`): the directory is gone, or
+ * has the name that enroot gives to what it is about to delete. */
+static bool is_removed(int process)
+{
+	struct stat st;
+
+	if (fstatat(process, "root", &st, 0))
+		return errno == ESTALE;
+	scoped_free char *directory = root_directory(process);
+	const char *slash = directory ? strrchr(directory, '/') : NULL;
+	return !st.st_nlink || (slash && (text_ends(directory, "//deleted") || staging_is_name(slash + 1)));
+}
+
 pid_t pyxis_running_find(const char *name, const char *root)
 {
 	DIR *stream = opendir("/proc");
 	struct stat place, own;
 	bool rooted = root && !stat(root, &place);
-	pid_t keeper = 0, member = 0;
+	pid_t keeper = 0, member = 0, elsewhere = 0;
 
 	for (struct dirent *entry; stream && !keeper && (entry = readdir(stream));) {
 		if (!isdigit((unsigned char)entry->d_name[0]))
@@ -52,12 +89,17 @@ pid_t pyxis_running_find(const char *name, const char *root)
 		/* Others may call their programs as they like. */
 		if (process < 0 || fstat(process, &own) || own.st_uid != geteuid())
 			continue;
-		if (keeps(process, name))
-			keeper = (pid_t)atol(entry->d_name);
-		else if (!member && rooted && is_rooted(process, &place))
-			member = (pid_t)atol(entry->d_name);
+		bool inside = rooted && is_rooted(process, &place), keeping = keeps(process, name);
+		pid_t pid = (pid_t)atol(entry->d_name);
+		if (keeping && inside)
+			keeper = pid;
+		else if (inside && !member)
+			member = pid;
+		else if (keeping && !elsewhere && !is_removed(process))
+			elsewhere = pid;
 	}
 	if (stream)
 		closedir(stream);
-	return keeper ? keeper : member;
+	/* The name may have been given anew while a container whose root was removed runs on: the root decides. */
+	return keeper ? keeper : member ? member : elsewhere;
 }

@@ -7,7 +7,7 @@
 #include "../../spank_jail/core/error.h"
 
 /* A process in the container `name`, whose root is the directory `root` (NULL: it has none, its image is mounted): the
- * one that keeps it, or any other of it. 0: there is none. */
+ * one that keeps it, or any other of it. A container whose root was removed has no name any more. 0: there is none. */
 pid_t pyxis_running_find(const char *name, const char *root);
 
 #endif

@@ -145,3 +145,26 @@ def test_a_container_of_another_job_that_has_no_name(containers: Containers) -> 
     assert done.out.split() == ["refused", "joined"], done
     assert "has no net namespace of its own: it shares the node's" in done.err
     assert ":no_exec" not in done.err
+
+
+def test_a_name_whose_container_was_removed_while_it_runs(containers: Containers) -> None:
+    """The name is free: a step makes a new container, and those after it find that one."""
+    gone = "srun --overlap --container-name=gone"
+    script = f"""
+        rm -f up go; mkfifo go; enroot remove -f pyxis_gone 2> /dev/null || true
+        {gone} --container-image={IMAGE} --container-mounts=$HOME:/up \
+            sh -c 'echo > /up/up; read x < /up/go' &
+        n=0; while [ ! -e up ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+        {gone} true && echo joined
+        enroot remove -f pyxis_gone
+        {gone} true || echo refused
+        {gone}:exec true || echo "not running"
+        {gone} --container-image={IMAGE} --container-writable sh -c 'cat /etc/os-release; echo new > /new'
+        {gone} cat /new
+        enroot create -f -n pyxis_gone {IMAGE} 2> /dev/null
+        {gone} sh -c 'cat /new 2> /dev/null || echo replaced'
+        echo > go; wait; rm -f up go; enroot remove -f pyxis_gone"""
+    done = containers.script(script, "-n1", "--overcommit", "-wworker-1", f"-D/home/{containers.user}")
+    wanted = ["joined", "refused", "not running", 'NAME="a test image"', "new", "replaced"]
+    assert done.out.splitlines() == wanted, done.err
+    assert 'there is no container "gone" on this node yet: give --container-image, too' in done.err
