@@ -64,6 +64,24 @@ static void tell_left_out(const struct produce_request *request, const struct te
 			       request->config->environment.n - lines);
 }
 
+/* Above all layers /dev is an empty directory: a container gets the host's, `enroot export` leaves it out, and device nodes
+ * are what no user may make of an image (unsquashfs has a line for each). */
+static int empty_dev(const struct produce_request *request, struct image_layers *layers, struct image_error *fault)
+{
+	static const struct { const char *path; char kind; uint32_t mode; } parts[] = {
+		{ "dev/.wh..wh..opq", 'f', 0 }, { "dev", 'd', 0755 },
+	};
+
+	for (int i = 0; i < 2; i++) {
+		const struct image_entry entry = { .kind = parts[i].kind, .path = parts[i].path,
+						   .path_length = strlen(parts[i].path), .target = "", .mode = parts[i].mode,
+						   .mtime_ns = request->config->created * 1000000000 };
+		if (image_layers_generate(layers, &entry, "", fault))
+			return -1;
+	}
+	return 0;
+}
+
 /* The files that the runtime needs, above all layers. */
 static int generate(const struct produce_request *request, struct image_layers *layers, struct image_error *fault)
 {
@@ -71,7 +89,7 @@ static int generate(const struct produce_request *request, struct image_layers *
 		{ "etc/rc", 0755 }, { "etc/fstab", 0644 }, { "etc/environment", 0644 },
 	};
 	struct text_buffer texts[3] = { { NULL, 0, 0 } };
-	int result = 0;
+	int result = empty_dev(request, layers, fault);
 
 	generate_rc(&texts[0], request->config, request->uri);
 	generate_fstab(&texts[1], request->config);

@@ -9,6 +9,7 @@ import random
 import shutil
 import stat
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,32 @@ def test_images_of_buildah(importer: Importer, tmp_path: Path) -> None:
     ):
         image = importer.image(uri)
         assert differences(read_tree(unpack_by_unsquashfs(image, tmp_path / f"unpacked{i}")), expected) == []
+
+
+def test_dev_is_empty_so_that_users_create_in_silence(importer: Importer, tmp_path: Path) -> None:
+    """Its device nodes are what no user can make, and the container has the host's /dev."""
+    layer, above = LayerTar(), LayerTar()
+    layer.folder("dev", 0o700)
+    layer.add("dev/null", tarfile.CHRTYPE, mode=0o666, major=1, minor=3)
+    layer.add("dev/mapper/root", tarfile.BLKTYPE, mode=0o660, major=254, minor=0)
+    layer.file("file", b"x")
+    above.add("dev/console", tarfile.CHRTYPE, mode=0o600, major=5, minor=1)
+    layout = write_layout(tmp_path / "layout", [layer.finish(), above.finish()])
+    image = importer.image(f"oci:{layout}")
+    tmp_path.chmod(0o755)
+    folder = tmp_path / "users"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    with image.open("rb") as file:
+        unpack = [*become, "unsquashfs", "-quiet", "-no-progress", "-dest", "root", "/proc/self/fd/0"]
+        done = subprocess.run(unpack, capture_output=True, text=True, cwd=folder, stdin=file)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert stat.S_IMODE((folder / "root/dev").stat().st_mode) == 0o755
+    assert "[WARN]" not in importer("load", "-n", "loaded", f"oci:{layout}").stderr
+    for root in (folder / "root", importer.folder / "data/loaded"):
+        assert sorted(path.name for path in root.iterdir()) == ["dev", "etc", "file"]
+        assert list((root / "dev").iterdir()) == []
 
 
 def test_load_gives_the_same_tree(

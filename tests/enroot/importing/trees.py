@@ -1,4 +1,4 @@
-"""What a tree is, in a form to compare: all but owners and the runtime's own three files."""
+"""What a tree is, in a form to compare: all but owners, /dev, and the runtime's own three files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-GENERATED = frozenset({b"etc/rc", b"etc/fstab", b"etc/environment"})
-"""The files that an import writes itself."""
+GENERATED = frozenset({b"etc/rc", b"etc/fstab", b"etc/environment", b"dev"})
+"""The files that an import writes itself, and the directory that it empties."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def read_tree(root: Path, *, xattrs: bool = True) -> dict[bytes, Entry]:
                 names.setdefault((status.st_dev, status.st_ino), []).append(relative)
     tree = {}
     for relative, status in statuses.items():
-        if relative in GENERATED:
+        if relative in GENERATED or relative.startswith(b"dev/"):
             continue
         path = top + b"/" + relative
         is_folder = stat.S_ISDIR(status.st_mode)
