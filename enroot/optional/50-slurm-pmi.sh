@@ -16,6 +16,16 @@ compgen -e | while read -r name; do
     esac
 done >>"$ENROOT_ENVIRON"
 
+# What the server offers, as parameters of MCA: a PMIx that was not told picks its own, and the two may not agree.
+offer() {
+    if [[ -n $2 && -z ${!1:-} ]] && ! grep -q "^$1=" "$ENROOT_ENVIRON"; then
+        echo "$1=$2" >>"$ENROOT_ENVIRON"
+    fi
+}
+offer PMIX_MCA_psec "${PMIX_SECURITY_MODE:-}"
+offer PMIX_MCA_gds "${PMIX_GDS_MODULE:-${PMIX_GDS_MODE:-}}"
+offer PMIX_MCA_ptl "${PMIX_PTL_MODULE:-${PMIX_PTL_MODE:-}}"
+
 for directory in "${PMIX_SERVER_TMPDIR:-}" "${SLURM_PMIXP_TMPDIR:-}"; do
     if [[ -d $directory && $directory != *[[:space:]]* ]]; then
         echo "$directory $directory none x-create=dir,bind,rw,nosuid,noexec,nodev,private" >>"$ENROOT_MOUNTS"

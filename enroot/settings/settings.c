@@ -13,6 +13,7 @@
 
 #include "../../spank_jail/core/scoped.h"
 #include "expand.h"
+#include "misspelt.h"
 #include "number.h"
 
 #define MAX_FILE (1024 * 1024)
@@ -106,6 +107,27 @@ static int set(struct settings *settings, const char *key, const char *text, str
 	return 0;
 }
 
+/* Those without a default. The last two are upstream's, and mean nothing here. */
+static const char *const others[] = { "ENROOT_CDI_PATH", "ENROOT_ROOTFS", "ENROOT_ZSTD_OPTIONS", "ENROOT_GZIP_PROGRAM" };
+
+/* Hooks have settings of their own, as upstream: a name that is like none of enroot's is theirs. One that is almost one
+ * of enroot's would be ignored, and nobody would know why. */
+static int check_spelling(const char *key, struct jail_error *err)
+{
+	const size_t n_defaults = sizeof(defaults) / sizeof(defaults[0]), n = n_defaults + sizeof(others) / sizeof(others[0]);
+	const char *meant = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *known = i < n_defaults ? defaults[i][0] : others[i - n_defaults];
+		if (!strcmp(key, known))
+			return 0;
+		if (misspelt(key, known))
+			meant = known;
+	}
+	return meant ? jail_fail(err, NULL, 0, "\"%s\" is no setting; write %s, if that is meant, or give a hook's own setting "
+				 "a name that is less like it", key, meant) : 0;
+}
+
 /* Cuts "KEY value" or "KEY=value" in two. NULL: no key that a configuration may set, and `err` says so. */
 static char *cut(char *line, char **value, struct jail_error *err)
 {
@@ -122,7 +144,7 @@ static char *cut(char *line, char **value, struct jail_error *err)
 			*value += 1 + strspn(*value + 1, " \t");
 	}
 	if (settings_is_key(line) && variables_is_name(line, strlen(line)))
-		return line;
+		return check_spelling(line, err) ? NULL : line;
 	jail_fail(err, NULL, 0, "\"%.64s\" is no setting; there are ENROOT_*, MELLANOX_*, NVIDIA_*, SSL_CERT_DIR, "
 		  "SSL_CERT_FILE and {all,no,http,https}_proxy", line);
 	return NULL;

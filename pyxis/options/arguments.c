@@ -5,12 +5,15 @@
 #include <string.h>
 
 #include "../../spank_jail/core/argument.h"
+#include "request.h"
 
 static int set_switch(bool *on, const char *argument, const char *value, struct jail_error *err)
 {
-	if (strcmp(value, "0") && strcmp(value, "1"))
-		return jail_fail(err, NULL, 0, "\"%s\" in plugstack.conf: it is 0 or 1", argument);
-	*on = value[0] == '1';
+	enum pyxis_switch word;
+
+	if (pyxis_switch_parse(value, &word))
+		return jail_fail(err, NULL, 0, "\"%s\" in plugstack.conf: it is 1, true, yes, y, 0, false, no or n", argument);
+	*on = word == PYXIS_YES;
 	return 0;
 }
 

@@ -49,7 +49,9 @@ static int check_line(const char *line, const char *mount, struct jail_error *er
 	fstab_entry_free(&entry);
 	if (found > 0)
 		return 0;
-	scoped_free char *reason = text_copy(err->message, strlen(err->message));
+	/* "Invalid cross-device link": scripts look for the kernel's words. */
+	const char *call = err->number ? strerrordesc_np(err->number) : NULL;
+	scoped_free char *reason = text_format("%s%s%s", call ? call : "", call ? ": " : "", err->message);
 	return jail_fail(err, NULL, 0, "\"%s\": %s", mount, reason);
 }
 

@@ -43,7 +43,9 @@ static int read_environment(pid_t pid, struct variables *environment, struct jai
 static int enter_directory(const char *workdir, int own, struct jail_error *err)
 {
 	if (workdir && chdir(workdir))
-		return jail_fail(err, "chdir", errno, "--container-workdir: cannot enter \"%s\" in the container", workdir);
+		/* "PATH: No such file or directory": scripts look for it. */
+		return jail_fail(err, NULL, 0, "--container-workdir: cannot enter this directory of the container: %s: %s", workdir,
+				 strerrordesc_np(errno));
 	/* One that cannot be entered is left for the root, where setns has put the task. */
 	if (!workdir && own >= 0 && fchdir(own))
 		return 0;

@@ -41,7 +41,11 @@ int main(void)
 	CHECK(parsed("image_mount=unpack").image_mount == PYXIS_MOUNT_UNPACK);
 	CHECK(parsed("image_mount=kernel").image_mount == PYXIS_MOUNT_KERNEL);
 	check_wrong("container_scope=node", "it is global or job");
-	check_wrong("execute_entrypoint=yes", "it is 0 or 1");
+	CHECK(parsed("execute_entrypoint=Yes").execute_entrypoint && parsed("use_enroot_load=y").use_enroot_load);
+	CHECK(!parsed("sbatch_support=false").sbatch_support && parsed("sbatch_support=true").sbatch_support);
+	CHECK(parsed("use_squashfuse=true").image_mount == PYXIS_MOUNT_FUSE);
+	check_wrong("execute_entrypoint=on", "it is 1, true, yes, y, 0, false, no or n");
+	check_wrong("execute_entrypoint=", "it is 1, true, yes, y, 0, false, no or n");
 	check_wrong("importer=get", "an absolute path");
 	check_wrong("image_mount=loop", "it is auto, fuse, unpack or kernel");
 	check_wrong("colour=red", "unknown argument");

@@ -149,6 +149,39 @@ def test_slurm_and_pytorch(enroot: Enroot) -> None:
     assert not [line for line in enroot.sh("env", env=job).splitlines() if line.startswith("MASTER_")]
 
 
+def test_what_pmix_offers_becomes_parameters_of_mca(enroot: Enroot) -> None:
+    name = "50-slurm-pmi.sh"
+    enroot.write(enroot.sysconf / "hooks.d" / name, (SOURCES / "optional" / name).read_text(), 0o755)
+    offered = {
+        "PMIX_SECURITY_MODE": "munge,native",
+        "PMIX_GDS_MODULE": "shmem2,hash",
+        "PMIX_PTL_MODULE": "tcp",
+    }
+    script = "echo $PMIX_MCA_psec $PMIX_MCA_gds $PMIX_MCA_ptl"
+    assert enroot.sh(script, env=offered) == "munge,native shmem2,hash tcp"
+    # What somebody chose stays: the job's, or the container's.
+    assert enroot.sh(script, env={**offered, "PMIX_MCA_gds": "hash"}) == "munge,native hash tcp"
+    assert enroot.sh(script, "-e", "PMIX_MCA_psec=native", env=offered) == "native shmem2,hash tcp"
+    assert enroot.sh(f"env | grep -c PMIX_MCA || {script}", env={"SLURM_JOB_ID": "1"}).strip() == "0"
+
+
+@pytest.mark.parametrize(
+    ("layout", "node", "threads"),
+    [("1", "0", ""), ("2", "0", "1"), ("1(x3),4", "2", ""), ("1(x3),4", "3", "1"), ("3(x2),1", "2", "")],
+)
+def test_several_tasks_on_a_node_have_one_thread_each(
+    enroot: Enroot, layout: str, node: str, threads: str
+) -> None:
+    name = "50-slurm-pytorch.sh"
+    enroot.write(enroot.sysconf / "hooks.d" / name, (SOURCES / "optional" / name).read_text(), 0o755)
+    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_TASKS_PER_NODE": layout, "SLURM_NODEID": node}
+    script, version = "echo $OMP_NUM_THREADS", ("-e", "PYTORCH_VERSION=2")
+    assert enroot.sh(script, *version, env=step) == threads
+    assert enroot.sh(script, *version, "-e", "OMP_NUM_THREADS=5", env=step) == "5"
+    # The job's own reaches the task by way of pyxis: the container must not have another.
+    assert enroot.sh(script, *version, env={**step, "OMP_NUM_THREADS": "6"}) == ""
+
+
 def test_the_scripts_for_devices_do_nothing_without_any(enroot: Enroot) -> None:
     for name in ("50-sharp.sh", "50-mig.sh"):
         enroot.write(enroot.sysconf / "hooks.d" / name, (SOURCES / "optional" / name).read_text(), 0o755)

@@ -72,6 +72,9 @@ def test_values(enroot: Enroot, value: str, expected: str) -> None:
         ("ENROOT_X 'open", "is not closed"),
         ("PATH /bin", '"PATH" is no setting'),
         ("LD_PRELOAD=x", '"LD_PRELOAD" is no setting'),
+        ("ENROOT_MOUNTHOME yes", '"ENROOT_MOUNTHOME" is no setting; write ENROOT_MOUNT_HOME'),
+        ("ENROOT_ROOTFS_WRITEABLE=y", "write ENROOT_ROOTFS_WRITABLE"),
+        ("ENROOT_REMPA_ROOT y", "write ENROOT_REMAP_ROOT"),
     ],
 )
 def test_a_wrong_line_is_named(enroot: Enroot, line: str, complaint: str) -> None:
@@ -80,6 +83,18 @@ def test_a_wrong_line_is_named(enroot: Enroot, line: str, complaint: str) -> Non
     assert done.returncode == 1
     assert f"[ERROR] {path}:2: " in done.stderr
     assert complaint in done.stderr
+
+
+def test_settings_of_hooks_are_passed_on(enroot: Enroot) -> None:
+    """docs/enroot.md: what is like no setting of enroot's is a hook's own"""
+    lines = "ENROOT_NONSENSE yes\nENROOT_UNSHARE_MNT yes\nENROOT_ZSTD_OPTIONS -1\nNVIDIA_ANY x\n"
+    enroot.write(enroot.sysconf / "enroot.conf", lines)
+    told = settings(enroot)
+    assert (told["ENROOT_NONSENSE"], told["ENROOT_UNSHARE_MNT"], told["NVIDIA_ANY"]) == ("yes", "yes", "x")
+    script = enroot.write(enroot.home / "conf", "#ENROOT_MOUNT_HOMES=y\n")
+    done = enroot("start", "-c", script, "small", "true")
+    assert f"[ERROR] {script}:1: " in done.stderr
+    assert "write ENROOT_MOUNT_HOME" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_the_documentation_has_a_line_for_each_option_and_argument() -> None:
         ("container-mounts", "src:/dst", '--container-mounts: "src:/dst": the source is a path'),
         ("container-mounts", "/a:b", "the destination begins with . or /"),
         ("container-mounts", "/a,,/b", "the source is empty"),
+        ("container-mounts", "/a:/../b", '"/a:/../b": Invalid cross-device link: the target lies above'),
         ("container-name", "a/b", "--container-name: a name holds no"),
         ("container-name", "a:join", 'unknown flag "join"'),
         ("container-save", "dir/", 'ends with "/"'),
@@ -117,6 +118,20 @@ def test_a_mount_is_one_line_of_fstab(source: str, target: str, flags: list[str]
         for field in (first, second)
     ]
     assert unescaped == [f"/{source}".encode(), f"/{target}".encode()]
+
+
+@settings(deadline=None)
+@given(word=st.sampled_from([*WORDS, "TRUE", "No", "on", "2", ""]))
+@pytest.mark.parametrize(
+    ("switch", "field"), [("execute_entrypoint", "execute_entrypoint"), ("sbatch_support", "sbatch_support")]
+)
+def test_a_switch_of_plugstack_is_one_of_the_same_eight(switch: str, field: str, word: str) -> None:
+    known = WORDS.get(word.lower())
+    if known is None:
+        with pytest.raises(ContainerRequestError, match=f"{switch}={word}"):
+            read_arguments([f"{switch}={word}"])
+    else:
+        assert getattr(read_arguments([f"{switch}={word}"]), field) is known
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def mount_cases(here: str) -> list[Case]:
         mounts("./nowhere:/mnt:nofail", "cat /etc/os-release", TEST_IMAGE),
         mounts(f"{here}/dangling:/mnt", "true", err=f"path does not exist: {here}/dangling\n", status=1),
         mounts("/root/x:/mnt", "true", err="source path cannot be reached: /root/x", status=1),
+        mounts(f"{here}/f:/../x", "true", err="Invalid cross-device link", status=255),
         mounts(f"{here}/f:/usr", "true", err="is one a directory", status=1),
     ]
 
@@ -88,7 +89,10 @@ RUNNING = [
         "[]\n[a  b]\n[*]",
     ),
     Case(f"{IN} --container-workdir=usr pwd", "/usr"),
-    Case(f"{IN} --container-workdir=/etc/os-release true", err='cannot enter "/etc/os-release"', status=1),
+    Case(
+        f"{IN} --container-workdir=/etc/os-release true", err="/etc/os-release: Not a directory\n", status=1
+    ),
+    Case(f"{IN} --container-workdir=/no/where true", err=" /no/where: No such file or directory\n", status=1),
     Case(f"ln -s {IMAGE} l; {STEP} --container-image=./l cat /etc/os-release", TEST_IMAGE),
     Case(f"cd d; {STEP} --container-image=../l cat /etc/os-release", TEST_IMAGE),
     Case(f"{STEP} --container-image=./f true", err="it is no squashfs image", status=1),

@@ -1,0 +1,42 @@
+#include "misspelt.h"
+
+#include <string.h>
+
+#include "../text/text.h"
+
+#define PREFIX "ENROOT_"
+#define LONGEST 32
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* How many letters have to be put in, taken out, changed, or exchanged with their neighbour (Damerau and Levenshtein). */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned rows[LONGEST + 1][LONGEST + 1];
+	size_t m = strlen(a), n = strlen(b);
+
+	if (m > LONGEST || n > LONGEST)
+		return LONGEST;
+	for (size_t i = 0; i <= m; i++)
+		for (size_t j = 0; j <= n; j++) {
+			if (!i || !j) {
+				rows[i][j] = (unsigned)(i + j);
+				continue;
+			}
+			rows[i][j] = least(least(rows[i - 1][j], rows[i][j - 1]) + 1, rows[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				rows[i][j] = least(rows[i][j], rows[i - 2][j - 2] + 1);
+		}
+	return rows[m][n];
+}
+
+bool misspelt(const char *key, const char *known)
+{
+	const char *own = key + strlen(PREFIX);
+
+	/* Of short words many are neighbours: ENROOT_UNSHARE_MNT would be one that somebody meant. */
+	return text_starts(key, PREFIX) && distance(own, known + strlen(PREFIX)) <= (strlen(own) < 12 ? 1U : 2U);
+}
