@@ -55,7 +55,7 @@ def main(args: list[str]) -> int:
             return 0  # a shell asks for completions: no moment to install anything
         from cellblock import launcher_install
 
-        status = launcher_install.install(PROJECT, groups)
+        status = launcher_install.install(PROJECT, groups, args)
         if status:
             return status
     if args[:1] == ["build"]:
@@ -63,14 +63,24 @@ def main(args: list[str]) -> int:
 
         said = unchanged.said_before(PROJECT, args[1:]) if unchanged.is_simple(args[1:]) else None
         if said is not None:
-            sys.stdout.write(f"{said}\n")
-            return 0
+            return _print(f"{said}\n")
     python = venv_python(PROJECT)
     sys.stdout.flush()
     sys.stderr.flush()
     # -I: neither the directory the user stands in nor PYTHONPATH may slip modules under a root process.
     os.execv(python, [python, "-I", "-m", "cellblock.cli", *args])
     return 1
+
+
+def _print(text: str) -> int:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        from cellblock import failure
+
+        return failure.end_quietly()
+    return 0
 
 
 def groups_for(args: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from cellblock import launcher, system_packages
+from cellblock import failure, launcher, system_packages
 
 TAIL_LINES = 15
 """As much of a failed program's output as fits a screen next to the explanation."""
@@ -33,28 +33,33 @@ NO_NETWORK = re.compile(
 
 
 class InstallError(Exception):
-    """An installation step failed. The message is for the user, complete with the next step."""
+    """An installation step failed. The message is for the user, complete with the line `  next: ...`."""
 
 
-def install(project: str, groups: Sequence[system_packages.Group]) -> int:
-    """Make the environment ready for `groups`. Returns an exit status; 0: ready."""
+def install(project: str, groups: Sequence[system_packages.Group], args: list[str]) -> int:
+    """Make the environment ready for `groups`. Returns an exit status; 0: ready.
+
+    `args`, the words after `build.py`, say how a failure is told.
+    """
     try:
         with _locked(project) as lock:
             if not launcher.ready(project, groups):  # whoever held the lock may have done it all
                 _install(Path(project), groups, lock)
     except InstallError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
+        message, _, next_step = str(error).partition("\n  next: ")
+        return failure.tell(message, next_step, 1, args)
+    except BrokenPipeError:
+        return failure.end_quietly()  # whoever read what this says is gone
     except OSError as error:
         where = error.filename or project
-        sys.stderr.write(
-            f"error: cannot install into {project}: {error.strerror}: {where}\n"
-            "  next: run build.py as the owner of the checkout, or free some space\n"
+        return failure.tell(
+            f"cannot install into {project}: {error.strerror}: {where}",
+            "run build.py as the owner of the checkout, or free some space",
+            1,
+            args,
         )
-        return 1
     except KeyboardInterrupt:
-        _say("stopped; the next build.py begins the installation again")
-        return 130
+        return failure.tell("interrupted", "the next build.py begins the installation again", 130, args)
     return 0
 
 
@@ -116,7 +121,10 @@ def build_requirements(project: Path) -> list[str]:
     text = (project / "pyproject.toml").read_text(encoding="utf-8")
     found = re.search(r"^requires\s*=\s*\[(.*?)\]", text, re.MULTILINE | re.DOTALL)
     if not found:
-        raise InstallError(f"{project}/pyproject.toml has no `requires = [...]` under [build-system]")
+        raise InstallError(
+            f"{project}/pyproject.toml has no `requires = [...]` under [build-system]\n"
+            "  next: run build.py from a whole checkout of Cellblock"
+        )
     return re.findall(r'"([^"]+)"', found[1])
 
 
@@ -192,7 +200,10 @@ def _run(command: Sequence[str], what: str, lock: int | None = None) -> None:
             pass_fds=() if lock is None else (lock,),
         )
     except OSError as error:
-        raise InstallError(f"cannot {what}: {command[0]}: {error.strerror}") from None
+        raise InstallError(
+            f"cannot {what}: {command[0]}: {error.strerror}\n"
+            f"  next: install {command[0]}, then run this again"
+        ) from None
     if done.returncode:
         raise InstallError(failure_message(what, command, done.returncode, done.stdout))
 
@@ -217,5 +228,4 @@ def _write_stamp(path: Path, fingerprint: str, interpreter: str, groups: Sequenc
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"build.py: {text}\n")
-    sys.stderr.flush()
+    failure.inform(text, sys.argv[1:])

@@ -4,70 +4,96 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 import sys
 
+from cellblock import failure
 from cellblock.errors import CellblockError
 from cellblock.printable import printable
 
-_INTERRUPTED = "error: interrupted\n  next: run the same command again: it goes on where this stopped\n"
+_INTERRUPTED = 130
 
 
 def main() -> int:
     """Run the command line; returns the exit status (0 done, 1 failed, 2 wrong usage)."""
     # A command makes many objects and no garbage; the default looks for some at every 700.
     gc.set_threshold(50_000)
+    args = sys.argv[1:]
     try:
-        _run(sys.argv[1:])
-    except CellblockError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.exit_status
-    except BrokenPipeError:
-        # Whoever read our output is gone (`| head`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        status = _told(args)
+        failure.give_up_output()
+        return status
     except OSError as error:
+        if error.errno == errno.EPIPE and failure.nobody_reads():
+            return failure.end_quietly()
+        raise
+
+
+def _told(args: list[str]) -> int:
+    """Run the command line, and say how it failed."""
+    try:
+        status = _run(args)
+        # Here, where it can be told what went wrong, and not by Python at its end.
+        sys.stdout.flush()
+        return _say_interrupted(args) if status == _INTERRUPTED else status
+    except CellblockError as error:
+        return failure.tell(error.message, error.hint, error.exit_status, args)
+    except OSError as error:
+        if error.errno == errno.EPIPE and failure.nobody_reads():
+            raise
         name = error.filename  # bytes in a jail, where a file's name needs to be no text
         text = name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         unknown = "what is printed, or a file: " if full else ""  # a write(2) names no path
         where = f"{printable(text)}: " if name else unknown
         hint = "free some space (`df -h`)" if full else "check the path and its permissions"
-        sys.stderr.write(f"error: {where}{error.strerror or error}\n  next: {hint}, then run this again\n")
-        return 1
+        return failure.tell(f"{where}{error.strerror or error}", f"{hint}, then run this again", 1, args)
     except KeyboardInterrupt:
-        sys.stderr.write(_INTERRUPTED)
-        return 130
+        return _say_interrupted(args)
     except SystemExit as ended:
-        if _is_interrupted(ended):  # typer makes it a status, and says nothing
-            sys.stderr.write(_INTERRUPTED)
+        # Of typer, which says nothing when the pipe that it wrote to is closed.
+        if isinstance(ended.__context__, OSError) and ended.__context__.errno == errno.EPIPE:
+            raise ended.__context__ from None
         raise
-    return 0
+    except Exception as error:
+        if type(error).__name__ == "Abort":  # what typer makes of Ctrl-C, by its version
+            return _say_interrupted(args)
+        if not hasattr(error, "format_message"):
+            raise
+        return _say_wrong_usage(error, args)
 
 
-def _is_interrupted(ended: BaseException) -> bool:
-    """Whether Ctrl-C is what this came from, and not the status of a program that we ran."""
-    reason: BaseException | None = ended
-    while reason is not None and not isinstance(reason, KeyboardInterrupt):
-        reason = reason.__cause__ or reason.__context__
-    return reason is not None
+def _say_interrupted(args: list[str]) -> int:
+    again = "run the same command again: it goes on where this stopped"
+    return failure.tell("interrupted", again, _INTERRUPTED, args)
 
 
-def _run(args: list[str]) -> None:
+def _say_wrong_usage(error: Exception, args: list[str]) -> int:
+    """Say what typer refuses. By its attributes: typer brings its own click, or takes the system's."""
+    status: int = error.exit_code  # type: ignore[attr-defined]
+    if failure.logs_json(args) or failure.prints_json(args):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "build.py"
+        message: str = error.format_message()  # type: ignore[attr-defined]
+        return failure.tell(message, f"`{command} --help` lists what there is", status, args)
+    error.show()  # type: ignore[attr-defined]
+    return status
+
+
+def _run(args: list[str]) -> int:
+    """The status that the command asks for; what typer raises is the caller's."""
     if args[:1] != ["jail"]:
         from cellblock.cli.app import app
 
-        app(prog_name="build.py")
-        return
+        return app(prog_name="build.py", standalone_mode=False) or 0
     from cellblock.cli import jail_upgrade
 
     plain = jail_upgrade.plainly(args)
     if plain is not None:
         jail_upgrade.run(plain.source, plain.volume, log=plain.log, as_json=plain.as_json)
-        return
+        return 0
     from cellblock.cli.jail_app import app as jail_app
 
-    jail_app(prog_name="build.py")
+    return jail_app(prog_name="build.py", standalone_mode=False) or 0
 
 
 if __name__ == "__main__":

@@ -110,6 +110,71 @@ def test_down_of_a_cluster_that_is_not_there_names_those_that_are_and_makes_no_f
     assert not (tmp_path / "clusters" / "nope").exists()
 
 
+FAILURES = [
+    (("why", "wroker"), 2, "there is no image 'wroker'; did you mean 'worker'?", "see `build.py targets`"),
+    (("why", "--nope"), 2, "No such option: --nope", "`build.py why --help` lists what there is"),
+    (("jail", "verify", "/nowhere"), 1, "/nowhere holds no jail yet", "`jail assemble SOURCE VOLUME` makes"),
+    (("jail", "upgrade", "./nothing", "/nowhere"), 1, "/nowhere holds no jail", "jail assemble"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "error", "next_step"), FAILURES)
+def test_a_failure_is_one_object_where_json_is_asked_for(
+    arguments: tuple[str, ...], status: int, error: str, next_step: str
+) -> None:
+    done = run(*arguments, "--json")
+    assert done.returncode == status
+    told = json.loads(done.stdout)
+    assert (told["error"][: len(error)], told["status"]) == (error, status)
+    assert next_step in told["next"]
+    assert done.stderr.startswith(f"error: {error}")
+
+
+@pytest.mark.parametrize(("arguments", "status", "error", "next_step"), FAILURES)
+@pytest.mark.parametrize("log", [("--log", "json"), ("--log=json",)])
+def test_an_error_is_one_line_of_json_in_a_log_of_json(
+    arguments: tuple[str, ...], status: int, error: str, next_step: str, log: tuple[str, ...]
+) -> None:
+    done = run(*arguments, *log)
+    assert (done.returncode, done.stdout) == (status, "")
+    (line,) = done.stderr.splitlines()
+    told = json.loads(line)
+    assert (told["event"], told["error"][: len(error)]) == ("error", error)
+    assert next_step in told["next"]
+
+
+def test_what_the_command_of_shell_is_told_is_no_option_of_shell() -> None:
+    done = run("shell", "--name", "nowhere", "sinfo", "--json", CELLBLOCK_STATE="/nonexistent")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: there is no cluster nowhere")
+
+
+@pytest.mark.parametrize("arguments", [("targets",), ("targets", "--json"), ("--help",), ("why", "wroker")])
+def test_a_reader_that_is_gone_ends_a_command_quietly(arguments: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "cellblock.cli", *arguments]
+    fails = arguments[0] == "why"
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE if fails else writer,
+        stderr=writer if fails else subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 141
+    assert (done.stdout or b"") + (done.stderr or b"") == b""
+
+
+def test_output_that_cannot_be_written_is_told_once() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "cellblock.cli", "targets"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "error: what is printed, or a file: No space left on device"
+    assert len(done.stderr.splitlines()) == 2
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="filling a volume needs root")
 @pytest.mark.parametrize("name", ["nope.tar", "nope.tar.zst", "nope.tgz"])
 def test_a_tar_that_is_not_there_is_called_a_file(name: str, tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""How a command says that it failed: text for people, JSON for the programs that asked for it.
+
+    --log json   one line on stderr, as progress has them: event, time, error, next, status
+    --json       one object on stdout, in the place of the result: error, next, status; the text on stderr
+
+Standard library only: the launcher fails in the same words, before there is anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+
+STATUS_OF_CLOSED_PIPE = 141
+"""What a shell shows of a program that SIGPIPE (13) ended; the words after it are for nobody."""
+
+# What follows is another program's, whatever it looks like.
+_OTHERS_WORDS = ("shell", "test")
+
+
+def logs_json(args: list[str]) -> bool:
+    """Whether `args`, the words after `build.py`, ask for progress as JSON lines."""
+    words = _own(args)
+    return "--log=json" in words or any(pair == ("--log", "json") for pair in zip(words, words[1:]))  # noqa: B905, RUF007 - Python 3.10
+
+
+def prints_json(args: list[str]) -> bool:
+    """Whether `args` ask for the result as one JSON object."""
+    return "--json" in _own(args)
+
+
+def tell(message: str, next_step: str, status: int, args: list[str]) -> int:
+    """Say what failed and what to do next, in the way that `args` ask for; returns `status`."""
+    if logs_json(args):
+        sys.stderr.write(_json(event="error", time=time.time(), error=message, next=next_step, status=status))
+    else:
+        sys.stderr.write(f"error: {message}\n" + (f"  next: {next_step}\n" if next_step else ""))
+    if prints_json(args):
+        sys.stdout.write(_json(error=message, next=next_step, status=status))
+        sys.stdout.flush()
+    return status
+
+
+def inform(text: str, args: list[str]) -> None:
+    """A line of progress on stderr, in the way that `args` ask for."""
+    if logs_json(args):
+        text = _json(event="message", time=time.time(), level="info", text=text)
+    else:
+        text = f"build.py: {text}\n"
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def nobody_reads() -> bool:
+    """Whether whoever read stdout or stderr is gone (`| head`)."""
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)  # POLLERR is always told
+    try:
+        return any(events & select.POLLERR for _, events in poll.poll(0))
+    except OSError:
+        return False
+
+
+def end_quietly() -> int:
+    """Have nothing more be said, not even by Python at its end; returns the status to end with."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    return STATUS_OF_CLOSED_PIPE
+
+
+def give_up_output() -> None:
+    """Drop what stdout could not take, of which was told: Python would try and complain once more."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _own(args: list[str]) -> list[str]:
+    if next((word for word in args if not word.startswith("-")), "") in _OTHERS_WORDS:
+        return []
+    return args[: args.index("--")] if "--" in args else args
+
+
+def _json(**fields: object) -> str:
+    import json
+
+    return json.dumps(fields) + "\n"
