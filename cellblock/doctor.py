@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Literal
 
 from cellblock import launcher_install, paths, system_packages
+from cellblock.host import host_release
 from cellblock.node_settings import PROC_SYS, USER_NAMESPACES, check_settings
-from cellblock.variants import host_release
 
 Verdict = Literal["ok", "warning", "missing"]
 

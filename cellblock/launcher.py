@@ -47,12 +47,17 @@ COMPILED = (
 def main(args: list[str]) -> int:
     """Install what is missing, then become `python -m cellblock.cli ARGS`.
 
-    Returns on failure, and for a build that is known to have nothing to do.
+    Returns on failure, for a build that is known to have nothing to do, and for help that needs nothing.
     """
     groups = groups_for(args)
     if not ready(PROJECT, groups):
         if any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ):
             return 0  # a shell asks for completions: no moment to install anything
+        from cellblock import first_answers
+
+        answered = first_answers.answer(PROJECT, args)
+        if answered is not None:
+            return answered
         from cellblock import launcher_install
 
         status = launcher_install.install(PROJECT, groups, args)
@@ -84,10 +89,11 @@ def _print(text: str) -> int:
 
 
 def groups_for(args: list[str]) -> list[str]:
-    """The groups of system packages that a command line needs: reading help takes no container engine."""
+    """The groups of system packages that a command line needs.
+
+    All that builds and clusters take come at once: whoever begins with another command would wait twice.
+    """
     target = next((arg for arg in args if not arg.startswith("-")), "")
-    if not target or "--help" in args:
-        return ["python"]
     # Benchmarks compare with tools that the tests need too.
     return ["python", "core", "test"] if target in ("test", "bench") else ["python", "core"]
 

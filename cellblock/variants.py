@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from cellblock.errors import CellblockError, DefinitionError, UsageError
+from cellblock.host import host_release, newest_of_family
 from cellblock.yaml_source import YamlSource, nearest, read_yaml, validate
 
 # Debian's name of an architecture and GNU's triplet, by what uname(2) calls the machine.
@@ -300,19 +301,13 @@ def _beside(path: Path, source: SlurmSource | None) -> SlurmSource | None:
     return source.model_copy(update={"source": str(path.parent.absolute() / source.source)})
 
 
-def host_release(os_release: Path = Path("/etc/os-release")) -> dict[str, str]:
-    """os-release(5) of this machine as a mapping; empty when there is none."""
-    try:
-        return parse_os_release(os_release.read_text(encoding="utf-8"))
-    except OSError:
-        return {}
-
-
-def parse_os_release(text: str) -> dict[str, str]:
-    """os-release(5) as a mapping."""
-    lines = text.splitlines()
-    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    return {key.strip(): value.strip().strip("\"'") for key, value in pairs}
+def candidates(variants: Mapping[str, Variant]) -> list[tuple[str, str, str]]:
+    """(variant, distribution, version) of those that may be taken when none is named."""
+    return [
+        (v.name, v.distribution.id, v.distribution.version)
+        for v in variants.values()
+        if v.distribution.stable and not v.cuda and not v.slurm_source
+    ]
 
 
 def choose_variant(
@@ -330,11 +325,7 @@ def choose_variant(
             )
         return variants[name]
     host = host_release() if host is None else host
-    family = host.get("ID", ""), *host.get("ID_LIKE", "").split()
-    plain = [v for v in variants.values() if v.distribution.stable and not v.cuda and not v.slurm_source]
-    # Ubuntu says ID_LIKE=debian: its own ID decides first.
-    for id_ in (*family, "debian"):
-        mine = [v for v in plain if v.distribution.id == id_]
-        if mine:
-            return max(mine, key=lambda v: [int(part) for part in v.distribution.version.split(".")])
+    found = newest_of_family(candidates(variants), host)
+    if found:
+        return variants[found]
     raise UsageError("no stable variant is declared", hint="name one with --variant")

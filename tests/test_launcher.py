@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import launcher, launcher_install, paths
+from cellblock import first_answers, launcher, launcher_install, paths
 from cellblock.system_packages import (
     NEEDS,
     Missing,
@@ -66,9 +66,8 @@ def test_an_interpreter_that_debian_split_gets_its_other_parts() -> None:
     assert interpreter_needs((3, 11), has_ensurepip=True, has_headers=True) == []
 
 
-def test_reading_help_needs_no_container_engine() -> None:
-    assert launcher.groups_for([]) == ["python"]
-    assert launcher.groups_for(["build", "--help"]) == ["python"]
+def test_what_builds_and_clusters_take_is_installed_in_one_go() -> None:
+    assert launcher.groups_for(["doctor"]) == ["python", "core"]
     assert launcher.groups_for(["build", "worker"]) == ["python", "core"]
     assert launcher.groups_for(["test", "--quick"]) == ["python", "core", "test"]
     assert set(launcher.groups_for(["test"])) == set(NEEDS) == set(launcher.groups_for(["bench", "volume"]))
@@ -224,6 +223,8 @@ def is_locked(project: Path) -> bool:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A fresh copy of the project; the tests of first use follow each other in it."""
     folder = copy_of_the_tree(tmp_path_factory.mktemp("tree"))
+    # So that `--help` is answered by what is installed.
+    (folder / first_answers.STORED).unlink()
     yield folder
     shutil.rmtree(folder)
 

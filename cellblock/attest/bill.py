@@ -20,11 +20,11 @@ from cellblock.attest.package_database import (
     unowned_files,
 )
 from cellblock.attest.subject import Subject
+from cellblock.host import parse_os_release
 from cellblock.lock.model import Lock
 from cellblock.oci.contents import Contents, ContentsReader
 from cellblock.oci.layer_tar import Entry, members
 from cellblock.oci.layout import Layout
-from cellblock.variants import parse_os_release
 
 TOOL, TOOL_VERSION = "cellblock", __version__
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from cellblock import paths
 from cellblock.cli.options import JsonOption
+from cellblock.first_answers import targets_text
 
 
 def targets(as_json: JsonOption = False) -> None:
@@ -17,21 +16,6 @@ def targets(as_json: JsonOption = False) -> None:
     images = load_images(folder)
     variants = load_variants(folder / "variants.yaml")
     default = choose_variant(variants, None).name
-    if as_json:
-        print(
-            json.dumps(
-                {
-                    "images": {name: image.fields.summary for name, image in images.items()},
-                    "variants": {name: variant.summary for name, variant in variants.items()},
-                    "default_variant": default,
-                }
-            )
-        )
-        return
-    width = max(map(len, [*images, *variants])) + 2
-    print("Images (build.py build IMAGE...):")
-    for name, image in images.items():
-        print(f"  {name:{width}}{image.fields.summary}")
-    print("\nVariants (--variant NAME):")
-    for name, variant in variants.items():
-        print(f"  {name:{width}}{variant.summary}{'  [default here]' if name == default else ''}")
+    summaries = {name: image.fields.summary for name, image in images.items()}
+    said = {name: variant.summary for name, variant in variants.items()}
+    print(targets_text(summaries, said, default, as_json=as_json), end="")

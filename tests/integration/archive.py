@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from cellblock.build.mirrors import archive
+from cellblock.host import host_release
 from cellblock.paths import PROJECT
 from cellblock.sha256 import sha256_of_file
-from cellblock.variants import host_release, load_variants
+from cellblock.variants import load_variants
 
 HAS_A_MIRROR = pytest.mark.skipif(
     host_release().get("ID") != "debian",

@@ -19,11 +19,12 @@ from cellblock.build.mirrors import archive
 from cellblock.build.root import WorkingRoot
 from cellblock.build.toolchain import LockedToolchain
 from cellblock.events import Events
+from cellblock.host import host_release
 from cellblock.key import digest_of, digest_of_tree
 from cellblock.paths import PROJECT
 from cellblock.process import Programs
 from cellblock.slurm import SlurmRepository
-from cellblock.variants import SlurmSource, Variant, host_release, load_variants
+from cellblock.variants import SlurmSource, Variant, load_variants
 from tests.c_compiling import kept_folder
 from tests.integration.archive import private_apt
 

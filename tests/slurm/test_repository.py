@@ -15,12 +15,13 @@ from cellblock.build.mirrors import archive
 from cellblock.build.root import WorkingRoot
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Event, Events, StepStarted
+from cellblock.host import host_release
 from cellblock.lock.apt_root import AptRoot
 from cellblock.lock.archives import archives_of
 from cellblock.paths import PROJECT
 from cellblock.process import Programs
 from cellblock.slurm import SlurmRepository
-from cellblock.variants import SlurmSource, Variant, host_release, load_variants
+from cellblock.variants import SlurmSource, Variant, load_variants
 
 from .small_slurm import small_slurm
 

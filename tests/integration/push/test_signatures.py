@@ -12,10 +12,11 @@ from cellblock.attest.artifacts import Document, attach_documents, attach_signat
 from cellblock.attest.signing import load_signer
 from cellblock.attest.subject import Subject
 from cellblock.build.mirrors import archive
+from cellblock.host import host_release
 from cellblock.oci.layout import Layout
 from cellblock.oci.model import canonical
 from cellblock.paths import PROJECT
-from cellblock.variants import host_release, load_variants
+from cellblock.variants import load_variants
 from tests.integration.archive import private_apt
 from tests.integration.push.pushing import add, content, image, send
 from tests.integration.registry import RunningRegistry
