@@ -2,8 +2,7 @@
 
 The texts of `--help` and the variants are in first_answers.json, written by
 `python -m cellblock.cli.first_answers`; a test compares them with what the installed commands say.
-What cannot be told for certain (somebody
-changed images/variants.yaml, say) is answered by the installed commands.
+What cannot be told for certain (somebody changed images/variants.yaml, say) is left to these commands.
 
 Standard library only.
 """
