@@ -1,7 +1,7 @@
 """What is remembered of each build: the inputs of its key, its layers with their packages, its times.
 
-One JSON file an image and variant, replaced by rename: `why`, `report`, `diff` and the attestations read
-them. Losing them loses no image.
+One JSON file an image and variant, of each checkout, replaced by rename: `why`, `report`, `diff` and the
+attestations read them. Losing them loses no image.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from cellblock import paths
-from cellblock.oci.layout import Layout
+from cellblock import checkout, paths
 
 LayerKind = Literal["base", "shared", "packages", "cuda", "files", "output"]
 """base: bootstrapped; shared: packages of several images; packages: of one image; cuda: packages that only
@@ -66,12 +65,6 @@ def record_of(data: Mapping[str, Any]) -> LayerRecord | None:
         return None
 
 
-def image_store() -> Layout:
-    """The layout that holds all images built on this machine, by names such as
-    `localhost/cellblock/worker:debian13`."""
-    return Layout(paths.cache() / "images")
-
-
 def write_record(record: ImageRecord) -> None:
     """Remember `record` as the newest of its image and variant."""
     path = _path(record.image, record.variant)
@@ -93,4 +86,4 @@ def read_record(image: str, variant: str) -> ImageRecord | None:
 
 
 def _path(image: str, variant: str) -> Path:
-    return paths.cache() / "records" / variant / f"{image}.json"
+    return paths.cache() / "records" / checkout.identity() / variant / f"{image}.json"

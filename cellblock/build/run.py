@@ -11,10 +11,11 @@ from pathlib import Path
 
 from cellblock import paths
 from cellblock.build.direct import DirectBuild, ImagePlan, build_layers
+from cellblock.build.image_store import ImageStore, image_store
 from cellblock.build.make import LayerMaker, Settings
 from cellblock.build.plan import KEPT_BUILDS, Planner, key_prefix, plan_all
 from cellblock.build.prepare import Prepared, prepare
-from cellblock.build.record import image_store, read_record
+from cellblock.build.record import read_record
 from cellblock.build.request import BuildRequest, BuildResult
 from cellblock.build.stored import collect_layers
 from cellblock.build.unpacking import Opened
@@ -103,8 +104,11 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
             if named is None or named.digest != images[plan.name].digest:
                 layout.tag(images[plan.name].descriptor, [plan.reference])
             events.emit(SubjectState(plan.name, "cached", plan.reference))
-    if prepared.request.bring:
-        _bring(storage, layout, plans, images, events)
+    bring = prepared.request.bring
+    if bring:
+        _bring(
+            storage, layout, [plan for plan in plans if bring is True or plan.name in bring], images, events
+        )
     return BuildResult(
         prepared.variant,
         {plan.name: _built(plan, images[plan.name], prepared) for plan in plans},
@@ -207,7 +211,7 @@ def _built(plan: ImagePlan, image: StoredImage, prepared: Prepared) -> BuiltImag
     return BuiltImage(plan.reference, image_id(image), image.size, prepared.epoch)
 
 
-def _forget_old(layout: Layout, plans: Sequence[ImagePlan], prepared: Prepared, events: Events) -> None:
+def _forget_old(layout: ImageStore, plans: Sequence[ImagePlan], prepared: Prepared, events: Events) -> None:
     """Forget all but the newest builds of each image, and then what nothing leads to any more."""
     known = layout.references()
     gone: list[str] = []
@@ -219,6 +223,7 @@ def _forget_old(layout: Layout, plans: Sequence[ImagePlan], prepared: Prepared, 
     try:
         if gone:
             layout.untag(gone)
+        layout.forget_checkouts()
         layout.collect_garbage(lambda: collect_layers(paths.cache(), layout))
     except CellblockError as error:
         # The images are built; room is made another time.

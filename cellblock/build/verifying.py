@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from cellblock import paths
 from cellblock.build.direct import build_layers
+from cellblock.build.image_store import image_store
 from cellblock.build.prepare import prepare
-from cellblock.build.record import image_store
 from cellblock.build.request import BuildRequest
 from cellblock.build.run import Provider, direct_build, layer_maker
 from cellblock.build.work_folders import WorkFolders

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellblock import paths, unchanged
+from cellblock import checkout, paths, unchanged
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
 from cellblock.errors import UsageError
 from cellblock.launcher import STAMP, VENV
@@ -150,5 +150,6 @@ def input_paths() -> list[str]:
 
 def result_paths(load: bool) -> list[str]:
     """Files that must still be there, as they are, for a build to have nothing to do."""
-    found = [str(paths.cache() / "resolved"), str(paths.cache() / "images")]
+    named = paths.PROJECT / checkout.FILE
+    found = [str(named), str(paths.cache() / "resolved"), str(paths.cache() / "images")]
     return [*found, str(_ENGINE_IMAGES)] if load else found

@@ -43,7 +43,7 @@ def graph(
     as_json: JsonOption = False,
 ) -> None:
     """Draw the images, what each needs, and the sizes of those that were built."""
-    from cellblock.build.record import image_store
+    from cellblock.build.image_store import image_store
     from cellblock.build.request import BuildRequest
     from cellblock.build.stale import stale_images
     from cellblock.cli.views import make_view
@@ -85,7 +85,7 @@ def report(
     """Write one HTML page: where the bytes and the time of the images go, and what they share."""
     from datetime import datetime, timezone
 
-    from cellblock.build.record import image_store
+    from cellblock.build.image_store import image_store
     from cellblock.build.request import BuildRequest
     from cellblock.build.stale import stale_images
     from cellblock.cli.views import make_view
@@ -132,7 +132,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Say how two images, or all images of two variants, differ. Exits like diff(1)."""
-    from cellblock.build.record import image_store
+    from cellblock.build.image_store import image_store
     from cellblock.cli.inspect_text import InspectView
     from cellblock.definition import load_images
     from cellblock.errors import CellblockError, UsageError
@@ -185,8 +185,8 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show the layers that a build would make, their sizes, who shares them, and what a node pulls."""
+    from cellblock.build.image_store import image_store
     from cellblock.build.prepare import prepare
-    from cellblock.build.record import image_store
     from cellblock.build.request import BuildRequest
     from cellblock.build.stored import find_layer
     from cellblock.cli.inspect_text import InspectView

@@ -108,9 +108,13 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         # The jail first: it takes longest, and the others fit beside it.
         images = (request.jail, *_ROLES)
         built = build_images(
-            BuildRequest(images, variant.name, request.mirrors, bring=True, go_on=_GO_ON), events
+            BuildRequest(images, variant.name, request.mirrors, bring=_ROLES, go_on=_GO_ON), events
         )
-    spec = replace(spec, images={role: built.images[role].reference for role in _ROLES})
+    # Another checkout may give the name to its own build. Docker's ids are known when the images are there.
+    ids = request.engine == "podman"
+    spec = replace(
+        spec, images={role: built.images[role].id if ids else built.images[role].reference for role in _ROLES}
+    )
     with _timed(phases, "jail"):
         jail = _assemble(built.images[request.jail].reference, spec, events)
     with _timed(phases, "cluster"):

@@ -35,7 +35,7 @@ class LayoutImage:
 
 
 def read_image(folder: Path, tag: str) -> LayoutImage:
-    """The image `tag` of the layout `folder`; an empty tag serves where there is one image only.
+    """The image `tag` of the layout `folder`, or with that digest; an empty tag serves for the only one.
 
     Everything but the layers is checked against its digest: see `blob`. Raises CellblockError.
     """
@@ -115,6 +115,8 @@ def _choose(files: Files, index: dict[str, Any], tag: str) -> dict[str, Any]:
         return manifests[0]
     if tag and tag in tags:
         return manifests[tags.index(tag)]
+    if tag.startswith("sha256:"):
+        return {"digest": tag}
     known = ", ".join(name for name in tags if name) or "none"
     what = f"has no tag {tag}" if tag else f"holds {len(manifests)} images; say which"
     raise CellblockError(f"{files.name} {what}", hint=f"its tags: {known}; write {files.name}:TAG")

@@ -1,6 +1,7 @@
 """What a jail is assembled from: an image, an OCI layout, a tar, or a directory.
 
-    localhost/cellblock/jail:debian13    an image in the storage of podman and buildah
+    jail, localhost/cellblock/jail:debian13    an image that this checkout built
+    localhost/IMAGE:TAG, containers-storage:IMAGE    an image in the storage of podman and buildah
     docker://HOST/PATH[:TAG][@DIGEST]    an image in a registry
     oci:DIR[:TAG]                        an OCI layout
     oci-archive:FILE[:TAG]               an OCI layout packed into a tar
@@ -35,14 +36,15 @@ from cellblock.sha256 import sha256_of_file
 
 _LABEL = "org.cellblock"
 _OTHER_FORMS = re.compile(
-    r"(https?://|docker-(archive|daemon):|containers-storage:|dir:|file:|sif:|ostree:|registry:|docker:|oci/)"
+    r"(https?://|docker-(archive|daemon):|dir:|file:|sif:|ostree:|registry:|docker:|oci/)"
 )
 """What other tools name an image by, and what people write for `docker://`."""
 _TAR = re.compile(r"\.(tar|tgz|tar\.[a-z0-9]+)$")
 
 _FORMS = (
     "write docker://HOST/PATH[:TAG] (a registry), oci:DIR[:TAG], oci-archive:FILE[:TAG], the name of an "
-    "image of this machine's storage, or a tar or a directory (/PATH or ./PATH)"
+    "image that this checkout built (jail), containers-storage:IMAGE (podman's), or a tar or a directory "
+    "(/PATH or ./PATH)"
 )
 
 
@@ -93,6 +95,12 @@ def find_source(text: str) -> Source:
         from cellblock.jail.registry_source import RegistrySource
 
         return RegistrySource(text)
+    if text.startswith("containers-storage:"):
+        return ImageSource(_named(text))
+    if text.startswith("localhost/cellblock/"):
+        from cellblock.jail.store_source import StoreSource
+
+        return StoreSource(text)
     if _OTHER_FORMS.match(text):
         raise UsageError(f"'{text}' is no form of a source", hint=_FORMS)
     path = Path(text).expanduser()
@@ -131,7 +139,7 @@ class ImageSource:
         """Ask podman: it shares buildah's storage and mounts images without a container."""
         done = Programs().run(["podman", "image", "inspect", self.reference], check=False)
         if done.status != 0:
-            hint = "`podman images` lists them; `python3 build.py build jail` builds the jail's"
+            hint = "`podman images` lists them; `python3 build.py build jail` builds the image `jail`"
             if Path(self.reference).exists():
                 hint = f"for the directory or file of that name write ./{self.reference}"
             if _TAR.search(self.reference):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cellblock import paths
 from cellblock.attest.subject import Subject
-from cellblock.build.plan import reference
-from cellblock.build.record import image_store
+from cellblock.build.image_store import image_store
+from cellblock.build.plan import LABEL, reference
 from cellblock.definition import load_images
 from cellblock.engine import skopeo
 from cellblock.errors import CellblockError, UsageError
@@ -77,6 +77,7 @@ def open_source(
             layout = Layout(Path(folder))
             names = choose(_engine_references())
             for name in names:
+                _refuse_others(reference(name, variant), variant)
                 _copy_from_engine(reference(name, variant), layout, events, compress)
             yield layout, names
     elif source == "store":
@@ -121,6 +122,26 @@ def name_in(known: set[str], name: str, variant: Variant) -> str | None:
     """As the builder names an image, and as people do who copy one with skopeo."""
     candidates = (reference(name, variant), f"{name}:{variant.name}", name)
     return next((each for each in candidates if each in known), None)
+
+
+def _refuse_others(name: str, variant: Variant) -> None:
+    """Raises CellblockError when the engine's image is another build than this checkout's last one."""
+    source = f"containers-storage:{name}"
+    own = image_store().references().get(name)
+    stored = image_store().stored(own).configuration if own else None
+    labels = (
+        skopeo.configuration(source, programs=Programs(), hint="see `podman images`")["config"].get("Labels")
+        or {}
+    )
+    key = f"{LABEL}.key"
+    # What a person made from the Containerfile has no key.
+    if key in labels and labels[key] != (stored.settings.get("Labels", {}).get(key) if stored else None):
+        image = name.rpartition("/")[2].partition(":")[0]
+        raise CellblockError(
+            f"{source} is not what this checkout built last: it is an earlier build, or another checkout's",
+            hint=f"`build.py build {image} -v {variant.name} --load` puts this checkout's there; "
+            "without --from its own is used",
+        )
 
 
 def _engine_references() -> set[str]:

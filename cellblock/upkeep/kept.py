@@ -119,7 +119,7 @@ def images(cache: Path) -> Iterator[Kept]:
         except FileNotFoundError:
             used = 0.0
         # Asked for with nothing to do, which touches no image: all of that variant were.
-        variants = {name.rpartition(":")[2].partition(".key-")[0] for name in names if ".key-" not in name}
+        variants = {name.rpartition(":")[2].partition(".of-")[0] for name in names if ".key-" not in name}
         used = max([used, *(asked.get(variant, 0.0) for variant in variants)])
         size = sum(size_of(layout.blob(blob)) for blob in blobs)
         yield Kept("image", " ".join(sorted(names)), size, used, layout.blob(digest), blobs)

@@ -16,7 +16,8 @@ import pytest
 
 from cellblock import paths
 from cellblock.build import BuildRequest, BuildResult, build_images
-from cellblock.build.record import image_store, read_record
+from cellblock.build.image_store import image_store
+from cellblock.build.record import read_record
 from cellblock.build.unpack import unpack_layer
 from cellblock.engine.recipe import StepFailed
 from cellblock.engine.storage import ContainersStorage

@@ -12,8 +12,9 @@ import pytest
 
 from cellblock import paths
 from cellblock.build import BuildRequest, bootstrap, build_images, copy_images, make
+from cellblock.build.image_store import image_store
 from cellblock.build.locking import LockRequest, make_lock
-from cellblock.build.record import image_store, read_record
+from cellblock.build.record import read_record
 from cellblock.build.unpacking import Opened, Unpacking, plan_unpacking
 from cellblock.build.verifying import verify_images
 from cellblock.errors import CellblockError, UsageError

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.attest.subject import Subject
-from cellblock.build.record import image_store
+from cellblock.build.image_store import image_store
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.oci.layout import Layout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cellblock.build.record import image_store
+from cellblock.build.image_store import image_store
 from cellblock.cli.app import app
 from cellblock.errors import CellblockError, UsageError
 from cellblock.oci.layout import Layout
