@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_upgrade import JOBS, print_plan, print_result, run
 from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption, VariantOption
+from cellblock.printable import printable
+
+if TYPE_CHECKING:
+    from cellblock.jail.change_plan import Plan
 
 VolumeArgument = Annotated[Path, typer.Argument(help="Directory of the volume.")]
 DrainedOption = Annotated[
@@ -42,10 +47,15 @@ def upgrade(
         raise UsageError("--output goes with --plan", hint="add --plan, or leave --output out")
     reference = image_reference(source, variant)
     if plan:
+        from cellblock.jail import Volume
+        from cellblock.jail.foretelling import foretold
+
         made = code.plan_upgrade(reference, volume, jobs=jobs)
         if output is not None:
             change_plan.write(made, output)
-        print_plan(made, as_json=as_json)
+        print_plan(made, foretold(Volume(volume), made), as_json=as_json)
+        if not as_json:
+            print(f"  next: {_next_of_plan(made, output, source, volume)}")
         return
     run(
         reference,
@@ -56,6 +66,16 @@ def upgrade(
         log=log,
         as_json=as_json,
     )
+
+
+def _next_of_plan(made: Plan, output: Path | None, source: str, volume: Path) -> str:
+    if not made.actions:
+        return "nothing: the volume has all of it"
+    words = (
+        ["jail", "apply", str(output), str(volume)] if output else ["jail", "upgrade", source, str(volume)]
+    )
+    drained = " --drained (when no job runs)" if made.glibc else ""
+    return f"`{printable(shlex.join(words))}`{drained} does it"
 
 
 def apply(

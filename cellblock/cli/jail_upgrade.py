@@ -17,6 +17,7 @@ from cellblock.printable import printable, shown
 if TYPE_CHECKING:
     from cellblock.jail.change_plan import Plan
     from cellblock.jail.execution import UpgradeResult
+    from cellblock.jail.foretelling import Foretold
 
 JOBS = 8
 """How many files are read at once, unless asked otherwise."""
@@ -79,10 +80,10 @@ def run(
     print_result(result, as_json=as_json)
 
 
-def print_plan(plan: Plan, *, as_json: bool) -> None:
-    """A plan, for people or as one JSON object."""
+def print_plan(plan: Plan, foretold: Foretold, *, as_json: bool) -> None:
+    """A plan and what is foretold of losses, for people or as one JSON object."""
     if as_json:
-        _print_record(plan)
+        _print_record(plan, foretold)
         return
     for package in plan.packages:
         versions = " -> ".join(one for one in (package.before, package.after) if one)
@@ -103,7 +104,24 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
             print(f"{name:9s} ... and {counts[name] - _SHOWN} more")
     if plan.glibc:
         print(f"The C library goes from {plan.glibc[0]} to {plan.glibc[1]}: no job may run (--drained).")
+    _print_losses(foretold)
     print(_sum(plan))
+
+
+def _print_losses(foretold: Foretold) -> None:
+    from cellblock.jail.holding import CONSEQUENCES
+
+    lost, unknown = foretold
+    for one in lost:
+        where = f"{one.what} of {one.count} files, for example {one.example}"
+        print(printable(f"loss      {where}: {CONSEQUENCES[one.what]}"))
+    if lost:
+        print("The volume's filesystem cannot hold these: the upgrade is refused without --allow-lossy.")
+    for one in unknown:
+        where = f"{one.what}, {one.count}, for example {one.example}"
+        print(printable(f"unknown   {where}: a plan writes nothing to the volume, so it cannot tell"))
+    if unknown:
+        print("The upgrade tries whether the volume can hold these before it changes anything.")
 
 
 def _print_findings(plan: Plan) -> None:
@@ -145,9 +163,10 @@ def _sum(plan: Plan) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in names if counts[name]) or "nothing to do"
 
 
-def _print_record(plan: Plan) -> None:
+def _print_record(plan: Plan, foretold: Foretold) -> None:
     """A plan as one JSON object, written as it is made: its lists may have millions of paths."""
-    print(json.dumps(plan_record(plan))[:-1], end="")
+    lost, unknown = ([asdict(one) for one in losses] for losses in foretold)
+    print(json.dumps({**plan_record(plan), "losses": lost, "losses_unknown": unknown})[:-1], end="")
     for name in ("update", "add", "remove", "metadata", "beside"):
         print(f', "{name}": [', end="")
         paths = (_text(action.path) for action in plan.actions if action.summary == name)

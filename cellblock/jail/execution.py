@@ -175,11 +175,16 @@ def keep_records(volume: Volume, folder: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
                 raise
-            raise CellblockError(
-                f"{volume.path} cannot be changed under running jobs: its filesystem has no hard links; "
-                "nothing was changed",
-                hint="assemble the image into another volume, on ext4, xfs, btrfs or NFS",
-            ) from None
+            raise no_hard_links(volume) from None
+
+
+def no_hard_links(volume: Volume) -> CellblockError:
+    """What to say of a volume that nothing can be changed in."""
+    return CellblockError(
+        f"{volume.path} cannot be changed under running jobs: its filesystem has no hard links; "
+        "nothing was changed",
+        hint="assemble the image into another volume, on ext4, xfs, btrfs or NFS",
+    )
 
 
 def write_records(volume: Volume, plan: Plan, folder: Path) -> None:

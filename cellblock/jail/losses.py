@@ -30,7 +30,8 @@ _MASKS = {
     "times": Difference.TIME,
     "hard links": Difference.LINK,
 }
-_KINDS = {"c": "device nodes", "b": "device nodes", "p": "fifos", "l": "symbolic links"}
+KINDS = {"c": "device nodes", "b": "device nodes", "p": "fifos", "l": "symbolic links"}
+"""What a file of this kind of an entry is, by the names of `image_core.LOSSES`."""
 NAME = "losses.json"
 """In `.cellblock`, and in a transaction's `next` where it accepts more."""
 _CANNOT = (errno.EPERM, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.E2BIG)
@@ -90,9 +91,13 @@ class Without:
         """What of a difference is not accepted."""
         return difference & ~self._mask
 
+    def accepts(self, what: str) -> bool:
+        """Whether the volume goes without this, a name of `image_core.LOSSES`."""
+        return what in self._what
+
     def has_no(self, kind: str) -> bool:
         """Whether entries of this kind may be missing."""
-        return _KINDS.get(kind) in self._what
+        return KINDS.get(kind) in self._what
 
     @contextmanager
     def accepting(self, what: str, path: bytes, name: str = "") -> Iterator[None]:
@@ -116,11 +121,11 @@ class Without:
 
     def accepting_kind(self, entry: Entry) -> AbstractContextManager[None]:
         """The block makes an entry of this kind."""
-        return self.accepting(_KINDS.get(entry.kind, ""), entry.path)
+        return self.accepting(KINDS.get(entry.kind, ""), entry.path)
 
     def lacks(self, entry: Entry | None, path: bytes) -> bool:
         """Whether the entry could not be made at `path`."""
-        return entry is not None and self._may_lack(_KINDS.get(entry.kind)) and not os.path.lexists(path)
+        return entry is not None and self._may_lack(KINDS.get(entry.kind)) and not os.path.lexists(path)
 
     def _may_lack(self, what: str | None) -> bool:
         return what in self._what

@@ -24,6 +24,7 @@ from cellblock.jail.execution import (
     UpgradeResult,
     assembled,
     carry_out,
+    no_hard_links,
     preparing,
     refuse_new_glibc,
     stage_files,
@@ -32,7 +33,7 @@ from cellblock.jail.execution import (
 from cellblock.jail.feeding import Feeding
 from cellblock.jail.known_digests import known_digests
 from cellblock.jail.layer_listings import LayerListings
-from cellblock.jail.losses import Trying
+from cellblock.jail.losses import Trying, Without
 from cellblock.jail.moved_content import copy_from_tree
 from cellblock.jail.passing_folder import passing_folder
 from cellblock.jail.planner import make_plan
@@ -54,6 +55,8 @@ def plan_upgrade(source: str, path: Path, *, jobs: int = 8) -> Plan:
         raise CellblockError(
             f"an upgrade of {path} was interrupted", hint="run it again to finish it, then plan the next one"
         )
+    if Without.of(volume.private).accepts("hard links"):
+        raise no_hard_links(volume)
     origin = _source(source, volume)
     identity = origin.identify(state.source)
     if identity.id == state.source.id:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,10 +19,11 @@ from cellblock.bench.slow_fs import slow_filesystem
 from cellblock.cli.app import app
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, StepStarted
-from cellblock.jail import Options, Shard, assemble
+from cellblock.jail import Options, Shard, Volume, assemble
 from cellblock.jail.changes import changes
+from cellblock.jail.foretelling import foretold
 from cellblock.jail.losses import Without, joined
-from cellblock.jail.upgrade import upgrade
+from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, and keeps owners: needs root")
@@ -132,6 +134,56 @@ def test_what_only_the_new_image_has_can_be_accepted(bare: Jail) -> None:
     assert said.exit_code == 0, "once accepted, it holds"
 
 
+def test_a_plan_foretells_what_would_be_lost_and_writes_nothing(bare: Jail) -> None:
+    for name in ("usr/bin/added", "usr/bin/foo"):
+        os.setxattr(bare.folder / "new" / name, "user.note", b"x")
+    os.mkfifo(bare.folder / "new/etc/fifo")
+    before = everything_of(bare.path)
+    command = ["jail", "upgrade", str(bare.folder / "new"), str(bare.path), "--plan"]
+    said = CliRunner().invoke(app, command)
+    assert said.exit_code == 0
+    assert (
+        "loss      extended attributes of 2 files, for example /usr/bin/added: what programs" in said.output
+    )
+    assert "the upgrade is refused without --allow-lossy" in said.output
+    assert "unknown   fifos, 1, for example /etc/fifo" in said.output
+    assert "ACLs" not in said.output, "it was accepted"
+    words = shlex.join(["jail", "upgrade", str(bare.folder / "new"), str(bare.path)])
+    assert f"  next: `{words}` does it\n" in said.output
+    file = bare.folder / "plan"
+    said = CliRunner().invoke(app, [*command, "--output", str(file)])
+    assert f"  next: `jail apply {file} {bare.path}` does it\n" in said.output
+    same = CliRunner().invoke(app, [*command[:2], str(bare.folder / "old"), *command[3:]])
+    assert "  next: nothing: the volume has all of it\n" in same.output
+    found = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    assert [(one["what"], one["count"]) for one in found["losses"]] == [("extended attributes", 2)]
+    assert [(one["what"], one["count"]) for one in found["losses_unknown"]] == [("fifos", 1)]
+    assert everything_of(bare.path) == before
+    with pytest.raises(CellblockError, match=r"cannot hold the attribute user\.note"):
+        bare.upgrade()
+    done = upgrade(str(bare.folder / "new"), bare.path, bare.events, allow_lossy=True)
+    assert [(one.what, one.count) for one in done.losses] == [("extended attributes", 2)]
+
+
+def everything_of(volume: Path) -> dict[Path, tuple[int, ...]]:
+    """Of each file the status, to the time of its last change."""
+    found = {}
+    for path in (volume, *volume.rglob("*")):
+        status = path.lstat()
+        found[path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return found
+
+
+def test_a_plan_of_what_the_volume_can_hold_foretells_nothing(jail: Jail) -> None:
+    old = jail.image("old", FOO)
+    new = jail.image("new", FOO2)
+    for tree in (old, new):
+        os.mkfifo(tree.root / f"etc/{tree.root.name}")
+    os.setxattr(new.root / "usr/bin/foo", "security.capability", CAP_NET_RAW)
+    assemble(str(old.root), jail.path, jail.events)
+    assert foretold(Volume(jail.path), jail.plan()) == ((), ())
+
+
 def test_attributes_alone_are_refused_before_anything_is_changed(bare: Jail) -> None:
     """Set in place after the commit, what cannot be set would stop that upgrade and all that follows."""
     for name in ("usr/bin/same", "usr/share/folder"):
@@ -173,6 +225,8 @@ def test_shards_list_what_each_of_them_lost(small: Path, tmp_path: Path, events:
         assert str((result.root / "other-name").readlink()) == "etc"
         found = verify(place / "volume", events)
         assert (found.n_damaged, found.n_users) == (0, 0)
+        with pytest.raises(CellblockError, match="has no hard links; nothing was changed"):
+            plan_upgrade(str(small), place / "volume")
         (place / "volume/root/d1").rmdir()
         with pytest.raises(CellblockError, match="has no hard links; nothing was changed"):
             verify(place / "volume", events, repair=True, users=True)
