@@ -25,6 +25,7 @@
 #include "failure.h"
 #include "job_mounts.h"
 #include "option_input.h"
+#include "pmix.h"
 #include "step.h"
 #include "watch.h"
 
@@ -225,6 +226,12 @@ static int follow_forks(void)
 	return JAIL_FAILED;
 }
 
+/* Root's jobs have no way to slurmd's spool. */
+static int keep_pmix_directory(struct jail_error *err)
+{
+	return step.user && step.spool.pmix[0] ? jail_pmix_keep_directory(step.spool.path, step.spool.pmix, err) : 0;
+}
+
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
 	bool outside = false;
@@ -251,7 +258,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);
-	if (!failure.line[0] && read_options(spank, &outside, &err))
+	if (!failure.line[0] && (jail_pmix_guard(step.user, &err) || read_options(spank, &outside, &err)))
 		jail_failure_remember(&failure, &err);
 	left_alone = outside;
 	if (left_alone)
@@ -259,7 +266,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	if (follow_forks())
 		return JAIL_FAILED;
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	if (!failure.line[0] && jail_step_open(&step, &err))
+	if (!failure.line[0] && (jail_step_open(&step, &err) || keep_pmix_directory(&err)))
 		jail_failure_remember(&failure, &err);
 	jail_failure_drain(&failure, step.node);
 	if (failure.line[0])

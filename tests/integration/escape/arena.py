@@ -236,26 +236,28 @@ def patch_workers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(local, "plan", plan)
 
 
-def compile_attacks(folder: Path) -> tuple[Path, Path]:
-    """The attack program, for a jail of any distribution, and the library that nobody outside may load."""
-    program, library = folder / "attack", folder / "loaded.so"
+def compile_attacks(folder: Path) -> tuple[Path, Path, Path]:
+    """The attack program, for a jail of any distribution; a library for nobody outside; a client of PMIx."""
+    program, library, client = folder / "attack", folder / "loaded.so", folder / "pmix-client"
     flags = ("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
     sources = sorted(str(path) for path in _ATTACKS.glob("*.c"))
     subprocess.run([*flags, "-static", "-o", str(program), *sources], check=True)
     source = str(_ATTACKS / "library" / "loaded.c")
     subprocess.run([*flags, "-shared", "-fPIC", "-o", str(library), source], check=True)
-    return program, library
+    source = str(_ATTACKS / "library" / "pmix_client.c")
+    subprocess.run([*flags, "-rdynamic", "-o", str(client), source], check=True)
+    return program, library, client
 
 
 @contextmanager
 def open_arena(cluster: LocalCluster, folder: Path) -> Iterator[Arena]:
     """Lay out what is to be reached on the worker, and the attacks in the jail."""
-    program, library = compile_attacks(folder)
+    compiled = compile_attacks(folder)
     with ExitStack() as stack:
-        yield _lay_out(cluster, program, library, stack)
+        yield _lay_out(cluster, *compiled, stack)
 
 
-def _lay_out(cluster: LocalCluster, program: Path, library: Path, stack: ExitStack) -> Arena:
+def _lay_out(cluster: LocalCluster, program: Path, library: Path, client: Path, stack: ExitStack) -> Arena:
     secret, mark = secrets.token_hex(16), f"escape-mark-{secrets.token_hex(6)}"
     canary = f"/root/canary-{secrets.token_hex(6)}"
     _allow_devices(cluster)
@@ -265,6 +267,8 @@ def _lay_out(cluster: LocalCluster, program: Path, library: Path, stack: ExitSta
     (inside / "out").chmod(0o777)
     (inside / "attack").write_bytes(program.read_bytes())
     (inside / "attack").chmod(0o755)
+    (inside / "pmix-client").write_bytes(client.read_bytes())
+    (inside / "pmix-client").chmod(0o755)
     (inside / "lib" / "loaded.so").write_bytes(library.read_bytes())
     for name in ("eve", "bob"):
         cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", name).ok()

@@ -14,6 +14,7 @@ from tests.integration.escape.ways import (
     broadcast,
     descriptors,
     libraries,
+    mpi,
     privileges,
     remains,
     slurm,
@@ -179,6 +180,7 @@ _REMAINS = [Case(name, stops, user, way=way) for name, stops, way in _LEFT for u
 # Root's own are left: it could write there without sbcast, and whose they are cannot be told.
 _REMAINS += [
     Case("brought-files-after-the-job", "filesystem", "eve", way=remains.brought_files_after_the_job),
+    Case("brought-folders-after-the-job", "filesystem", "eve", way=remains.brought_folders_after_the_job),
     Case("output-below-proc", "filesystem", way=streams.output_below_proc),
 ]
 
@@ -212,6 +214,13 @@ _SUBMITTERS = [
     Case("submit-with-group-root", "filesystem", way=submitters.with_group_root),
     Case("submit-with-group-shadow", "filesystem", way=submitters.with_group_shadow),
     Case("submit-with-group-tty", "filesystem", way=submitters.with_group_tty),
+]
+
+_MPI = [
+    Case("remove-by-pmix", "filesystem", way=mpi.remove_by_pmix),
+    Case("remove-by-pmix", "filesystem", "eve", way=mpi.remove_by_pmix),
+    Case("join-by-pmix", "filesystem", "eve", way=mpi.join_by_pmix),
+    Case("fill-the-spool", "filesystem", "eve", way=mpi.fill_the_spool),
 ]
 
 _SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
@@ -257,5 +266,6 @@ CASES = [
     *_REMAINS,
     *_PRIVILEGES,
     *_SUBMITTERS,
+    *_MPI,
     *_BY_SLURM,
 ]

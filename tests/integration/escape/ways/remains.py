@@ -93,3 +93,18 @@ def brought_files_after_the_job(arena: Arena, user: str) -> Outcome:
         if arena.on_worker("sh", "-c", look).status:
             return held("it went with the job")
     return escaped(f"/run/bcast/{name} is left")
+
+
+def brought_folders_after_the_job(arena: Arena, user: str) -> Outcome:
+    """Folders of libraries, one in the other."""
+    name = f"left-{secrets.token_hex(6)}"
+    out = fresh(arena)
+    paths = [f"/run/bcast/{name}" + "".join(f"_libs/{n}" for n in range(depth)) for depth in range(5)]
+    script = "\n".join(f"sbcast --send-libs /bin/true {path}" for path in paths)
+    done = arena.sbatch(f"{script}\nls {paths[-1]} >{arena.inside(out)}/0", "-o", "/dev/null", user=user)
+    if name not in read(out / "0"):
+        return broken(f"sbcast brought no folders: {done}")
+    for _ in range(60):
+        if not arena.on_worker("find", "/run/bcast", "-name", "*.so*", "-o", "-name", f"{name}*").out:
+            return held("they went with the job")
+    return escaped(f"of /run/bcast/{name} is left")

@@ -1,0 +1,17 @@
+/* The PMIx server that `srun --mpi=pmix` starts in slurmstepd: it does as root, outside, what is asked of it over TCP. */
+#ifndef JAIL_PMIX_H
+#define JAIL_PMIX_H
+
+#include <sys/types.h>
+
+#include "../core/error.h"
+
+/* Lets nobody but `user` talk to the step's PMIx server, and the server remove no files for him. Call it before Slurm
+ * starts the server; nothing to do where the step has none. Returns 0 or -1. */
+int jail_pmix_guard(uid_t user, struct jail_error *err);
+
+/* Has the server's directory NAME in `spool`, which Slurm makes and gives to the user, be root's as soon as the server starts:
+ * by sbcast and --output he could fill the file system that slurmd works on. Tasks have it read-only. Returns 0 or -1. */
+int jail_pmix_keep_directory(const char *spool, const char *name, struct jail_error *err);
+
+#endif

@@ -1,0 +1,89 @@
+"""The PMIx server of a step: a part of slurmstepd, outside and root, that listens on the node's loopback."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import subprocess
+
+from cellblock.cluster.containers import container_name
+from tests.integration.escape.arena import OPEN, WORKER, Arena, Outcome, broken, escaped, held, read
+from tests.integration.escape.ways.judge import fresh, last_line
+
+_CLIENT = "/escape/pmix-client"
+
+
+def _absent(arena: Arena) -> Outcome | None:
+    """Debian's Slurm has no PMIx from 26.05 on."""
+    listed = arena.cluster.jail("srun", "--mpi=list")
+    return None if "pmix" in listed.out + listed.err else Outcome("absent", "this Slurm has no PMIx")
+
+
+def remove_by_pmix(arena: Arena, user: str) -> Outcome:
+    """The server removes what a task registers, when the task or the step ends."""
+    if absent := _absent(arena):
+        return absent
+    path = f"{OPEN}/registered-{secrets.token_hex(4)}"
+    arena.on_worker("sh", "-c", f"umask 077; : >{path}").ok()
+    said = ""
+    for end in ((), ("end",)):
+        done = arena.srun(_CLIENT, "remove", path, *end, options=("--mpi=pmix", "-n1"), user=user)
+        said += done.out + done.err
+        if arena.on_worker("test", "-e", path).status:
+            return escaped(f"{path} was removed")
+    if "answered" not in said:
+        return broken(f"no task asked: {said}")
+    return held(last_line(said))
+
+
+def join_by_pmix(arena: Arena, user: str) -> Outcome:
+    """A process of `user` joins a step of bob's, by the name and the uid of a task there."""
+    if absent := _absent(arena):
+        return absent
+    out = fresh(arena)
+    here = arena.inside(out)
+    uid = arena.cluster.jail("id", "-u", "bob").ok().strip()
+    task = f"env >{here}/variables.new; mv {here}/variables.new {here}/variables"
+    wait = f"until [ -e {here}/over ]; do sleep 0.1; done; {_CLIENT} join"
+    login = ["podman", "exec", container_name(arena.cluster.request.name, "login")]
+    step = ["srun", "-w", WORKER, "-n1", "--mpi=pmix", "sh", "-c", f"{task}; {wait}"]
+    command = [*login, "jail-enter", "--user", "bob", "--", *step]
+    bob = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        arena.cluster.wait_until("bob's step runs", lambda: bool(read(out / "variables")))
+        known = [line for line in read(out / "variables").splitlines() if line.startswith("PMIX_")]
+        known += ["PMIX_SECURITY_MODE=native", f"SAID_UID={uid}"]
+        join = f"timeout 10 env {shlex.join(known)} {_CLIENT} join"
+        # More than once: what fails halfway is what a server forgets to tidy up.
+        script = f"for i in 1 2 3 4 5; do {join}; done; true"
+        done = arena.srun("sh", "-c", script, options=("--mpi=none", "-n1"), user=user)
+    finally:
+        (out / "over").touch()
+        end = bob.communicate(timeout=60)[0]
+    if "joined" in done.out:
+        return escaped(f"{user} is a task of bob's")
+    if "refused" not in done.out:
+        return broken(f"no task asked: {done.out}{done.err}")
+    if bob.returncode or "joined: 0" not in end:
+        return escaped(f"bob's step is not what it was: {bob.returncode}, {end}")
+    return held(last_line(done.out))
+
+
+def fill_the_spool(arena: Arena, user: str) -> Outcome:
+    """By sbcast and --output into the server's directory: slurmd drains a node whose spool is full."""
+    if absent := _absent(arena):
+        return absent
+    here = arena.inside(fresh(arena))
+    script = f"""cd /
+        srun -n1 --overlap --mpi=pmix sh -c ': >{here}/runs; until [ -e {here}/over ]; do sleep 0.1; done' &
+        until [ -e {here}/runs ]; do sleep 0.1; done
+        sbcast -f /etc/passwd /var/spool/slurmd/pmix.$SLURM_JOB_ID.0/brought && echo brought
+        : >{here}/over; wait
+        srun -n1 --overlap --mpi=pmix --output='/var/spool/slurmd/pmix.%j.%s/said-%t' \\
+            sh -c 'readlink /proc/self/fd/1 >&2'"""
+    done = arena.cluster.jail("timeout", "60", "salloc", "-Q", "-w", WORKER, "sh", "-c", script, user=user)
+    if "brought" in done.out.split() or "/var/spool" in done.out:
+        return escaped(f"a file in slurmd's spool: {done.out}")
+    if "sbcast" not in done.err:
+        return broken(f"no job ran: {done}")
+    return held(last_line(done.err))
