@@ -44,6 +44,7 @@ def verify(
     from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.jail import verify as code
+    from cellblock.jail.folding import fold
 
     if source is not None and not repair:
         raise UsageError("--source goes with --repair", hint="add --repair, or leave --source out")
@@ -72,16 +73,13 @@ def verify(
             )
         )
     else:
-        for one in result.damaged:
-            print(f"{'repaired' if result.repaired else 'damaged':9s} {shown(one.entry.path)}: {one.what}")
+        _print_users(result)
+        word = "repaired" if result.repaired else "damaged"
+        for line in fold(result.damaged, alike=False):
+            print(printable(f"{word:9s} {line.text}"))
         if result.n_damaged > len(result.damaged):
             more = result.n_damaged - len(result.damaged)
             print(f"{'damaged':9s} ... and {more} more: `jail diff --files` lists them")
-        for one in result.users[:_SHOWN]:
-            package = f" (package {one.package})" if one.package else ""
-            print(f"{'users':9s} {shown(one.entry.path)}: {_of_users(one, result)}{printable(package)}")
-        if result.n_users > _SHOWN:
-            print(f"{'users':9s} ... and {result.n_users - _SHOWN} more: `jail diff --files` lists them")
         how = "every byte of " if content else ""
         print(
             f"{how}{result.entries} files compared in {result.seconds:.1f} s: {result.n_damaged} damaged"
@@ -109,12 +107,25 @@ def _repaired(result: VerifyResult) -> str:
     return f", {result.n_damaged - result.n_left} of them repaired" if result.n_left else ", repaired"
 
 
-def _of_users(one: Differing, result: VerifyResult) -> str:
-    if not one.is_link_for_folder or one.now is None:
-        return one.what
+def _print_users(result: VerifyResult) -> None:
+    """First, so that what is damaged is not above what is only told, and one line for each cause."""
+    from cellblock.jail.folding import fold
+
+    lines = fold(result.users)
+    for line in lines[:_SHOWN]:
+        one = line.files[0]
+        text = f"{shown(one.entry.path)}: {_link(one, result)}" if one.is_link_for_folder else line.text
+        print(printable(f"{'users':9s} {text}"))
+    more = result.n_users - sum(len(line.files) for line in lines[:_SHOWN])
+    if more:
+        print(f"{'users':9s} ... and {more} more: `jail diff --files` lists them")
+
+
+def _link(one: Differing, result: VerifyResult) -> str:
     count = result.behind.get(one.entry.path, 0)
+    target = one.now.target.decode(errors="replace") if one.now is not None else ""
     return (
-        f"a directory of the image, and a link to {printable(one.now.target.decode(errors='replace'))} here: "
+        f"a directory of the image, and a link to {printable(target)} here: "
         f"the image's {count} files in it are not looked at, and not repaired before the link is removed"
     )
 

@@ -116,15 +116,39 @@ def _summary(changes: LockDiff) -> str:
     return ", ".join(counts) or "; ".join(changes.other)
 
 
+_NAMED = 8
+"""Packages of one line that are named: `--json` has all."""
+
+
 def _changes(changes: LockDiff, images: tuple[str, ...]) -> list[str]:
-    """A table: mark of security, package, what happens to it, images."""
-    rows = [(change.name, _what(change), _images(change, images)) for change in changes.changes]
+    """A table: mark of security, package, what happens to it, images; what moved together has one line."""
+    moved: dict[str, list[Change]] = {}
+    for change in changes.changes:
+        if change.kind == "moved":
+            moved.setdefault(_move(change), []).append(change)
+    many = {where: found for where, found in moved.items() if len(found) > 1}
+    single = [one for one in changes.changes if one.kind != "moved" or _move(one) not in many]
+    rows = [(change.name, _what(change), _images(change, images)) for change in single]
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     lines = [
         f"  {'security' if change.security else '':8}  {name:{widths[0]}}  {what:{widths[1]}}  {where}"
-        for change, (name, what, where) in zip(changes.changes, rows, strict=True)
+        for change, (name, what, where) in zip(single, rows, strict=True)
     ]
+    lines += [f"  {'':8}  {_moved(where, found)}" for where, found in many.items()]
     return [*(f"  {text}" for text in changes.other), *lines]
+
+
+def _move(change: Change) -> str:
+    """Which images hold the package now, and which no longer."""
+    old, new = (one.images if one else () for one in (change.old, change.new))
+    come, gone = (", ".join(x for x in left if x not in right) for left, right in ((new, old), (old, new)))
+    return "; ".join([f"now in {come}"] * bool(come) + [f"no longer in {gone}"] * bool(gone))
+
+
+def _moved(where: str, found: list[Change]) -> str:
+    names = ", ".join(one.name for one in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more (--json lists them)" if len(found) > _NAMED else ""
+    return f"{len(found)} packages, versions as they were, {where}: {names}{more}"
 
 
 def _what(change: Change) -> str:

@@ -20,6 +20,7 @@ from cellblock.jail.comparison import Differing, differing
 from cellblock.jail.dpkg_database import Database, info_owner
 from cellblock.jail.entry import Entry, order
 from cellblock.jail.execution import assembled
+from cellblock.jail.folding import owner_of_records
 from cellblock.jail.live_walk import Seen
 from cellblock.jail.look import Look, Stamp, UnreadableError
 from cellblock.jail.record_merge import ids
@@ -76,10 +77,14 @@ def _both(path: Path) -> tuple[Iterator[Change], Iterator[Change]]:
     delta.check(volume.manifest)
     tree = controls.of_root(volume.root)
     names = {number: name.decode(errors="replace") for name, number in ids(tree, b"etc/passwd").items()}
-    packages = _owners(known_controls(volume, state), tree)
+    packages, of_users = _owners(known_controls(volume, state), tree)
 
     def package(name: bytes) -> str:
-        return packages.get(name) or info_owner(name) or ""
+        owner = info_owner(name)
+        if owner in of_users:
+            return owner
+        # dpkg writes records anew also of packages that nobody touched.
+        return owner_of_records(name) or packages.get(name) or ""
 
     return (
         (_of_the_image(one, names, package) for one in differing(volume, content=False)),
@@ -104,23 +109,27 @@ def _added_one(seen: Seen, names: dict[int, str], package: Package) -> Change:
     return Change("added", name, size, owner, package(name), stat.S_ISDIR(status.st_mode))
 
 
-def _owners(image: controls.Controls, tree: controls.Controls) -> dict[bytes, str]:
+def _owners(image: controls.Controls, tree: controls.Controls) -> tuple[dict[bytes, str], set[str]]:
     """Path -> package, by dpkg's lists of the image and of the tree; what several packages own has none.
+
+    And the packages that users installed, changed or removed.
 
     A package that users installed, changed or removed comes before one that is as in the image.
     """
     base, now = Database(image, {}), Database(tree, {})
     theirs: dict[bytes, str] = {}
     ours: dict[bytes, str] = {}
+    of_users = set()
     for key in sorted({*base.installed, *now.installed}):
         versions = [one.installed[key].version if key in one.installed else "" for one in (base, now)]
         if versions[0] != versions[1]:
+            of_users.add(key)
             for database in (base, now):
                 theirs.update((path, key) for path in database.files(key))
         else:
             for path in base.files(key):
                 ours[path] = "" if path in ours else key
-    return {**ours, **theirs}
+    return {**ours, **theirs}, of_users
 
 
 def summarize(found: Iterator[Change]) -> Summary:

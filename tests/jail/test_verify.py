@@ -141,6 +141,30 @@ def untimely(found: dict[bytes, tuple[object, ...]]) -> dict[bytes, tuple[object
     return {path: (one[:3], one[5:]) if str(one[0]).startswith("0o4") else one for path, one in found.items()}
 
 
+def test_what_has_one_cause_is_one_line_and_damage_comes_after_it(volume: Path) -> None:
+    """As after apt-get install, which writes dpkg's records anew."""
+    tree(volume).install(Deb("mine", "1"))
+    tree(volume).dpkg("--remove", "bar")
+    root = volume / "root"
+    for number in range(50):
+        with (root / f"var/lib/dpkg/info/{'foo.list' if number % 2 else 'foo.md5sums'}").open("a") as file:
+            file.write("\n")
+    shutil.rmtree(root / "usr/share/foo")
+    overwrite(root / "usr/bin/foo")
+    said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--log", "plain", "--content"])
+    lines = [line for line in said.output.splitlines() if line.startswith(("users", "damaged"))]
+    assert lines == [
+        "users     package bar: removed, 7 files",
+        "users     /usr/share/foo: removed, and so 2 files below it",
+        "users     what apt, dpkg and running systems write: 7 files below /var and /etc",
+        "damaged   /usr/bin/foo: content",
+    ]
+    groups = {group.package: group for group in summarize(changes(volume)).groups}
+    assert groups["dpkg"].changed >= 3
+    assert (groups["foo"].changed, groups["foo"].removed) == (0, 3)
+    assert groups["mine"].added >= 4
+
+
 def test_users_goes_with_repair(volume: Path) -> None:
     said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--users"])
     assert said.exit_code != 0

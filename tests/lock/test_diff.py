@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cellblock.cli.lock import _changes
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.diff import Change, diff, outdated
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
@@ -86,6 +87,18 @@ def test_the_same_version_with_other_bytes_is_told() -> None:
 def test_a_package_that_other_images_hold_now_is_told_with_those() -> None:
     change = only(lock(package("a", "1", "base")), lock(package("a", "1", "base", "worker")))
     assert (change.kind, change.images) == ("moved", ("worker",))
+
+
+def test_many_that_moved_together_are_one_line() -> None:
+    names = [f"p{number:02d}" for number in range(12)]
+    old = lock(*(package(name, "1", "base") for name in names), package("other", "1", "base", "worker"))
+    new = lock(*(package(name, "1", "base", "worker") for name in names), package("other", "1", "worker"))
+    first = ", ".join(names[:8])
+    assert _changes(diff(old, new), ("base", "worker")) == [
+        "            other  1 (in other images)  base",
+        f"            12 packages, versions as they were, now in worker: {first} and 4 more "
+        "(--json lists them)",
+    ]
 
 
 def test_what_else_changed_is_told_in_sentences() -> None:
