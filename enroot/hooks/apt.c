@@ -6,5 +6,6 @@ int hook_apt(struct container *container, struct jail_error *err)
 {
 	if (!hook_there(container, "/etc/apt/apt.conf.d"))
 		return 0;
-	return hook_write(container, "/etc/apt/apt.conf.d", "99enroot-sandbox", "APT::Sandbox::User \"root\";\n", err);
+	return hook_write(container, "/etc/apt/apt.conf.d", "99enroot-sandbox", "APT::Sandbox::User \"root\";\n", 0644,
+			  err);
 }

@@ -27,9 +27,9 @@ int hook_update_libraries(const struct container *container, const struct text_l
 /* One line of fstab, applied. */
 int hook_mount(struct container *container, const char *line, struct jail_error *err);
 
-/* Gives the file `folder`/`name` of the container this text: in the root, or laid over it where that cannot be
- * written. */
-int hook_write(struct container *container, const char *folder, const char *name, const char *text,
+/* Gives the file `folder`/`name` of the container this text, and `mode`: in the root, or laid over it where that cannot
+ * be written. */
+int hook_write(struct container *container, const char *folder, const char *name, const char *text, mode_t mode,
 	       struct jail_error *err);
 
 /* A symlink at `path`; one that is there already stays. */

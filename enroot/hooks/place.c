@@ -36,12 +36,12 @@ char *hook_read(const struct container *container, const char *path)
 }
 
 /* By rename: another container on the same root reads the old file or the new one. */
-static int replace(int folder, const char *name, const char *text)
+static int replace(int folder, const char *name, const char *text, mode_t mode)
 {
 	scoped_free char *temporary = text_format(".%s.enroot", name);
 	/* An image may have this name, too: for a FIFO, or for another file of its own. */
 	(void)unlinkat(folder, temporary, 0);
-	scoped_fd fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	scoped_fd fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 
 	if (fd < 0)
 		return -1;
@@ -53,7 +53,7 @@ static int replace(int folder, const char *name, const char *text)
 	return -1;
 }
 
-int hook_write(struct container *container, const char *folder, const char *name, const char *text,
+int hook_write(struct container *container, const char *folder, const char *name, const char *text, mode_t mode,
 	       struct jail_error *err)
 {
 	scoped_free char *path = text_format("%s/%s", folder, name);
@@ -63,13 +63,13 @@ int hook_write(struct container *container, const char *folder, const char *name
 	if (!strcmp(now, text))
 		return 0;
 	scoped_fd parent = jail_resolve_create(container->root, folder, JAIL_CREATE_DIR, &missing);
-	if (parent >= 0 && !replace(parent, name, text))
+	if (parent >= 0 && !replace(parent, name, text, mode))
 		return 0;
 	if (parent >= 0 && errno != EACCES && errno != EROFS && errno != EPERM) {
 		jail_fail(err, "write", errno, "cannot write it in the container");
 		return jail_error_at(err, NULL, 0, path);
 	}
-	if (container_write(container, name, text, 0644, err))
+	if (container_write(container, name, text, mode, err))
 		return -1;
 	scoped_free char *from = fstab_field(container->work);
 	scoped_free char *line = text_format("%s/%s %s none bind,ro,nosuid,nodev,noexec,nofail\n", from, name, path);

@@ -27,7 +27,7 @@ static int write_passwd(struct container *container, struct jail_error *err)
 		text_list_take(&first, text_format("%s:x:%u:%u::%s:%s", container->user, (unsigned)container->uid,
 						   (unsigned)container->gid, container->home, shell(container)));
 	accounts_merge(&text, &first, now);
-	return hook_write(container, "/etc", "passwd", text.text, err);
+	return hook_write(container, "/etc", "passwd", text.text, 0644, err);
 }
 
 static int write_group(struct container *container, struct jail_error *err)
@@ -44,10 +44,30 @@ static int write_group(struct container *container, struct jail_error *err)
 		text_list_take(&first, text_format("%s:x:%u:", own ? own->gr_name : container->user,
 						   (unsigned)container->gid));
 	accounts_merge(&text, &first, now);
-	return hook_write(container, "/etc", "group", text.text, err);
+	return hook_write(container, "/etc", "group", text.text, 0644, err);
+}
+
+/* A user whose password is "x" in passwd and who has no line here is unknown to PAM, and so to an sshd in the container.
+ * None can log in with a password by it ("*"), and no password ends. */
+static int write_shadow(struct container *container, struct jail_error *err)
+{
+	scoped_free char *now = hook_read(container, "/etc/shadow");
+	scoped_list first = { 0 };
+	scoped_buffer text = { 0 };
+
+	/* An image without it has no PAM that would ask. */
+	if (!hook_there(container, "/etc/shadow"))
+		return 0;
+	accounts_add_known(&first, now, "root", "root:*::0:99999:7:::");
+	if (container->uid) {
+		scoped_free char *own = text_format("%s:*::0:99999:7:::", container->user);
+		accounts_add_known(&first, now, container->user, own);
+	}
+	accounts_merge(&text, &first, now);
+	return hook_write(container, "/etc", "shadow", text.text, 0640, err);
 }
 
 int hook_shadow(struct container *container, struct jail_error *err)
 {
-	return write_passwd(container, err) || write_group(container, err) ? -1 : 0;
+	return write_passwd(container, err) || write_group(container, err) || write_shadow(container, err) ? -1 : 0;
 }

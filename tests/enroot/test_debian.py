@@ -31,7 +31,7 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs root and mmdebstrap")
     folder = tmp_path_factory.mktemp("debian")
     # mmdebstrap writes the image itself, by tar2sqfs where that is installed: a tree works everywhere.
-    options = ["--quiet", "--variant=apt", "--dpkgopt=force-unsafe-io"]
+    options = ["--quiet", "--variant=apt", "--dpkgopt=force-unsafe-io", "--include=openssh-server"]
     command = ["mmdebstrap", *options, "bookworm", str(folder / "root")]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -78,6 +78,30 @@ def test_apt_installs_a_package(enroot: Enroot, debian: Path, tmp_path: Path) ->
     # And in an image file, where it is gone afterwards.
     told = enroot.out("start", "--root", "--rw", "-m", mount, "debian.sqsh", "sh", "-c", script)
     assert told.split()[0] == "ii"
+
+
+# sshd, as its user, on a port of the container's own network, with a key; PAM is asked whether the user may.
+SSHD = """set -eu
+cd; mkdir -p .ssh; rm -f .ssh/id .ssh/host
+for key in id host; do ssh-keygen -q -t ed25519 -N "" -f .ssh/$key; done
+cp .ssh/id.pub .ssh/authorized_keys
+/usr/sbin/sshd -p 2222 -h ~/.ssh/host -o UsePAM=yes -o StrictModes=no -o PidFile=none -E ~/.ssh/log
+quiet="-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
+    ssh -p 2222 -i .ssh/id $quiet 127.0.0.1 'echo in as $(id -un)' && exit
+    sleep 1
+done
+cat .ssh/log; exit 1
+"""
+
+
+def test_sshd_in_a_container_lets_its_user_in(enroot: Enroot, debian: Path) -> None:
+    shutil.copy(debian, enroot.home)
+    (enroot.home / "debian.sqsh").chmod(0o644)
+    enroot.out("create", "debian.sqsh")
+    for name in ("debian", "debian.sqsh"):
+        done = enroot("start", "--rw", "--net", name, "bash", "-c", SSHD, env={"ENROOT_MOUNT_HOME": "yes"})
+        assert done.stdout.strip() == f"in as {enroot.home.owner()}", done.stdout + done.stderr
 
 
 SUITES = os.environ.get("CELLBLOCK_SUITES", "").split()

@@ -88,6 +88,29 @@ def test_wrong_lines_say_what_is_wrong(shared: Enroot, line: str, complaint: str
     assert complaint in done.stderr, done.stderr
 
 
+def test_the_image_does_not_decide_what_others_mount(enroot: Enroot) -> None:
+    """${VAR} is the variable of who starts the container, even if the image sets one of that name."""
+    for name in ("mine", "images", "environd"):
+        enroot.write(enroot.home / name / "file", name)
+    enroot.write(enroot.data / "small/etc/environment", f"WHERE={enroot.home}/images\n")
+    enroot.write(enroot.data / "small/etc/fstab", "${WHERE} /mnt/c none x-create=dir,bind\n")
+    enroot.write(enroot.sysconf / "mounts.d/50-site.fstab", "${WHERE} /mnt/a none x-create=dir,bind\n")
+    hook = "#!/bin/sh\necho '${WHERE} /mnt/b none x-create=dir,bind' >> \"$ENROOT_MOUNTS\"\n"
+    enroot.write(enroot.sysconf / "hooks.d/50-site.sh", hook, 0o755)
+    script = "cat /mnt/a/file; echo; cat /mnt/b/file; echo; cat /mnt/c/file; echo; cat /mnt/d/file"
+
+    def seen(*options: str, **variables: str) -> list[str]:
+        mount = "${WHERE} /mnt/d none x-create=dir,bind"
+        return enroot.sh(script, "-m", mount, *options, env=variables).splitlines()
+
+    mine = {"WHERE": f"{enroot.home}/mine"}
+    assert seen(**mine) == ["mine", "mine", "images", "mine"]
+    assert seen() == ["images"] * 4
+    assert seen("-e", f"WHERE={enroot.home}/environd", **mine) == ["environd"] * 4
+    enroot.write(enroot.sysconf / "environ.d/50-site.env", f"WHERE={enroot.home}/environd\n")
+    assert seen(**mine) == ["environd"] * 4
+
+
 def test_nofail_leaves_out_what_is_missing(shared: Enroot) -> None:
     assert "/mnt/x" not in table(shared, "-m", "/nonexistent /mnt/x none bind,x-create=dir,nofail")
 
@@ -171,6 +194,17 @@ def test_the_default_hooks(shared: Enroot) -> None:
     ]
     assert shared.sh("cat /etc/group").splitlines()[0] == "root:x:0:"
     assert shared.sh("id -un") == account
+
+
+def test_the_user_has_a_shadow_line_where_the_image_has_that_file(enroot: Enroot) -> None:
+    """Without one PAM knows nobody of that name, and sshd lets nobody in."""
+    account = enroot.home.owner()
+    script = "cat /etc/shadow; stat -c %a /etc/shadow"
+    assert enroot.sh("[ -e /etc/shadow ] || echo none") == "none"
+    enroot.write(enroot.data / "small/etc/shadow", "daemon:*:1::::::\nroot:!:2::::::\n", 0o000)
+    lines = ["root:!:2::::::", f"{account}:*::0:99999:7:::", "daemon:*:1::::::", "640"]
+    assert enroot.sh(script).splitlines() == lines
+    assert enroot.sh(script).splitlines() == lines
 
 
 def test_a_file_takes_the_place_of_what_is_built_in(enroot: Enroot) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cellblock.paths import PROJECT
 from tests.integration.jobs import home
 from tests.integration.pyxis.conftest import Containers
 
@@ -65,6 +68,33 @@ def test_open_mpi_over_two_nodes(containers: Containers, mpi_image: str) -> None
         assert set(ranks(text, 6)) == {"worker-1", "worker-2"}, done.err
     assert set(ranks(memory, 6)) == {"worker-1"}, done.err
     assert containers.leftovers() == []
+
+
+@pytest.fixture
+def pmi_hook(containers: Containers) -> Iterator[None]:
+    """The hook for PMI, enabled as docs/enroot.md says."""
+    page = (PROJECT / "docs/enroot.md").read_text()
+    (line,) = re.findall(r"`(mkdir -p /etc/enroot/hooks\.d; ln -s [^`]*50-slurm-pmi.sh [^`]*)`", page)
+    containers.cluster.jail("sh", "-euc", line).ok()
+    try:
+        yield
+    finally:
+        containers.cluster.jail("rm", "-r", "/etc/enroot/hooks.d").ok()
+
+
+@pytest.mark.usefixtures("pmi_hook")
+def test_open_mpi_with_the_hook_for_pmi(containers: Containers, mpi_image: str) -> None:
+    offered = "echo $PMIX_MCA_psec; [ $PMIX_MCA_gds = $PMIX_GDS_MODULE ] && echo same"
+    script = f"""
+        echo --; srun --mpi=pmix {_TASKS} {mpi_image} /opt/sum
+        echo --; srun --mpi=pmix {_TASKS} {mpi_image} --container-remap-root /opt/sum
+        echo --; srun --mpi=pmix -n1 {mpi_image} sh -c '{offered}'"""
+    done = containers.script(script, "-N2")
+    user, root, parameters = parts(done.out)
+    for text in (user, root):
+        assert set(ranks(text, 6)) == {"worker-1", "worker-2"}, done.err
+    assert "munge" in parameters.split()[0], done
+    assert parameters.split()[1] == "same", done
 
 
 def test_open_mpi_in_containers_that_ran_before_the_step(containers: Containers, mpi_image: str) -> None:
