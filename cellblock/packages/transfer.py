@@ -147,7 +147,7 @@ def _begins_at(response: urllib3.BaseHTTPResponse, start: int) -> int:
         raise Shorter
     if status in (408, 425, 429) or status >= 500:
         after = response.headers.get("Retry-After", "")
-        raise Broken(f"HTTP {status}", float(after) if after.isdigit() else 0.0)
+        raise Broken(f"HTTP {status}", float(after) if after.isdecimal() else 0.0)
     raise Refused(f"HTTP {status} {response.reason or ''}".strip())
 
 

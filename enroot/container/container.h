@@ -30,6 +30,7 @@ struct container {
 	bool remapped;                /* one is root inside */
 	bool privileged;              /* root without a user namespace (ENROOT_ALLOW_SUPERUSER) */
 	struct variables environment; /* of the command */
+	struct variables image_environment; /* what of it the image says, before others change it */
 };
 
 /* Inside, one is this uid and gid. */
@@ -37,6 +38,8 @@ struct container {
 
 /* Values for ${NAME} in fstab and environment files: settings, the container's environment, this process's. */
 const char *container_lookup(void *container, const char *name);
+/* The same for mounts that are not the image's own: this process's variables come before what the image says. */
+const char *container_lookup_for_mounts(void *container, const char *name);
 
 /* Whether an import made the root's /etc: its /etc/rc begins with "# enroot-provenance:". environment.c */
 bool container_is_imported(const struct container *container);

@@ -27,6 +27,17 @@ const char *container_lookup(void *context, const char *name)
 	return value ? value : getenv(name);
 }
 
+const char *container_lookup_for_mounts(void *context, const char *name)
+{
+	const struct container *container = context;
+	const char *value = container_lookup(context, name), *own = getenv(name);
+	const char *image = variables_get(&container->image_environment, name);
+
+	/* What environ.d, a script or -e made of it is theirs who say what is mounted; what is the image's is not. */
+	bool of_image = value && image && !variables_get(&container->settings->variables, name) && !strcmp(value, image);
+	return of_image && own ? own : value;
+}
+
 bool container_is_imported(const struct container *container)
 {
 	scoped_free char *rc = container_read(container->root, "/etc/rc", MAX_RC);
@@ -40,9 +51,12 @@ static void read_image(struct container *container)
 {
 	scoped_free char *text = container_read(container->root, "/etc/environment", MAX_ENVIRONMENT);
 
-	if (text)
-		environment_read_image(&container->environment, text, "/etc/environment of the image",
-				       container_is_imported(container) ? ENVIRONMENT_RAW : ENVIRONMENT_QUOTED);
+	if (!text)
+		return;
+	environment_read_image(&container->environment, text, "/etc/environment of the image",
+			       container_is_imported(container) ? ENVIRONMENT_RAW : ENVIRONMENT_QUOTED);
+	for (size_t i = 0; i < container->environment.list.n; i++)
+		text_list_add(&container->image_environment.list, container->environment.list.items[i]);
 }
 
 int container_environment(struct container *container, struct jail_error *err)

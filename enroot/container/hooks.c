@@ -56,7 +56,7 @@ static int replace_environment(struct container *container, const char *text, st
 
 static int read_files(struct container *container, struct jail_error *err)
 {
-	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
+	const struct expand_request variables = { EXPAND_BRACES, container_lookup_for_mounts, container };
 	scoped_free char *environment_path = text_format("%s/environment", container->work);
 	scoped_free char *mounts_path = text_format("%s/fstab", container->work);
 	scoped_free char *environment = text_read(AT_FDCWD, environment_path, MAX_FILE, NULL, err);

@@ -61,6 +61,7 @@ static void set_login(struct container *container, const struct jail_account *ac
 	for (size_t i = 0; i < container->environment.list.n; i++)
 		variables_set_pair(&all, container->environment.list.items[i]);
 	variables_free(&container->environment);
+	variables_free(&container->image_environment);
 	container->environment = all;
 	all = (struct variables){ 0 };
 }

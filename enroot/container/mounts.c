@@ -47,7 +47,7 @@ static const char others[] =
 
 static int apply(struct container *container, const char *text, const char *name, bool first, struct jail_error *err)
 {
-	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
+	const struct expand_request variables = { EXPAND_BRACES, container_lookup_for_mounts, container };
 
 	return fstab_apply_text(text, name, first, container->root, container->top, &variables, err);
 }
@@ -114,7 +114,8 @@ static int mount_volumes(struct container *container, struct jail_error *err)
 
 	if (text && !container_is_imported(container))
 		keep_own_lines(text);
-	return text ? apply(container, text, "/etc/fstab of the image", false, err) : 0;
+	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
+	return text ? fstab_apply_text(text, "/etc/fstab of the image", false, container->root, container->top, &variables, err) : 0;
 }
 
 static int mount_script(struct container *container, struct jail_error *err)

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#define YEAR_S (366.0 * 24 * 3600)
+
 /* Blanks become one, what moves cursors is left out. */
 static void one_line(char *text)
 {
@@ -73,7 +75,8 @@ int answer_error(const char *host, const char *doing, const struct http_answer *
 	const char *meaning = "";
 
 	answer_said(answer, said);
-	if (answer->retry_after_s > 0) {
+	/* Of what is further off nobody needs the date, which may be none. */
+	if (answer->retry_after_s > 0 && answer->retry_after_s <= YEAR_S) {
 		time_t then = time(NULL) + (time_t)answer->retry_after_s;
 		struct tm parts;
 		gmtime_r(&then, &parts);

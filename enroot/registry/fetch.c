@@ -71,6 +71,12 @@ static int explain(const struct fetch *fetch, const char *name, const char *from
 	return registry_hint(fetch->err, "run this again; when it stays so, the registry's copy is damaged: have it pushed again");
 }
 
+/* Every byte that the manifest says has come. */
+static bool is_whole(const struct fetch *fetch)
+{
+	return fetch->got && fetch->got == fetch->request->layer->size && !fetch->failed;
+}
+
 /* One attempt at one place. Returns 0: all is there. */
 static int attempt(struct registry *registry, struct http *http, struct endpoint *endpoint, struct fetch *fetch)
 {
@@ -87,6 +93,9 @@ static int attempt(struct registry *registry, struct http *http, struct endpoint
 	fetch->failed = false;
 	int result = endpoint_decide(endpoint, http, &err) || endpoint_do(endpoint, http, &request, &answer, &err) ? -1 : 0;
 	fetch->identified |= answer.identified && (!result || fetch->got > before);
+	/* Whatever became of the connection then: the digest tells whether it is right, and there is no rest to ask for. */
+	if (is_whole(fetch) && !(result && err.fault == REGISTRY_FAULT_STOPPED))
+		return 0;
 	if (result && !fetch->failed) {
 		*fetch->err = err;
 		return -1;
@@ -104,7 +113,8 @@ static int elsewhere(struct registry *registry, struct http *http, struct fetch 
 	};
 
 	fetch->failed = false;
-	if (foreign_fetch(layer, registry->endpoints[registry->chosen].base, http, &request, &fetch->identified, fetch->err))
+	if (foreign_fetch(layer, registry->endpoints[registry->chosen].base, http, &request, &fetch->identified, fetch->err) &&
+	    (!is_whole(fetch) || fetch->err->fault == REGISTRY_FAULT_STOPPED))
 		return fetch->failed ? explain(fetch, registry->name, "its address") : -1;
 	return fetch->got == layer->size ? 0 : explain(fetch, registry->name, "its address");
 }

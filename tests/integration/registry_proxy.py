@@ -31,7 +31,8 @@ class Fault:
     `drop_upload` bytes of the request's body; after `drop_download` bytes of the answer's; flip a bit of the
     first byte of the request's body (`corrupt_upload`) or of the answer's (`corrupt_download`); hold back the
     answer that the registry gave (`lose_answer`); wait `pause_s` before each block of the answer; send the
-    answer from the start to a request for a range (`ignore_range`).
+    answer from the start to a request for a range (`ignore_range`); send all of the answer in chunks,
+    and close both connections where the last chunk should come, which has no bytes (`drop_after_all`).
     """
 
     pattern: str
@@ -47,6 +48,7 @@ class Fault:
     lose_answer: bool = False
     pause_s: float = 0
     ignore_range: bool = False
+    drop_after_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(answer.status)
         self._status = answer.status
         for name, value in answer.getheaders():
-            if name.lower() not in ("connection", "transfer-encoding"):
+            if name.lower() in ("connection", "transfer-encoding"):
+                continue
+            if fault and fault.drop_after_all and name.lower() == "content-length":
+                self.send_header("Transfer-Encoding", "chunked")
+            else:
                 self.send_header(name, value)
         length = answer.getheader("Content-Length")
         if length is None:
@@ -236,12 +242,15 @@ class _Handler(BaseHTTPRequestHandler):
                 data = bytes([data[0] ^ 1]) + data[1:]
             if fault and fault.drop_download is not None:
                 data = data[: fault.drop_download - sent]
-            self.wfile.write(data)
+            chunked = fault is not None and fault.drop_after_all
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
             sent += len(data)
             if fault and fault.drop_download is not None and sent >= fault.drop_download:
                 # An end, and no reset: that would take with it what is on its way.
                 self.close_connection = True
                 return
+        if fault and fault.drop_after_all:
+            self.close_connection = True
 
     # -- tokens --------------------------------------------------------------------------------
 

@@ -75,6 +75,9 @@ class SpeaksPlainHttp(RegistryError):
     """The host answered a TLS handshake with something else."""
 
 
+_HALF_A_DAY_S = 43200
+# What a registry says beyond a year is no time to wait for, and may be beyond any calendar.
+_LONGEST_S = 366.0 * 24 * 3600
 _FULL_WORDS = (os.strerror(errno.ENOSPC).lower(), "disk full", "quota", "insufficient storage")
 
 
@@ -96,9 +99,10 @@ def answer_error(
         )
     if status == 429:
         wait = retry_after(headers)
+        until = _at(wait) if wait and wait < _LONGEST_S else ""
         limited = RateLimited(
-            f"{text}: too many requests for now{f', until {_at(wait)}' if wait else ''}",
-            hint=f"run this again {f'after {_at(wait)}' if wait else 'later'}, with fewer --jobs, "
+            f"{text}: too many requests for now{f', until {until}' if until else ''}",
+            hint=f"run this again {f'after {until}' if until else 'later'}, with fewer --jobs, "
             "or with credentials that have a higher limit",
             status=status,
             codes=codes,
@@ -137,18 +141,19 @@ def answer_error(
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that Retry-After asks for (RFC 9110, 10.2.3: a number or a date); None without one."""
     value = headers.get("Retry-After", "").strip()
-    if value.isdigit():
-        return float(value)
+    if value.isdecimal():
+        return min(float(value), _LONGEST_S)
     try:
-        date = email.utils.parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+        date = email.utils.parsedate_to_datetime(value).timestamp()
+    except (TypeError, ValueError, OverflowError):
         return None
-    return max(0.0, date.timestamp() - time.time())
+    return min(max(0.0, date - time.time()), _LONGEST_S)
 
 
 def _at(wait_s: float) -> str:
     """The time in `wait_s` seconds, as people of any time zone read it."""
-    return datetime.fromtimestamp(time.time() + wait_s, tz=timezone.utc).strftime("%H:%M:%S UTC")
+    form = "%H:%M:%S UTC" if wait_s < _HALF_A_DAY_S else "%Y-%m-%d %H:%M UTC"
+    return datetime.fromtimestamp(time.time() + wait_s, tz=timezone.utc).strftime(form)
 
 
 def _said(body: bytes) -> tuple[tuple[str, ...], str]:

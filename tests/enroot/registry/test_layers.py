@@ -147,6 +147,24 @@ def test_a_limit_that_lasts_says_until_when(
     assert "those who log in have a higher limit" in text
 
 
+@pytest.mark.parametrize("after", ["9" * 15, "9" * 30, "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_a_limit_beyond_any_calendar_says_no_date(
+    client: Client, stock: Stock, proxy: Proxy, after: str
+) -> None:
+    proxy.faults.append(Fault("GET .*/manifests", status=429, headers={"Retry-After": after}))
+    text = client.error(f"docker://{proxy.host}/{PATH}:v1")
+    assert "too many requests for now\n" in text
+    assert "run this again later, or with credentials" in text
+
+
+def test_a_layer_that_is_whole_when_the_connection_breaks(client: Client, stock: Stock, proxy: Proxy) -> None:
+    """There is no rest to ask for: a registry answers 416 to that."""
+    layer = stock.image.layers[1]
+    proxy.faults.append(Fault(BLOBS + layer.digest, drop_after_all=True))
+    assert client.fetch(f"{proxy.host}/{PATH}:v1").is_of(stock.image)
+    assert proxy.count(BLOBS + layer.digest) == 1
+
+
 def test_a_transfer_that_takes_too_long(client: Client, stock: Stock, proxy: Proxy) -> None:
     proxy.faults.append(Fault(BLOBS, times=99, pause_s=0.4))
     text = client.error(

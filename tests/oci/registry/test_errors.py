@@ -70,3 +70,18 @@ def test_a_limit_says_until_when() -> None:
     error = answer_error("r.example", "x", 429, {"Retry-After": "60"}, b"")
     assert "until " in error.message
     assert "UTC" in error.message
+
+
+@pytest.mark.parametrize(
+    "after", ["99999999999999999999", "9" * 400, "\xb2", "Mon, 01 Jan 9999 00:00:00 -2359"]
+)
+def test_a_limit_beyond_any_calendar_says_no_date(after: str) -> None:
+    error = answer_error("r.example", "x", 429, {"Retry-After": after}, b"")
+    assert error.message.endswith("too many requests for now")
+    assert error.hint.startswith("run this again later, ")
+
+
+def test_a_limit_of_days_says_the_day() -> None:
+    error = answer_error("r.example", "x", 429, {"Retry-After": str(3 * 86400)}, b"")
+    day = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 3 * 86400))
+    assert f"until {day} " in error.message
