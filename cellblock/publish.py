@@ -9,7 +9,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from cellblock.oci.push import Item, push
 from cellblock.oci.registry.client import Registry
 from cellblock.oci.registry.connection import ConnectionOptions
 from cellblock.oci.registry.reference import Reference, check_tag
+from cellblock.release.attesting import AttestRequest, pulled_as
+from cellblock.release.signing import attest_pushed, sign_joined, with_names
 from cellblock.release.subjects import chosen, name_in, open_source
 from cellblock.variants import Variant, choose_variant, load_variants
 
@@ -58,6 +60,8 @@ class PublishRequest:
     jobs: int = 4
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     before_push: BeforePush | None = None
+    attest: AttestRequest | None = None
+    """What to attach to the images before they are sent; signatures are for the names that the push gives."""
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
 
 
@@ -122,19 +126,17 @@ def publish(request: PublishRequest, events: Events) -> Published:
     with open_source(request.source, variant, choose, events, compress=True) as (layout, _):
         roots = _roots(layout, variant, names)
         if request.before_push is not None:
-            request.before_push(
-                [
-                    Subject(name, variant.name, reference(name, variant), layout, image)
-                    for name, root in roots.items()
-                    for image in _images(layout, root)
-                ]
-            )
-        items = []
+            request.before_push(_subjects(layout, roots, variant))
+        items, plain = [], request.tags or (variant.name,)
         for name, root in roots.items():
-            tags = request.tags or (variant.name,)
+            tags = plain
             if request.per_architecture:
                 tags = tuple(f"{tag}-{_architecture(name, layout, root)}" for tag in tags)
             items.append(Item(name, root, target.below(name).path, tuple(map(check_tag, tags))))
+            if request.attest is not None:
+                # By the index's names, too: a policy asks for them when it looks at the image for a machine.
+                naming = with_names(request.attest, target.repository, (*tags, *plain))
+                attest_pushed(_subjects(layout, {name: root}, variant), root, naming, events)
         registry = _registry(target.host, request, events)
         begun = time.monotonic()
         results = push(
@@ -186,7 +188,15 @@ def publish_indexes(request: PublishRequest, architectures: Sequence[str], event
         repository = registry.repository(target.below(name).path)
         for tag in request.tags or (variant.name,):
             members = {each: check_tag(f"{tag}-{each}") for each in architectures or ARCHITECTURES}
-            joined = join(repository, check_tag(tag), members, all_of_them=bool(architectures))
+
+            def sign(
+                index: Descriptor, path: str = repository.path, name: str = name, tag: str = tag
+            ) -> None:
+                if request.attest is not None and request.attest.signer is not None:
+                    (reference,) = pulled_as(target.repository, name, [tag])
+                    sign_joined(registry, path, index, request.attest.signer, reference, events)
+
+            joined = join(repository, check_tag(tag), members, all_of_them=bool(architectures), before=sign)
             platforms = tuple(each.platform for each in joined.manifests if each.platform)
             published.append(
                 PublishedImage(
@@ -255,6 +265,14 @@ def _roots(layout: Layout, variant: Variant, names: Sequence[str]) -> dict[str, 
     known = layout.references()
     stored = {name: name_in(set(known), name, variant) for name in names}
     return {name: known[each] for name, each in stored.items() if each is not None}
+
+
+def _subjects(layout: Layout, roots: Mapping[str, Descriptor], variant: Variant) -> list[Subject]:
+    return [
+        Subject(name, variant.name, reference(name, variant), layout, image)
+        for name, root in roots.items()
+        for image in _images(layout, root)
+    ]
 
 
 def _images(layout: Layout, root: Descriptor) -> Iterator[StoredImage]:

@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 from cellblock.attest.signing import Signer, envelope, simple_signing
 from cellblock.attest.subject import Subject
 from cellblock.oci.cosign import ATTESTATION_TYPE, SIGNATURE_TYPE
+from cellblock.oci.layout import Layout
 from cellblock.oci.model import (
     CONFIG,
     EMPTY,
     Configuration,
     Descriptor,
     Manifest,
+    Platform,
     digest_of_bytes,
 )
 
@@ -55,22 +57,26 @@ def attach_documents(subject: Subject, documents: Sequence[Document]) -> list[De
                 annotations={_TITLE: f"{subject.name}.{document.title}"},
             )
             annotations = {_PREDICATE: document.predicate_type}
-            attached.append(_attach(subject, Manifest(empty, (blob,), annotations), document.media_type))
+            manifest = Manifest(empty, (blob,), annotations)
+            attached.append(_attach(layout, subject.image.descriptor, manifest, document.media_type))
     return attached
 
 
-def attach_signatures(subject: Subject, documents: Sequence[Document], signer: Signer) -> list[Descriptor]:
+def attach_signatures(
+    subject: Subject, documents: Sequence[Document], signer: Signer, references: Sequence[str]
+) -> list[Descriptor]:
     """Sign an image and what `documents` say of it, and attach both, in place of earlier ones.
 
+    `references`, HOST/PATH:TAG, are the names by which the image will be pulled: a policy compares them.
     Raises CellblockError when the key cannot sign.
     """
-    layout = subject.layout
-    payload = simple_signing(subject.reference.rpartition(":")[0], subject.image.digest)
-    signature = base64.b64encode(signer.sign(payload)).decode()
+    layout, image = subject.layout, subject.image
     envelopes = [envelope("application/vnd.in-toto+json", each.statement, signer) for each in documents]
     with layout.writing():
-        blob = replace(layout.write(payload, _SIMPLE_SIGNING), annotations={_SIGNATURE: signature})
-        attached = [_attach(subject, _as_image(subject, [blob]), SIGNATURE_TYPE)]
+        platform = image.configuration.platform
+        attached = [attach_signature(layout, image.descriptor, platform, signer, references)]
+        if not documents:
+            return attached
         blobs = [
             replace(
                 layout.write(data, _ENVELOPE),
@@ -78,21 +84,37 @@ def attach_signatures(subject: Subject, documents: Sequence[Document], signer: S
             )
             for document, data in zip(documents, envelopes, strict=True)
         ]
-        attached.append(_attach(subject, _as_image(subject, blobs), ATTESTATION_TYPE))
+        manifest = _as_image(layout, platform, blobs)
+        attached.append(_attach(layout, image.descriptor, manifest, ATTESTATION_TYPE))
     return attached
 
 
-def _as_image(subject: Subject, blobs: Sequence[Descriptor]) -> Manifest:
+def attach_signature(
+    layout: Layout, signed: Descriptor, platform: Platform, signer: Signer, references: Sequence[str]
+) -> Descriptor:
+    """Sign the image or index that `signed` describes, for each of `references`; it needs not be in `layout`.
+
+    Raises CellblockError when the key cannot sign.
+    """
+    payloads = [simple_signing(reference, signed.digest) for reference in references]
+    signatures = [base64.b64encode(signer.sign(payload)).decode() for payload in payloads]
+    with layout.writing():
+        blobs = [
+            replace(layout.write(payload, _SIMPLE_SIGNING), annotations={_SIGNATURE: signature})
+            for payload, signature in zip(payloads, signatures, strict=True)
+        ]
+        return _attach(layout, signed, _as_image(layout, platform, blobs), SIGNATURE_TYPE)
+
+
+def _as_image(layout: Layout, platform: Platform, blobs: Sequence[Descriptor]) -> Manifest:
     """cosign reads its artifacts as images: with a configuration that has a diff id for each layer."""
-    platform = subject.image.configuration.platform
     configuration = Configuration(platform, tuple(blob.digest for blob in blobs)).to_bytes()
-    subject.layout.write(configuration, CONFIG)
+    layout.write(configuration, CONFIG)
     config = Descriptor(CONFIG, digest_of_bytes(configuration), len(configuration))
     return Manifest(config, tuple(blobs))
 
 
-def _attach(subject: Subject, manifest: Manifest, artifact_type: str) -> Descriptor:
-    layout, image = subject.layout, subject.image.descriptor
+def _attach(layout: Layout, image: Descriptor, manifest: Manifest, artifact_type: str) -> Descriptor:
     plain = Descriptor(image.media_type, image.digest, image.size)
     earlier = layout.referrers(image.digest, artifact_type)
     attached = layout.attach(replace(manifest, subject=plain, artifact_type=artifact_type))

@@ -67,23 +67,35 @@ class CosignSigner:
 
 
 def load_signer(key: str) -> Signer:
-    """The signer of `key`: a PEM file, a key file of cosign, or what cosign calls a key reference.
+    """The signer of `key`: a PEM file, a key file of cosign, one of both in a variable of the environment
+    (env://NAME), or what else cosign calls a key reference.
 
     Raises UsageError when it is none of them or its password is wrong.
     """
-    if "://" in key:
+    if key.startswith("env://"):
+        data = os.environ.get(key.removeprefix("env://"), "").encode()
+        if not data.strip():
+            raise UsageError(
+                f"--key {key}: the environment has no variable {key.removeprefix('env://')}, or an empty one",
+                hint="set it to the private key in PEM; in a CI service it is a secret of the project",
+            )
+    elif "://" in key:
         return _cosign(key, "a key reference")
-    path = Path(key)
+    else:
+        data = _read(key)
+    if any(kind in data for kind in _OF_COSIGN):
+        return _cosign(key, "a key file of cosign")
+    return PemSigner(_load_pem(key, data))
+
+
+def _read(key: str) -> bytes:
     try:
-        data = path.read_bytes()
+        return Path(key).read_bytes()
     except OSError as error:
         raise UsageError(
             f"--key {key}: cannot be read: {error.strerror}",
             hint="give a private key; `openssl ecparam -name prime256v1 -genkey -noout` makes one",
         ) from error
-    if any(kind in data for kind in _OF_COSIGN):
-        return _cosign(key, "a key file of cosign")
-    return PemSigner(_load_pem(key, data))
 
 
 def _load_pem(key: str, data: bytes) -> EllipticCurvePrivateKey:

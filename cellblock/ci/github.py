@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from cellblock.ci.matrix import Matrix, digests_file
-from cellblock.ci.settings import AS_ROOT, LOGIN, REPOSITORY_VARIABLE
+from cellblock.ci.settings import KEY_VARIABLE, LOGIN, REPOSITORY_VARIABLE
 from cellblock.ci.yaml_text import yaml_text
 from cellblock.errors import UsageError
 
@@ -66,6 +66,8 @@ def _job(matrix: Matrix, commands: tuple[str, ...]) -> dict[str, Any]:
     permissions = {"contents": "read"}
     if settings.password_secret in (None, _TOKEN):
         permissions["packages"] = "write"
+    if settings.keyless:
+        permissions["id-token"] = "write"
     user = f"secrets.{settings.user_secret}" if settings.user_secret else "github.actor"
     password = f"secrets.{settings.password_secret or _TOKEN}"
     job: dict[str, Any] = {"permissions": permissions, "timeout-minutes": settings.timeout_minutes}
@@ -82,7 +84,12 @@ def _job(matrix: Matrix, commands: tuple[str, ...]) -> dict[str, Any]:
         },
         {
             "name": "images",
-            "run": "\n".join(["set -eu", f"export {auth_file}", AS_ROOT, *commands]) + "\n",
+            **(
+                {"env": {KEY_VARIABLE: f"${{{{ secrets.{settings.key_secret} }}}}"}}
+                if settings.key_secret
+                else {}
+            ),
+            "run": "\n".join(["set -eu", f"export {auth_file}", settings.as_root, *commands]) + "\n",
         },
     ]
     return job

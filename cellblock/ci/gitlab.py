@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from cellblock.ci.matrix import Job, Matrix, digests_file
-from cellblock.ci.settings import AS_ROOT, LOGIN, REPOSITORY_VARIABLE
+from cellblock.ci.settings import KEY_VARIABLE, LOGIN, REPOSITORY_VARIABLE
 from cellblock.ci.yaml_text import yaml_text
 
 RUNNERS = {"amd64": ("amd64",), "arm64": ("arm64",)}
@@ -26,6 +26,7 @@ def gitlab_pipeline(matrix: Matrix, heading: str) -> str:
     # Set by the person in the project's settings, it wins over what stands here.
     variables[REPOSITORY_VARIABLE] = settings.repository or "$CI_REGISTRY_IMAGE"
     names = (f'REGISTRY_USER="${user}" REGISTRY_PASSWORD="${password}"',)
+    key = [f'export {KEY_VARIABLE}="${settings.key_secret}"'] if settings.key_secret else []
     pipeline: dict[str, Any] = {
         "stages": ["build", "index"],
         # A child pipeline has its parent's rules; on its own it runs for one branch and by hand.
@@ -43,10 +44,12 @@ def gitlab_pipeline(matrix: Matrix, heading: str) -> str:
             "timeout": f"{settings.timeout_minutes} minutes",
             # A push broken off would be repeated; nothing is won.
             "interruptible": False,
-            "before_script": ["\n".join([*names, *LOGIN]) + "\n", AS_ROOT],
+            "before_script": ["\n".join([*names, *LOGIN]) + "\n", *key, settings.as_root],
             "after_script": ['rm -f "$REGISTRY_AUTH_FILE"'],
         },
     }
+    if settings.keyless:
+        pipeline["default"]["id_tokens"] = {"SIGSTORE_ID_TOKEN": {"aud": "sigstore"}}
     if settings.container:
         pipeline["default"] = {"image": settings.container, **pipeline["default"]}
     for job in matrix.jobs:

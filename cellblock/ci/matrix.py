@@ -18,7 +18,7 @@ from cellblock.variants import ARCHITECTURES, Variant
 class Job:
     """One job. `architecture` is where it runs; `images` are in build order; `needs` are ids of jobs.
 
-    `commands` are shell lines; `$root` in them runs what follows as root (`settings.AS_ROOT`).
+    `commands` are shell lines; `$root` in them runs what follows as root (`settings.as_root`).
     """
 
     id: str
@@ -98,7 +98,7 @@ def plan_jobs(
             runners[chosen[0]],
             tuple(order),
             tuple(job.id for job in builds),
-            _index_commands(variant.name, wanted, chosen),
+            _index_commands(variant.name, wanted, chosen, settings),
         )
         jobs += [*builds, index]
     if not jobs:
@@ -121,14 +121,17 @@ def _build_commands(variant: str, images: Sequence[str], settings: Settings) -> 
     options = ["--variant", variant, "--cache", settings.cache or f'"${REPOSITORY_VARIABLE}"']
     if settings.locked:
         options.append("--locked")
-    push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant, "--per-arch"]
+    push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant, "--per-arch", *settings.to_push]
     return (
         " ".join(["$root python3 build.py build", *images, *options]),
         " ".join(["$root python3 build.py push", *push]),
     )
 
 
-def _index_commands(variant: str, images: Sequence[str], architectures: Sequence[str]) -> tuple[str, ...]:
+def _index_commands(
+    variant: str, images: Sequence[str], architectures: Sequence[str], settings: Settings
+) -> tuple[str, ...]:
     push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant]
     push += ["--index", "--arch", ",".join(architectures), "--digests", digests_file(variant)]
+    push += settings.to_join
     return (" ".join(["$root python3 build.py push", *push]),)

@@ -12,6 +12,12 @@ from cellblock.variants import ARCHITECTURES
 REPOSITORY_VARIABLE = "CELLBLOCK_REPOSITORY"
 """HOST/PATH in a job; set in the CI service's own settings when none is given here."""
 
+KEY_VARIABLE = "CELLBLOCK_SIGNING_KEY"
+"""A private key in PEM, in a job."""
+
+_IDENTITY = ["ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "SIGSTORE_ID_TOKEN"]
+"""By which cosign has a job vouched for, on GitHub and GitLab."""
+
 CHECKOUT = "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683"
 """Version 4.2.2."""
 
@@ -42,6 +48,34 @@ class Settings:
     branch: str = "main"
     timeout_minutes: int = 90
     locked: bool = False
+    attest: bool = False
+    key_secret: str | None = None
+    """Of the private key that signs."""
+    keyless: bool = False
+    """The service vouches for the job, and Sigstore for the service."""
+
+    @property
+    def to_push(self) -> tuple[str, ...]:
+        """Options of `build.py push` that attest and sign."""
+        attest = ("--attest",) if self.attest or self.key_secret or self.keyless else ()
+        return (*attest, *self.to_join)
+
+    @property
+    def to_join(self) -> tuple[str, ...]:
+        """Those that sign."""
+        if self.key_secret:
+            return ("--key", f"env://{KEY_VARIABLE}")
+        return ("--keyless",) if self.keyless else ()
+
+    @property
+    def as_root(self) -> str:
+        """The shell line after which `$root` runs what follows it as root.
+
+        Images are built by root; a runner of a CI service is often another user, who may use sudo.
+        """
+        names = ["REGISTRY_AUTH_FILE", *([KEY_VARIABLE] if self.key_secret else [])]
+        names += _IDENTITY if self.keyless else []
+        return f'root=$([ "$(id -u)" = 0 ] || echo "sudo --preserve-env={",".join(names)}")'
 
     def __post_init__(self) -> None:
         self._check(
@@ -55,6 +89,9 @@ class Settings:
         self._check("--container", self.container, _WORD, "an image's reference")
         self._check("--checkout", self.checkout, _WORD, "OWNER/ACTION@COMMIT")
         self._check("--branch", self.branch, _WORD, "one branch's name")
+        self._check("--key-secret", self.key_secret, _SECRET, "a secret's name, never the key itself")
+        if self.key_secret and self.keyless:
+            raise UsageError("--keyless signs without a key", hint="leave --key-secret or --keyless out")
         if (self.user_secret is None) != (self.password_secret is None):
             raise UsageError(
                 "--user-secret and --password-secret are given together",
@@ -87,9 +124,6 @@ def parse_runners(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
         runners[arch] = labels
     return runners
 
-
-AS_ROOT = 'root=$([ "$(id -u)" = 0 ] || echo "sudo --preserve-env=REGISTRY_AUTH_FILE")'
-"""Images are built by root; a runner of a CI service is often another user, who may use sudo."""
 
 # Not by `skopeo login`: a runner need not have it before the first build.
 LOGIN = (

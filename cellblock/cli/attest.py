@@ -96,12 +96,39 @@ def sbom(
         output.write_bytes(data)
 
 
+def signed_for(key: str | None, target: str | None) -> str:
+    """The repository, HOST/PATH, for which `key` signs; "" without a key.
+
+    Raises UsageError for a key without one: a signature says by which name an image is pulled.
+    """
+    from cellblock.errors import UsageError
+    from cellblock.oci.registry.reference import Reference
+
+    if key and not target:
+        raise UsageError(
+            "--key: a signature says by which name an image is pulled, and none is given",
+            hint="add --for HOST/PATH, or sign with the push: `build.py push HOST/PATH --key KEY`",
+        )
+    if target and not key:
+        raise UsageError("--for says for what --key signs", hint="add --key, or leave --for out")
+    return Reference.parse(target).repository if target else ""
+
+
 def attest(
     images: ImagesArgument = None,
     variant: VariantOption = None,
     key: Annotated[
         str | None,
         typer.Option("--key", help="Sign with this private key: PEM (ECDSA P-256), or one of cosign's."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--for", metavar="REPO", help="With --key: where it will be pushed to.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag", help="With --key: the tag there (default: the variant's name). May be repeated."
+        ),
     ] = None,
     sbom_only: Annotated[bool, typer.Option("--sbom-only", help="No provenance.")] = False,
     builder: Annotated[
@@ -129,7 +156,9 @@ def attest(
             "the engine's storage cannot hold attestations", hint="attest the store's images, or oci:DIR"
         )
     events = Events()
-    request = AttestRequest(load_signer(key) if key else None, sbom_only, builder or BUILDER)
+    where = signed_for(key, target)
+    signer = load_signer(key) if key else None
+    request = AttestRequest(signer, where, tuple(tag or ()), sbom_only, builder or BUILDER)
     done: dict[str, list[dict[str, object]]] = {}
     chosen = SubjectRequest(tuple(images or ()), variant, source)
     with make_view(log, events), open_subjects(chosen, events) as subjects:

@@ -53,6 +53,9 @@ def build(
     key: Annotated[
         str | None, typer.Option("--key", help="Sign the images with this key, too; implies --attest.")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option("--for", metavar="REPO", help="With --key: where they will be pushed to.")
+    ] = None,
     cache: Annotated[
         str | None,
         typer.Option("--cache", help="Registry repository, HOST/PATH, where layers are shared with others."),
@@ -66,6 +69,7 @@ def build(
     """Build images, and what they need; those that nothing changed for are left alone."""
     from cellblock.attest.signing import load_signer
     from cellblock.build import BuildRequest, build_images, copy_images
+    from cellblock.cli.attest import signed_for
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.oci.layer import Compression
@@ -87,10 +91,11 @@ def build(
             compression=Compression.parse(compression),
             cache=cache,
         )
+        where = signed_for(key, target)
         signer = load_signer(key) if key else None  # before the build: a wrong password is told at once
         result = build_images(request, events)
         if attest or signer:
-            attest_images(tuple(result.images), result.variant.name, AttestRequest(signer), events)
+            attest_images(tuple(result.images), result.variant.name, AttestRequest(signer, where), events)
         if folder:
             copy_images(result, folder)
     if as_json:

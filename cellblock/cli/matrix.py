@@ -64,6 +64,15 @@ def matrix(
     branch: Annotated[str, typer.Option(help="Branch whose pushes are built.")] = "main",
     timeout: Annotated[int, typer.Option(help="Minutes after which a job is ended.")] = 90,
     locked: Annotated[bool, typer.Option("--locked", help="Build exactly what the locks say.")] = False,
+    attest: Annotated[
+        bool, typer.Option("--attest", help="Attach SBOM and provenance; the next two do so, too.")
+    ] = False,
+    key_secret: Annotated[
+        str | None, typer.Option(help="Name of the secret that holds the private key to sign with (PEM).")
+    ] = None,
+    keyless: Annotated[
+        bool, typer.Option("--keyless", help="Sign with the job's identity, by cosign, which it must have.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write (default: print it).")
     ] = None,
@@ -96,6 +105,9 @@ def matrix(
         branch,
         timeout,
         locked,
+        attest,
+        key_secret,
+        keyless,
     )
     folder = paths.PROJECT / "images"
     known = load_variants(folder / "variants.yaml")

@@ -52,6 +52,16 @@ def push(
     policy: Annotated[
         Path | None, typer.Option("--policy", help="What the audit accepts (default: images/policy.yaml).")
     ] = None,
+    attest: Annotated[
+        bool, typer.Option("--attest", help="Attach SBOM and provenance first (see docs/attest.md).")
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="Sign, for the names that are pushed: PEM, env://VARIABLE, or cosign's."),
+    ] = None,
+    keyless: Annotated[
+        bool, typer.Option("--keyless", help="Sign by cosign with the identity of the CI job (Sigstore).")
+    ] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=32, help="Requests at a time.")] = 4,
     tls_verify: Annotated[
         bool, typer.Option("--tls-verify/--no-tls-verify", help="Check the registry's certificate.")
@@ -66,12 +76,15 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Push images to a registry: what it lacks, resumed after a break, tags last."""
+    from cellblock.attest.signing import load_signer
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.oci.registry.connection import ConnectionOptions
     from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
+    from cellblock.release.attesting import AttestRequest
     from cellblock.release.auditing import audit_gate
+    from cellblock.release.signing import sign_keyless
 
     if arch and not index:
         raise UsageError("--arch says what --index joins", hint="add --index, or leave --arch out")
@@ -79,7 +92,10 @@ def push(
         raise UsageError("--index joins what --per-arch pushed before", hint="run push twice")
     if digests and not digests.absolute().parent.is_dir():
         raise UsageError(f"--digests {digests}: its folder does not exist", hint="make it, then push")
+    if keyless and key:
+        raise UsageError("--keyless signs without a key", hint="leave --key or --keyless out")
     events = Events()
+    signer = load_signer(key) if key else None
     request = PublishRequest(
         repository,
         tuple(images or ()),
@@ -91,6 +107,7 @@ def push(
         jobs,
         connection=ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
         before_push=audit_gate(policy, events) if audit else None,
+        attest=AttestRequest(signer) if attest or signer else None,
     )
     with make_view(log, events):
         if index:
@@ -98,6 +115,8 @@ def push(
             published = publish_indexes(request, wanted, events)
         else:
             published = publish(request, events)
+        if keyless:
+            sign_keyless([f"{image.repository}@{image.digest}" for image in published.images])
     if digests:
         write_digests(published, digests)
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from cellblock.errors import CellblockError
@@ -31,11 +31,19 @@ class Joined:
     """Whether the tag named something else, or nothing, before."""
 
 
-def join(repository: Repository, tag: str, members: Mapping[str, str], *, all_of_them: bool) -> Joined:
+def join(
+    repository: Repository,
+    tag: str,
+    members: Mapping[str, str],
+    *,
+    all_of_them: bool,
+    before: Callable[[Descriptor], None] = lambda _: None,
+) -> Joined:
     """Let `tag` name an index of `members`: tags by architecture (amd64, arm64).
 
-    The same members give the same digest. Without `all_of_them` those that are not there are left out. Raises
-    CellblockError when one is missing, is for another architecture than it is said to be, or none is there.
+    `before` sees the index before the tag names it. The same members give the same digest. Without
+    `all_of_them` those that are not there are left out. Raises CellblockError when one is missing, is
+    for another architecture than it is said to be, or none is there.
     """
     found: list[Descriptor] = []
     size = 0
@@ -67,9 +75,10 @@ def join(repository: Repository, tag: str, members: Mapping[str, str], *, all_of
             hint="push the images of each architecture first: `build.py push ... --per-arch`",
         )
     data = Index(tuple(found)).to_bytes()
-    before = repository.descriptor(tag)
+    earlier = repository.descriptor(tag)
     descriptor = Descriptor(INDEX, digest_of_bytes(data), len(data))
-    changed = before is None or before.digest != descriptor.digest
+    changed = earlier is None or earlier.digest != descriptor.digest
+    before(descriptor)
     if changed:
         repository.put_manifest(data, INDEX, tag)
     return Joined(descriptor, tuple(found), size + len(data), changed)

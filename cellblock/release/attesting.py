@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -26,9 +27,14 @@ from cellblock.release.subjects import SubjectRequest, open_subjects
 
 @dataclass(frozen=True)
 class AttestRequest:
-    """What to say: SBOMs, provenance unless `sbom_only`, and signatures when there is a `signer`."""
+    """What to say: SBOMs, provenance unless `sbom_only`, and signatures when there is a `signer`.
+
+    A signature is for `HOST/PATH/IMAGE:TAG` below `repository`, for each of `tags` (none: the variant).
+    """
 
     signer: Signer | None = None
+    repository: str = ""
+    tags: tuple[str, ...] = ()
     sbom_only: bool = False
     builder: str = provenance.BUILDER
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
@@ -67,8 +73,14 @@ def attest_image(
     with events.step(subject.name, "attach its documents"):
         attached = attach_documents(subject, written)
         if request.signer is not None:
-            attached += attach_signatures(subject, written, request.signer)
+            references = pulled_as(request.repository, subject.name, request.tags or (subject.variant,))
+            attached += attach_signatures(subject, written, request.signer, references)
     return Attested(tuple(written), tuple(attached))
+
+
+def pulled_as(repository: str, image: str, tags: Sequence[str]) -> list[str]:
+    """The references by which an image below `repository`, HOST/PATH, is pulled."""
+    return [f"{repository.rstrip('/')}/{image}:{tag}" for tag in tags]
 
 
 def documents(

@@ -60,7 +60,17 @@ def data(*arguments: str) -> Any:
 OPTIONS = {
     "everything": (),
     "one": ("--arch", "arm64", "--locked", "--container", "example/runner:1", "worker", "-v", "debian13"),
-    "secrets": ("--user-secret", "WHO", "--password-secret", "WORD", "--runner", "amd64=self-hosted,x64"),
+    "keyless": ("--keyless", "-v", "debian13"),
+    "secrets": (
+        "--key-secret",
+        "SIGNS",
+        "--user-secret",
+        "WHO",
+        "--password-secret",
+        "WORD",
+        "--runner",
+        "amd64=self-hosted,x64",
+    ),
 }
 
 

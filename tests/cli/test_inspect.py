@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cellblock.build.image_store import image_store
 from cellblock.build.record import write_record
 from cellblock.cli.inspect_text import InspectView
 from cellblock.inspect.compare import Difference
@@ -26,7 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache in which two variants were built."""
     monkeypatch.setenv("CELLBLOCK_CACHE", str(tmp_path))
     for variant in ("debian12", "debian13"):
-        _, records = build_variant(tmp_path / "images", variant)
+        _, records = build_variant(image_store(), variant)
         for record in records.values():
             write_record(record)
     return tmp_path

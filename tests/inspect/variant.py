@@ -47,9 +47,9 @@ IMAGES = {
 }
 
 
-def build_variant(folder: Path, variant: str = "debian13") -> tuple[Layout, dict[str, ImageRecord]]:
+def build_variant(place: Path | Layout, variant: str = "debian13") -> tuple[Layout, dict[str, ImageRecord]]:
     """Three images, `worker` and `jail` on `base`."""
-    layout = Layout(folder)
+    layout = place if isinstance(place, Layout) else Layout(place)
     records = {}
     for number, (image, titles) in enumerate(IMAGES.items(), 1):
         name = f"localhost/cellblock/{image}:{variant}"

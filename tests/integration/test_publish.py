@@ -228,7 +228,10 @@ def test_a_signature_is_pushed_to_where_cosign_looks_for_it(
     argv = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key)]
     subprocess.run(argv, check=True, capture_output=True)
     argv = [sys.executable, "-m", "cellblock.cli", "attest", "worker", "-v", VARIANT, "--key", str(key)]
-    subprocess.run(argv, check=True, capture_output=True)
+    refused = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "add --for HOST/PATH" in refused.stderr
+    subprocess.run([*argv, "--for", request_.repository], check=True, capture_output=True)
     publish(request_, Events())
     for suffix in ("sig", "att"):
         manifest = inspected(f"{request_.repository}/worker:{digest.replace(':', '-')}.{suffix}")

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from cellblock.paths import PROJECT
+from tests.integration.push.verifiers import Cosign, Skopeo, make_key
 from tests.integration.registry import PASSWORD, USER, RunningRegistry, repository_of, running_registry
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="PIPELINES ARE NOT TESTED: building needs root")
@@ -68,11 +69,14 @@ def pulled(repository: str, names: set[str], auth_file: Path) -> None:
             assert json.loads(done.stdout)["Digest"]
 
 
-def test_the_workflow_of_github_builds_pushes_and_joins(
-    repository: str, guarded: RunningRegistry, tmp_path: Path
+def test_the_workflow_of_github_builds_pushes_signs_and_joins(
+    repository: str, guarded: RunningRegistry, cosign: Cosign, skopeo: Skopeo, tmp_path: Path
 ) -> None:
-    workflow = written("github", "--user-secret", "WHO", "--password-secret", "WORD")
+    options = ("--user-secret", "WHO", "--password-secret", "WORD", "--key-secret", "SIGNS")
+    workflow = written("github", *options)
+    private, public = make_key(tmp_path, "ci")
     known = {"vars.CELLBLOCK_REPOSITORY": repository, "secrets.WHO": USER, "secrets.WORD": PASSWORD}
+    known["secrets.SIGNS"] = private.read_text()
 
     def value(text: str) -> str:
         return re.sub(r"\$\{\{ *([a-zA-Z_.]+) *\}\}", lambda found: known[found[1]], text)
@@ -88,8 +92,17 @@ def test_the_workflow_of_github_builds_pushes_and_joins(
             if "run" in step:
                 own = {name: value(text) for name, text in step.get("env", {}).items()}
                 run(step["run"], {**shared, **own})
-    pulled(repository, PUSHED, tmp_path / "runner/registry-auth.json")
-    assert json.loads((tmp_path / "summary").read_text())["worker"]["reference"]
+    auth_file = tmp_path / "runner/registry-auth.json"
+    pulled(repository, PUSHED, auth_file)
+    by_digest = json.loads((tmp_path / "summary").read_text())["worker"]["reference"]
+    # Each machine of a cluster takes the image for it out of the index; a person looks at the index.
+    for number, reference in enumerate((f"{repository}/worker:{VARIANT}", by_digest)):
+        done = skopeo.pull(reference, public, tmp_path / f"pulled{number}", auth_file)
+        assert done.returncode == 0, done.stderr
+        (tmp_path / ".docker").mkdir(exist_ok=True)
+        (tmp_path / ".docker/config.json").write_text(auth_file.read_text())
+        done = cosign.run(tmp_path, "verify", public, reference)
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_pipeline_of_gitlab_builds_pushes_and_joins(
