@@ -20,6 +20,8 @@ LABEL_ROLE = "org.cellblock.role"
 _SECRETS = "/run/secrets/cellblock"
 _SSH_PORT = 22
 _FUSE = "/dev/fuse"
+# The kernel's default, which Docker changes: users listen on no port of a daemon's while it starts again.
+_PORTS_OF_ROOT = {"net.ipv4.ip_unprivileged_port_start": "1024"}
 # Users with as many processes as one may have that it takes to fill a container.
 _USERS_TO_FILL = 8
 
@@ -73,6 +75,8 @@ class Container:
     """Path -> mount options; what can be written when the root is read-only."""
     devices: tuple[str, ...] = ()
     """Devices of this machine, at the same path."""
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    """Of the container's network."""
 
     @property
     def ports(self) -> dict[str, tuple[str, int]]:
@@ -136,6 +140,7 @@ def plan(
             tmpfs=_WORKER_WRITES if role == "worker" else {},
             # Users' images are mounted by it; without the module they are unpacked.
             devices=(_FUSE,) if role == "worker" and Path(_FUSE).exists() else (),
+            sysctls=_PORTS_OF_ROOT if role != "controller" else {},
         )
 
     # Docker's AppArmor profile forbids all mounts, whatever the capabilities; its seccomp profile forbids

@@ -132,6 +132,7 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, netw
         ports=dict(container.ports.items()),
         read_only=container.read_only,
         tmpfs=dict(container.tmpfs),
+        sysctls=dict(container.sysctls),
     ).start()
 
 

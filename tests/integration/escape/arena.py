@@ -303,6 +303,7 @@ def _lay_out(cluster: LocalCluster, program: Path, library: Path, client: Path, 
         DAEMON_UID=str(DAEMON_UID),
         DAEMON_FILE=file,
         SLURMD=_find(cluster, "slurmd"),
+        SLURMD_PORT=_slurmd_port(cluster),
         MUNGED=munged,
         NODE_PIDS=cluster.on(WORKER, "readlink", "/proc/self/ns/pid").ok().strip(),
         IPC_KEY=str(secrets.randbelow(1 << 30) + 1),
@@ -355,6 +356,11 @@ def _find(cluster: LocalCluster, name: str) -> str:
     """The number on the worker of the process called `name`."""
     script = f'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = {name} ] && echo "${{p#/proc/}}"; done; true'
     return cluster.on(WORKER, "sh", "-c", script).ok().split()[0]
+
+
+def _slurmd_port(cluster: LocalCluster) -> str:
+    look = ("sed", "-n", "s/^SlurmdPort=//p", "/etc/slurm/slurm.conf")
+    return cluster.on("controller", *look).ok().strip() or "6818"
 
 
 def _allow_devices(cluster: LocalCluster) -> None:

@@ -66,6 +66,19 @@ static void step_sockets(void)
 	held("connect to %s", path);
 }
 
+/* While it starts again, it is whoever's who may have it. */
+static void slurmds_port(void)
+{
+	const struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)given_number("SLURMD_PORT")) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (fd < 0)
+		broken("socket");
+	if (!bind(fd, (const struct sockaddr *)&address, sizeof(address)) || errno == EADDRINUSE)
+		escaped("any user may listen on port %d, once slurmd does not", ntohs(address.sin_port));
+	held("bind to port %d", ntohs(address.sin_port));
+}
+
 static void raw_packets(void)
 {
 	if (socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL)) >= 0)
@@ -90,6 +103,7 @@ static void network_settings(void)
 const struct attack socket_attacks[] = {
 	{ "abstract-sockets", abstract_sockets },
 	{ "step-sockets", step_sockets },
+	{ "slurmds-port", slurmds_port },
 	{ "raw-packets", raw_packets },
 	{ "network-settings", network_settings },
 	{ NULL, NULL },

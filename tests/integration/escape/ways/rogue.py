@@ -22,7 +22,7 @@ SlurmctldPidFile={folder}/pid
 SlurmdSpoolDir=/var/spool/slurmd
 SlurmdLogFile=/var/log/slurm/slurmd.log
 ProctrackType=proctrack/linuxproc
-NodeName=rogue NodeAddr={worker} Port=6818
+NodeName=rogue NodeAddr={worker} Port=618
 PartitionName=main Nodes=ALL
 """
 
