@@ -35,6 +35,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
         "SlurmctldParameters=enable_configless,disable_triggers,idle_on_node_suspend",
         "MaxNodeCount=256",
         "TreeWidth=65533",
+        "SlurmdPort=618",
         "AuthType=auth/munge",
         "SlurmUser=slurm",
         "SlurmdUser=root",
