@@ -66,7 +66,7 @@ static int fill(char **fields, struct jail_account *account, struct jail_error *
 
 static int find_user(char *passwd, const char *user, struct jail_account *account, struct jail_error *err)
 {
-	unsigned wanted, uid;
+	unsigned wanted = 0, uid;
 	bool by_number = parse_id(user, &wanted);
 	char *line, *fields[8];
 

@@ -45,7 +45,7 @@ int lose(struct image_directory *directory, enum image_loss loss, uint32_t node,
 		return -1;
 	}
 	if (atomic_fetch_add(&directory->losses[loss].count, 1) == 0)
-		snprintf(directory->losses[loss].first, sizeof(directory->losses[loss].first), "%s", path);
+		snprintf(directory->losses[loss].first, sizeof(directory->losses[loss].first), "%.255s", path);
 	return 0;
 }
 

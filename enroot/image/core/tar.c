@@ -300,7 +300,7 @@ static int drain(struct image_tar *tar, struct image_error *err)
 int image_tar_next(struct image_tar *tar, const struct image_entry **entry, struct image_error *err)
 {
 	const struct tar_header *header;
-	const void *record;
+	const void *record = NULL;
 	int64_t size;
 	int got;
 

@@ -1,0 +1,35 @@
+"""What users compile: a warning of their compiler is none of their errors, and none that tests let pass."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cellblock.paths import PROJECT
+from tests import c_compiling
+
+
+def test_warnings_are_errors_for_tests_alone(tmp_path: Path) -> None:
+    """Other compilers have other warnings: this one is told to, by one that the code is full of."""
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is not installed: `python3 build.py test` installs it")
+    for name in ("spank_jail", "enroot", "pyxis"):
+        sources, build = PROJECT / name, tmp_path / name
+        part = "enroot/text/text.o" if name == "pyxis" else "text/text.o" if name == "enroot" else "core/error.o"
+        flags = "CFLAGS=-O0 -Wc++-compat -Wtraditional-conversion"
+        command = ["make", "-C", str(sources), f"BUILD={build}", flags, f"{build}/{part}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "warning: " in done.stderr
+        (build / part).unlink()
+        done = subprocess.run([*command, "WERROR=1"], capture_output=True, text=True)
+        assert done.returncode != 0
+        assert "error: " in done.stderr
+
+
+def test_tests_compile_with_it() -> None:
+    done = c_compiling.make(PROJECT / "enroot", c_compiling.build_folder(PROJECT / "enroot"), "-n", "-B")
+    assert "-Werror" in done.stdout
