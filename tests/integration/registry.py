@@ -48,18 +48,20 @@ def running_registry(
     certificate: tuple[Path, Path] | None = None,
     auth: Mapping[str, Any] | None = None,
     address: str = "127.0.0.1",
+    port: int | None = None,
 ) -> Iterator[RunningRegistry]:
     """A registry that ends with the block; `folder` takes its configuration, log and (by default) storage.
 
     With `password` it wants basic authentication as USER; with `certificate` (and key) it speaks TLS;
-    `auth` is that part of its configuration; `address` is one of this machine's, for a cluster to reach.
+    `auth` is that part of its configuration; `address` is one of this machine's, for a cluster;
+    `port` is a given one.
     """
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("docker-registry is not installed: `python3 build.py test` installs it")
     storage = storage or folder / "storage"
     folder.mkdir(parents=True, exist_ok=True)
-    host = f"{address}:{free_port()}"
+    host = f"{address}:{port or free_port()}"
     configuration: dict[str, Any] = {
         "version": "0.1",
         "log": {"level": "warn", "accesslog": {"disabled": True}},

@@ -44,6 +44,9 @@ class ConnectionLost(Transient):
 class RegistryUnreachable(ConnectionLost):
     """No connection could be made at all."""
 
+    refused = False
+    """Whether the host is there, and nothing listens: it may be starting again."""
+
 
 class TokenExpired(Transient):
     """A token ended while a blob was being sent with it."""

@@ -6,6 +6,8 @@ time that the registry named; all threads then wait for that registry. Every oth
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import ssl
 import threading
@@ -85,7 +87,7 @@ class Retries:
         options = self._transport.options
         self._failed += 1
         limit = options.attempts
-        if isinstance(error, RegistryUnreachable):
+        if isinstance(error, RegistryUnreachable) and not (error.refused or self._transport.reached):
             limit = min(limit, options.unreachable_attempts)
         asked = error.retry_after_s
         if self._failed >= limit or (asked or 0) > options.patience_s:
@@ -117,6 +119,8 @@ class Transport:
         self._pools: dict[tuple[Scheme, str], urllib3.PoolManager] = {}
         self._lock = threading.Lock()
         self._not_before = 0.0
+        self.reached = False
+        """Whether the host ever answered: then a connection that fails is a fault that may pass."""
 
     def request(
         self,
@@ -217,13 +221,15 @@ class Transport:
     ) -> BaseHTTPResponse:
         arguments: dict[str, Any] = {"headers": headers, "body": body}
         try:
-            return self._pool(url).request(
+            response = self._pool(url).request(
                 method, url, preload_content=False, redirect=False, decode_content=False, **arguments
             )
         except exceptions.SSLError as error:
             raise self._tls_error(doing, error) from error
         except (exceptions.HTTPError, OSError) as error:
             raise self._lost(doing, error) from error
+        self.reached = True
+        return response
 
     def _pool(self, url: str) -> urllib3.PoolManager:
         parts = urlsplit(url)
@@ -256,14 +262,17 @@ class Transport:
         reason = _plain(error)
         if isinstance(error, exceptions.ProxyError):
             unreachable, reason = True, f"the proxy does not let us through: {reason}"
-        kind = RegistryUnreachable if unreachable else ConnectionLost
         what = "no connection" if unreachable else "the connection broke"
-        return kind(
+        lost = RegistryUnreachable if unreachable else ConnectionLost
+        found = lost(
             f"{self.host}: could not {doing}: {what}: {reason}",
             hint="check the registry's name, that it runs, and the network (proxies: HTTPS_PROXY, NO_PROXY)"
             if unreachable
             else "run this again: what arrived is not sent again",
         )
+        if isinstance(found, RegistryUnreachable):
+            found.refused = reason == os.strerror(errno.ECONNREFUSED)
+        return found
 
     def _pause(self) -> None:
         with self._lock:

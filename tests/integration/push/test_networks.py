@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +24,9 @@ from cellblock.oci.registry import (
 )
 from cellblock.oci.registry.download import blob_chunks
 from tests.integration.push.pushing import LARGE, add, content, image, pulled, send
+from tests.integration.registry import running_registry
 from tests.integration.registry_proxy import Fault, Proxy
+from tests.ports import free_port
 
 BREAKS = {
     "dropped amid a layer": Fault("PATCH", drop_upload=2_000_000),
@@ -118,6 +122,32 @@ def test_a_failed_push_goes_on_with_what_lacks(layout: Layout, proxy: Proxy, pat
     assert result.sent == 0
     assert proxy.uploaded() == 0
     assert result.moved == ("t",)
+
+
+@pytest.mark.parametrize("met", [True, False], ids=["during a push", "before it"])
+def test_a_registry_that_restarts_is_waited_for(
+    layout: Layout, path: str, tmp_path: Path, *, met: bool
+) -> None:
+    port = free_port()
+    root = add(layout, "a", content(path, LARGE))
+    client = Registry(f"127.0.0.1:{port}")
+    if met:
+        with running_registry(tmp_path / "first", storage=tmp_path / "storage", port=port):
+            client.session()
+    with ThreadPoolExecutor(1) as pool:
+        pushing = pool.submit(push, layout, client, [image("a", root, path)], Events())
+        time.sleep(2)
+        assert not pushing.done(), "it waits"
+        with running_registry(tmp_path / "again", storage=tmp_path / "storage", port=port) as running:
+            pushing.result(60)
+            assert pulled(running.host, path, "t", tmp_path / "pulled") == root.digest
+
+
+def test_a_name_that_does_not_exist_is_not_waited_for_long(layout: Layout, path: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(RegistryUnreachable):
+        send(layout, "no-such-host.invalid", image("a", add(layout, "a", b"x"), path))
+    assert time.monotonic() - started < 8
 
 
 def test_nobody_there_is_said_with_the_address(layout: Layout, path: str) -> None:

@@ -92,6 +92,7 @@ def test_the_workflow_of_github_builds_pushes_signs_and_joins(
             if "run" in step:
                 own = {name: value(text) for name, text in step.get("env", {}).items()}
                 run(step["run"], {**shared, **own})
+    run(f"python3 build.py audit -v {VARIANT}", {})
     auth_file = tmp_path / "runner/registry-auth.json"
     pulled(repository, PUSHED, auth_file)
     by_digest = json.loads((tmp_path / "summary").read_text())["worker"]["reference"]
