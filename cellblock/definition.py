@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +83,16 @@ class ImageFields(_Strict):
             if not path.startswith("/") or path == "/" or ".." in path.split("/"):
                 raise ValueError(f"'{path}' must be an absolute path below /")
         return value
+
+    @field_validator("stop_signal")
+    @classmethod
+    def _signal(cls, value: str | None) -> str | None:
+        # image-spec 1.1, config.md: a name with SIG, or a number.
+        known = {each.name for each in signal.Signals} | {"SIGRTMIN", "SIGRTMAX"}
+        numbered = value and re.fullmatch(r"SIGRTM(IN\+|AX-)([1-9]|[12]\d|30)", value)
+        if value is None or numbered or value in known or (value.isdigit() and 1 <= int(value) <= 64):
+            return value
+        raise ValueError(f"there is no signal '{value}'; {nearest(value, known)}")
 
     @model_validator(mode="after")
     def _compiled_images_hold_only_their_output(self) -> ImageFields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,21 @@ class Renderer:
         except jinja2.TemplateError as error:
             line = f"line {error.lineno}: " if isinstance(error, jinja2.TemplateSyntaxError) else ""
             raise DefinitionError(
-                f"{where}: {line}{error}", hint=f"templates know: {', '.join(self._context)}"
+                f"{where}: {line}{_named(str(error), self._context)}",
+                hint=f"templates know: {', '.join(self._context)} (docs/definitions.md)",
             ) from error
 
     def file(self, path: Path) -> str:
         """The file at `path` rendered. Raises DefinitionError."""
         return self.text(path.read_text(encoding="utf-8"), str(path))
+
+
+def _named(message: str, context: Mapping[str, Any]) -> str:
+    """Jinja's `message` with the name that a template has for an object in the place of its class."""
+    for name, value in context.items():
+        kind = f"{type(value).__module__}.{type(value).__qualname__} object"
+        message = message.replace(f"'{kind}'", f"'{name}'")
+    # Of Undefined.__getattr__: None is what a variant without CUDA has for `cuda`.
+    return message.replace(
+        "'None' has no attribute", "'cuda' is nothing in this variant and has no attribute"
+    )

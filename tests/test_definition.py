@@ -8,6 +8,8 @@ from cellblock import paths
 from cellblock.definition import load_images
 from cellblock.errors import DefinitionError, UsageError
 from cellblock.graph import build_order
+from cellblock.template import Renderer
+from cellblock.variants import load_variants
 
 
 def declare(folder: Path, **images: str) -> Path:
@@ -119,3 +121,33 @@ def test_an_unknown_image_is_wrong_usage(tmp_path: Path) -> None:
 def test_no_definitions_at_all(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match=r"no image\.yaml"):
         load_images(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["SIGFOO", "TERM", "sigterm", "0", "65", "SIGRTMIN+31"])
+def test_a_signal_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+    declare(tmp_path, base=f"summary: b\nstop_signal: '{name}'\n")
+    with pytest.raises(DefinitionError, match=r"base/image\.yaml:2: stop_signal: there is no signal '"):
+        load_images(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGRTMIN+3", "SIGRTMIN", "37"])
+def test_a_signal_may_be_a_name_or_a_number(tmp_path: Path, name: str) -> None:
+    declare(tmp_path, base=f"summary: b\nstop_signal: '{name}'\n")
+    assert load_images(tmp_path)["base"].fields.stop_signal == name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ variant.nmae }}", "'variant' has no attribute 'nmae'"),
+        ("{{ slurm.version }}", "'slurm' has no attribute 'version'"),
+        ("{{ distribution.family }}", "'distribution' has no attribute 'family'"),
+        ("{{ cuda.runtime }}", "'cuda' is nothing in this variant and has no attribute 'runtime'"),
+        ("{{ nothing }}", "'nothing' is undefined"),
+    ],
+)
+def test_an_unknown_name_of_a_template_is_said_in_the_templates_words(text: str, message: str) -> None:
+    variant = load_variants(paths.PROJECT / "images" / "variants.yaml")["debian13"]
+    with pytest.raises(DefinitionError) as raised:
+        Renderer(variant).text(text, "image.yaml:3: run")
+    assert raised.value.message == f"image.yaml:3: run: {message}"

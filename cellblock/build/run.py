@@ -230,21 +230,22 @@ def _forget_old(layout: ImageStore, plans: Sequence[ImagePlan], prepared: Prepar
         events.warning(f"old builds cannot be removed: {error}")
 
 
-def copy_images(result: BuildResult, folder: Path) -> None:
-    """Copy what a build gave to the OCI layout `folder`, under the names `IMAGE:VARIANT`.
+def copy_images(result: BuildResult, folder: Path, names: Sequence[str] = ()) -> None:
+    """Copy images of a build (none named: all) to the OCI layout `folder`, under the names `IMAGE:VARIANT`.
 
     Raises UsageError for images that an engine built into a storage of its own.
     """
     store = image_store()
     known = store.references()
-    for name, image in result.images.items():
+    images = {name: image for name, image in result.images.items() if not names or name in names}
+    for name, image in images.items():
         if image.reference not in known:
             raise UsageError(
                 f"image {name} is in the storage of an engine, not in a layout",
                 hint="build with --engine buildah, or copy it with skopeo",
             )
-    names = {f"{name}:{result.variant.name}": image.reference for name, image in result.images.items()}
-    store.copy_to(names, Layout(folder))
+    tags = {f"{name}:{result.variant.name}": image.reference for name, image in images.items()}
+    store.copy_to(tags, Layout(folder))
 
 
 def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:

@@ -50,9 +50,9 @@ def _told(args: list[str]) -> int:
     except KeyboardInterrupt:
         return _say_interrupted(args)
     except SystemExit as ended:
-        # Of typer, which says nothing when the pipe that it wrote to is closed.
+        # Of typer or rich, which say nothing when the pipe that they wrote to is closed.
         if isinstance(ended.__context__, OSError) and ended.__context__.errno == errno.EPIPE:
-            raise ended.__context__ from None
+            return failure.end_quietly()
         raise
     except Exception as error:
         if type(error).__name__ == "Abort":  # what typer makes of Ctrl-C, by its version
@@ -82,6 +82,13 @@ def _say_wrong_usage(error: Exception, args: list[str]) -> int:
 def _run(args: list[str]) -> int:
     """The status that the command asks for; what typer raises is the caller's."""
     if args[:1] != ["jail"]:
+        if args and args[0].endswith("-completion"):
+            from cellblock.cli import completion
+
+            text = completion.asked(args)
+            if text is not None:
+                print(text, end="")
+                return 0
         from cellblock.cli.app import app
 
         return app(prog_name="build.py", standalone_mode=False) or 0

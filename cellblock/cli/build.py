@@ -42,7 +42,7 @@ def build(
         bool, typer.Option("--load", help="Have the images in the storage of buildah and podman.")
     ] = False,
     output: Annotated[
-        str | None, typer.Option("--output", help="Copy the images to an OCI layout: oci:DIR.")
+        str | None, typer.Option("--output", help="Copy the images named, or all, to an OCI layout: oci:DIR.")
     ] = None,
     compression: Annotated[
         str, typer.Option("--compression", help="Of layers: zstd[:LEVEL], gzip[:LEVEL] or none.")
@@ -97,7 +97,8 @@ def build(
         if attest or signer:
             attest_images(tuple(result.images), result.variant.name, AttestRequest(signer, where), events)
         if folder:
-            copy_images(result, folder)
+            # What they need is in them: a layout of one image needs no tag to be said.
+            copy_images(result, folder, images or ())
     if as_json:
         print(
             json.dumps(

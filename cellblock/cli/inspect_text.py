@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +28,9 @@ _WORDS: dict[Sign, str] = {"added": "added", "removed": "removed", "changed": "c
 
 _WIDE = 160
 """Columns of a table where there is no terminal: lines of a log may be long."""
+
+_NARROW = 110
+"""Columns with less than which the layers' names do not fit beside their sizes and images."""
 
 
 class InspectView:
@@ -128,18 +132,21 @@ class InspectView:
         """Layers with sizes and the images that hold them, then each image, then a node."""
         layers = plan.layers()
         table = Table(box=None, pad_edge=False, header_style="bold")
+        narrow = self._console.width < _NARROW
         for title in ("Layer", "Packages", "To pull", "Unpacked", "Held by"):
             right = title in ("Packages", "To pull", "Unpacked")
-            table.add_column(title, justify="right" if right else "left", no_wrap=title != "Held by")
+            # Where room lacks, names are broken and numbers keep their units.
+            wraps = title == "Held by" or (narrow and title == "Layer")
+            justify: Literal["left", "right"] = "right" if right else "left"
+            table.add_column(title, justify=justify, no_wrap=not wraps, overflow="fold")
         for layer, images in sorted(layers.values(), key=lambda each: -len(each[1])):
-            mark = "" if layer.is_built else "about "
-            table.add_row(
-                Text(layer.title),
+            mark = "" if layer.is_built else "~" if narrow else "about "
+            numbers = (
                 str(layer.packages or ""),
                 _predicted(layer.size, mark),
                 _predicted(layer.uncompressed, mark),
-                Text(", ".join(images)),
             )
+            table.add_row(Text(layer.title), *numbers, Text(", ".join(images)))
         self._console.print(table)
         self.line()
         self._images(plan)

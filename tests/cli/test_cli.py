@@ -149,7 +149,9 @@ def test_what_the_command_of_shell_is_told_is_no_option_of_shell() -> None:
     assert done.stderr.startswith("error: there is no cluster nowhere")
 
 
-@pytest.mark.parametrize("arguments", [("targets",), ("targets", "--json"), ("--help",), ("why", "wroker")])
+@pytest.mark.parametrize(
+    "arguments", [("targets",), ("targets", "--json"), ("--help",), ("why", "wroker"), ("plan",)]
+)
 def test_a_reader_that_is_gone_ends_a_command_quietly(arguments: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -191,3 +193,14 @@ def test_completion_knows_images_and_variants() -> None:
     complete["COMP_CWORD"] = "3"
     variants = run(**complete, COMP_WORDS="build.py build --variant debian1").stdout.split()
     assert {"debian12", "debian13", "debian14"} <= set(variants)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="building images needs root")
+@pytest.mark.integration
+def test_a_layout_of_the_images_named_is_assembled_without_a_tag(tmp_path: Path) -> None:
+    layout, volume = f"oci:{tmp_path}/layout", str(tmp_path / "volume")
+    done = run("build", "slurm", "--variant", "debian13", "--output", layout)
+    assert done.returncode == 0, done.stderr
+    done = run("jail", "assemble", layout, volume)
+    assert done.returncode == 0, done.stderr
+    assert f"from {layout} " in done.stdout

@@ -173,6 +173,20 @@ def test_a_name_from_an_image_cannot_move_the_cursor(printed: tuple[InspectView,
     assert out.getvalue().splitlines()[1] == r"    /a\x1b[2J\x0d\x0ab\xff: mode"
 
 
+@pytest.mark.parametrize("width", [60, 80, 109])
+def test_a_plan_on_a_narrow_terminal_keeps_its_units(width: int) -> None:
+    out = io.StringIO()
+    title = "packages shared by jail-init-toolchain, toolchain"
+    layer = PlannedLayer("b", "shared", title, 123_400_000, 290_500_000, 275)
+    names = ("base", "slurm", "toolchain", "controller", "jail-init-toolchain", "worker", "jail")
+    view = InspectView(Console(file=out, width=width, highlight=False, markup=False))
+    view.plan(VariantPlan("debian13", dict.fromkeys(names, (layer,))))
+    text = out.getvalue()
+    assert "275  ~123.4 MB  ~290.5 MB" in text
+    assert all(len(line) <= width for line in text.splitlines() if "~" in line)
+    assert "…" not in text
+
+
 def test_a_plan_shows_each_layer_once_and_what_a_node_pulls(printed: tuple[InspectView, io.StringIO]) -> None:
     view, out = printed
     base = PlannedLayer("b", "base", "packages of base", 25_000_000, 78_000_000, 75, is_built=True)
