@@ -20,7 +20,7 @@ _PLACES = {
     "zsh": (".zfunc/cellblock.zsh", ".zshrc"),
     "fish": (".config/fish/conf.d/cellblock.fish", None),
 }
-_SCRIPTS = {"bash": "bash.sh", "zsh": "zsh.sh", "fish": "fish.fish"}
+_SCRIPTS = {"bash": "bash.sh", "zsh": "zsh.zsh", "fish": "fish.fish"}
 
 
 def asked(args: list[str], environment: Mapping[str, str] = os.environ) -> str | None:
@@ -38,7 +38,7 @@ def asked(args: list[str], environment: Mapping[str, str] = os.environ) -> str |
         )
     if shell not in _SCRIPTS:
         return None
-    script = files("cellblock.cli").joinpath("completion_scripts", _SCRIPTS[shell]).read_text("utf-8")
+    script = files("cellblock.cli").joinpath(f"completion_scripts/{_SCRIPTS[shell]}").read_text("utf-8")
     if args[0] == _SHOW:
         return script
     place, named_in = (Path.home() / path if path else None for path in _PLACES[shell])

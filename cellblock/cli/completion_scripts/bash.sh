@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Completion of Cellblock's commands in bash: for `python3 build.py` and for `./build.py`.
 
 _cellblock_completion() {
@@ -11,6 +12,7 @@ _cellblock_completion() {
     fi
     [[ $program == */* || $at -eq 1 ]] || program=$(type -P "$program")
     local IFS=$'\n'
+    # shellcheck disable=SC2207 # a line is a word: IFS
     COMPREPLY=($(env COMP_WORDS="${COMP_WORDS[*]:at}" COMP_CWORD=$((COMP_CWORD - at)) \
         "_BUILD.PY_COMPLETE=complete_bash" "${COMP_WORDS[@]:0:at}" "$program" 2>/dev/null))
 }
