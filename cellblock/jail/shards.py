@@ -28,7 +28,7 @@ from cellblock.errors import UsageError
 from cellblock.jail import losses, manifest
 from cellblock.jail.entry import Entry, order
 from cellblock.jail.image_core import Loss, Summary
-from cellblock.jail.volume import Volume, ask_anew
+from cellblock.jail.volume import Volume, ask_anew, sync_filesystem
 from cellblock.jail.writer_lock import BusyError, LostLockError
 
 _PATIENCE_S = 600.0
@@ -137,6 +137,8 @@ class ShardFolder:
         new.unlink(missing_ok=True)
         yield new
         records.flush(new)
+        # The name says that all files of this shard are on the disk: nobody writes them again.
+        sync_filesystem(self.path)
         new.replace(self.path / f"part-{shard.index}")
         records.sync_directory(self.path)
 

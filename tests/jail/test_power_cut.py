@@ -120,7 +120,8 @@ class Disk:
             volume = place / "volume"
             command = [sys.executable, "-c", CHILD, what, str(volume), source, str(moment), str(flags)]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-            assert done.returncode == -9, done.stderr
+            # Another thread may see the disk gone before its process is killed.
+            assert done.returncode == -9 or "Input/output error" in done.stderr, done.stderr
         (self.folder / "cut").unlink(missing_ok=True)
         self.copy("running", "cut")
         (self.folder / "running").unlink()

@@ -114,7 +114,7 @@ static int write_small(struct image_directory *directory, struct hand *hand, con
 	if (folder < 0)
 		return -1;
 	copy_name(directory->tree, item->node, name);
-	if (directory->request.resume && is_whole(folder, name, item)) {
+	if (directory->request.resume && is_whole(folder, name, item) && has_content(folder, name, item)) {
 		atomic_fetch_add(&directory->counts.kept, 1);
 		return 0;
 	}
@@ -244,8 +244,20 @@ static void drop(struct stream_file *file)
 	free(file);
 }
 
-/* Takes every part until the end, also when writing has failed: who adds them must not wait for blocks. */
-static int write_parts(struct stream_file *file, int fd, bool failed, struct image_error *err)
+/* Writes a part and the hole before it, or what of both an earlier run has not: then it was `mended`. */
+static int put_part(struct stream_file *file, int fd, const struct part *part, uint64_t position, bool *mended,
+		    struct image_error *err)
+{
+	if (!mended)
+		return write_all(file->directory, &file->item, fd, part->data, part->length, part->offset, err);
+	if (mend_hole(file->directory, &file->item, fd, position, part->offset, mended, err))
+		return -1;
+	return mend_part(file->directory, &file->item, fd, part->data, part->length, part->offset, mended, err);
+}
+
+/* Takes every part until the end, also when writing has failed: who adds them must not wait for blocks.
+ * `mended`: the file is there and gets only what differs; NULL: it is new. */
+static int write_parts(struct stream_file *file, int fd, bool failed, bool *mended, struct image_error *err)
 {
 	struct image_hash hash;
 	uint64_t position = 0;
@@ -256,10 +268,9 @@ static int write_parts(struct stream_file *file, int fd, bool failed, struct ima
 		if (!result) {
 			image_hash_add_zeros(&hash, part->offset - position);
 			image_hash_add(&hash, part->data, part->length);
-			position = part->offset + part->length;
 			if (fd >= 0)
-				result = write_all(file->directory, &file->item, fd, part->data, part->length,
-						   part->offset, err);
+				result = put_part(file, fd, part, position, mended, err);
+			position = part->offset + part->length;
 		}
 		image_block_release(part->block);
 		free(part);
@@ -268,7 +279,10 @@ static int write_parts(struct stream_file *file, int fd, bool failed, struct ima
 		result = image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 	if (!result && position != file->item.record.size) {
 		image_hash_add_zeros(&hash, file->item.record.size - position);
-		if (fd >= 0 && ftruncate(fd, (off_t)file->item.record.size))
+		if (fd >= 0 && mended)
+			result = mend_hole(file->directory, &file->item, fd, position, file->item.record.size, mended,
+					   err);
+		else if (fd >= 0 && ftruncate(fd, (off_t)file->item.record.size))
 			result = fail_at(file->directory, file->item.node, "ftruncate", errno, err);
 	}
 	if (hashing)
@@ -283,7 +297,7 @@ static int pick_stream(struct stream_file *file, bool stopped, struct image_erro
 	scoped_fd fd = stopped ? -1 : pick_create(directory, &file->item, name, err);
 	bool failed = fd < 0;
 
-	if (write_parts(file, fd, failed, err))
+	if (write_parts(file, fd, failed, NULL, err))
 		return stopped ? 0 : -1;
 	if (pick_end(directory, &file->item, name, &fd, err))
 		return -1;
@@ -296,17 +310,19 @@ static int write_stream(struct stream_file *file, struct hand *hand, bool stoppe
 	struct item *item = &file->item;
 	char name[IMAGE_NAME_LONGEST + 1];
 	int folder = stopped ? -1 : folder_open(directory, hand, item->folder, err), result;
-	bool kept;
+	bool kept = false, mended = false;
 	scoped_fd fd = -1;
 
 	copy_name(directory->tree, item->node, name);
-	kept = folder >= 0 && directory->request.resume && is_whole(folder, name, item);
+	if (folder >= 0 && directory->request.resume && is_whole(folder, name, item))
+		fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	kept = fd >= 0;
 	if (folder >= 0 && !kept)
 		fd = create(directory, item, folder, name, err);
-	result = write_parts(file, fd, folder < 0 || (!kept && fd < 0), err);
+	result = write_parts(file, fd, fd < 0, kept ? &mended : NULL, err);
 	if (result || stopped)
 		return stopped ? 0 : result;
-	if (kept)
+	if (kept && !mended)
 		atomic_fetch_add(&directory->counts.kept, 1);
 	else if (complete(directory, item, folder, name, &fd, err))
 		return -1;

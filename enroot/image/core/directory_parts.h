@@ -112,6 +112,15 @@ bool cannot_hold(int number);
 /* Whether an earlier run has written the file to its end. */
 bool is_whole(int folder, const char *name, const struct item *item);
 
+/* directory_resume.c: whether a small file that is whole has its content, too. */
+bool has_content(int folder, const char *name, const struct item *item);
+
+/* The file's bytes there become `data`, or zeros, if they are others: then it was `mended`. */
+int mend_part(struct image_directory *directory, const struct item *item, int fd, const unsigned char *data,
+	      size_t length, uint64_t offset, bool *mended, struct image_error *err);
+int mend_hole(struct image_directory *directory, const struct item *item, int fd, uint64_t from, uint64_t to,
+	      bool *mended, struct image_error *err);
+
 int fail_at(const struct image_directory *directory, uint32_t node, const char *call, int number,
 	    struct image_error *err);
 
