@@ -16,6 +16,9 @@ import time
 STATUS_OF_CLOSED_PIPE = 141
 """What a shell shows of a program that SIGPIPE (13) ended; the words after it are for nobody."""
 
+PROGRAM = os.environ.get("CELLBLOCK_PROGRAM", "build.py")
+"""As a person calls it: in the image jail-init there is no build.py."""
+
 # What follows is another program's, whatever it looks like.
 _OTHERS_WORDS = ("shell", "test")
 
@@ -33,6 +36,7 @@ def prints_json(args: list[str]) -> bool:
 
 def tell(message: str, next_step: str, status: int, args: list[str]) -> int:
     """Say what failed and what to do next, in the way that `args` ask for; returns `status`."""
+    message, next_step = _as_called(message), _as_called(next_step)
     if logs_json(args):
         sys.stderr.write(_json(event="error", time=time.time(), error=message, next=next_step, status=status))
     else:
@@ -80,6 +84,13 @@ def give_up_output() -> None:
         raise
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _as_called(text: str) -> str:
+    """`text` with the commands in it as they are called here."""
+    if PROGRAM == "build.py":
+        return text
+    return text.replace("python3 build.py ", f"{PROGRAM} ").replace("build.py ", f"{PROGRAM} ")
 
 
 def _own(args: list[str]) -> list[str]:

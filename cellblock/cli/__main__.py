@@ -72,7 +72,7 @@ def _say_wrong_usage(error: Exception, args: list[str]) -> int:
     status: int = error.exit_code  # type: ignore[attr-defined]
     if failure.logs_json(args) or failure.prints_json(args):
         context = getattr(error, "ctx", None)
-        command = context.command_path if context else "build.py"
+        command = context.command_path if context else failure.PROGRAM
         message: str = error.format_message()  # type: ignore[attr-defined]
         return failure.tell(message, f"`{command} --help` lists what there is", status, args)
     error.show()  # type: ignore[attr-defined]
@@ -91,7 +91,7 @@ def _run(args: list[str]) -> int:
                 return 0
         from cellblock.cli.app import app
 
-        return app(prog_name="build.py", standalone_mode=False) or 0
+        return app(prog_name=failure.PROGRAM, standalone_mode=False) or 0
     from cellblock.cli import jail_upgrade
 
     plain = jail_upgrade.plainly(args)
@@ -100,7 +100,7 @@ def _run(args: list[str]) -> int:
         return 0
     from cellblock.cli.jail_app import app as jail_app
 
-    return jail_app(prog_name="build.py", standalone_mode=False) or 0
+    return jail_app(prog_name=failure.PROGRAM, standalone_mode=False) or 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption, VariantOption
+from cellblock.cli.options import (
+    AllowLossyOption,
+    CaOption,
+    JsonOption,
+    LogOption,
+    PlainHttpOption,
+    VariantOption,
+)
 
 app = typer.Typer(help="The jail volume: what every job sees as `/`.", no_args_is_help=True)
 
@@ -46,6 +53,8 @@ def assemble(
         ),
     ] = "0/1",
     allow_lossy: AllowLossyOption = False,
+    plain_http: PlainHttpOption = False,
+    ca: CaOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -54,7 +63,9 @@ def assemble(
     from cellblock.events import Events
     from cellblock.jail import Options, Shard
     from cellblock.jail import assemble as assemble_jail
+    from cellblock.jail.registry_access import reach_registries
 
+    reach_registries(plain_http=plain_http, ca=ca)
     events = Events()
     options = Options(jobs, Shard.parse(shard), allow_lossy)
     with make_view(log, events):

@@ -11,7 +11,14 @@ import typer
 
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_upgrade import JOBS, print_plan, print_result, run
-from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption, VariantOption
+from cellblock.cli.options import (
+    AllowLossyOption,
+    CaOption,
+    JsonOption,
+    LogOption,
+    PlainHttpOption,
+    VariantOption,
+)
 from cellblock.printable import printable
 
 if TYPE_CHECKING:
@@ -35,6 +42,8 @@ def upgrade(
         int, typer.Option("--jobs", min=1, max=256, help="How many files to read at once.")
     ] = JOBS,
     allow_lossy: AllowLossyOption = False,
+    plain_http: PlainHttpOption = False,
+    ca: CaOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -42,7 +51,9 @@ def upgrade(
     from cellblock.errors import UsageError
     from cellblock.jail import change_plan
     from cellblock.jail import upgrade as code
+    from cellblock.jail.registry_access import reach_registries
 
+    reach_registries(plain_http=plain_http, ca=ca)
     if output is not None and not plan:
         raise UsageError("--output goes with --plan", hint="add --plan, or leave --output out")
     reference = image_reference(source, variant)
@@ -83,6 +94,8 @@ def apply(
     volume: VolumeArgument,
     drained: DrainedOption = False,
     allow_lossy: AllowLossyOption = False,
+    plain_http: PlainHttpOption = False,
+    ca: CaOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -92,7 +105,9 @@ def apply(
     from cellblock.events import Events
     from cellblock.jail import change_plan
     from cellblock.jail import upgrade as code
+    from cellblock.jail.registry_access import reach_registries
 
+    reach_registries(plain_http=plain_http, ca=ca)
     expected = change_plan.read(plan)
     if expected.operation != "upgrade":
         raise UsageError(

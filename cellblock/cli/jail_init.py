@@ -9,7 +9,14 @@ import typer
 
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_change import DrainedOption, VolumeArgument
-from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption, VariantOption
+from cellblock.cli.options import (
+    AllowLossyOption,
+    CaOption,
+    JsonOption,
+    LogOption,
+    PlainHttpOption,
+    VariantOption,
+)
 
 
 def init(
@@ -29,6 +36,8 @@ def init(
         int | None, typer.Option("--jobs", min=1, max=256, help="How many files to write at once.")
     ] = None,
     allow_lossy: AllowLossyOption = False,
+    plain_http: PlainHttpOption = False,
+    ca: CaOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -41,6 +50,9 @@ def init(
     options = code.InitialiseOptions(
         Options(jobs, allow_lossy=allow_lossy), shards, upgrade=upgrade, drained=drained, wait_s=wait
     )
+    from cellblock.jail.registry_access import reach_registries
+
+    reach_registries(plain_http=plain_http, ca=ca)
     events = Events()
     with make_view(log, events):
         result = code.initialise(image_reference(source, variant), volume, events, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,4 +48,12 @@ LogOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 AllowLossyOption = Annotated[
     bool, typer.Option("--allow-lossy", help="Go on where the volume's filesystem cannot hold something.")
+]
+PlainHttpOption = Annotated[
+    bool,
+    typer.Option("--plain-http", help="Speak http to the source's registry (CELLBLOCK_REGISTRY_PLAIN_HTTP)."),
+]
+CaOption = Annotated[
+    Path | None,
+    typer.Option("--ca", help="File of certificate authorities to trust for it (CELLBLOCK_REGISTRY_CA)."),
 ]

@@ -11,15 +11,15 @@ from cellblock.errors import CellblockError
 
 
 def kubernetes(
-    image: Annotated[str, typer.Option(help="The image jail-init in a registry: HOST/PATH:TAG@DIGEST.")],
-    jail: Annotated[str, typer.Option(help="The jail's image: docker://HOST/PATH:TAG@DIGEST.")],
     kinds: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[KIND]...",
-            help="claim, init, backup, restore (default: claim, init, and backup if asked).",
+            help="namespace, claim, init, backup, restore (default: claim, init, and backup if asked).",
         ),
     ] = None,
+    image: Annotated[str, typer.Option(help="The image jail-init in a registry: HOST/PATH:TAG@DIGEST.")] = "",
+    jail: Annotated[str, typer.Option(help="For init: the jail's image, docker://HOST/PATH:TAG.")] = "",
     namespace: Annotated[str, typer.Option()] = "slurm",
     claim: Annotated[str, typer.Option(help="Name of the PersistentVolumeClaim.")] = "jail",
     size: Annotated[str, typer.Option(help="Its size.")] = "500Gi",
@@ -42,11 +42,34 @@ def kubernetes(
     registry_secret: Annotated[
         str, typer.Option(help="Secret (kubernetes.io/dockerconfigjson) to read the jail's image with.")
     ] = "",
+    plain_http: Annotated[
+        bool, typer.Option("--registry-plain-http", help="Speak http to the registry of the jail's image.")
+    ] = False,
+    registry_ca: Annotated[
+        str, typer.Option(help="ConfigMap whose ca.crt holds the authorities to trust for it.")
+    ] = "",
+    pull_secret: Annotated[
+        list[str] | None, typer.Option(help="Secret by which nodes pull --image. May be repeated.")
+    ] = None,
+    node_selector: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Nodes that pods may run on. May be repeated."),
+    ] = None,
+    toleration: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY[=VALUE][:EFFECT]", help="Taint that pods tolerate. May be repeated."),
+    ] = None,
     repository: Annotated[str, typer.Option(help="restic repository: s3:ADDRESS/BUCKET, rest:, ...")] = "",
     backup_secret: Annotated[
         str, typer.Option(help="Secret with `password` and the variables of the repository's server.")
     ] = "jail-backup",
     schedule: Annotated[str, typer.Option(help="When to back up, as crontab(5).")] = "17 3 * * *",
+    time_zone: Annotated[str, typer.Option(help="Of the schedule, as Europe/Zurich.")] = "",
+    snapshot: Annotated[str, typer.Option(help="For restore: the snapshot's id.")] = "latest",
+    path: Annotated[str, typer.Option(help="For restore: only this path, as seen in the jail.")] = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="For restore: also where something is, which is kept.")
+    ] = False,
     keep_daily: Annotated[int, typer.Option(min=0)] = 7,
     keep_weekly: Annotated[int, typer.Option(min=0)] = 5,
     keep_monthly: Annotated[int, typer.Option(min=0)] = 12,
@@ -54,13 +77,20 @@ def kubernetes(
     output: Annotated[Path | None, typer.Option(help="Folder to write one file a kind to.")] = None,
 ) -> None:
     """Print manifests that fill, upgrade, back up and restore a jail in Kubernetes."""
-    from cellblock.cluster.kubernetes import BackupPlan, KubernetesRequest, render
+    from cellblock.cluster.kubernetes import (
+        BackupPlan,
+        KubernetesRequest,
+        RestorePlan,
+        Toleration,
+        parse_selector,
+        render,
+    )
 
     plan = None
     if repository:
         keep = (("daily", keep_daily), ("weekly", keep_weekly), ("monthly", keep_monthly))
         rules = tuple(text for name, n in keep if n for text in (f"--keep-{name}", str(n)))
-        plan = BackupPlan(repository, backup_secret, schedule, rules)
+        plan = BackupPlan(repository, backup_secret, schedule, rules, time_zone)
     texts = render(
         KubernetesRequest(
             image=image,
@@ -75,6 +105,12 @@ def kubernetes(
             drained=drained,
             allow_lossy=allow_lossy,
             registry=registry_secret,
+            pull_secrets=tuple(pull_secret or ()),
+            plain_http=plain_http,
+            ca=registry_ca,
+            node_selector=tuple(map(parse_selector, node_selector or ())),
+            tolerations=tuple(map(Toleration.parse, toleration or ())),
+            restore=RestorePlan(snapshot, path, replace),
             deadline_s=deadline,
             backup=plan,
         )

@@ -17,7 +17,7 @@ import jinja2
 from cellblock import paths
 from cellblock.errors import CellblockError, UsageError
 
-KINDS = ("claim", "init", "backup", "restore")
+KINDS = ("namespace", "claim", "init", "backup", "restore")
 
 ASSEMBLE = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP")
 """What writing a tree takes."""
@@ -29,6 +29,9 @@ handle (open_by_handle_at(2)), and the Pod Security Standard `baseline` refuses 
 
 _NAME = r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?"
 """RFC 1123 label, with room for what is added to it."""
+_LABEL_KEY = r"(?P<key>([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)"
+_LABEL_VALUE = r"(?P<value>([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _FIELDS = (
     ("minute", 0, 59, ""),
@@ -58,14 +61,45 @@ class BackupPlan:
     secret: str
     schedule: str = "17 3 * * *"
     arguments: tuple[str, ...] = ("--keep-daily", "7", "--keep-weekly", "5", "--keep-monthly", "12")
+    time_zone: str = ""
+    """Of the schedule, by its name in the IANA database (none: that of the controller)."""
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """What to bring back, as `jail restore` takes it."""
+
+    snapshot: str = "latest"
+    path: str = ""
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """Of a taint: an empty `value` tolerates any, an empty `effect` each."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    @staticmethod
+    def parse(text: str) -> Toleration:
+        """KEY[=VALUE][:EFFECT], as `kubectl taint` writes it. Raises UsageError."""
+        found = re.fullmatch(rf"{_LABEL_KEY}(?:={_LABEL_VALUE})?(?::(?P<effect>{'|'.join(_EFFECTS)}))?", text)
+        if not found:
+            raise UsageError(
+                f"--toleration {text!r} is none",
+                hint=f"KEY[=VALUE][:EFFECT], as gpu=true:NoSchedule; effects: {', '.join(_EFFECTS)}",
+            )
+        return Toleration(found["key"], found["value"] or "", found["effect"] or "")
 
 
 @dataclass(frozen=True)
 class KubernetesRequest:
     """What to render. `image` is jail-init in a registry, `source` the jail as `jail init` takes it."""
 
-    image: str
-    source: str
+    image: str = ""
+    source: str = ""
     kinds: tuple[str, ...] = ("claim", "init")
     namespace: str = "slurm"
     claim: str = "jail"
@@ -77,10 +111,27 @@ class KubernetesRequest:
     drained: bool = False
     allow_lossy: bool = False
     registry: str = ""
+    """Secret to read the jail's image with."""
+    pull_secrets: tuple[str, ...] = ()
+    """Secrets by which nodes pull `image`."""
+    plain_http: bool = False
+    ca: str = ""
+    """ConfigMap whose `ca.crt` holds authorities to trust for the registry of `source`."""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     deadline_s: int = 14_400
     backoff_limit: int = 6
     resources: Resources = field(default_factory=Resources)
     backup: BackupPlan | None = None
+    restore: RestorePlan = field(default_factory=RestorePlan)
+
+
+def parse_selector(text: str) -> tuple[str, str]:
+    """KEY=VALUE of a node's label. Raises UsageError."""
+    found = re.fullmatch(rf"{_LABEL_KEY}={_LABEL_VALUE}", text)
+    if not found:
+        raise UsageError(f"--node-selector {text!r} is no label", hint="KEY=VALUE, as pool=storage")
+    return found["key"], found["value"]
 
 
 def render(request: KubernetesRequest, templates: Path | None = None) -> dict[str, str]:
@@ -93,7 +144,7 @@ def render(request: KubernetesRequest, templates: Path | None = None) -> dict[st
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    context = {**vars(request), "job": _job(request)}
+    context = {**vars(request), "job": _job(request), "restoring": _restoring(request.restore)}
     texts = {}
     for kind in request.kinds:
         try:
@@ -117,7 +168,11 @@ def _pod(request: KubernetesRequest, kind: str) -> dict[str, object]:
         }
     lossy = ["--allow-lossy"] if request.allow_lossy else []
     if kind == "restore":
-        return {"arguments": ["restore", "/mnt/jail", *lossy, *plain], "capabilities": ASSEMBLE}
+        what = request.restore
+        chosen = ["--snapshot", what.snapshot] if what.snapshot != "latest" else []
+        chosen += ["--path", what.path] if what.path else []
+        chosen += ["--replace"] if what.replace else []
+        return {"arguments": ["restore", "/mnt/jail", *chosen, *lossy, *plain], "capabilities": ASSEMBLE}
     # A writer on another node that was killed counts as dead after half a minute of silence.
     arguments = ["init", request.source, "/mnt/jail", "--wait", "120", *plain]
     arguments += ["--shards", str(request.shards)] if request.shards > 1 else []
@@ -133,6 +188,13 @@ def _job(request: KubernetesRequest) -> str:
     return f"{request.claim}-init-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:8]}"
 
 
+def _restoring(plan: RestorePlan) -> str:
+    """What is added to the name of a Job that does not bring all of the newest snapshot back."""
+    if plan == RestorePlan():
+        return ""
+    return "-" + hashlib.sha256(f"{plan.snapshot} {plan.path} {plan.replace}".encode()).hexdigest()[:8]
+
+
 def _check(request: KubernetesRequest) -> None:
     for what, name in (("--namespace", request.namespace), ("--claim", request.claim)):
         if not re.fullmatch(_NAME, name):
@@ -143,20 +205,14 @@ def _check(request: KubernetesRequest) -> None:
         ("--storage-class", request.storage_class),
         ("--registry-secret", request.registry),
         ("--backup-secret", request.backup.secret if request.backup else ""),
+        ("--registry-ca", request.ca),
+        *(("--pull-secret", name) for name in request.pull_secrets),
     ):
         if name and not re.fullmatch(_SUBDOMAIN, name):
             raise UsageError(
                 f"{what} {name!r} is no name in Kubernetes", hint="lower case letters, digits, dashes, dots"
             )
-    if not re.fullmatch(r"[^\s/]+(/[^\s/]+)+", request.image):
-        raise UsageError(
-            f"--image {request.image!r} is no image in a registry", hint="write HOST/PATH:TAG@DIGEST"
-        )
-    if not re.fullmatch(r"docker://[^\s/]+(/[^\s/]+)+", request.source):
-        raise UsageError(
-            f"no pod can read the image {request.source!r}",
-            hint="push it, and write docker://HOST/PATH:TAG@DIGEST",
-        )
+    _check_images(request)
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?([KMGTPE]i?)?", request.size) or not re.search(
         "[1-9]", request.size
     ):
@@ -168,8 +224,34 @@ def _check(request: KubernetesRequest) -> None:
         raise UsageError("a backup needs a place", hint="--repository s3:ADDRESS/BUCKET --backup-secret NAME")
     if request.drained and not request.upgrade:
         raise UsageError("--drained goes with --upgrade", hint="add --upgrade, or leave --drained out")
+    if request.restore.path and not request.restore.path.startswith("/"):
+        raise UsageError(
+            f"--path {request.restore.path!r} does not begin at the jail's root", hint="for example /home/ada"
+        )
+    if not re.fullmatch(r"latest|[0-9a-f]{8,64}", request.restore.snapshot):
+        raise UsageError(
+            f"--snapshot {request.restore.snapshot!r} is no snapshot's id",
+            hint="`build.py jail backup VOLUME --list` lists them",
+        )
     if request.backup:
         _check_schedule(request.backup.schedule)
+        zone = request.backup.time_zone
+        if zone and not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}", zone):
+            raise UsageError(f"--time-zone {zone!r} is no time zone", hint="for example Europe/Zurich")
+
+
+def _check_images(request: KubernetesRequest) -> None:
+    """Raises UsageError where a kind of `request` runs an image, or reads one, that is not named."""
+    pods = set(request.kinds) & {"init", "backup", "restore"}
+    if pods and not re.fullmatch(r"[^\s/]+(/[^\s/]+)+", request.image):
+        raise UsageError(
+            f"--image {request.image!r} is no image in a registry", hint="write HOST/PATH:TAG@DIGEST"
+        )
+    if "init" in pods and not re.fullmatch(r"docker://[^\s/]+(/[^\s/]+)+", request.source):
+        raise UsageError(
+            f"no pod can read the image {request.source!r}",
+            hint="push it, and write docker://HOST/PATH:TAG@DIGEST",
+        )
 
 
 def _check_schedule(schedule: str) -> None:

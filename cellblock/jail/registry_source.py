@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,20 @@ from cellblock.errors import CellblockError
 from cellblock.jail.feeding import Feeding, piped
 from cellblock.jail.image_core import LayerBytes
 from cellblock.jail.layout import ARCHITECTURES
+from cellblock.jail.registry_access import CA, PLAIN_HTTP
 from cellblock.jail.source import SourceIdentity, from_labels
 from cellblock.oci.model import DOCKER_LIST, INDEX, Configuration, Descriptor, Index, Manifest
-from cellblock.oci.registry import Reference, Registry, Repository
+from cellblock.oci.registry import ConnectionOptions, Reference, Registry, Repository
 from cellblock.oci.registry.download import blob_chunks
+
+
+def _connection() -> ConnectionOptions:
+    ca = os.environ.get(CA)
+    if ca and not Path(ca).is_file():
+        raise CellblockError(
+            f"{ca}: there is no such file of certificate authorities", hint=f"see --ca, and {CA}"
+        )
+    return ConnectionOptions(plain_http=bool(os.environ.get(PLAIN_HTTP)), ca=Path(ca) if ca else None)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class RegistrySource:
 
     def _manifest(self) -> tuple[Repository, Manifest]:
         reference = Reference.parse(self.reference)
-        repository = Registry(reference.host).repository(reference.path)
+        repository = Registry(reference.host, _connection()).repository(reference.path)
         found = repository.manifest(reference.within)
         if found.descriptor.media_type in (INDEX, DOCKER_LIST):
             machine = ARCHITECTURES.get(platform.machine(), platform.machine())

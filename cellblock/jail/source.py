@@ -98,8 +98,13 @@ def find_source(text: str) -> Source:
     if text.startswith("containers-storage:"):
         return ImageSource(_named(text))
     if text.startswith("localhost/cellblock/"):
-        from cellblock.jail.store_source import StoreSource
-
+        try:
+            from cellblock.jail.store_source import StoreSource
+        except ModuleNotFoundError as error:  # the package in the image jail-init builds nothing
+            raise CellblockError(
+                f"nothing is built here, so there is no {text}",
+                hint="push it, and name docker://HOST/PATH:TAG",
+            ) from error
         return StoreSource(text)
     if _OTHER_FORMS.match(text):
         raise UsageError(f"'{text}' is no form of a source", hint=_FORMS)

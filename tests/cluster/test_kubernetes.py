@@ -11,21 +11,40 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cellblock.cluster.kubernetes import KINDS, BackupPlan, KubernetesRequest, render
+from cellblock.cluster.kubernetes import (
+    KINDS,
+    BackupPlan,
+    KubernetesRequest,
+    RestorePlan,
+    Toleration,
+    parse_selector,
+    render,
+)
 from cellblock.errors import UsageError
 from cellblock.paths import PROJECT
 
+BACKUP = BackupPlan("s3:https://s3.example/jails", "jail-backup")
 REQUEST = KubernetesRequest(
     image="registry.example/cellblock/jail-init:debian13@sha256:12",
     source="docker://registry.example/cellblock/jail:debian13@sha256:34",
     kinds=KINDS,
     registry="pull",
     storage_class="shared",
-    backup=BackupPlan("s3:https://s3.example/jails", "jail-backup"),
+    backup=BACKUP,
 )
 REQUESTS = {
     "all": REQUEST,
     "shards": replace(REQUEST, shards=8, upgrade=True, drained=True),
+    "everything": replace(
+        REQUEST,
+        pull_secrets=("pull", "mirror.example"),
+        plain_http=True,
+        ca="registry-ca",
+        node_selector=(("pool", "true"), ("topology.kubernetes.io/zone", "1")),
+        tolerations=tuple(map(Toleration.parse, ("gpu=true:NoSchedule", "spot:NoExecute", "old"))),
+        backup=replace(BACKUP, time_zone="Europe/Zurich"),
+        restore=RestorePlan("12345678", "/home/ada", replace=True),
+    ),
     "plain": replace(REQUEST, kinds=("claim", "init"), registry="", storage_class="", backup=None),
 }
 
@@ -92,6 +111,65 @@ def test_pods_may_do_no_more_than_they_need(kind: str, upgrade: bool) -> None:
     assert "memory" in container["resources"]["limits"]
     secrets = {volume["name"] for volume in spec["volumes"] if "secret" in volume}
     assert secrets == ({"registry"} if kind == "init" else {"backup"})
+
+
+def test_what_a_kind_does_not_need_is_not_asked_for() -> None:
+    assert set(objects(KubernetesRequest(kinds=("namespace", "claim")))) == {
+        "jail-namespace.yaml",
+        "jail-claim.yaml",
+    }
+    assert objects(replace(REQUEST, source="", kinds=("backup", "restore")))
+    with pytest.raises(UsageError, match="--image '' is no image"):
+        render(replace(REQUEST, image="", kinds=("backup",)))
+    with pytest.raises(UsageError, match="no pod can read the image ''"):
+        render(replace(REQUEST, source=""))
+
+
+def test_pods_run_where_and_as_they_are_told_to() -> None:
+    request = REQUESTS["everything"]
+    for kind in ("init", "backup", "restore"):
+        spec = pod(objects(request)[f"jail-{kind}.yaml"])
+        assert spec["imagePullSecrets"] == [{"name": "pull"}, {"name": "mirror.example"}]
+        assert spec["nodeSelector"] == {"pool": "true", "topology.kubernetes.io/zone": "1"}
+        assert spec["tolerations"] == [
+            {"key": "gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
+            {"key": "spot", "operator": "Exists", "effect": "NoExecute"},
+            {"key": "old", "operator": "Exists"},
+        ]
+    (container,) = pod(objects(request)["jail-init.yaml"])["containers"]
+    environment = {each["name"]: each.get("value") for each in container["env"]}
+    mounted = {each["mountPath"] for each in container["volumeMounts"]}
+    assert environment["CELLBLOCK_REGISTRY_PLAIN_HTTP"] == "1"
+    assert str(Path(str(environment["CELLBLOCK_REGISTRY_CA"])).parent) in mounted
+    assert objects(request)["jail-backup.yaml"]["spec"]["timeZone"] == "Europe/Zurich"
+    restore = objects(request)["jail-restore.yaml"]
+    arguments = pod(restore)["containers"][0]["args"]
+    assert arguments[:6] == ["restore", "/mnt/jail", "--snapshot", "12345678", "--path", "/home/ada"]
+    assert "--replace" in arguments
+    assert restore["metadata"]["name"] != objects(REQUEST)["jail-restore.yaml"]["metadata"]["name"]
+
+
+@pytest.mark.parametrize("text", ["", "=x", "a=b=c", "a:Never", "a b", "-a", "a=b:"])
+def test_a_toleration_that_kubernetes_would_refuse_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--toleration"):
+        Toleration.parse(text)
+    with pytest.raises(UsageError, match="--node-selector"):
+        parse_selector(text.replace("a=b=c", "a").replace("a:Never", "a:b=c"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"restore": RestorePlan("new")}, "--snapshot 'new'"),
+        ({"restore": RestorePlan(path="home/ada")}, "--path 'home/ada'"),
+        ({"pull_secrets": ("A_b",)}, "--pull-secret 'A_b'"),
+        ({"ca": "a/b"}, "--registry-ca 'a/b'"),
+        ({"backup": replace(BACKUP, time_zone="here or there")}, "--time-zone"),
+    ],
+)
+def test_a_wrong_option_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        render(replace(REQUEST, **change))
 
 
 def test_a_job_gives_up_and_wrong_usage_is_not_tried_again() -> None:

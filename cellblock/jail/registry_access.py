@@ -1,0 +1,23 @@
+"""How to reach the registries of sources: the environment says it, to all that a command does.
+
+A volume remembers its source, and a later verify or upgrade asks the same registry again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PLAIN_HTTP = "CELLBLOCK_REGISTRY_PLAIN_HTTP"
+"""Speak http, if it is not empty."""
+
+CA = "CELLBLOCK_REGISTRY_CA"
+"""A file of certificate authorities to trust as well."""
+
+
+def reach_registries(*, plain_http: bool = False, ca: Path | None = None) -> None:
+    """Have this process and those that it starts speak so to the registries of sources."""
+    if plain_http:
+        os.environ[PLAIN_HTTP] = "1"
+    if ca is not None:
+        os.environ[CA] = str(ca)
