@@ -128,19 +128,41 @@ def apply(
 
 def rollback(
     volume: VolumeArgument,
+    to: Annotated[
+        int | None,
+        typer.Option(
+            "--to",
+            min=0,
+            metavar="N",
+            help="Undo all upgrades after number N of `jail history` (0: every one); repairs hold.",
+        ),
+    ] = None,
     drained: DrainedOption = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Undo the last upgrade; what users changed since stays and is listed."""
+    """Undo the last upgrade or repair; what users changed since stays and is listed."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
+    from cellblock.jail import Volume
+    from cellblock.jail import history as records
     from cellblock.jail import rollback as code
 
     events = Events()
     with make_view(log, events):
-        result = code.rollback(volume, events, drained=drained)
-    print_result(result, as_json=as_json)
+        if to is None:
+            results = [code.rollback(volume, events, drained=drained)]
+        else:
+            results = code.rollback_to(volume, to, events, drained=drained)
+    for result in results:
+        print_result(result, as_json=as_json)
+    if to is None and not as_json:
+        hint = records.upgrade_below_a_repair(Volume(volume), results[0].number)
+        if hint is not None:
+            print(
+                f"  what was undone is a repair; the upgrade before it is still there: `jail rollback "
+                f"{printable(str(volume))} --to {hint.number - 1}` undoes that"
+            )
 
 
 def history(volume: VolumeArgument, as_json: JsonOption = False) -> None:

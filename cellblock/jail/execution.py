@@ -270,7 +270,8 @@ def _run(
         number = int(running.number())
         undoes = running.folder / "undoes"
         if undoes.exists():
-            history.mark_undone(volume, int(undoes.read_text()), number)
+            for undone in undoes.read_text().split():
+                history.mark_undone(volume, int(undone), number)
         running.finish(
             {
                 "operation": plan.operation,

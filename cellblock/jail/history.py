@@ -183,6 +183,56 @@ def last_undoable(volume: Volume) -> Done | None:
     return None
 
 
+def undoable_since(volume: Volume, number: int) -> list[Done]:
+    """Upgrades and repairs after that one that were not undone, the newest first.
+
+    Raises CellblockError when undoing them does not lead to what the volume was after `number` (0: before
+    all), or a record among them is damaged.
+    """
+    found = listed(volume)
+    first = found[0].number if found else 1
+    command = f"`jail history {volume.path}` lists what can be undone"
+    if number < first - 1:
+        raise CellblockError(
+            f"the history of {volume.path} begins with number {first}: what was before {first} can be had, "
+            "and nothing older; nothing was changed",
+            hint=f"jail rollback {volume.path} --to {first - 1}; {command}",
+        )
+    if number > (found[-1].number if found else 0):
+        raise CellblockError(f"{volume.path} has no number {number} in its history", hint=command)
+    since: list[Done] = []
+    for one in reversed(found):
+        if isinstance(one, Damaged):
+            if one.number > number:
+                raise one.why
+        elif one.number > number and one.operation != "rollback" and not one.undone_by:
+            since.append(one)
+        elif one.number > number and (older := _undone_before(one, number, found)):
+            raise CellblockError(
+                f"{older}, an upgrade, was undone by {one.number}, so no rollback leads to what "
+                f"{volume.path} was after {number}; nothing was changed",
+                hint="`jail upgrade` brings it to any image, also to the one of that time",
+            )
+    return since
+
+
+def _undone_before(one: Done, number: int, found: list[Done | Damaged]) -> int:
+    """An upgrade, up to that `number`, which the rollback `one` undid; 0 for none."""
+    undoes = one.folder / "undoes"
+    numbers = [int(text) for text in undoes.read_text().split()] if undoes.exists() else []
+    repairs = {each.number for each in found if isinstance(each, Done) and each.operation == "repair"}
+    return next((each for each in numbers if each <= number and each not in repairs), 0)
+
+
+def upgrade_below_a_repair(volume: Volume, rollback: int) -> Done | None:
+    """The upgrade that a rollback left in place because it undid a repair that came after it."""
+    found = read(volume)
+    if not any(one.operation == "repair" and one.undone_by == rollback for one in found):
+        return None
+    left = (one for one in reversed(found) if one.operation == "upgrade" and not one.undone_by)
+    return next(left, None)
+
+
 def prune(volume: Volume, keep: int = KEEP) -> None:
     """Forget all but the newest `keep`. Only the holder of the lock may."""
     for old in _folders(volume)[: -keep or None]:  # not read: an upgrade is done, whatever an old one is

@@ -18,6 +18,7 @@ from cellblock.jail.delta import Delta, Deltas
 from cellblock.jail.differences import Changes
 from cellblock.jail.entry import Entry, order, shown
 from cellblock.jail.execution import (
+    Check,
     UpgradeResult,
     assembled,
     carry_out,
@@ -47,36 +48,77 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
         last = history.last_undoable(volume)
         if last is None:
             raise CellblockError(f"{path} has no upgrade to undo", hint=f"`jail history {path}` lists them")
-        state = volume.state()
-        assert state is not None  # it was there a moment ago, and only writers remove it
-        with history.whole(last.folder):
-            after, previous = _states(volume, last)
-        if after.manifest_sha256 != state.manifest_sha256:
+        return _undo(volume, last, (), events, check, started, drained=drained)
+
+
+def rollback_to(path: Path, number: int, events: Events, *, drained: bool = False) -> list[UpgradeResult]:
+    """Undo the upgrades after this `number` of the history (0: all of them), the newest first.
+
+    What repairs put right meanwhile stays right: of the older image, that is. Raises CellblockError when the
+    volume cannot be brought to that state, and as `rollback`; what was undone until then stays undone.
+    """
+    started = time.monotonic()
+    volume, _ = assembled(path)
+    with writing(volume, f"jail rollback {path} --to {number}", events) as (check, resumed):
+        results = [resumed] if resumed is not None and resumed.plan.operation == "rollback" else []
+        since = history.undoable_since(volume, number)
+        repairs: list[int] = []
+        for one in since:
+            if one.operation == "repair":
+                repairs.append(one.number)
+                continue
+            results.append(_undo(volume, one, repairs, events, check, started, drained=drained))
+            repairs = []
+        if not results:
             raise CellblockError(
-                f"{path} was filled anew since its last upgrade ({last.number}), which was of another tree; "
-                "nothing was changed",
-                hint="`jail upgrade` brings it to any image",
+                f"{path} has had no upgrade since number {number}; nothing was changed",
+                hint=f"`jail history {path}` lists all; `jail rollback {path}` undoes a repair",
             )
-        with preparing(volume) as folder:
-            with history.whole(last.folder):
-                delta.check(last.folder / "old" / "manifest")
-                done = last.plan()
-                changes = _backwards(last, done)
-            plan = make_plan(
-                changes,
-                volume.root,
-                operation="rollback",
-                base_manifest=state.manifest_sha256,
-                source=previous.source,
-            )
-            if done.regenerate_cache:
-                plan = replace(plan, regenerate_cache=True)
-            refuse_new_glibc(plan, drained=drained)
-            with events.step(path.name, "make the new files"):
-                plan = _stage_rollback(volume, last, done, plan, folder)
-            # Each takes 1 KB for a file: not both while the plan is carried out.
-            del done, changes
-            return carry_out(volume, folder, check, events, started, plan)
+        return results
+
+
+def _undo(
+    volume: Volume,
+    last: history.Done,
+    repairs: Iterable[int],
+    events: Events,
+    check: Check,
+    started: float,
+    *,
+    drained: bool,
+) -> UpgradeResult:
+    """Undo one, whose record also says that the `repairs` after it are nothing to undo any more."""
+    path, state = volume.path, volume.state()
+    assert state is not None  # it was there a moment ago, and only writers remove it
+    with history.whole(last.folder):
+        after, previous = _states(volume, last)
+    if after.manifest_sha256 != state.manifest_sha256:
+        raise CellblockError(
+            f"{path} was filled anew since its last upgrade ({last.number}), which was of another tree; "
+            "nothing was changed",
+            hint="`jail upgrade` brings it to any image",
+        )
+    with preparing(volume) as folder:
+        with history.whole(last.folder):
+            delta.check(last.folder / "old" / "manifest")
+            done = last.plan()
+            changes = _backwards(last, done)
+        plan = make_plan(
+            changes,
+            volume.root,
+            operation="rollback",
+            base_manifest=state.manifest_sha256,
+            source=previous.source,
+        )
+        if done.regenerate_cache:
+            plan = replace(plan, regenerate_cache=True)
+        refuse_new_glibc(plan, drained=drained)
+        with events.step(path.name, "make the new files"):
+            plan = _stage_rollback(volume, last, done, plan, folder)
+        records.write(folder / "undoes", " ".join(str(number) for number in (last.number, *repairs)))
+        # Each takes 1 KB for a file: not both while the plan is carried out.
+        del done, changes
+        return carry_out(volume, folder, check, events, started, plan)
 
 
 def _states(volume: Volume, last: history.Done) -> tuple[VolumeState, VolumeState]:
@@ -156,7 +198,6 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:
         os.link(last.folder / "old" / name, next_folder / name)
-    records.write(folder / "undoes", str(last.number))
     final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
     return final

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,12 @@ from pathlib import Path
 from cellblock.errors import CellblockError, UsageError
 
 _PASSWORD = ("RESTIC_PASSWORD_FILE", "RESTIC_PASSWORD_COMMAND", "RESTIC_PASSWORD")
+_FILES = (
+    *("RESTIC_CACERT", "RESTIC_TLS_CLIENT_CERT", "RESTIC_CACHE_DIR", "RCLONE_CONFIG", "TMPDIR"),
+    *("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GOOGLE_APPLICATION_CREDENTIALS"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+"""Files and folders that restic's environment names, relative to where we are: it runs in another folder."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +72,35 @@ def find_repository(
         _read(password_file, "--password-file")
         chosen = {"RESTIC_PASSWORD_FILE": str(password_file.absolute())}
     elif password_command:
-        chosen = {"RESTIC_PASSWORD_COMMAND": password_command}
+        chosen = {"RESTIC_PASSWORD_COMMAND": _here(password_command)}
     else:
-        names = [name for name in _PASSWORD if given.get(name)]
-        if not names:
-            raise UsageError(
-                f"nothing says the password of {shown(location)}",
-                hint="--password-file FILE, --password-command COMMAND, or restic's variables "
-                "RESTIC_PASSWORD_FILE, RESTIC_PASSWORD_COMMAND, RESTIC_PASSWORD",
-            )
-        chosen = {names[0]: given[names[0]]}
+        chosen = _password_of(given, location)
+    environment.update({name: str(Path(given[name]).absolute()) for name in _FILES if given.get(name)})
     environment.update(dict.fromkeys(_PASSWORD, "") | chosen)
     return Repository(location, environment)
+
+
+def _password_of(given: Mapping[str, str], location: str) -> dict[str, str]:
+    """The first of restic's variables that says the password, as it is understood in any folder."""
+    name = next((name for name in _PASSWORD if given.get(name)), None)
+    if name is None:
+        raise UsageError(
+            f"nothing says the password of {shown(location)}",
+            hint="--password-file FILE, --password-command COMMAND, or restic's variables "
+            "RESTIC_PASSWORD_FILE, RESTIC_PASSWORD_COMMAND, RESTIC_PASSWORD",
+        )
+    value = given[name]
+    if name == "RESTIC_PASSWORD_FILE":
+        _read(Path(value), name)
+        value = str(Path(value).absolute())
+    elif name == "RESTIC_PASSWORD_COMMAND":
+        value = _here(value)
+    return {name: value}
+
+
+def _here(command: str) -> str:
+    """A command as a user wrote it, who meant the folder that we were started in."""
+    return f"env -C {shlex.quote(str(Path.cwd()))} {command}"
 
 
 def _read(path: Path, what: str) -> str:
