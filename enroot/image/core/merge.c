@@ -9,6 +9,9 @@
 #define OPAQUE ".wh..wh..opq"
 #define AUFS ".wh..wh." /* aufs' own notes, which mean nothing elsewhere */
 
+/* How many names may change hands in sum: a second at most, where a layer has the same files over and over. */
+#define INHERITED_MOST ((uint64_t)1 << 25)
+
 /* Where an entry belongs. */
 struct place {
 	uint32_t folder, node; /* node: IMAGE_ROOT where there is none yet, or for the root */
@@ -27,6 +30,7 @@ struct image_merge *image_merge_new(struct image_tree *tree, const struct image_
 	}
 	merge->tree = tree;
 	merge->sink = *sink;
+	merge->lists.spill = image_tree_spill(tree);
 	at(merge, IMAGE_ROOT)->kind = 'd';
 	at(merge, IMAGE_ROOT)->flags = IMAGE_IMPLIED;
 	return merge;
@@ -34,8 +38,10 @@ struct image_merge *image_merge_new(struct image_tree *tree, const struct image_
 
 void image_merge_free(struct image_merge *merge)
 {
-	if (merge)
-		free(merge->awaiting);
+	if (!merge)
+		return;
+	merge_lists_free(&merge->lists);
+	free(merge->arrived);
 	free(merge);
 }
 
@@ -143,7 +149,28 @@ int merge_tell_link(struct image_merge *merge, uint32_t link, uint32_t primary, 
 	at(merge, link)->kind = at(merge, primary)->kind;
 	at(merge, link)->link = primary;
 	at(merge, link)->flags &= (uint8_t)~IMAGE_PENDING;
+	if (merge_lists_join(&merge->lists, primary, link))
+		return image_fail_memory(err);
 	return merge->sink.operations->link(merge->sink.context, link, primary, err);
+}
+
+/* The other names of a file go on without this one: the latest of them stands for the file. */
+static int inherit(struct image_merge *merge, uint32_t number, uint32_t *heir, struct image_error *err)
+{
+	*heir = merge_lists_link(&merge->lists, number);
+	if (!*heir)
+		return 0;
+	for (uint32_t link = *heir; link; link = merge_lists_next_link(&merge->lists, link)) {
+		at(merge, link)->link = *heir;
+		merge->inherited++;
+	}
+	merge_lists_inherit(&merge->lists, number);
+	if (merge->inherited <= INHERITED_MOST)
+		return 0;
+	char path[IMAGE_PATH_LONGEST + 1] = "";
+	image_tree_path(merge->tree, number, path, sizeof(path));
+	return image_fail(err, IMAGE_FAULT_SOURCE, path, "is one of too many files with many hard links that come twice in their layer; "
+			  "make the layer anew, with each file once");
 }
 
 /* A second entry of one layer for a path: the later one counts. */
@@ -155,23 +182,19 @@ static int replace(struct image_merge *merge, uint32_t number, struct image_erro
 	if (node->kind == 'd' && (node->flags & IMAGE_HAS_CHILDREN))
 		return not_a_folder(merge, number, err);
 	if (node->flags & IMAGE_PENDING) {
-		for (size_t i = 0; i < merge->n_awaiting; i++)
-			if (merge->awaiting[i].link == number && !merge->awaiting[i].done) {
-				merge->n_hidden -= merge->awaiting[i].hidden;
-				merge->awaiting[i].done = true;
-			}
+		uint32_t waits = merge_lists_waits(&merge->lists, number);
+		struct waiting *one = waits ? &merge->lists.waiting[waits - 1] : NULL;
+
+		if (one && !one->done) {
+			merge->n_hidden -= one->hidden;
+			one->done = true;
+		}
 		return 0;
 	}
-	if (node->kind != 'd' && node->link == number)
-		for (uint32_t i = 1; i < image_tree_count(merge->tree); i++) {
-			struct image_node *other = at(merge, i);
-
-			if (i == number || other->kind == 'd' || other->link != number)
-				continue;
-			if (!heir)
-				heir = i;
-			other->link = heir;
-		}
+	if (node->kind != 'd' && node->link != number)
+		merge_lists_leave(&merge->lists, node->link, number);
+	else if (node->kind != 'd' && inherit(merge, number, &heir, err))
+		return -1;
 	return merge->sink.operations->replace(merge->sink.context, number, heir, err);
 }
 

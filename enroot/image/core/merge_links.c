@@ -12,16 +12,10 @@
 static int await(struct image_merge *merge, uint32_t target, uint32_t link, unsigned layer, bool hidden,
 		 struct image_error *err)
 {
-	if (merge->n_awaiting == merge->room) {
-		size_t room = merge->room ? 2 * merge->room : 64;
-		struct awaiting *more = reallocarray(merge->awaiting, room, sizeof(*more));
+	const struct waiting one = { .target = target, .link = link, .layer = (uint16_t)layer, .hidden = hidden };
 
-		if (!more)
-			return image_fail_memory(err);
-		merge->awaiting = more;
-		merge->room = room;
-	}
-	merge->awaiting[merge->n_awaiting++] = (struct awaiting){ target, link, (uint16_t)layer, hidden, false };
+	if (merge_lists_wait(&merge->lists, &one))
+		return image_fail_memory(err);
 	merge->n_hidden += hidden;
 	at(merge, target)->flags |= IMAGE_IS_AWAITED;
 	at(merge, link)->flags |= IMAGE_PENDING;
@@ -74,55 +68,93 @@ int merge_resolve(struct image_merge *merge, uint32_t link, unsigned layer, cons
 	return await(merge, target, link, layer, hidden, err);
 }
 
+/* Links to the link wait for it. They are looked at later: a chain of them is as long as the layer likes. */
+static int note_arrived(struct image_merge *merge, uint32_t link, struct image_error *err)
+{
+	if (merge->n_arrived == merge->arrived_room) {
+		size_t room = merge->arrived_room ? 2 * merge->arrived_room : 64;
+		uint32_t *more = reallocarray(merge->arrived, room, sizeof(*more));
+
+		if (!more)
+			return image_fail_memory(err);
+		merge->arrived = more;
+		merge->arrived_room = room;
+	}
+	merge->arrived[merge->n_arrived++] = link;
+	return 0;
+}
+
+/* One link that waited has what it waited for, or has to wait for what that is a link to. */
+static int give(struct image_merge *merge, unsigned layer, uint32_t link, const struct image_entry *entry,
+		const struct image_content *content, uint32_t *primary, struct image_error *err)
+{
+	if (entry->kind == 'd')
+		return image_fail(err, IMAGE_FAULT_SOURCE, entry->path, "is named by a hard link, and is a directory");
+	if (!*primary && entry->kind == 'h')
+		return merge_resolve(merge, link, layer, entry->target, entry->target_length, err);
+	if (!*primary) {
+		*primary = link;
+		at(merge, link)->kind = entry->kind;
+		at(merge, link)->link = link;
+		at(merge, link)->flags &= (uint8_t)~IMAGE_PENDING;
+		if (merge_tell(merge, link, entry, content, err))
+			return -1;
+	} else if (merge_tell_link(merge, link, *primary, err)) {
+		return -1;
+	}
+	return at(merge, link)->flags & IMAGE_IS_AWAITED ? note_arrived(merge, link, err) : 0;
+}
+
+static int arrive(struct image_merge *merge, unsigned layer, uint32_t target, const struct image_entry *entry,
+		  const struct image_content *content, uint32_t *primary, bool again, struct image_error *err)
+{
+	struct merge_lists *lists = &merge->lists;
+	/* Those that are added meanwhile wait for another. */
+	uint32_t number = merge_lists_first(lists, target), last = merge_lists_last(lists, target), before = 0;
+	bool ended = !number;
+
+	while (!ended) {
+		const struct waiting one = lists->waiting[number - 1];
+
+		ended = number == last;
+		if (!one.done && (again ? one.layer != layer : one.layer >= layer)) {
+			if (!again)
+				break; /* so do those behind it */
+			before = number;
+		} else {
+			lists->waiting[number - 1].done = true;
+			merge_lists_drop(lists, target, before, number);
+			merge->n_hidden -= !one.done && one.hidden;
+			merge->progress |= !one.done;
+			if (!one.done && give(merge, layer, one.link, entry, content, primary, err))
+				return -1;
+		}
+		number = one.next;
+	}
+	if (!merge_lists_first(lists, target))
+		at(merge, target)->flags &= (uint8_t)~IMAGE_IS_AWAITED;
+	return 0;
+}
+
 int merge_arrived(struct image_merge *merge, unsigned layer, uint32_t target, const struct image_entry *entry,
 		   const struct image_content *content, uint32_t primary, bool again, struct image_error *err)
 {
-	bool waits = false;
-	size_t count = merge->n_awaiting; /* those that are added meanwhile wait for another */
+	merge->n_arrived = 0;
+	if (arrive(merge, layer, target, entry, content, &primary, again, err))
+		return -1;
+	while (merge->n_arrived) {
+		uint32_t link = merge->arrived[--merge->n_arrived];
 
-	for (size_t i = 0; i < count; i++) {
-		struct awaiting one = merge->awaiting[i];
-
-		if (one.target != target || one.done || (again ? one.layer != layer : one.layer >= layer)) {
-			waits |= one.target == target && !one.done;
-			continue;
-		}
-		merge->awaiting[i].done = true;
-		merge->n_hidden -= one.hidden;
-		merge->progress = true;
-		if (entry->kind == 'd')
-			return image_fail(err, IMAGE_FAULT_SOURCE, entry->path,
-					  "is named by a hard link, and is a directory");
-		if (!primary && entry->kind == 'h') {
-			if (merge_resolve(merge, one.link, layer, entry->target, entry->target_length, err))
-				return -1;
-			waits = true;
-			continue;
-		}
-		if (!primary) {
-			primary = one.link;
-			at(merge, primary)->kind = entry->kind;
-			at(merge, primary)->link = primary;
-			at(merge, primary)->flags &= (uint8_t)~IMAGE_PENDING;
-			if (merge_tell(merge, primary, entry, content, err))
-				return -1;
-		} else if (merge_tell_link(merge, one.link, primary, err)) {
-			return -1;
-		}
-		/* Links to the link wait for it. */
-		if (at(merge, one.link)->flags & IMAGE_IS_AWAITED &&
-		    merge_arrived(merge, at(merge, one.link)->claimed + 1u, one.link, entry, NULL, primary, false, err))
+		if (arrive(merge, at(merge, link)->claimed + 1u, link, entry, NULL, &primary, false, err))
 			return -1;
 	}
-	if (!waits)
-		at(merge, target)->flags &= (uint8_t)~IMAGE_IS_AWAITED;
 	return 0;
 }
 
 bool image_merge_wants_again(const struct image_merge *merge, unsigned layer)
 {
-	for (size_t i = 0; merge->n_hidden && i < merge->n_awaiting; i++)
-		if (!merge->awaiting[i].done && merge->awaiting[i].hidden && merge->awaiting[i].layer == layer)
+	for (size_t i = 0; merge->n_hidden && i < merge->lists.n_waiting; i++)
+		if (!merge->lists.waiting[i].done && merge->lists.waiting[i].hidden && merge->lists.waiting[i].layer == layer)
 			return true;
 	return false;
 }
@@ -134,9 +166,9 @@ bool image_merge_again_ended(struct image_merge *merge, unsigned layer)
 	merge->progress = false;
 	if (!progress)
 		merge->passes = 0;
-	for (size_t i = 0; !progress && i < merge->n_awaiting; i++)
-		if (merge->awaiting[i].layer == layer && !merge->awaiting[i].done && merge->awaiting[i].hidden) {
-			merge->awaiting[i].hidden = false;
+	for (size_t i = 0; !progress && i < merge->lists.n_waiting; i++)
+		if (merge->lists.waiting[i].layer == layer && !merge->lists.waiting[i].done && merge->lists.waiting[i].hidden) {
+			merge->lists.waiting[i].hidden = false;
 			merge->n_hidden--;
 		}
 	return progress;
@@ -146,11 +178,11 @@ int image_merge_end(struct image_merge *merge, struct image_error *err)
 {
 	char target[IMAGE_PATH_LONGEST + 1] = "", link[IMAGE_PATH_LONGEST + 1] = "";
 
-	for (size_t i = 0; i < merge->n_awaiting; i++) {
-		if (merge->awaiting[i].done)
+	for (size_t i = 0; i < merge->lists.n_waiting; i++) {
+		if (merge->lists.waiting[i].done)
 			continue;
-		image_tree_path(merge->tree, merge->awaiting[i].target, target, sizeof(target));
-		image_tree_path(merge->tree, merge->awaiting[i].link, link, sizeof(link));
+		image_tree_path(merge->tree, merge->lists.waiting[i].target, target, sizeof(target));
+		image_tree_path(merge->tree, merge->lists.waiting[i].link, link, sizeof(link));
 		return image_fail(err, IMAGE_FAULT_SOURCE, link, "is a hard link to /%.300s, which is no file", target);
 	}
 	return 0;

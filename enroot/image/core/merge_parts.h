@@ -3,20 +3,16 @@
 #define IMAGE_MERGE_PARTS_H
 
 #include "merge.h"
-
-/* A hard link that waits for the file that it names. */
-struct awaiting {
-	uint32_t target, link;
-	uint16_t layer;
-	bool hidden; /* a higher layer has something else at `target`: it may have passed already */
-	bool done;
-};
+#include "merge_lists.h"
 
 struct image_merge {
 	struct image_tree *tree;
 	struct image_sink sink;
-	struct awaiting *awaiting;
-	size_t n_awaiting, room, n_hidden;
+	struct merge_lists lists;
+	size_t n_hidden;
+	uint64_t inherited; /* names that another file took over, in sum */
+	uint32_t *arrived;  /* links whose file has come, and that others wait for */
+	size_t n_arrived, arrived_room;
 	bool progress; /* of reading a layer again */
 	unsigned passes;
 };

@@ -1,5 +1,7 @@
 /* The merge from the top down: what is told to the sink, and in which order. More in tests/jail, by a model. */
 #include "../../../spank_jail/tests/check.h"
+#include <time.h>
+
 #include "memory_tar.h"
 
 struct told { char kind; const char *path, *target; };
@@ -81,8 +83,140 @@ static const char *merged(const struct told *all)
 	} while (0)
 #define NEXT_LAYER { 0, NULL, NULL }
 
+#define MANY 200000
+#define SECONDS 10
+
+static int count_one(void *sink, uint32_t node, const struct image_entry *entry, struct image_error *unused)
+{
+	(void)node, (void)entry, (void)unused;
+	++*(unsigned *)sink;
+	return 0;
+}
+
+static int count_link(void *sink, uint32_t node, uint32_t primary, struct image_error *unused)
+{
+	(void)node, (void)primary, (void)unused;
+	++*(unsigned *)sink;
+	return 0;
+}
+
+static int nothing(void *context, struct image_slice *slice, struct image_error *unused)
+{
+	(void)context, (void)slice, (void)unused;
+	return 0;
+}
+
+static int nothing_more(void *sink, struct image_error *unused)
+{
+	(void)sink, (void)unused;
+	return 0;
+}
+
+static int is_replaced(void *sink, uint32_t node, uint32_t heir, struct image_error *unused)
+{
+	(void)sink, (void)node, (void)heir, (void)unused;
+	return 0;
+}
+
+static const struct image_sink_operations counting = {
+	.folder = count_one, .special = count_one, .file = count_one, .file_end = nothing_more, .link = count_link,
+	.replace = is_replaced,
+};
+
+static int say(struct image_merge *merge, unsigned layer, char kind, const char *path, const char *target)
+{
+	const struct told one = { kind, path, target };
+	const struct image_entry entry = entry_of(&one);
+	const struct image_content content = { nothing, NULL };
+
+	return image_merge_entry(merge, layer, &entry, &content, &err);
+}
+
+/* A layer of a few MiB says so much; what is made of it took minutes, or overflowed the stack. `wanted`: what the sink is
+ * told (0: any). */
+static void check_many(int (*tell)(struct image_merge *merge), unsigned wanted)
+{
+	unsigned told = 0;
+	struct image_tree *tree = image_tree_new("/tmp", IMAGE_MEMORY_IMPORT, &err);
+	const struct image_sink sink = { &counting, &told };
+	struct image_merge *merge = image_merge_new(tree, &sink, &err);
+	clock_t begun = clock();
+
+	CHECK(!tell(merge) && !image_merge_end(merge, &err));
+	CHECK(!wanted || told == wanted);
+	CHECK(clock() - begun < SECONDS * CLOCKS_PER_SEC);
+	image_merge_free(merge);
+	image_tree_free(tree);
+}
+
+static int tell_numbered(struct image_merge *merge, unsigned layer, unsigned number, unsigned target)
+{
+	char path[32], other[32];
+
+	snprintf(path, sizeof(path), "l%u", number);
+	snprintf(other, sizeof(other), "l%u", target);
+	return say(merge, layer, 'h', path, other);
+}
+
+/* Links to links, whose file is of the layer below. */
+static int tell_chain(struct image_merge *merge)
+{
+	for (unsigned i = 1; i <= MANY; i++)
+		if (tell_numbered(merge, 0, i, i - 1))
+			return -1;
+	return say(merge, 1, 'f', "l0", "");
+}
+
+/* As many links to as many files that are not there yet. */
+static int tell_pairs(struct image_merge *merge)
+{
+	for (unsigned i = 0; i < MANY; i++)
+		if (tell_numbered(merge, 0, i, MANY + i))
+			return -1;
+	for (unsigned i = 0; i < MANY; i++) {
+		char path[32];
+		snprintf(path, sizeof(path), "l%u", MANY + i);
+		if (say(merge, 1, 'f', path, ""))
+			return -1;
+	}
+	return 0;
+}
+
+/* One file, again and again, beside as many others. */
+static int tell_again(struct image_merge *merge)
+{
+	char path[32];
+
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(path, sizeof(path), "d/%u", i);
+		if (say(merge, 0, 'f', path, "") || say(merge, 0, 'f', "again", "") || say(merge, 0, 'h', "link", "again"))
+			return -1;
+	}
+	return 0;
+}
+
+/* A file of many names that comes again each time it has changed hands. */
+static int tell_names(struct image_merge *merge)
+{
+	int result = say(merge, 0, 'f', "l0", "");
+
+	for (unsigned i = 1; !result && i <= MANY; i++)
+		result = tell_numbered(merge, 0, i, 0);
+	for (unsigned i = 0; !result && i < MANY; i++) {
+		char path[32];
+		snprintf(path, sizeof(path), "l%u", i ? MANY - i + 1 : 0);
+		result = say(merge, 0, 'f', path, "");
+	}
+	CHECK(result && strstr(err.message, "many hard links"));
+	return 0;
+}
+
 int main(void)
 {
+	check_many(tell_chain, MANY + 1);
+	check_many(tell_pairs, 2 * MANY);
+	check_many(tell_again, 3 * MANY);
+	check_many(tell_names, 0);
 	MERGES("f a=new\nf b=kept\n", { 'f', "a", "new" }, NEXT_LAYER, { 'f', "a", "old" }, { 'f', "b", "kept" });
 	MERGES("f d/y=2\n", { 'f', "d/.wh.x", "" }, NEXT_LAYER, { 'f', "d/x", "1" }, { 'f', "d/y", "2" });
 	MERGES("f d/n=3\n", { 'f', "d/n", "3" }, { 'f', "d/.wh..wh..opq", "" }, NEXT_LAYER, { 'f', "d/x", "1" });
