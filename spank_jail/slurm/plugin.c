@@ -226,12 +226,6 @@ static int follow_forks(void)
 	return JAIL_FAILED;
 }
 
-/* Root's jobs have no way to slurmd's spool. */
-static int keep_pmix_directory(struct jail_error *err)
-{
-	return step.user && step.spool.pmix[0] ? jail_pmix_keep_directory(step.spool.path, step.spool.pmix, err) : 0;
-}
-
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 {
 	bool outside = false;
@@ -266,8 +260,11 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	if (follow_forks())
 		return JAIL_FAILED;
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	if (!failure.line[0] && (jail_step_open(&step, &err) || keep_pmix_directory(&err)))
+	if (!failure.line[0] && jail_step_open(&step, &err))
 		jail_failure_remember(&failure, &err);
+	/* Root's jobs have no way there. */
+	if (step.user && !failure.line[0])
+		jail_pmix_keep_directory(step.spool.path);
 	jail_failure_drain(&failure, step.node);
 	if (failure.line[0])
 		return open_fallback();

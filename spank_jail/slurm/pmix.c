@@ -1,15 +1,14 @@
 #define _GNU_SOURCE
 #include "pmix.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -26,18 +25,37 @@
 static struct {
 	uid_t user;
 	void **host; /* libpmix's copy of Slurm's pmix_server_module_t */
-	char directory[PATH_MAX];
+	const char *spool;
 } guarded;
 
-/* In place of listen(2) in libpmix. Slurm has made the directory by then, and has opened nothing of the user's. */
+/* Makes what is the user's in slurmd's spool and a PMIx server's root's: by sbcast and --output he could fill the file system
+ * that slurmd works on. Of a heterogeneous job Slurm names it by another number than the job's. */
+static int keep_directories(void)
+{
+	struct dirent *entry;
+	struct stat st;
+	int result = 0;
+	DIR *spool = opendir(guarded.spool);
+
+	if (!spool)
+		return -1;
+	while (!result && (entry = readdir(spool))) {
+		if (strncmp(entry->d_name, "pmix.", 5))
+			continue;
+		scoped_fd directory = openat(dirfd(spool), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		/* Others' end meanwhile. */
+		if (directory >= 0 && !fstat(directory, &st) && st.st_uid == guarded.user)
+			result = fchown(directory, 0, 0) || fchmod(directory, 0755) ? -1 : 0;
+	}
+	closedir(spool);
+	return result;
+}
+
+/* In place of listen(2) in libpmix. Slurm has made the directory by then, and has opened nothing of the user's. An error here
+ * ends the step. */
 static int listen_guarded(int listener, int backlog)
 {
-	scoped_fd directory = guarded.directory[0] ? open(guarded.directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-
-	/* An error here ends the step. */
-	if (guarded.directory[0] && (directory < 0 || fchown(directory, 0, 0) || fchmod(directory, 0755)))
-		return -1;
-	return listen(listener, backlog);
+	return guarded.spool && keep_directories() ? -1 : listen(listener, backlog);
 }
 
 /* Makes of `fd` a connection that the other end has closed, whatever it sent: the library's listener ends after some errors. */
@@ -150,9 +168,7 @@ int jail_pmix_guard(uid_t user, struct jail_error *err)
 	return replace(map, "accept", (void *)accept_user, err) || replace(map, "listen", (void *)listen_guarded, err) ? -1 : 0;
 }
 
-int jail_pmix_keep_directory(const char *spool, const char *name, struct jail_error *err)
+void jail_pmix_keep_directory(const char *spool)
 {
-	int length = snprintf(guarded.directory, sizeof(guarded.directory), "%s/%s", spool, name);
-
-	return length < (int)sizeof(guarded.directory) ? 0 : jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");
+	guarded.spool = spool;
 }
