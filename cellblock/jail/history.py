@@ -198,7 +198,7 @@ def undoable_since(volume: Volume, number: int) -> list[Done]:
             "and nothing older; nothing was changed",
             hint=f"jail rollback {volume.path} --to {first - 1}; {command}",
         )
-    if number > (found[-1].number if found else 0):
+    if number != first - 1 and number not in {one.number for one in found}:
         raise CellblockError(f"{volume.path} has no number {number} in its history", hint=command)
     since: list[Done] = []
     for one in reversed(found):
@@ -233,9 +233,29 @@ def upgrade_below_a_repair(volume: Volume, rollback: int) -> Done | None:
     return next(left, None)
 
 
+def _spent(volume: Volume) -> set[int]:
+    """The transactions that no rollback can undo: rollbacks, and what they undid."""
+    try:
+        known = read(volume)
+    except CellblockError:
+        return set()  # no room to read them: what was done is done, whatever the old ones are
+    return {one.number for one in known if one.operation == "rollback" or one.undone_by}
+
+
 def prune(volume: Volume, keep: int = KEEP) -> None:
-    """Forget all but the newest `keep`. Only the holder of the lock may."""
-    for old in _folders(volume)[: -keep or None]:  # not read: an upgrade is done, whatever an old one is
+    """Forget all but `keep`: the oldest go first, and before them those that no rollback can undo any more.
+
+    So a rollback takes no earlier upgrade's files away, and all that are kept can be undone one after the
+    other. Only the holder of the lock may.
+    """
+    folders = _folders(volume)
+    excess = len(folders) - keep
+    if excess <= 0:
+        return
+    # The newest stays in any case: the next one's number follows from it.
+    *older, _ = folders
+    spent = _spent(volume)
+    for old in sorted(older, key=lambda folder: int(folder.name) not in spent)[:excess]:
         # Renamed first: a half-removed one is no part of history.
         target = volume.private / f"staging-forgotten-{old.name}"
         old.rename(target)

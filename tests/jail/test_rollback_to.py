@@ -94,3 +94,17 @@ def test_a_damaged_record_on_the_way_is_named(upgraded: Jail) -> None:
     with pytest.raises(CellblockError, match=r"history/0002, the record of an upgrade, is damaged"):
         rollback_to(upgraded.path, 1, upgraded.events)
     assert upgraded.tree.versions() == {"foo": "3", "lib": "2"}
+
+
+def test_all_that_is_kept_can_be_undone(jail: Jail) -> None:
+    """A rollback is in the history, too: it took the place of what the next one was to undo."""
+    jail.assemble(Deb("foo", "0"))
+    for number in range(1, history.KEEP + 2):
+        jail.image(f"image{number}", Deb("foo", str(number)))
+        jail.upgrade(f"image{number}")
+    with pytest.raises(CellblockError, match="begins with number 2: what was before 2 can be had"):
+        rollback_to(jail.path, 0, jail.events)
+    assert len(rollback_to(jail.path, 1, jail.events)) == history.KEEP
+    assert jail.tree.versions() == {"foo": "1"}
+    assert len(history.read(Volume(jail.path))) == history.KEEP
+    jail.tree.check()
