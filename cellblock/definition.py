@@ -129,6 +129,39 @@ class Image:
         return needs
 
 
+def _refuse_shared_ids(images: Mapping[str, Image]) -> None:
+    """Raise DefinitionError for a user whose name or ids another has, in the image or one it is made from.
+
+    To the kernel two users of one uid are one: whoever is the one has the other's files and processes.
+    """
+    for image in images.values():
+        known: list[tuple[User, Image]] = []
+        below: Image | None = image
+        chain = []
+        while below is not None and below not in chain:  # a circle is found by build_order
+            chain.append(below)
+            below = images.get(below.fields.parent or "")
+        for each in reversed(chain):
+            for index, user in enumerate(each.fields.users):
+                for other, where in known:
+                    shared = _shared(user, other)
+                    if shared:
+                        line = each.source.line(("users", index))
+                        raise DefinitionError(
+                            f"{each.source.path}:{line}: users: {user.name} has {shared} of {other.name} "
+                            f"({where.source.path}:{where.source.line(('users',))})",
+                            hint="give each user a name, a uid and a gid of its own",
+                        )
+                known.append((user, each))
+
+
+def _shared(user: User, other: User) -> str:
+    if user == other:
+        return ""
+    ids = (("name", "the name"), ("uid", f"uid {user.uid},"), ("gid", f"gid {user.gid},"))
+    return next((said for name, said in ids if getattr(user, name) == getattr(other, name)), "")
+
+
 def default_images(images: Mapping[str, Image]) -> list[str]:
     """Names of the images that are built when none is named."""
     return [name for name, image in images.items() if image.fields.default]
@@ -161,4 +194,5 @@ def load_images(folder: Path) -> dict[str, Image]:
                     f"{image.source.path}:{image.source.line(at)}: {key}: there is no image '{need}'; {near}",
                     hint=f"correct {image.source.path}",
                 )
+    _refuse_shared_ids(images)
     return images

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,29 @@ def test_an_unknown_image_is_wrong_usage(tmp_path: Path) -> None:
 def test_no_definitions_at_all(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match=r"no image\.yaml"):
         load_images(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("user", "shared"),
+    [
+        ("{name: bob, uid: 64030, gid: 1000}", "uid 64030, of slurm"),
+        ("{name: bob, uid: 1000, gid: 64030}", "gid 64030, of slurm"),
+        ("{name: slurm, uid: 1000, gid: 1000}", "the name of slurm"),
+    ],
+)
+def test_a_user_with_anothers_ids_is_refused(tmp_path: Path, user: str, shared: str) -> None:
+    slurm = "{name: slurm, uid: 64030, gid: 64030}"
+    declare(
+        tmp_path,
+        base=f"summary: b\nusers: [{slurm}]\n",
+        middle="summary: m\nfrom: base\n",
+        top=f"summary: t\nfrom: middle\nusers:\n  - {{name: ada, uid: 7000, gid: 7000}}\n  - {user}\n",
+        other="summary: o\nusers: [{name: else, uid: 64030, gid: 64030}]\n",
+    )
+    with pytest.raises(DefinitionError) as raised:
+        load_images(tmp_path)
+    expected = rf"top/image\.yaml:5: users: \w+ has {shared} \(\S+base/image\.yaml:2\)$"
+    assert re.search(expected, raised.value.message), raised.value.message
 
 
 @pytest.mark.parametrize("name", ["SIGFOO", "TERM", "sigterm", "0", "65", "SIGRTMIN+31"])

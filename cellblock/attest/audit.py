@@ -127,6 +127,7 @@ def _findings(
             yield from packages.check_origins(image, policy, lock)
     yield from consistency.check_versions(images, policy)
     yield from consistency.check_accounts(images, policy)
+    yield from consistency.check_shared_ids(images)
 
 
 def _unchecked(images: Sequence[InspectedImage], locks: Mapping[str, Lock]) -> Iterator[str]:

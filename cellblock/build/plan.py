@@ -302,7 +302,21 @@ def add_users(users: Iterable[User]) -> list[str]:
 
     Not by useradd(8): its day of last change and its backup files would differ at each build.
     """
-    return [line for user in users for line in _add_user(user.name, user)]
+    return [line for user in users for line in (*_refuse_taken(user), *_add_user(user.name, user))]
+
+
+def _refuse_taken(user: User) -> list[str]:
+    """Lines that fail when a package's user has the uid or gid, or the name with others."""
+    lines = []
+    for file, kind, number in (("passwd", "uid", user.uid), ("group", "gid", user.gid)):
+        is_own, has_id = f"^{user.name}:", f"^[^:]*:[^:]*:{number}:"
+        taken = f"user {user.name}: {kind} {number} is that of the line of /etc/{file} above: declare another"
+        other = f"user {user.name}: /etc/{file} has the name with another {kind}, see above: declare that one"
+        lines += [
+            f"if grep -v '{is_own}' /etc/{file} | grep '{has_id}' >&2; then echo '{taken}' >&2; exit 1; fi",
+            f"if grep '{is_own}' /etc/{file} | grep -v '{has_id}' >&2; then echo '{other}' >&2; exit 1; fi",
+        ]
+    return lines
 
 
 def _add_user(name: str, user: User) -> list[str]:

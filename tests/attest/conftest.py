@@ -3,6 +3,7 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,9 @@ def layout(tmp_path: Path) -> Layout:
 def make(layout: Layout) -> MakeSubject:
     """An image of the variant v1 out of layers, the lowest first."""
 
-    def make(*layers: Layer, name: str = "worker", variant: str = "v1") -> Subject:
+    def make(*layers: Layer, name: str = "worker", variant: str = "v1", **configured: Any) -> Subject:
         reference = f"localhost/cellblock/{name}:{variant}"
-        make_image(layout, reference, *layers)
+        make_image(layout, reference, *layers, **configured)
         return subject(layout, reference)
 
     return make

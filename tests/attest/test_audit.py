@@ -59,6 +59,8 @@ SECRETS = {
     "root/.git-credentials": b"https://user:secret@a.example\n",
     "root/.npmrc": b"//a.example/:_authToken=abc\n",
     "root/.aws/credentials": b"[default]\naws_secret_access_key = abc\n",
+    "etc/environment": b"AWS_SECRET_ACCESS_KEY=abc\n",
+    "root/.bashrc": b"export GITHUB_TOKEN='abc'\n",
     "etc/slurm/slurmdbd.conf": b"StoragePass=secret\n",
     "etc/slurm/jwt_hs256.key": b"\x02" * 32,
     "root/.bash_history": b"mysql -psecret\n",
@@ -125,6 +127,8 @@ def test_what_only_looks_like_a_secret_is_none(make: MakeSubject, policy: Policy
             member("usr/share/x", "task-force: sk-proj-short, monkeyAIza, hf_symbol, AKIA"),
             member("usr/bin/show_history", "#!/bin/sh\n"),
             member("usr/share/doc/x", "git clone https://user:password@a.example/x"),
+            member("etc/environment", "GITHUB_TOKEN=\nA_TOKEN_FILE=/run/x\n"),
+            member("etc/profile.d/x.sh", 'export GITHUB_TOKEN="$(cat /run/secrets/token)"\n'),
             member("etc/apt/apt.conf", "Acquire::http::Proxy http://a.example:80/;"),
         ]
     )

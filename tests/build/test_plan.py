@@ -58,7 +58,7 @@ def test_a_base_is_bootstrapped_with_its_packages_and_then_gets_its_users(
     assert isinstance(steps[0], Bootstrap)
     assert steps[0].packages == ("tini",)
     assert isinstance(steps[1], Shell)
-    assert "slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin" in steps[1].lines[0]
+    assert "slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin" in "\n".join(steps[1].lines)
 
 
 def test_templates_choose_packages_by_release_and_empty_ones_vanish(

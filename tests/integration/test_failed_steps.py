@@ -114,3 +114,21 @@ def test_ctrl_c_in_verify_says_how_to_verify(definitions: Path) -> None:
     assert process.returncode == 130, rest
     assert "error: interrupted: what was being made was thrown away, what was built before stays" in rest
     assert f"next: go on with: python3 build.py verify base --variant {VARIANT}" in rest
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ("{name: bob, uid: 33, gid: 7777}", "user bob: uid 33 is that of the line of /etc/passwd above"),
+        ("{name: bob, uid: 7777, gid: 33}", "user bob: gid 33 is that of the line of /etc/group above"),
+        (
+            "{name: www-data, uid: 7777, gid: 7777}",
+            "/etc/passwd has the name with another uid",
+        ),
+    ],
+)
+def test_a_user_whose_ids_a_package_has_taken_fails_the_build(fail: Fail, user: str, said: str) -> None:
+    error = fail(f"from: base\npackages: [hello]\nusers: [{user}]\n")
+    assert f"image {_NAME}: step 'make users' failed with status 1" in error.message
+    assert "www-data:x:33:" in error.message
+    assert said in error.message

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import zstandard
 
@@ -76,12 +77,16 @@ def make_image(
     name: str,
     *layers: Sequence[tuple[tarfile.TarInfo, bytes]],
     media_type: str = LAYER_GZIP,
+    settings: Mapping[str, Any] | None = None,
+    history: Sequence[str] = (),
 ) -> StoredImage:
-    """An image of `layers`, the lowest first, under `name`."""
+    """An image of `layers`, the lowest first, under `name`; `history`: the commands that made it."""
     tars = [layer_bytes(layer) for layer in layers]
     blobs = tuple(layout.write(COMPRESSORS[media_type](tar), media_type) for tar in tars)
     diff_ids = tuple(digest_of_bytes(tar) for tar in tars)
-    configuration = Configuration(Platform("linux", "amd64"), diff_ids, {}, "1970-01-01T00:00:00Z")
+    steps = tuple({"created_by": command} for command in history)
+    platform = Platform("linux", "amd64")
+    configuration = Configuration(platform, diff_ids, settings or {}, "1970-01-01T00:00:00Z", steps)
     data = configuration.to_bytes()
     config = Descriptor(CONFIG, digest_of_bytes(data), len(data))
     return layout.add(Manifest(config, blobs), configuration, [name])

@@ -1,4 +1,7 @@
-"""What must be equal in all images of a variant: versions of what talks to each other, ids of its users."""
+"""What must be equal in all images of a variant: versions of what talks to each other, ids of its users.
+
+And what must not be equal in one image: the ids of two users.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,29 @@ def check_accounts(images: Sequence[InspectedImage], policy: Policy) -> Iterator
                     path="/etc/passwd",
                     package=user,
                 )
+
+
+def check_shared_ids(images: Sequence[InspectedImage]) -> Iterator[Finding]:
+    """Accounts and groups of one image that have one number: to the kernel they are one."""
+    for image in images:
+        for path, what, kind in (("etc/passwd", "users", "uid"), ("etc/group", "groups", "gid")):
+            names: dict[str, list[str]] = defaultdict(list)
+            for line in (image.contents.read(path) or b"").decode("utf-8", "replace").splitlines():
+                fields = line.split(":")
+                if len(fields) > 3 and fields[2].isdigit() and fields[0] not in names[fields[2]]:
+                    names[fields[2]].append(fields[0])
+            for number, those in names.items():
+                if len(those) > 1:
+                    yield Finding(
+                        "account",
+                        image.subject.name,
+                        image.subject.variant,
+                        f"has {what} {' and '.join(those)} with one {kind}, {number}",
+                        "to the kernel they are one: each has the files and processes of the other",
+                        f"give each a {kind} of its own where it is declared or made",
+                        path=f"/{path}",
+                        package=those[-1],
+                    )
 
 
 def _versions(image: InspectedImage, name: str) -> set[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from cellblock.attest.checks.secret_names import URL_PASSWORD, secret_assignments, url_password
+
 
 @dataclass(frozen=True)
 class TokenForm:
@@ -79,7 +81,6 @@ TOKEN_FORMS: tuple[TokenForm, ...] = (
     ),
 )
 
-_URL_PASSWORD = re.compile(rb"[a-z][a-z0-9+.-]*://[^\s/:@'\"$%{]+:[^\s/:@'\"${]{3,}@[A-Za-z0-9\[]")
 _REGISTRY_AUTH = re.compile(rb'"(?:auth|identitytoken|registrytoken|password)"\s*:\s*"[^"]+"')
 _ENTRY_PASSWORD = re.compile(rb"^\s*(?:machine\s.*)?\bpassword\s+\S", re.MULTILINE)
 _NPM_AUTH = re.compile(rb"^[^#;\n]*_(?:authToken|auth|password)\s*=\s*[^\s$]", re.MULTILINE)
@@ -117,6 +118,12 @@ class FileForm:
 _COPY = "whoever can pull the image has it, in each of its copies, for ever"
 _IDENTITY = "all machines that start from the image share it and can pass for one another"
 _MOUNT = "mount it when the container runs, remove it from what brought it, and make a new one"
+
+# Where shells and daemons get their variables from.
+_ENVIRONMENTS = (
+    *("etc/environment", "etc/environment.d/*.conf", "etc/profile", "etc/profile.d/*", "etc/bash.bashrc"),
+    *("root/.bashrc", "root/.profile", "home/*/.bashrc", "home/*/.profile", "root/.env", "home/*/.env"),
+)
 
 FILE_FORMS: tuple[FileForm, ...] = (
     FileForm(
@@ -184,12 +191,22 @@ FILE_FORMS: tuple[FileForm, ...] = (
         FileForm(path, "credentials of a registry", _COPY, _MOUNT, _matches(_REGISTRY_AUTH))
         for path in ("*.docker/config.json", "*.dockercfg", "*containers/auth.json")
     ),
-    FileForm("*.git-credentials", "a password of git", _COPY, _MOUNT, _matches(_URL_PASSWORD)),
+    FileForm("*.git-credentials", "a password of git", _COPY, _MOUNT, url_password),
     FileForm("*.npmrc", "a token of npm", _COPY, _MOUNT, _matches(_NPM_AUTH)),
     FileForm("*.pypirc", "a password of PyPI", _COPY, _MOUNT, _matches(_PASSWORD_LINE)),
     FileForm("*.pgpass", "a password of PostgreSQL", _COPY, _MOUNT),
     FileForm("*.aws/credentials", "a secret key of AWS", _COPY, _MOUNT, _matches(_KEY_LINE)),
     FileForm("*.kube/config", "credentials of Kubernetes", _COPY, _MOUNT),
+    *(
+        FileForm(
+            path,
+            "a secret in a variable",
+            _COPY,
+            "remove it, revoke it, and pass it to the program when it runs",
+            lambda data: any(secret_assignments(data)),
+        )
+        for path in _ENVIRONMENTS
+    ),
     FileForm("etc/krb5.keytab", "a Kerberos key table", _COPY, _MOUNT),
     FileForm("etc/slurm*/slurmdbd.conf", "a password of a database", _COPY, _MOUNT, _matches(_PASSWORD_LINE)),
     FileForm(
@@ -215,7 +232,7 @@ def file_secrets(path: str, data: bytes) -> Iterator[FileForm]:
         if fnmatchcase(path, form.pattern) and form.is_secret(data):
             known = True
             yield form
-    if not known and path.startswith(_CONFIGURED) and (found := _URL_PASSWORD.search(data)):
+    if not known and path.startswith(_CONFIGURED) and (found := URL_PASSWORD.search(data)):
         line = data.count(b"\n", 0, found.start()) + 1
         yield FileForm(path, f"a URL with a password (line {line})", _COPY, _MOUNT)
 

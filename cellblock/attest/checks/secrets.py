@@ -5,11 +5,13 @@ Whoever can pull an image can read each of its layers: a file that a later one d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cellblock.attest.checks.inspected import InspectedImage
 from cellblock.attest.checks.secret_forms import file_secrets, is_binary, tokens
+from cellblock.attest.checks.secret_names import names_secret, secret_assignments, url_password
 from cellblock.attest.finding import Finding
 from cellblock.oci.layer_tar import FileStream, members
 from cellblock.oci.layout import Layout
@@ -18,6 +20,8 @@ from cellblock.oci.model import canonical
 # A file is searched in pieces of this size, so that no layer can fill the memory, each with the end of the
 # piece before it, so that nothing is missed on the cut. The longest form of secret_forms.py is shorter.
 _PIECE = 8 << 20
+_INSPECT = "`inspect` shows it to whoever can pull the image"
+_PASS = "revoke it, and pass it to the container when it runs"
 _OVERLAP = 4096
 
 
@@ -104,6 +108,28 @@ def _of_configuration(image: InspectedImage) -> Iterator[Finding]:
             image.subject.name,
             image.subject.variant,
             f"its configuration (environment, labels or history) holds {what}",
-            "`inspect` shows it to whoever can pull the image",
-            "revoke it, and pass it to the container when it runs",
+            _INSPECT,
+            _PASS,
         )
+    variables = [each.partition("=")[::2] for each in _texts(configuration.settings.get("Env"))]
+    labels = configuration.settings.get("Labels") or {}
+    for kind, pairs in (("environment", variables), ("labels", list(labels.items()))):
+        for name, value in pairs:
+            words = re.sub(r"[^A-Za-z0-9]+", "_", name.rpartition(".")[2])
+            data = str(value).encode()
+            # A token that is known by its form was told of above.
+            if not any(tokens(data)) and data.strip() and (names_secret(words) or url_password(data)):
+                yield _variable(image, f"{name} of its {kind} holds a secret", name)
+    history = [str(step.get("created_by", "")) for step in configuration.history]
+    commands = [*_texts(configuration.settings.get("Entrypoint")), *_texts(configuration.settings.get("Cmd"))]
+    for where, texts in (("history", history), ("command", commands)):
+        for name in dict.fromkeys(name for text in texts for name in secret_assignments(text.encode())):
+            yield _variable(image, f"its {where} gives {name} a secret", name)
+
+
+def _variable(image: InspectedImage, what: str, name: str) -> Finding:
+    return Finding("secret", image.subject.name, image.subject.variant, what, _INSPECT, _PASS, package=name)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list | tuple) else []
