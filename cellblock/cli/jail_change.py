@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellblock.cli.jail import image_reference
-from cellblock.cli.jail_upgrade import JOBS, print_plan, print_result, run
+from cellblock.cli.jail_upgrade import JOBS, print_plan, print_result, result_record, run
 from cellblock.cli.options import (
     AllowLossyOption,
     CaOption,
@@ -154,6 +154,9 @@ def rollback(
             results = [code.rollback(volume, events, drained=drained)]
         else:
             results = code.rollback_to(volume, to, events, drained=drained)
+    if to is not None and as_json:
+        print(json.dumps({"undone": [result_record(result) for result in results]}))
+        return
     for result in results:
         print_result(result, as_json=as_json)
     if to is None and not as_json:

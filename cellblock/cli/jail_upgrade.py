@@ -132,20 +132,7 @@ def _print_findings(plan: Plan) -> None:
 def print_result(result: UpgradeResult, *, as_json: bool) -> None:
     """What was done, for people or as one JSON object."""
     if as_json:
-        late = [[one.kind, one.path.decode(errors="backslashreplace"), one.why] for one in result.late]
-        record = plan_record(result.plan)
-        print(
-            json.dumps(
-                {
-                    "changed": result.changed,
-                    "number": result.number,
-                    "seconds": round(result.seconds, 3),
-                    **record,
-                    "late": late,
-                    "losses": [asdict(one) for one in result.losses],
-                }
-            )
-        )
+        print(json.dumps(result_record(result)))
         return
     if not result.changed:
         print(f"already {result.plan.source}; nothing to do")
@@ -154,6 +141,19 @@ def print_result(result: UpgradeResult, *, as_json: bool) -> None:
     for one in result.late:
         print(f"{one.kind:9s} {shown(one.path)}: {one.why}")
     print(f"{result.plan.operation} to {result.plan.source} in {result.seconds:.1f} s: {_sum(result.plan)}")
+
+
+def result_record(result: UpgradeResult) -> dict[str, Any]:
+    """What was done, for `--json`."""
+    late = [[one.kind, one.path.decode(errors="backslashreplace"), one.why] for one in result.late]
+    return {
+        "changed": result.changed,
+        "number": result.number,
+        "seconds": round(result.seconds, 3),
+        **plan_record(result.plan),
+        "late": late,
+        "losses": [asdict(one) for one in result.losses],
+    }
 
 
 def _sum(plan: Plan) -> str:

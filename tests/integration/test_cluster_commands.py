@@ -56,10 +56,10 @@ def up() -> subprocess.CompletedProcess[str]:
     return typed("up", "--workers", "1", "--ssh-port", str(free_port()), "--variant", default_variant())
 
 
-def test_an_up_that_fails_leaves_no_volume(kept: Path) -> None:
+def test_an_up_that_fails_leaves_no_volume(kept: Path, tmp_path: Path) -> None:
     # Nothing of this cluster has the name, so `up` does not remove it.
     taken = container_name(_NAME, "login")
-    podman("create", "--name", taken, f"localhost/cellblock/login:{default_variant()}")
+    podman("create", "--name", taken, "--rootfs", str(tmp_path), "true")
     try:
         done = up()
     finally:

@@ -55,7 +55,7 @@ def test_a_repair_does_not_hide_the_upgrade_below_it(upgraded: Jail) -> None:
 def test_all_of_them_can_be_undone_at_once(upgraded: Jail) -> None:
     command = ["jail", "rollback", str(upgraded.path), "--to", "0", "--log", "plain", "--json"]
     said = CliRunner().invoke(app, command)
-    assert [json.loads(line)["number"] for line in said.stdout.splitlines()] == [4, 5]
+    assert [one["number"] for one in json.loads(said.stdout)["undone"]] == [4, 5]
     assert upgraded.tree.versions() == {"foo": "1", "bar": "1"}
     assert verify(upgraded.path, upgraded.events, content=True).is_clean
     with pytest.raises(CellblockError, match="has had no upgrade since number 0; nothing was changed"):
