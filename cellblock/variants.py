@@ -41,7 +41,8 @@ class Distribution(_Strict):
     """One release of a distribution; `slurm` is the major.minor release that its archive carries.
 
     `check_valid_until: false` accepts an index that is past its date, as mirrors of suites that are
-    not yet stable can serve; signatures are checked all the same.
+    not yet stable can serve; signatures are checked all the same. `stand_ins` are packages that others depend
+    on and no node has a use for: images get empty ones.
     """
 
     id: Literal["debian", "ubuntu"]
@@ -50,6 +51,8 @@ class Distribution(_Strict):
     slurm: str = Field(pattern=r"^\d\d\.\d\d$")
     stable: bool
     check_valid_until: bool = True
+    stand_ins: dict[str, str] = Field(default_factory=dict)
+    """Packages that are replaced by empty ones, and why."""
 
     @property
     def title(self) -> str:

@@ -9,7 +9,7 @@ import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cellblock import paths
@@ -95,7 +95,8 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     if source is None:
         source = archive(variant, request.mirrors)
         events = events or Events()
-        extras = extra_archives(variant, source, events)
+        # Without stand-ins: who builds elsewhere has the archives of the distribution, and no others.
+        extras = replace(extra_archives(variant, source, events), stand_ins=None)
         extras.ensure(events)
         source, extra_key = extras.added_to(source), extras.key
     planner = Planner(variant, source, extra_key)

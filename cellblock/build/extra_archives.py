@@ -1,6 +1,6 @@
-"""Archives beside the distribution's: a Slurm compiled from source, and NVIDIA's CUDA.
+"""Archives beside the distribution's: a Slurm compiled from source, empty packages, and NVIDIA's CUDA.
 
-Both serve builds and are named in no image. The first is a folder in this machine's cache, and the second is
+They serve builds and are named in no image. The first two are folders in this machine's cache, the third is
 reached by a mirror and a keyring of this machine, so a lock names them by what they are
 (`cellblock:slurm-...`), and a build puts in where that is here.
 """
@@ -13,6 +13,7 @@ from functools import cached_property
 
 from cellblock import paths
 from cellblock.build.mirrors import Archive
+from cellblock.build.stand_ins import StandIns
 from cellblock.build.toolchain import LockedToolchain
 from cellblock.cuda import CudaRepository
 from cellblock.events import Events
@@ -33,6 +34,7 @@ class ExtraArchives:
 
     slurm: SlurmRepository | None
     cuda: CudaRepository | None
+    stand_ins: StandIns | None = None
 
     @cached_property
     def _by_name(self) -> Mapping[str, PackageArchive]:
@@ -44,6 +46,8 @@ class ExtraArchives:
         if self.cuda:
             trust = self.cuda.source
             archives[f"{_SCHEME}cuda-{trust.version}-{trust.fingerprint[-16:]}"] = parse_line(self.cuda.line)
+        if self.stand_ins:
+            archives[f"{_SCHEME}stand-ins-{self.stand_ins.key[:16]}"] = parse_line(self.stand_ins.line)
         return archives
 
     @property
@@ -77,6 +81,8 @@ class ExtraArchives:
             self.cuda.ensure()
         if self.slurm:
             self.slurm.ensure(events)
+        if self.stand_ins:
+            self.stand_ins.ensure()
 
     def named(self, lock: Lock) -> Lock:
         """`lock` without what holds on this machine only."""
@@ -98,6 +104,8 @@ class ExtraArchives:
         folders = [self.slurm.archive] if self.slurm else []
         if self.cuda:
             folders += [self.cuda.keyring.parent, *self.cuda.local]
+        if self.stand_ins:
+            folders.append(self.stand_ins.archive)
         return replace(
             archive,
             local=(*archive.local, *folders),
@@ -124,7 +132,9 @@ def extra_archives(
     if variant.slurm_source:
         compilers = toolchain or LockedToolchain(variant, archive, paths.cache(), events, cuda, update)
         slurm = SlurmRepository(variant, variant.slurm_source, compilers, paths.cache() / "slurm")
-    return ExtraArchives(slurm, cuda)
+    empty = variant.distribution.stand_ins
+    stand_ins = StandIns(empty, variant.arch.debian, paths.cache() / "stand-ins") if empty else None
+    return ExtraArchives(slurm, cuda, stand_ins)
 
 
 def resolve_with(
