@@ -32,8 +32,10 @@ struct image_assembly *image_assembly_new(const struct image_request *request, s
 	if (assembly->directory) {
 		sink = image_directory_sink(assembly->directory);
 		assembly->layers = image_layers_new(assembly->tree, &sink, &request->layers, err);
-		if (assembly->layers)
+		if (assembly->layers) {
 			assembly->layers->directory = assembly->directory;
+			image_directory_ask(assembly->directory, &assembly->layers->patience);
+		}
 	}
 	if (assembly->layers)
 		return assembly;
@@ -55,7 +57,7 @@ void image_assembly_free(struct image_assembly *assembly)
 static int read_directory(struct image_assembly *assembly, struct image_error *err)
 {
 	struct image_walk *walk = image_walk_new(assembly->request.source, &assembly->layers->pool,
-						   &assembly->layers->read, err);
+						   &assembly->layers->read, &assembly->layers->patience, err);
 	struct image_content content = { image_walk_data, walk };
 	const struct image_entry *entry;
 	int got = walk ? 1 : -1;
@@ -88,8 +90,8 @@ int image_assembly_seal(struct image_assembly *assembly, struct image_error *err
 int image_assembly_manifest(struct image_assembly *assembly, int fd, bool part, struct image_summary *summary,
 			    struct image_error *err)
 {
-	return image_manifest_write(assembly->tree, assembly->records, fd, part ? assembly->directory : NULL, summary,
-				    err);
+	return image_manifest_write(assembly->tree, assembly->records, fd, part ? assembly->directory : NULL,
+				    &assembly->layers->patience, summary, err);
 }
 
 struct image_lost_count image_assembly_lost(const struct image_assembly *assembly, unsigned loss)

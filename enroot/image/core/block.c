@@ -48,20 +48,32 @@ static struct image_block *make(struct image_pool *pool)
 
 struct image_block *image_block_take(struct image_pool *pool)
 {
+	struct image_error ignored;
+
+	return image_block_await(pool, NULL, &ignored);
+}
+
+struct image_block *image_block_await(struct image_pool *pool, const struct image_patience *patience, struct image_error *err)
+{
 	struct image_block *block;
 	scoped_lock(&pool->mutex);
 
 	while (!pool->free && pool->made == pool->limit && !pool->stopped)
-		pthread_cond_wait(&pool->returned, &pool->mutex);
-	if (pool->stopped)
+		if (image_patience_wait(patience, &pool->returned, &pool->mutex, err))
+			return NULL;
+	if (pool->stopped) {
+		image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 		return NULL;
+	}
 	block = pool->free;
 	if (block) {
 		pool->free = block->next;
 	} else {
 		block = make(pool);
-		if (!block)
+		if (!block) {
+			image_fail_memory(err);
 			return NULL;
+		}
 		pool->made++;
 	}
 	block->length = 0;
@@ -124,18 +136,28 @@ bool image_queue_put(struct image_queue *queue, struct image_block *block)
 
 struct image_block *image_queue_take(struct image_queue *queue)
 {
+	struct image_error ignored;
 	struct image_block *block;
+
+	return image_queue_await(queue, NULL, &block, &ignored) > 0 ? block : NULL;
+}
+
+int image_queue_await(struct image_queue *queue, const struct image_patience *patience, struct image_block **block,
+		      struct image_error *err)
+{
 	scoped_lock(&queue->mutex);
 
+	*block = NULL;
 	while (!queue->count && !queue->ended && !queue->stopped)
-		pthread_cond_wait(&queue->changed, &queue->mutex);
+		if (image_patience_wait(patience, &queue->changed, &queue->mutex, err))
+			return -1;
 	if (queue->stopped || !queue->count)
-		return NULL;
-	block = queue->blocks[queue->head];
+		return 0;
+	*block = queue->blocks[queue->head];
 	queue->head = (queue->head + 1) % IMAGE_QUEUE_ROOM;
 	queue->count--;
 	pthread_cond_broadcast(&queue->changed);
-	return block;
+	return 1;
 }
 
 void image_queue_end(struct image_queue *queue)

@@ -46,6 +46,11 @@ struct image_directory *image_directory_new(struct image_tree *tree, struct imag
 	return directory;
 }
 
+void image_directory_ask(struct image_directory *directory, const struct image_patience *patience)
+{
+	image_work_ask(directory->work, patience);
+}
+
 static void drop_unwritten(struct image_directory *directory)
 {
 	for (int size = 0; size < 2; size++) {

@@ -60,13 +60,15 @@ static int copy(struct image_directory *directory, struct hand *hand, uint32_t n
 	scoped_fd in = openat(from_folder, from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	scoped_fd out = in < 0 ? -1 : openat(to_folder, to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	char buffer[65536];
-	ssize_t got;
+	ssize_t got = 0;
 
 	if (out < 0)
 		return fail_at(directory, node, "openat", errno, err);
-	while ((got = read(in, buffer, sizeof(buffer))) > 0)
+	while (!atomic_load(image_work_stopped(directory->work)) && (got = read(in, buffer, sizeof(buffer))) > 0)
 		if (write(out, buffer, (size_t)got) != got)
 			return fail_at(directory, node, "write", errno, err);
+	if (atomic_load(image_work_stopped(directory->work)))
+		return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 	if (got < 0 || image_records_get(directory->records, one->link, &record, err) ||
 	    image_records_extra(directory->records, &record, &hand->buffer, &hand->room, err) ||
 	    fchmod(out, record.mode & 0777))

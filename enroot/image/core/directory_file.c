@@ -255,6 +255,13 @@ static int put_part(struct stream_file *file, int fd, const struct part *part, u
 	return mend_part(file->directory, &file->item, fd, part->data, part->length, part->offset, mended, err);
 }
 
+static int hash_hole(struct stream_file *file, struct image_hash *hash, uint64_t length, struct image_error *err)
+{
+	if (!image_hash_add_zeros(hash, length, image_work_stopped(file->directory->work)))
+		return 0;
+	return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
+}
+
 /* Takes every part until the end, also when writing has failed: who adds them must not wait for blocks.
  * `mended`: the file is there and gets only what differs; NULL: it is new. */
 static int write_parts(struct stream_file *file, int fd, bool failed, bool *mended, struct image_error *err)
@@ -266,9 +273,9 @@ static int write_parts(struct stream_file *file, int fd, bool failed, bool *mend
 
 	for (struct part *part; (part = take(file));) {
 		if (!result) {
-			image_hash_add_zeros(&hash, part->offset - position);
+			result = hash_hole(file, &hash, part->offset - position, err);
 			image_hash_add(&hash, part->data, part->length);
-			if (fd >= 0)
+			if (!result && fd >= 0)
 				result = put_part(file, fd, part, position, mended, err);
 			position = part->offset + part->length;
 		}
@@ -278,11 +285,11 @@ static int write_parts(struct stream_file *file, int fd, bool failed, bool *mend
 	if (!result && !file->whole)
 		result = image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 	if (!result && position != file->item.record.size) {
-		image_hash_add_zeros(&hash, file->item.record.size - position);
-		if (fd >= 0 && mended)
+		result = hash_hole(file, &hash, file->item.record.size - position, err);
+		if (!result && fd >= 0 && mended)
 			result = mend_hole(file->directory, &file->item, fd, position, file->item.record.size, mended,
 					   err);
-		else if (fd >= 0 && ftruncate(fd, (off_t)file->item.record.size))
+		else if (!result && fd >= 0 && ftruncate(fd, (off_t)file->item.record.size))
 			result = fail_at(file->directory, file->item.node, "ftruncate", errno, err);
 	}
 	if (hashing)

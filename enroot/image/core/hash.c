@@ -18,14 +18,17 @@ void image_hash_add(struct image_hash *hash, const void *data, size_t length)
 	EVP_DigestUpdate(hash->context, data, length);
 }
 
-void image_hash_add_zeros(struct image_hash *hash, unsigned long long length)
+int image_hash_add_zeros(struct image_hash *hash, unsigned long long length, const atomic_bool *stopped)
 {
 	static const unsigned char zeros[65536];
 
 	for (unsigned long long part; length; length -= part) {
+		if (atomic_load_explicit(stopped, memory_order_relaxed))
+			return -1;
 		part = length < sizeof(zeros) ? length : sizeof(zeros);
 		EVP_DigestUpdate(hash->context, zeros, part);
 	}
+	return 0;
 }
 
 void image_hash_end(struct image_hash *hash, unsigned char digest[32])

@@ -2,6 +2,7 @@
 #ifndef IMAGE_HASH_H
 #define IMAGE_HASH_H
 
+#include <stdatomic.h>
 #include <openssl/evp.h>
 #include <stddef.h>
 
@@ -12,8 +13,8 @@ struct image_hash {
 int image_hash_begin(struct image_hash *hash); /* 0, or -1: no memory */
 void image_hash_add(struct image_hash *hash, const void *data, size_t length);
 
-/* As if `length` zero bytes had been added. */
-void image_hash_add_zeros(struct image_hash *hash, unsigned long long length);
+/* As if `length` zero bytes had been added: seconds for some GiB. 0; -1: `stopped` meanwhile. */
+int image_hash_add_zeros(struct image_hash *hash, unsigned long long length, const atomic_bool *stopped);
 
 /* Writes 32 bytes and frees what begin made. */
 void image_hash_end(struct image_hash *hash, unsigned char digest[32]);

@@ -11,6 +11,14 @@
 /* Two streams hold up to 9 each while they wait; the rest is what the writers work on. 48 MiB. */
 #define BLOCKS 48
 #define PROGRESS_NS 100000000
+/* A header of 512 bytes can say 2^62, and each byte is hashed, as a zero: at this bound for a minute or two. A real image
+ * has /var/log/lastlog with holes of some GiB, where users have large numbers. */
+#define HOLES_MOST ((uint64_t)64 << 30)
+
+static int tell(void *context, struct image_error *err)
+{
+	return image_layers_tell(context, err);
+}
 
 struct image_layers *image_layers_new(struct image_tree *tree, const struct image_sink *sink,
 				      const struct image_layers_request *request, struct image_error *err)
@@ -22,6 +30,7 @@ struct image_layers *image_layers_new(struct image_tree *tree, const struct imag
 		return NULL;
 	}
 	layers->request = *request;
+	layers->patience = (struct image_patience){ tell, layers };
 	image_pool_init(&layers->pool, BLOCKS, IMAGE_BLOCK_SIZE);
 	layers->merge = image_merge_new(tree, sink, err);
 	if (layers->merge)
@@ -62,7 +71,7 @@ static struct image_stream *open_layer(struct image_layers *layers, unsigned lay
 {
 	const struct image_layer *one = &layers->request.layers[layer];
 	struct image_stream_request request = { .digest = one->digest, .diff_id = one->diff_id, .length = one->length,
-						.counter = &layers->read };
+						.counter = &layers->read, .patience = &layers->patience };
 
 	request.fd = layers->request.open_layer(layers->request.context, layer);
 	if (request.fd < 0) {
@@ -111,6 +120,19 @@ static int next_slice(void *context, struct image_slice *slice, struct image_err
 typedef int (*entry_reader)(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
 			    const struct image_content *content, struct image_error *err);
 
+static int check_holes(struct image_layers *layers, const struct image_entry *entry, struct image_error *err)
+{
+	uint64_t holes = entry->sparse ? entry->size - entry->stored : 0;
+
+	if (holes <= HOLES_MOST - layers->holes) {
+		layers->holes += holes;
+		return 0;
+	}
+	return image_fail(err, IMAGE_FAULT_SOURCE, entry->path, "claims %llu bytes of holes; the sparse files of an image have 64 GiB of them "
+			  "at most, in sum. Leave it out of the image, or make it where it is used (truncate -s)",
+			  (unsigned long long)holes);
+}
+
 static int note(struct image_layers *layers, const struct image_entry *entry, struct image_error *err)
 {
 	uint32_t node = layers->directory ? image_directory_told(layers->directory) : IMAGE_ROOT;
@@ -129,7 +151,8 @@ static int read_entries(struct image_layers *layers, struct image_stream *stream
 	int got = tar ? 1 : -1;
 
 	while (got > 0 && (got = image_tar_next(tar, &entry, err)) > 0)
-		if (each(layers->merge, layer, entry, &content, err) || note(layers, entry, err) ||
+		if ((each == image_merge_entry && check_holes(layers, entry, err)) ||
+		    each(layers->merge, layer, entry, &content, err) || note(layers, entry, err) ||
 		    image_layers_tell(layers, err))
 			got = -1;
 	image_tar_free(tar);
@@ -183,6 +206,9 @@ static int read_layer(struct image_layers *layers, unsigned layer, struct image_
 	layers->listing = listing;
 	result = stream ? read_entries(layers, stream, number, image_merge_entry, err) : -1;
 	layers->listing = NULL;
+	/* What decompresses may wait for blocks that nobody gives back any more. */
+	if (result)
+		image_pool_stop(&layers->pool);
 	image_stream_close(stream);
 	/* What was told twice, or later, is not whose digest it seems to be. */
 	if (listing && (image_directory_replaced(layers->directory) != replaced ||
@@ -191,6 +217,8 @@ static int read_layer(struct image_layers *layers, unsigned layer, struct image_
 	while (!result && image_merge_wants_again(layers->merge, number)) {
 		stream = open_layer(layers, layer, err);
 		result = stream ? read_entries(layers, stream, number, image_merge_again, err) : -1;
+		if (result)
+			image_pool_stop(&layers->pool);
 		image_stream_close(stream);
 		image_merge_again_ended(layers->merge, number);
 	}
@@ -254,12 +282,12 @@ static int generated_slice(void *context, struct image_slice *slice, struct imag
 int image_layers_generate(struct image_layers *layers, const struct image_entry *entry, const void *data,
 			  struct image_error *err)
 {
-	struct generated generated = { .block = image_block_take(&layers->pool) };
+	struct generated generated = { .block = image_block_await(&layers->pool, &layers->patience, err) };
 	struct image_content content = { generated_slice, &generated };
 	int result;
 
 	if (!generated.block)
-		return image_fail_memory(err);
+		return -1;
 	memcpy(generated.block->data, data, entry->size);
 	generated.block->length = entry->size;
 	layers->generated = 1;

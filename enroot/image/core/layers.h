@@ -39,6 +39,8 @@ struct image_layers {
 	unsigned generated;        /* 1: something lies above the top layer */
 	atomic_ullong read;
 	int64_t told;
+	uint64_t holes; /* bytes that sparse files are said to have, and of which nothing is stored */
+	struct image_patience patience;
 };
 
 /* What `request` points to stays the caller's and must outlive it. */

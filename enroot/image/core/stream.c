@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 
 /* Compressed bytes come in smaller blocks: a pipe gives 64 KiB at most at once. */
 #define COMPRESSED_BLOCK ((size_t)256 << 10)
+#define STOP_MS 100
 #define COMPRESSED_BLOCKS (2 * IMAGE_QUEUE_ROOM + 3)
 
 struct side {
@@ -34,6 +36,8 @@ struct image_stream {
 	pthread_mutex_t mutex;
 	struct image_error error; /* the first of any thread */
 	bool failed;
+	atomic_bool stopped;
+	const struct image_patience *patience;
 };
 
 static void fail(struct image_stream *stream, const struct image_error *err)
@@ -44,11 +48,24 @@ static void fail(struct image_stream *stream, const struct image_error *err)
 			stream->error = *err;
 		stream->failed = true;
 	}
+	atomic_store(&stream->stopped, true);
 	image_queue_stop(&stream->out);
 	image_queue_stop(&stream->inflating.queue);
 	image_queue_stop(&stream->hashing.queue);
 	image_queue_stop(&stream->rehashing.queue);
 	image_pool_stop(&stream->compressed);
+}
+
+/* Until there is something to read. A pipe or socket may be silent for ever, and who closes the stream waits for this
+ * thread; a file is ready always. */
+static bool is_ready(struct image_stream *stream)
+{
+	struct pollfd wait = { .fd = stream->fd, .events = POLLIN };
+
+	while (!atomic_load(&stream->stopped))
+		if (poll(&wait, 1, STOP_MS) != 0)
+			return true;
+	return false;
 }
 
 static ssize_t read_full(struct image_stream *stream, unsigned char *data, size_t length)
@@ -58,7 +75,7 @@ static ssize_t read_full(struct image_stream *stream, unsigned char *data, size_
 
 	if (length > stream->left)
 		length = (size_t)stream->left;
-	while (done < length) {
+	while (done < length && is_ready(stream)) {
 		ssize_t got = read(stream->fd, data + done, length - done);
 
 		if (got < 0 && errno == EINTR)
@@ -270,6 +287,7 @@ struct image_stream *image_stream_open(struct image_pool *pool, const struct ima
 	stream->left = request->length ? request->length : ULLONG_MAX;
 	stream->counter = request->counter;
 	stream->pool = pool;
+	stream->patience = request->patience;
 	stream->check_digest = request->digest;
 	stream->check_diff_id = request->diff_id;
 	copy_digest(stream->digest, request->digest);
@@ -324,8 +342,9 @@ static int ended(struct image_stream *stream, struct image_error *err)
 
 int image_stream_next(struct image_stream *stream, struct image_block **block, struct image_error *err)
 {
-	*block = image_queue_take(&stream->out);
-	return *block ? 1 : ended(stream, err);
+	int got = image_queue_await(&stream->out, stream->patience, block, err);
+
+	return got ? got : ended(stream, err);
 }
 
 void image_stream_close(struct image_stream *stream)

@@ -17,6 +17,7 @@ struct image_stream_request {
 	const char *digest;     /* SHA-256 of the compressed bytes in hexadecimal, or NULL: not checked */
 	const char *diff_id;    /* of the decompressed bytes, likewise */
 	atomic_ullong *counter; /* grows by the compressed bytes that were read; may be NULL */
+	const struct image_patience *patience; /* of who takes the blocks; may be NULL */
 };
 
 struct image_stream;
@@ -28,7 +29,7 @@ struct image_stream *image_stream_open(struct image_pool *pool, const struct ima
 /* Gives the next block, whose reference is the caller's: 1. 0: the end, and every digest was right. -1. */
 int image_stream_next(struct image_stream *stream, struct image_block **block, struct image_error *err);
 
-/* Also before the end. A read that waits for a pipe is not interrupted: shut the other end first. */
+/* Also before the end, while a pipe or a socket says nothing. */
 void image_stream_close(struct image_stream *stream);
 
 #endif

@@ -19,6 +19,8 @@ struct image_work {
 	struct image_job *first, **last;
 	size_t waiting, running, most;
 	bool ending, failed;
+	atomic_bool stopped; /* one of both, to be asked without the lock */
+	const struct image_patience *patience;
 	struct image_error error;
 	void (*begin)(void *state, void *context);
 	void (*end)(void *state);
@@ -26,6 +28,16 @@ struct image_work {
 	unsigned n_workers;
 	struct worker workers[];
 };
+
+/* With the lock held. */
+static int give_up(struct image_work *work, const struct image_error *err)
+{
+	if (!work->failed)
+		work->error = *err;
+	work->failed = true;
+	atomic_store(&work->stopped, true);
+	return -1;
+}
 
 static void *run(void *argument)
 {
@@ -56,10 +68,8 @@ static void *run(void *argument)
 		result = job->run(job, worker->state, stopped, &err);
 		pthread_mutex_lock(&work->mutex);
 		work->running--;
-		if (result && !work->failed) {
-			work->failed = true;
-			work->error = err;
-		}
+		if (result)
+			give_up(work, &err);
 		pthread_cond_broadcast(&work->taken);
 	}
 	pthread_mutex_unlock(&work->mutex);
@@ -106,7 +116,8 @@ int image_work_put(struct image_work *work, struct image_job *job, struct image_
 	scoped_lock(&work->mutex);
 
 	while (work->waiting >= work->most && !work->failed)
-		pthread_cond_wait(&work->taken, &work->mutex);
+		if (image_patience_wait(work->patience, &work->taken, &work->mutex, err))
+			give_up(work, err);
 	job->next = NULL;
 	*work->last = job;
 	work->last = &job->next;
@@ -121,11 +132,23 @@ int image_work_drain(struct image_work *work, struct image_error *err)
 {
 	scoped_lock(&work->mutex);
 
+	/* What is given up is not waited for: jobs that run may take long. */
 	while (work->waiting || work->running)
-		pthread_cond_wait(&work->taken, &work->mutex);
+		if (image_patience_wait(work->patience, &work->taken, &work->mutex, err))
+			return give_up(work, err);
 	if (work->failed)
 		*err = work->error;
 	return work->failed ? -1 : 0;
+}
+
+void image_work_ask(struct image_work *work, const struct image_patience *patience)
+{
+	work->patience = patience;
+}
+
+const atomic_bool *image_work_stopped(const struct image_work *work)
+{
+	return &work->stopped;
 }
 
 bool image_work_has_failed(struct image_work *work, struct image_error *err)
@@ -144,6 +167,7 @@ void image_work_free(struct image_work *work)
 	{
 		scoped_lock(&work->mutex);
 		work->ending = work->failed = true;
+		atomic_store(&work->stopped, true);
 		pthread_cond_broadcast(&work->put);
 	}
 	for (unsigned i = 0; i < work->n_workers; i++) {

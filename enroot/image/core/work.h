@@ -2,10 +2,12 @@
 #ifndef IMAGE_WORK_H
 #define IMAGE_WORK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "error.h"
+#include "patience.h"
 
 /* At the beginning of a structure of the job's own. */
 struct image_job {
@@ -20,6 +22,12 @@ struct image_work;
 /* `threads` of them, each with `state_size` bytes of zeros of its own; `end` is run on these at the end. */
 struct image_work *image_work_new(unsigned threads, size_t state_size, void (*begin)(void *state, void *context),
 				  void (*end)(void *state), void *context, struct image_error *err);
+
+/* Who puts jobs and waits for them asks by `patience` whether to go on; where not, no other job runs. */
+void image_work_ask(struct image_work *work, const struct image_patience *patience);
+
+/* For a job that takes long: whether it is to end without its result, for another has failed or all is given up. */
+const atomic_bool *image_work_stopped(const struct image_work *work);
 
 /* Takes the job over, also on failure; waits while many wait. -1: a job has failed. */
 int image_work_put(struct image_work *work, struct image_job *job, struct image_error *err);

@@ -42,7 +42,7 @@ IMAGES = {"lab.example/app:1": [BASE, ONE], "lab.example/app:2": [BASE, TWO], "d
 
 def files(image: Path, folder: Path) -> set[str]:
     """The names at the root of an image, but for what an import writes."""
-    return {path.name for path in unpack_by_unsquashfs(image, folder).iterdir()} - {"etc"}
+    return {path.name for path in unpack_by_unsquashfs(image, folder).iterdir()} - {"dev", "etc"}
 
 
 def build_of(folder: Path, lower: Path, upper: Path, compression: str) -> Path:
