@@ -26,6 +26,7 @@
 #include "job_mounts.h"
 #include "option_input.h"
 #include "pmix.h"
+#include "sessions.h"
 #include "step.h"
 #include "watch.h"
 
@@ -348,10 +349,12 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 	if (jail_job_mounts_release(job, &err))
 		jail_failure_report(&err);
 	/* Here slurm_spank_init is not called. */
-	if (!spank_get_item(spank, S_JOB_UID, &user) && user && !jail_job_user_has_another(job, user) &&
-	    (jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) ||
-	     jail_bcast_sweep(step.arguments.bcast, user, &err)))
+	if (spank_get_item(spank, S_JOB_UID, &user) || !user || jail_job_user_has_another(job, user))
+		return ESPANK_SUCCESS;
+	if (jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) ||
+	    jail_bcast_sweep(step.arguments.bcast, user, &err))
 		jail_failure_report(&err);
+	jail_sessions_end(user);
 	return ESPANK_SUCCESS;
 }
 

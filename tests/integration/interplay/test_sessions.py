@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import secrets
 import select
 import signal
 import struct
@@ -122,6 +123,21 @@ def test_ssh_to_a_worker_is_for_those_with_a_job_there_and_in_the_jail(
     assert lines[-1] == "status 255"
     assert "it ran" not in done.out
     assert "no active jobs on this node" in done.err
+
+
+def test_what_a_session_leaves_on_a_worker_ends_with_the_users_last_job_there(
+    cluster: LocalCluster, visitor: str, own_key: str
+) -> None:
+    """also where Slurm cannot put the session into the job, for there are no cgroups"""
+    number = str(100000 + secrets.randbelow(100000))
+    wait = f"until {own_key} worker-1 true 2>/dev/null; do sleep 0.5; done"
+    leave = f"setsid sleep {number} >/dev/null 2>&1 </dev/null & sleep 1"
+    script = f"{wait}; {own_key} worker-1 '{leave}'; {own_key} worker-1 'pgrep -f -x \"sleep {number}\"'"
+    done = cluster.jail("salloc", "-Q", "-w", "worker-1", "bash", "-c", script, user=visitor)
+    assert done.out.split(), f"it does not outlive its session: {done}"
+    line = f'tr "\\0" " " <$p/cmdline 2>/dev/null | grep "^sleep {number}"'
+    look = f"for p in /proc/[0-9]*; do {line}; done; true"
+    cluster.wait_until("it is gone", lambda: not cluster.on("worker-1", "sh", "-c", look).out.strip())
 
 
 def test_root_in_the_jail_does_not_log_in_to_a_worker(cluster: LocalCluster) -> None:
