@@ -10,7 +10,6 @@
 #include "directory_parts.h"
 #include "hash.h"
 #include "scoped.h"
-#include "sha256_many.h"
 
 /* A part of a large file that waits for the thread that writes the file. */
 struct part {
@@ -104,8 +103,8 @@ static int complete(struct image_directory *directory, const struct item *item, 
 	return result ? result : close_file(directory, item, fd, err);
 }
 
-static int write_small(struct image_directory *directory, struct hand *hand, const struct item *item,
-		       struct image_error *err)
+int write_small(struct image_directory *directory, struct hand *hand, const struct item *item,
+		struct image_error *err)
 {
 	char name[IMAGE_NAME_LONGEST + 1];
 	int folder = folder_open(directory, hand, item->folder, err);
@@ -162,48 +161,6 @@ int write_special(struct image_directory *directory, struct hand *hand, const st
 	if (result)
 		return fail_at(directory, item->node, item->kind == 'l' ? "symlinkat" : "mknodat", errno, err);
 	return set_metadata(directory, item->node, folder, name, -1, item->kind, &item->record, item->xattrs, err);
-}
-
-static void hash_batch(struct batch *batch)
-{
-	struct sha256_one all[BATCH_ITEMS];
-	size_t count = 0;
-
-	for (unsigned i = 0; i < batch->count; i++) {
-		struct item *item = &batch->items[i];
-
-		if (item->kind == 'f')
-			all[count++] = (struct sha256_one){ item->data, item->record.size, item->record.digest };
-	}
-	image_sha256_many(all, count);
-}
-
-int batch_run(struct image_job *job, void *state, bool stopped, struct image_error *err)
-{
-	struct batch *batch = (struct batch *)job;
-	struct image_directory *directory = batch->directory;
-	int result = 0;
-
-	if (!stopped)
-		hash_batch(batch);
-	for (unsigned i = 0; i < batch->count; i++) {
-		struct item *item = &batch->items[i];
-
-		if (!stopped && !result) {
-			result = directory->request.pick ? pick_small(directory, item, err)
-				 : item->kind == 'f' ? write_small(directory, state, item, err)
-						     : write_special(directory, state, item, err);
-			if (!result)
-				result = image_records_put(directory->records, item->node, &item->record, err);
-			if (!result && item->kind == 'f') {
-				atomic_fetch_add(&directory->counts.files, 1);
-				atomic_fetch_add(&directory->counts.bytes, item->record.size);
-			}
-		}
-		item_release(directory, item);
-	}
-	free(batch);
-	return result;
 }
 
 /* The next part, which the caller owns; NULL: the file has ended. */

@@ -65,6 +65,9 @@ struct batch {
 	struct item items[BATCH_ITEMS];
 };
 
+/* directory_batch.c: makes what is in it, and its records. */
+int batch_run(struct image_job *job, void *state, bool stopped, struct image_error *err);
+
 #define KEPT_FOLDERS 8
 
 /* State of a thread: descriptors of the directories that it used last. */
@@ -76,6 +79,8 @@ struct hand {
 };
 
 /* directory_file.c */
+int write_small(struct image_directory *directory, struct hand *hand, const struct item *item,
+		struct image_error *err);
 int write_special(struct image_directory *directory, struct hand *hand, const struct item *item,
 		  struct image_error *err);
 int close_file(const struct image_directory *directory, const struct item *item, int *fd, struct image_error *err);
@@ -92,7 +97,6 @@ void folder_set_absent(struct image_directory *directory, uint32_t folder);
 
 /* directory_file.c */
 struct stream_file;
-int batch_run(struct image_job *job, void *state, bool stopped, struct image_error *err);
 void item_release(struct image_directory *directory, struct item *item);
 struct stream_file *stream_file_new(struct image_directory *directory, const struct item *item);
 struct image_job *stream_file_job(struct stream_file *file);

@@ -165,6 +165,30 @@ int image_records_put(struct image_records *records, uint32_t node, const struct
 	return image_write_at(records->records, record, sizeof(*record), (uint64_t)node * sizeof(*record), err);
 }
 
+int image_records_put_run(struct image_records *records, uint32_t node, const struct image_record *run, size_t count,
+			  struct image_error *err)
+{
+	size_t start = 0;
+
+	for (size_t i = 0; i <= count; i++) {
+		bool kept = false;
+
+		if (i < count) {
+			scoped_lock(&records->mutex);
+			kept = node + (uint32_t)i - records->first < records->count;
+			if (kept)
+				records->later[node + (uint32_t)i - records->first] = run[i];
+		}
+		if (!kept && i < count)
+			continue;
+		if (i > start && image_write_at(records->records, run + start, (i - start) * sizeof(*run),
+						(node + (uint64_t)start) * sizeof(*run), err))
+			return -1;
+		start = i + 1;
+	}
+	return 0;
+}
+
 int image_records_load(struct image_records *records, uint32_t count, struct image_error *err)
 {
 	scoped_free struct image_record *loaded = NULL;

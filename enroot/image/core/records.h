@@ -30,6 +30,10 @@ int image_records_prepare(struct image_records *records, const struct image_entr
 			  struct image_record *record, struct image_error *err);
 int image_records_put(struct image_records *records, uint32_t node, const struct image_record *record,
 		      struct image_error *err);
+
+/* The same for `count` nodes that follow each other, by as few calls as can be. */
+int image_records_put_run(struct image_records *records, uint32_t node, const struct image_record *run, size_t count,
+			  struct image_error *err);
 /* The same, by the thread that adds entries; many that follow each other are written together. */
 int image_records_put_next(struct image_records *records, uint32_t node, const struct image_record *record,
 			   struct image_error *err);
