@@ -3,12 +3,18 @@
 They run at a low priority (nice) for so many seconds by the clock: what waits for Slurm, for a container or
 for a registry beside them leaves them a core, and what computes is not held up.
 
+Where earlier runs came is kept in the repository, one input a line: fuzz/known/TARGET.base64 beside the
+seeds that people wrote. A short run starts from there. CELLBLOCK_FUZZ_KEEP=1 has a run add what it found, and
+leave out what reaches nothing of its own: with CELLBLOCK_FUZZ_SECONDS=600 CELLBLOCK_FUZZ_SEED=0, say.
+
 Each run begins with the same choices (CELLBLOCK_FUZZ_SEED, 1), so that what it finds is the change's that is
 tested and not chance; 0 makes others each time, for long runs.
 """
 
 from __future__ import annotations
 
+import base64
+import itertools
 import os
 import re
 import shutil
@@ -23,8 +29,11 @@ from tests.c_compiling import build_folder, make
 
 # A tenth of what another process gets that wants the same core (sched(7), the weights of nice values).
 _NICE = ("nice", "-n", "10")
-# Seconds for one input: libFuzzer looks at the clock, and the inputs that take long are few.
-_INPUT_S = 60
+# What one input may take: a hundred times what the slowest known one does, on a machine that is busy.
+_INPUT_S = 20
+_MEMORY_MB = 1024
+# Bytes of a target's known inputs that are kept, the shortest first: each run begins with them.
+_KEPT_MOST = 100_000
 _SEED = os.environ.get("CELLBLOCK_FUZZ_SEED", "1")
 
 
@@ -64,11 +73,12 @@ def fuzz(
                 f"-max_len={length}",
                 f"-seed={_SEED}",
                 f"-timeout={_INPUT_S}",
-                "-rss_limit_mb=2048",
+                f"-rss_limit_mb={_MEMORY_MB}",
                 "-print_final_stats=1",
                 f"-artifact_prefix={folder}/{name}-",
                 *([f"-dict={sources}/fuzz/{name}.dict"] if dictionaries else []),
                 str(found),
+                str(_unpacked(sources, name, folder)),
                 str((corpora or {}).get(name, sources / "fuzz/corpus" / name)),
             ]
             with (folder / f"{name}.log").open("wb") as log:
@@ -83,6 +93,35 @@ def fuzz(
             process.kill()
             process.wait()
     assert not complaints, "\n\n".join(complaints)
+    if os.environ.get("CELLBLOCK_FUZZ_KEEP"):
+        for name in targets:
+            _keep(
+                sources, name, folder, [*_NICE, *(prefixes or {}).get(name, ()), str(build / f"fuzz_{name}")]
+            )
+
+
+def _unpacked(sources: Path, name: str, folder: Path) -> Path:
+    """A folder with the known inputs of a target, as libFuzzer wants them."""
+    place, known = folder / f"known-{name}", sources / "fuzz/known" / f"{name}.base64"
+    place.mkdir()
+    for number, line in enumerate(known.read_text().split() if known.exists() else ()):
+        (place / str(number)).write_bytes(base64.b64decode(line))
+    return place
+
+
+def _keep(sources: Path, name: str, folder: Path, command: list[str]) -> None:
+    """Write the known inputs anew: of the old and what was found, those that reach code of their own."""
+    merged = folder / f"merged-{name}"
+    merged.mkdir()
+    of = [str(folder / f"known-{name}"), str(folder / f"found-{name}")]
+    merge = [*command, "-merge=1", f"-timeout={_INPUT_S}", str(merged), *of]
+    subprocess.run(merge, check=True, capture_output=True)
+    inputs = sorted((path.read_bytes() for path in merged.iterdir()), key=lambda data: (len(data), data))
+    ends = itertools.accumulate(len(data) for data in inputs)
+    kept = [data for data, end in zip(inputs, ends, strict=True) if data and end <= _KEPT_MOST]
+    known = sources / "fuzz/known" / f"{name}.base64"
+    known.parent.mkdir(exist_ok=True)
+    known.write_text("".join(base64.b64encode(data).decode() + "\n" for data in kept))
 
 
 def _complaint(sources: Path, name: str, folder: Path, status: int) -> str:
