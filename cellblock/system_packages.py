@@ -64,6 +64,9 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
     # What only the tests run.
     "test": (
         _one("shellcheck", "checks shell scripts"),
+        _one("bash-completion", "completes commands in bash"),
+        _one("zsh", "is a shell that commands are completed in"),
+        _one("fish", "is another"),
         _one("catatonit", "holds the pods that podman plays"),
         _one("docker-registry", "is the registry that tests push to and pull from"),
         _one("cppcheck", "checks the C sources"),
