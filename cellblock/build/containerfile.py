@@ -95,10 +95,11 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     if source is None:
         source = archive(variant, request.mirrors)
         events = events or Events()
+        extras = extra_archives(variant, source, events)
         # Without stand-ins: who builds elsewhere has the archives of the distribution, and no others.
-        extras = replace(extra_archives(variant, source, events), stand_ins=None)
-        extras.ensure(events)
-        source, extra_key = extras.added_to(source), extras.key
+        named = replace(extras, stand_ins=None)
+        named.ensure(events)
+        source, extra_key = named.added_to(source), extras.key
     planner = Planner(variant, source, extra_key)
     planned = plan_all(planner, order)
     with tempfile.TemporaryDirectory(prefix="cellblock-") as staging:

@@ -16,10 +16,30 @@ _JOBS = 3
 _ALONE = ("--pdb", "--trace", "-s", "--capture=no", "--collect-only", "--co")
 
 
+_THOROUGH = {
+    "CELLBLOCK_FUZZ_SECONDS": "3600",
+    "CELLBLOCK_SCAN_FUZZ_SECONDS": "3600",
+    "CELLBLOCK_FUZZ_SEED": "0",
+    "CELLBLOCK_EXAMPLES": "2000",
+    "CELLBLOCK_POWER_CUTS": "20",
+    "CELLBLOCK_CRASHES": "60",
+    "CELLBLOCK_KILLS": "60",
+    "CELLBLOCK_FULL_DISKS": "20",
+    "CELLBLOCK_SOAK_STEPS": "5000",
+}
+"""How long, and how often, where no test of a change can wait for it; what the person has set counts."""
+
+
 def run_tests(
     context: typer.Context,
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out what needs root, a container engine and real Slurm.")
+    ] = False,
+    thorough: Annotated[
+        bool,
+        typer.Option(
+            "--thorough", help="Fuzz each target for an hour, and try more moments and inputs: a day, in all."
+        ),
     ] = False,
     jobs: Annotated[
         int | None,
@@ -45,7 +65,7 @@ def run_tests(
     if from_here:
         command += [f"--rootdir={paths.PROJECT}", f"--config-file={paths.PROJECT}/pyproject.toml"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # ruff and mypy are there
-    environment = {**os.environ, "PATH": path}
+    environment = {**(_THOROUGH if thorough else {}), **os.environ, "PATH": path}
     done = subprocess.run(command, cwd=None if from_here else paths.PROJECT, env=environment, check=False)
     raise typer.Exit(done.returncode)
 

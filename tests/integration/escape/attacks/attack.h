@@ -30,7 +30,7 @@ void write_back(const char *path);
 
 /* Calls `visit` with the number of every process that /proc shows and that is not of this job. */
 void for_each_outside(void (*visit)(pid_t pid));
-/* Whether it shares this job's mount namespace, or is this process or its parent. */
+/* Whether it shares this job's mount namespace, is this process or its parent, or an ordinary user's own. */
 int is_of_this_job(pid_t pid);
 /* Whether process 1 here is not the node's. */
 int is_own_pid_namespace(void);

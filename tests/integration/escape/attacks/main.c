@@ -110,12 +110,31 @@ void write_back(const char *path)
 	escaped("%s can be written", path);
 }
 
+/* Whether a process is an ordinary user's own, of another step or job: nothing of slurmstepd's, which can become root again. */
+static int is_own(pid_t pid)
+{
+	char path[64], line[256];
+	unsigned uids[4] = { 0 };
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *status = getuid() ? fopen(path, "re") : NULL;
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "Uid: %u %u %u %u", &uids[0], &uids[1], &uids[2], &uids[3]) == 4)
+			break;
+	if (status)
+		fclose(status);
+	for (size_t i = 0; i < 4; i++)
+		if (!uids[i] || uids[i] != getuid())
+			return 0;
+	return 1;
+}
+
 int is_of_this_job(pid_t pid)
 {
 	char path[64], own[64];
 	char here[256] = "", there[256] = "";
 
-	if (pid == getpid() || pid == getppid())
+	if (pid == getpid() || pid == getppid() || is_own(pid))
 		return 1;
 	/* By the mount namespace: who shares ours is in the jail, too. Unreadable: not of this job. */
 	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
