@@ -35,6 +35,8 @@ LEFTOVERS = (
     "var/lib/apt/lists/*",
     "var/cache/apt/*.bin",
     "var/cache/apt/archives/*.deb",
+    "var/cache/apt/archives/lock",
+    "var/cache/debconf/tmp.ci",
     "etc/*-",
     "usr/sbin/policy-rc.d",
     "usr/share/info/dir",  # written by a trigger, so no exclude of dpkg keeps it out
@@ -76,6 +78,9 @@ CUSTOMIZE_HOOKS = (
     f"rm -f {_EXCLUDES_FILE}",
     f"rm -f {_ROOT}/etc/dpkg/dpkg.cfg.d/99mmdebstrap {_ROOT}/etc/apt/apt.conf.d/99mmdebstrap",
     f"rm -f {_ROOT}/etc/resolv.conf {_ROOT}/etc/hostname {_ROOT}/etc/hosts",
+    # No package has them: a table that is not configured, and the architecture that dpkg takes anyway.
+    f"rm -rf {_ROOT}/etc/fstab {_ROOT}/var/lib/dpkg/arch",
+    f"rm -rf {_ROOT}/var/cache/apt/archives/lock {_ROOT}/var/cache/debconf/tmp.ci",
     f"install -m 644 /dev/null {_ROOT}/etc/resolv.conf",
     f"install -m 644 /dev/null {_ROOT}/etc/hostname",
     f"printf '127.0.0.1 localhost\\n::1 localhost\\n' > {_ROOT}/etc/hosts",
@@ -94,6 +99,8 @@ def mmdebstrap(step: Bootstrap, root: Path, *, form: Literal["directory", "tar"]
     argv += [f"--extract-hook={hook}" for hook in EXTRACT_HOOKS]
     argv += [f"--aptopt={name} {_quoted(value)}" for name, value in map(_split, step.apt_options)]
     argv += [f"--customize-hook={hook}" for hook in CUSTOMIZE_HOOKS]
+    # Whoever runs the image lays a /dev over it.
+    argv.append("--skip=output/mknod")
     if any("file:" in source for source in step.sources):
         # Lets apt inside the root see the archive's folder.
         argv.append("--hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount")

@@ -102,12 +102,6 @@ class Builds:
 
 
 NOT_COMPARED = (
-    # What mmdebstrap leaves behind, which makes the base's tar for a Containerfile: the default engine lays
-    # packages down without it (docs/decisions/build-laid-down-packages.md).
-    "etc/fstab",
-    "var/cache/apt/archives/lock",
-    "var/cache/debconf/tmp.ci",
-    "var/lib/dpkg/arch",
     # The mode of / itself is in no layer: each engine shows its own folder's.
     ".",
     # apt gives it to its sandbox user when that user can reach the place where mmdebstrap works.
