@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from cellblock.oci.registry.client import Registry
 from cellblock.oci.registry.connection import ConnectionOptions
 from cellblock.oci.registry.reference import Reference, check_tag
 from cellblock.release.attesting import AttestRequest, pulled_as
-from cellblock.release.signing import attest_pushed, sign_joined, with_names
+from cellblock.release.signing import attest_pushed, sign_joined
 from cellblock.release.subjects import chosen, name_in, open_source
 from cellblock.variants import Variant, choose_variant, load_variants
 
@@ -135,7 +135,8 @@ def publish(request: PublishRequest, events: Events) -> Published:
             items.append(Item(name, root, target.below(name).path, tuple(map(check_tag, tags))))
             if request.attest is not None:
                 # By the index's names, too: a policy asks for them when it looks at the image for a machine.
-                naming = with_names(request.attest, target.repository, (*tags, *plain))
+                pulled_by = tuple(dict.fromkeys((*tags, *plain)))
+                naming = replace(request.attest, repository=target.repository, tags=pulled_by)
                 attest_pushed(_subjects(layout, {name: root}, variant), root, naming, events)
         registry = _registry(target.host, request, events)
         begun = time.monotonic()

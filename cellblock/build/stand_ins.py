@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import shutil
 import tempfile
@@ -109,7 +108,6 @@ class StandIns:
             )
         text = "\n".join(stanzas).encode()
         (folder / "Packages").write_bytes(text)
-        (folder / "Packages.gz").write_bytes(gzip.compress(text, mtime=0))
         (folder / "Release").write_text(
             f"Origin: Cellblock\nLabel: Stand-ins\nSuite: stand-ins\nArchitectures: {self.architecture}\n"
             "Date: Sun, 09 Sep 2001 01:46:40 UTC\nSHA256:\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from cellblock.attest.artifacts import attach_signature
@@ -66,8 +65,3 @@ def sign_keyless(references: Sequence[str]) -> None:
                 hint="the job needs an identity: `id-token: write` on GitHub, SIGSTORE_ID_TOKEN on GitLab; "
                 "the images are pushed, and not signed",
             )
-
-
-def with_names(request: AttestRequest, repository: str, tags: Sequence[str]) -> AttestRequest:
-    """`request` for images below `repository`, HOST/PATH, that are pulled by `tags`."""
-    return replace(request, repository=repository, tags=tuple(dict.fromkeys(tags)))

@@ -127,8 +127,9 @@ def name_in(known: set[str], name: str, variant: Variant) -> str | None:
 def _refuse_others(name: str, variant: Variant) -> None:
     """Raises CellblockError when the engine's image is another build than this checkout's last one."""
     source = f"containers-storage:{name}"
-    own = image_store().references().get(name)
-    stored = image_store().stored(own).configuration if own else None
+    store = image_store()
+    own = store.references().get(name)
+    stored = store.stored(own).configuration if own else None
     labels = (
         skopeo.configuration(source, programs=Programs(), hint="see `podman images`")["config"].get("Labels")
         or {}
