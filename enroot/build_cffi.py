@@ -1,8 +1,8 @@
 """Compiles the image core into `cellblock._image_core` (cffi, out of line, API mode).
 
 Run by setuptools (`cffi_modules` in setup.py) with the project's root as working directory. Users of the
-module go through `cellblock.jail.image_core`. gzip is read by ISA-L where its header is there (Debian and
-Ubuntu have libisal-dev), else by zlib.
+module go through `cellblock.jail.source.image_core`. gzip is read by ISA-L where its header is there
+(Debian and Ubuntu have libisal-dev), else by zlib.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Run by setuptools (`cffi_modules` in setup.py) with the project's root as working directory. The sources
 are those of the SPANK plugin, the PAM module and jail-enter; JAIL_FAULTS adds the seam by which a test
-makes any one system call fail. Users of the module go through `cellblock.jail.mount_core`.
+makes any one system call fail. Users of the module go through `tests.spank_jail.mount_core`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.layout import ARCHITECTURES
+from cellblock.oci.layout_reader import ARCHITECTURES
 from cellblock.oci.model import MANIFEST, Configuration, Descriptor, Index, Manifest, Platform
 from cellblock.sha256 import sha256_of_file
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cellblock.bench.volume_sources import TAR, Layout
 from cellblock.errors import CellblockError
-from cellblock.jail import manifest
+from cellblock.jail.tree import manifest
 
 _RUNS = 5
 _PERCENT = 100
@@ -150,7 +150,8 @@ def _run(command: list[str]) -> None:
 _MEMORY = """
 import resource, sys
 from pathlib import Path
-from cellblock.jail import delta, known_digests
+from cellblock.jail.source import known_digests
+from cellblock.jail.tree import delta
 old, new = Path(sys.argv[1]), Path(sys.argv[2])
 with known_digests.known_digests(old):
     found = delta.compare(old, new)

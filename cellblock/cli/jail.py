@@ -61,9 +61,10 @@ def assemble(
     """Write a jail to a volume: all of it or nothing, and nothing when it is there already."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.jail import Options, Shard
-    from cellblock.jail import assemble as assemble_jail
-    from cellblock.jail.registry_access import reach_registries
+    from cellblock.jail.assemble import Options
+    from cellblock.jail.assemble import assemble as assemble_jail
+    from cellblock.jail.source.registry_access import reach_registries
+    from cellblock.jail.volume.shards import Shard
 
     reach_registries(plain_http=plain_http, ca=ca)
     events = Events()

@@ -22,7 +22,7 @@ from cellblock.cli.options import (
 from cellblock.printable import printable
 
 if TYPE_CHECKING:
-    from cellblock.jail.change_plan import Plan
+    from cellblock.jail.merge.change_plan import Plan
 
 VolumeArgument = Annotated[Path, typer.Argument(help="Directory of the volume.")]
 DrainedOption = Annotated[
@@ -49,17 +49,17 @@ def upgrade(
 ) -> None:
     """Merge another image into a volume while jobs run: what users changed stays."""
     from cellblock.errors import UsageError
-    from cellblock.jail import change_plan
     from cellblock.jail import upgrade as code
-    from cellblock.jail.registry_access import reach_registries
+    from cellblock.jail.merge import change_plan
+    from cellblock.jail.source.registry_access import reach_registries
 
     reach_registries(plain_http=plain_http, ca=ca)
     if output is not None and not plan:
         raise UsageError("--output goes with --plan", hint="add --plan, or leave --output out")
     reference = image_reference(source, variant)
     if plan:
-        from cellblock.jail import Volume
-        from cellblock.jail.foretelling import foretold
+        from cellblock.jail.volume.foretelling import foretold
+        from cellblock.jail.volume.volume import Volume
 
         made = code.plan_upgrade(reference, volume, jobs=jobs)
         if output is not None:
@@ -103,9 +103,9 @@ def apply(
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
-    from cellblock.jail import change_plan
     from cellblock.jail import upgrade as code
-    from cellblock.jail.registry_access import reach_registries
+    from cellblock.jail.merge import change_plan
+    from cellblock.jail.source.registry_access import reach_registries
 
     reach_registries(plain_http=plain_http, ca=ca)
     expected = change_plan.read(plan)
@@ -144,9 +144,9 @@ def rollback(
     """Undo the last upgrade or repair; what users changed since stays and is listed."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.jail import Volume
-    from cellblock.jail import history as records
     from cellblock.jail import rollback as code
+    from cellblock.jail.volume import history as records
+    from cellblock.jail.volume.volume import Volume
 
     events = Events()
     with make_view(log, events):
@@ -170,8 +170,8 @@ def rollback(
 
 def history(volume: VolumeArgument, as_json: JsonOption = False) -> None:
     """List what was done to a volume, the newest last."""
-    from cellblock.jail import history as code
-    from cellblock.jail.execution import assembled
+    from cellblock.jail.apply.execution import assembled
+    from cellblock.jail.volume import history as code
 
     target, state = assembled(volume)
     done = code.listed(target)

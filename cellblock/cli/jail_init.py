@@ -44,13 +44,13 @@ def init(
     """Make a volume hold an image, whatever is left to be done, and mark it as ready for the nodes."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.jail import Options
     from cellblock.jail import initialise as code
+    from cellblock.jail.assemble import Options
 
     options = code.InitialiseOptions(
         Options(jobs, allow_lossy=allow_lossy), shards, upgrade=upgrade, drained=drained, wait_s=wait
     )
-    from cellblock.jail.registry_access import reach_registries
+    from cellblock.jail.source.registry_access import reach_registries
 
     reach_registries(plain_http=plain_http, ca=ca)
     events = Events()

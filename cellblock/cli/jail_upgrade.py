@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cellblock.printable import printable, shown
 
 if TYPE_CHECKING:
-    from cellblock.jail.change_plan import Plan
-    from cellblock.jail.execution import UpgradeResult
-    from cellblock.jail.foretelling import Foretold
+    from cellblock.jail.apply.execution import UpgradeResult
+    from cellblock.jail.merge.change_plan import Plan
+    from cellblock.jail.volume.foretelling import Foretold
 
 JOBS = 8
 """How many files are read at once, unless asked otherwise."""
@@ -109,7 +109,7 @@ def print_plan(plan: Plan, foretold: Foretold, *, as_json: bool) -> None:
 
 
 def _print_losses(foretold: Foretold) -> None:
-    from cellblock.jail.holding import CONSEQUENCES
+    from cellblock.jail.volume.holding import CONSEQUENCES
 
     lost, unknown = foretold
     for one in lost:

@@ -27,7 +27,8 @@ from cellblock.cluster.model import (
 from cellblock.cluster.proof import prove
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
-from cellblock.jail import OtherSourceError, Volume, assemble
+from cellblock.jail.assemble import OtherSourceError, assemble
+from cellblock.jail.volume.volume import Volume
 from cellblock.node_settings import refuse_without_user_namespaces, warn_of_node
 from cellblock.variants import choose_variant, load_variants
 

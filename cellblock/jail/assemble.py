@@ -19,17 +19,17 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress, State, SubjectState
-from cellblock.jail import holding
-from cellblock.jail.feeding import Feeding
-from cellblock.jail.image_core import Assembly, ImageError, Loss, Summary, Target, assembling
-from cellblock.jail.known_digests import records_folder
-from cellblock.jail.layer_listings import LayerListings
-from cellblock.jail.losses import write as write_losses
-from cellblock.jail.removal import remove_tree
-from cellblock.jail.shards import Shard, ShardFolder, patient_lock
-from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source, release
-from cellblock.jail.volume import Volume, VolumeState
-from cellblock.jail.writer_lock import LostLockError
+from cellblock.jail.source.feeding import Feeding
+from cellblock.jail.source.find import DirectorySource, Source, SourceIdentity, find_source, release
+from cellblock.jail.source.image_core import Assembly, ImageError, Loss, Summary, Target, assembling
+from cellblock.jail.source.known_digests import records_folder
+from cellblock.jail.source.layer_listings import LayerListings
+from cellblock.jail.tree.losses import write as write_losses
+from cellblock.jail.tree.removal import remove_tree
+from cellblock.jail.volume import holding
+from cellblock.jail.volume.shards import Shard, ShardFolder, patient_lock
+from cellblock.jail.volume.volume import Volume, VolumeState
+from cellblock.jail.volume.writer_lock import LostLockError
 
 _SLOW_S = 0.0002
 """Seconds a call takes on a filesystem that has to ask a server; local ones take a tenth."""

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from cellblock.errors import CellblockError
-from cellblock.jail import controls, delta, live_walk, manifest
-from cellblock.jail.adoption import known_controls
+from cellblock.jail.apply.execution import assembled
 from cellblock.jail.comparison import Differing, differing
-from cellblock.jail.dpkg_database import Database, info_owner
-from cellblock.jail.entry import Entry, order
-from cellblock.jail.execution import assembled
 from cellblock.jail.folding import owner_of_records
-from cellblock.jail.live_walk import Seen
-from cellblock.jail.look import Look, Stamp, UnreadableError
-from cellblock.jail.record_merge import ids
-from cellblock.jail.tree_access import Blocked, TreeAccess
-from cellblock.jail.volume import Volume
+from cellblock.jail.merge.record_merge import ids
+from cellblock.jail.tree import controls, delta, live_walk, manifest
+from cellblock.jail.tree.dpkg_database import Database, info_owner
+from cellblock.jail.tree.entry import Entry, order
+from cellblock.jail.tree.live_walk import Seen
+from cellblock.jail.tree.look import Look, Stamp, UnreadableError
+from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.volume.adoption import known_controls
+from cellblock.jail.volume.volume import Volume
 
 Kind = Literal["added", "changed", "removed"]
 

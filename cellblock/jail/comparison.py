@@ -15,18 +15,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from cellblock.errors import CellblockError
-from cellblock.jail import controls, history, tree_check
-from cellblock.jail.adoption import known_controls
-from cellblock.jail.dpkg_database import Database, info_owner
-from cellblock.jail.entry import Entry
-from cellblock.jail.identities import between
-from cellblock.jail.look import Stamp, UnreadableError
-from cellblock.jail.losses import Without
-from cellblock.jail.manifest_index import opened
-from cellblock.jail.tree_access import Blocked, TreeAccess
-from cellblock.jail.tree_check import Difference
-from cellblock.jail.users_choices import UsersChoices
-from cellblock.jail.volume import Volume
+from cellblock.jail.merge.identities import between
+from cellblock.jail.merge.users_choices import UsersChoices
+from cellblock.jail.tree import controls, tree_check
+from cellblock.jail.tree.dpkg_database import Database, info_owner
+from cellblock.jail.tree.entry import Entry
+from cellblock.jail.tree.look import Stamp, UnreadableError
+from cellblock.jail.tree.losses import Without
+from cellblock.jail.tree.manifest_index import opened
+from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.tree_check import Difference
+from cellblock.jail.volume import history
+from cellblock.jail.volume.adoption import known_controls
+from cellblock.jail.volume.volume import Volume
 
 _USERS = (
     "etc",

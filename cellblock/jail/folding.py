@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cellblock.jail.comparison import Differing
-from cellblock.jail.entry import shown
-from cellblock.jail.quiet_files import is_quiet
+from cellblock.jail.merge.quiet_files import is_quiet
+from cellblock.jail.tree.entry import shown
 
 _ALONE = 3
 """So many files of one directory, changed alike, are told one by one."""

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from cellblock.errors import UsageError
 from cellblock.events import Events
-from cellblock.jail import ready, transaction
+from cellblock.jail.apply import transaction
 from cellblock.jail.assemble import Options, OtherSourceError, assemble
-from cellblock.jail.shards import Shard
 from cellblock.jail.upgrade import upgrade
-from cellblock.jail.volume import Volume
-from cellblock.jail.writer_lock import BusyError
+from cellblock.jail.volume import ready
+from cellblock.jail.volume.shards import Shard
+from cellblock.jail.volume.volume import Volume
+from cellblock.jail.volume.writer_lock import BusyError
 
 _INDEX = "JOB_COMPLETION_INDEX"
 """Set by the Job controller in the pods of an Indexed Job."""

@@ -11,13 +11,8 @@ from pathlib import Path
 from cellblock import records
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import controls, delta, history, transaction
-from cellblock.jail.actions_store import Collected, Numbers, kept
-from cellblock.jail.change_plan import Action, Finding, Plan
-from cellblock.jail.delta import Delta, Deltas
-from cellblock.jail.differences import Changes
-from cellblock.jail.entry import Entry, order, shown
-from cellblock.jail.execution import (
+from cellblock.jail.apply import transaction
+from cellblock.jail.apply.execution import (
     Check,
     UpgradeResult,
     assembled,
@@ -28,11 +23,18 @@ from cellblock.jail.execution import (
     write_records,
     writing,
 )
-from cellblock.jail.kept_files import KeptFiles
-from cellblock.jail.losses import Trying
-from cellblock.jail.planner import make_plan
-from cellblock.jail.staging import arranged, stage
-from cellblock.jail.volume import Volume, VolumeState
+from cellblock.jail.apply.kept_files import KeptFiles
+from cellblock.jail.apply.staging import arranged, stage
+from cellblock.jail.merge.actions_store import Collected, Numbers, kept
+from cellblock.jail.merge.change_plan import Action, Finding, Plan
+from cellblock.jail.merge.planner import make_plan
+from cellblock.jail.tree import controls, delta
+from cellblock.jail.tree.delta import Delta, Deltas
+from cellblock.jail.tree.differences import Changes
+from cellblock.jail.tree.entry import Entry, order, shown
+from cellblock.jail.tree.losses import Trying
+from cellblock.jail.volume import history
+from cellblock.jail.volume.volume import Volume, VolumeState
 
 
 def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeResult:

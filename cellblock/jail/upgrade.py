@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
-from cellblock.jail import catalogue, controls, transaction
-from cellblock.jail.adoption import base_controls
-from cellblock.jail.catalogue import Blobs, Catalogue, Reading
-from cellblock.jail.change_plan import Plan
-from cellblock.jail.controls import Controls
-from cellblock.jail.delta import checked_meanwhile
-from cellblock.jail.differences import Image, between_images
-from cellblock.jail.execution import (
+from cellblock.jail.apply import transaction
+from cellblock.jail.apply.execution import (
     NOTE,
     UpgradeResult,
     assembled,
@@ -30,18 +24,26 @@ from cellblock.jail.execution import (
     stage_files,
     writing,
 )
-from cellblock.jail.feeding import Feeding
-from cellblock.jail.known_digests import known_digests
-from cellblock.jail.layer_listings import LayerListings
-from cellblock.jail.losses import Trying, Without
-from cellblock.jail.moved_content import copy_from_tree
-from cellblock.jail.passing_folder import passing_folder
-from cellblock.jail.planner import make_plan
-from cellblock.jail.source import DirectorySource, Source, SourceIdentity, find_source
-from cellblock.jail.volume import Volume, VolumeState
+from cellblock.jail.apply.moved_content import copy_from_tree
+from cellblock.jail.merge.change_plan import Plan
+from cellblock.jail.merge.planner import make_plan
+from cellblock.jail.source import catalogue
+from cellblock.jail.source.catalogue import Blobs, Catalogue, Reading
+from cellblock.jail.source.feeding import Feeding
+from cellblock.jail.source.find import DirectorySource, Source, SourceIdentity, find_source
+from cellblock.jail.source.known_digests import known_digests
+from cellblock.jail.source.layer_listings import LayerListings
+from cellblock.jail.source.passing_folder import passing_folder
+from cellblock.jail.tree import controls
+from cellblock.jail.tree.controls import Controls
+from cellblock.jail.tree.delta import checked_meanwhile
+from cellblock.jail.tree.differences import Image, between_images
+from cellblock.jail.tree.losses import Trying, Without
+from cellblock.jail.volume.adoption import base_controls
+from cellblock.jail.volume.volume import Volume, VolumeState
 
 if TYPE_CHECKING:
-    from cellblock.jail.image_core import Loss
+    from cellblock.jail.source.image_core import Loss
 
 
 class MovedTreeError(CellblockError):
@@ -144,7 +146,7 @@ def _prepare(
 def _tell_losses(volume: Volume, trying: Trying, events: Events) -> tuple[Loss, ...]:
     found = trying.found()
     if found:
-        from cellblock.jail.holding import told
+        from cellblock.jail.volume.holding import told
 
         for loss in found:
             events.warning(told(volume.path, loss))

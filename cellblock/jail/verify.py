@@ -11,14 +11,8 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
-from cellblock.jail import catalogue, transaction
-from cellblock.jail.action_order import in_order
-from cellblock.jail.adoption import base_controls
-from cellblock.jail.catalogue import Blobs, Reading
-from cellblock.jail.change_plan import Action, Plan, Verb
-from cellblock.jail.comparison import Differing, differing, is_link, seen
-from cellblock.jail.delta import check, groups, look_up
-from cellblock.jail.execution import (
+from cellblock.jail.apply import transaction
+from cellblock.jail.apply.execution import (
     NOTE,
     assembled,
     carry_out,
@@ -26,13 +20,20 @@ from cellblock.jail.execution import (
     stage_files,
     writing,
 )
-from cellblock.jail.layer_listings import LayerListings
-from cellblock.jail.manifest_index import opened
-from cellblock.jail.source import find_source
-from cellblock.jail.tree_access import Blocked, TreeAccess
-from cellblock.jail.tree_check import Difference
-from cellblock.jail.users_choices import give_back_times
-from cellblock.jail.volume import Volume, VolumeState
+from cellblock.jail.comparison import Differing, differing, is_link, seen
+from cellblock.jail.merge.action_order import in_order
+from cellblock.jail.merge.change_plan import Action, Plan, Verb
+from cellblock.jail.merge.users_choices import give_back_times
+from cellblock.jail.source import catalogue
+from cellblock.jail.source.catalogue import Blobs, Reading
+from cellblock.jail.source.find import find_source
+from cellblock.jail.source.layer_listings import LayerListings
+from cellblock.jail.tree.delta import check, groups, look_up
+from cellblock.jail.tree.manifest_index import opened
+from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.tree_check import Difference
+from cellblock.jail.volume.adoption import base_controls
+from cellblock.jail.volume.volume import Volume, VolumeState
 
 LISTED = 10_000
 """Files that a result names: a chown(1) of a whole tree makes millions differ, and each takes 1 KB."""

@@ -14,7 +14,7 @@ from cellblock.build.image_store import ImageStore
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.assemble import assemble
-from cellblock.jail.source import find_source
+from cellblock.jail.source.find import find_source
 from cellblock.upkeep.kept import images
 from tests.oci.layers import make_image, member
 

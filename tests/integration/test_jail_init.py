@@ -23,8 +23,8 @@ from cellblock.cluster.api import connect, podman_environment
 from cellblock.cluster.kubernetes import KINDS, BackupPlan, KubernetesRequest, render
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import Volume
 from cellblock.jail.verify import verify
+from cellblock.jail.volume.volume import Volume
 from cellblock.oci.layout import Layout
 from tests.integration.conftest import default_variant
 from tests.integration.registry import RunningRegistry

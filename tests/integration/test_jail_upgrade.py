@@ -16,7 +16,7 @@ import pytest
 from cellblock.build import BuildRequest, build_images
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import assemble
+from cellblock.jail.assemble import assemble
 from cellblock.jail.rollback import rollback
 from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.verify import verify

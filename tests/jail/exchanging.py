@@ -23,7 +23,8 @@ from deb_trees import Deb
 from jail_trees import snapshot
 from upgraded_jail import BAR, Jail
 
-from cellblock.jail import assemble, rename_exchange
+from cellblock.jail.assemble import assemble
+from cellblock.jail.tree import rename_exchange
 
 SECRET = "only the host knows this"
 EVIL = (

@@ -37,7 +37,9 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import Options, Shard, Volume, assemble
+from cellblock.jail.assemble import Options, assemble
+from cellblock.jail.volume.shards import Shard
+from cellblock.jail.volume.volume import Volume
 from jail_trees import make_everything, snapshot
 
 def tell(**facts):

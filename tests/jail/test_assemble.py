@@ -16,13 +16,18 @@ from jail_trees import snapshot
 
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Progress, StepStarted
-from cellblock.jail import Options, Shard, Volume, assemble, holding, manifest
+from cellblock.jail.assemble import Options, assemble
+from cellblock.jail.tree import manifest
+from cellblock.jail.volume import holding
+from cellblock.jail.volume.shards import Shard
+from cellblock.jail.volume.volume import Volume
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
 ASSEMBLE = (
     "import sys; from pathlib import Path; from cellblock.events import Events; "
-    "from cellblock.jail import assemble; print(assemble(sys.argv[1], Path(sys.argv[2]), Events()).changed)"
+    "from cellblock.jail.assemble import assemble; "
+    "print(assemble(sys.argv[1], Path(sys.argv[2]), Events()).changed)"
 )
 
 
@@ -193,7 +198,7 @@ def test_the_holder_of_the_lock_is_named(small: Path, tmp_path: Path, events: Ev
     volume = Volume(tmp_path / "volume")
     volume.prepare()
     script = (
-        "import sys, time; from pathlib import Path; from cellblock.jail import Volume\n"
+        "import sys, time; from pathlib import Path; from cellblock.jail.volume.volume import Volume\n"
         "with Volume(Path(sys.argv[1])).lock('jail upgrade x'): print('locked', flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(volume.path)]

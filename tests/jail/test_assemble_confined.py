@@ -20,7 +20,7 @@ CONFINED = """
 import ctypes, errno, os, struct, sys
 from pathlib import Path
 from cellblock.events import Events
-from cellblock.jail import assemble
+from cellblock.jail.assemble import assemble
 
 UNSHARE = 272
 instruction = lambda code, true, false, value: struct.pack("<HBBI", code, true, false, value)

@@ -17,8 +17,11 @@ from jail_trees import snapshot
 from cellblock.bench.slow_fs import slow_filesystem
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, StepStarted
-from cellblock.jail import Options, Shard, Volume, assemble, manifest
+from cellblock.jail.assemble import Options, assemble
+from cellblock.jail.tree import manifest
 from cellblock.jail.verify import verify
+from cellblock.jail.volume.shards import Shard
+from cellblock.jail.volume.volume import Volume
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, and keeps owners: needs root")
 

@@ -19,14 +19,14 @@ from deb_trees import Deb
 from upgraded_jail import FOO, FOO2, Jail, kept_or_conflict
 
 from cellblock.errors import CellblockError
-from cellblock.jail import live_walk
+from cellblock.jail.apply.step import Step
 from cellblock.jail.backup import listing, unfollowed
 from cellblock.jail.backup.mending import Mended, mend
 from cellblock.jail.changes import changes, export
-from cellblock.jail.entry import shown
-from cellblock.jail.layer_listings import LayerListings
-from cellblock.jail.step import Step
-from cellblock.jail.tree_access import Blocked, TreeAccess
+from cellblock.jail.source.layer_listings import LayerListings
+from cellblock.jail.tree import live_walk
+from cellblock.jail.tree.entry import shown
+from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 

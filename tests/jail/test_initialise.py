@@ -11,8 +11,9 @@ from deb_trees import Deb, DebTree
 
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Event, Events, Message
-from cellblock.jail import Options, OtherSourceError, Volume
+from cellblock.jail.assemble import Options, OtherSourceError
 from cellblock.jail.initialise import Initialised, InitialiseOptions, initialise, shard_of
+from cellblock.jail.volume.volume import Volume
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners: needs root")
 

@@ -15,16 +15,20 @@ from typer.testing import CliRunner
 
 from cellblock.cli.app import app
 from cellblock.events import Event, Events, Progress
-from cellblock.jail import assemble, change_plan, history, manifest, paths_store, verify
-from cellblock.jail.action import Action
+from cellblock.jail import verify
+from cellblock.jail.assemble import assemble
 from cellblock.jail.comparison import Differing
-from cellblock.jail.feeding import opener
-from cellblock.jail.image_core import LayerBytes, Pick, Target, assembling
-from cellblock.jail.known_digests import KnownDigests, known_digests
+from cellblock.jail.merge import change_plan
+from cellblock.jail.merge.action import Action
 from cellblock.jail.rollback import rollback
-from cellblock.jail.tree_check import Found
+from cellblock.jail.source.feeding import opener
+from cellblock.jail.source.image_core import LayerBytes, Pick, Target, assembling
+from cellblock.jail.source.known_digests import KnownDigests, known_digests
+from cellblock.jail.tree import manifest, paths_store
+from cellblock.jail.tree.tree_check import Found
 from cellblock.jail.upgrade import MovedTreeError, plan_upgrade, upgrade
-from cellblock.jail.volume import Volume
+from cellblock.jail.volume import history
+from cellblock.jail.volume.volume import Volume
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 

@@ -10,8 +10,9 @@ import pytest
 
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
-from cellblock.jail import assemble, change_plan
-from cellblock.jail.source import find_source
+from cellblock.jail.assemble import assemble
+from cellblock.jail.merge import change_plan
+from cellblock.jail.source.find import find_source
 from cellblock.jail.upgrade import upgrade
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps the owners of its files")

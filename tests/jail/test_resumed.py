@@ -11,8 +11,9 @@ import pytest
 from jail_trees import snapshot
 
 from cellblock.events import Event, Events, StepStarted
-from cellblock.jail import Options, Shard, assemble
+from cellblock.jail.assemble import Options, assemble
 from cellblock.jail.verify import verify
+from cellblock.jail.volume.shards import Shard
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps the owners of its files: needs root")
 

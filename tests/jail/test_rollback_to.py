@@ -12,9 +12,10 @@ from upgraded_jail import BAR, FOO, FOO2, LIB, LIB2, Deb, Jail
 
 from cellblock.cli.app import app
 from cellblock.errors import CellblockError
-from cellblock.jail import Volume, history
 from cellblock.jail.rollback import rollback_to
 from cellblock.jail.verify import verify
+from cellblock.jail.volume import history
+from cellblock.jail.volume.volume import Volume
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 

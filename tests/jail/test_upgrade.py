@@ -12,9 +12,11 @@ from jail_trees import snapshot
 from upgraded_jail import APP, BAR, FOO, FOO2, LIB, LIB2, Jail, kept_or_conflict, timeless
 
 from cellblock.errors import CellblockError
-from cellblock.jail import Volume, change_plan, history
+from cellblock.jail.merge import change_plan
 from cellblock.jail.upgrade import MovedTreeError, upgrade
 from cellblock.jail.verify import verify
+from cellblock.jail.volume import history
+from cellblock.jail.volume.volume import Volume
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 

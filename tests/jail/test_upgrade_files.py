@@ -11,7 +11,7 @@ import pytest
 from jail_trees import snapshot
 from upgraded_jail import APP, FOO, FOO2, LIB, Jail, kept_or_conflict
 
-from cellblock.jail import assemble
+from cellblock.jail.assemble import assemble
 from cellblock.jail.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")

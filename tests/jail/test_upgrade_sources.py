@@ -17,11 +17,12 @@ from jail_trees import snapshot
 from cellblock.bench.volume_sources import TAR, Layout
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import Volume, assemble
+from cellblock.jail.assemble import assemble
 from cellblock.jail.changes import changes
 from cellblock.jail.rollback import rollback
 from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.verify import verify
+from cellblock.jail.volume.volume import Volume
 from tests.integration.registry import running_registry
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")

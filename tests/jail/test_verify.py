@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cellblock.cli.app import app
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import assemble
+from cellblock.jail.assemble import assemble
 from cellblock.jail.changes import changes, export, summarize
 from cellblock.jail.rollback import rollback
 from cellblock.jail.upgrade import upgrade

@@ -8,9 +8,9 @@ from pathlib import Path
 from deb_trees import Deb, DebTree
 
 from cellblock.events import Events
-from cellblock.jail import assemble
-from cellblock.jail.change_plan import Plan
-from cellblock.jail.execution import UpgradeResult
+from cellblock.jail.apply.execution import UpgradeResult
+from cellblock.jail.assemble import assemble
+from cellblock.jail.merge.change_plan import Plan
 from cellblock.jail.rollback import rollback
 from cellblock.jail.upgrade import plan_upgrade, upgrade
 

@@ -19,7 +19,7 @@ import pytest
 PRELUDE = """
 import ctypes, errno, json, os, stat, subprocess, sys
 from pathlib import Path
-from cellblock.jail import mount_core as core
+from tests.spank_jail import mount_core as core
 base = Path(sys.argv[1]); root = base / "root"; plan = base / "plan"
 
 def tell(**facts):

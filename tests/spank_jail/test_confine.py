@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.jail import mount_core as core
+from tests.spank_jail import mount_core as core
 from tests.spank_jail.conftest import Distribution, Jail
 
 # Refused for some of their arguments only: tests/test_seccomp.c has those.

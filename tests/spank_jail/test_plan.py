@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cellblock.jail.mount_core import JailError, PlanEntry, parse_plan, parse_plan_text
+from tests.spank_jail.mount_core import JailError, PlanEntry, parse_plan, parse_plan_text
 
 WritePlan = Callable[[str], Path]
 

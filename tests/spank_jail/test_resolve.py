@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.jail.mount_core import JailError, resolve
+from tests.spank_jail.mount_core import JailError, resolve
 
 Tree = tuple[Path, int]
 

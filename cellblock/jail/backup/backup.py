@@ -21,15 +21,15 @@ from typing import Any
 from cellblock import records
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
-from cellblock.jail import transaction
-from cellblock.jail.apt_lock import apt_locked
+from cellblock.jail.apply import transaction
+from cellblock.jail.apply.execution import assembled
 from cellblock.jail.backup import listing, unfollowed
 from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import HOST, TAG, Restic, ResticError, Snapshot, pattern
 from cellblock.jail.backup.retention import Keep, retain
-from cellblock.jail.execution import assembled
-from cellblock.jail.tree_access import Blocked, TreeAccess
-from cellblock.jail.volume import Volume, VolumeState
+from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.volume.apt_lock import apt_locked
+from cellblock.jail.volume.volume import Volume, VolumeState
 
 FOLDER = "backup"
 """In `.cellblock`: the listing, and the name under which the volume's snapshots are found."""

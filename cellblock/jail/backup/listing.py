@@ -9,7 +9,8 @@ is compared with this list, and these are put right. Format: zstd of
     f 644 0 0 104857600 1700000000000000000 sparse - home/ada/disk.img
     end 1 104857600
 
-whose lines are a manifest's (`cellblock.jail.manifest`), except that no content is hashed: `-`, or `sparse`.
+whose lines are a manifest's (`cellblock.jail.tree.manifest`), except that no content is hashed: `-`, or
+`sparse`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from pathlib import Path
 import zstandard
 
 from cellblock.errors import CellblockError
-from cellblock.jail import live_walk, manifest
-from cellblock.jail.entry import Entry
-from cellblock.jail.look import Look, UnreadableError
+from cellblock.jail.tree import live_walk, manifest
+from cellblock.jail.tree.entry import Entry
+from cellblock.jail.tree.look import Look, UnreadableError
 
 NAME = "tree.zst"
 SPARSE = "sparse"

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cellblock.jail.backup import listing
-from cellblock.jail.entry import Entry, kept_xattrs, order, shown
-from cellblock.jail.look import Look, UnreadableError
-from cellblock.jail.metadata import set_metadata
-from cellblock.jail.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.entry import Entry, kept_xattrs, order, shown
+from cellblock.jail.tree.look import Look, UnreadableError
+from cellblock.jail.tree.metadata import set_metadata
+from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 
 _BLOCK = 64 << 10
 """Zeros shorter than this are not worth a hole."""

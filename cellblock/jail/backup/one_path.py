@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
+from cellblock.jail.apply.execution import assembled
 from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import Restic
 from cellblock.jail.backup.restore import (
@@ -20,10 +21,9 @@ from cellblock.jail.backup.restore import (
     clean,
     staged,
 )
-from cellblock.jail.entry import shown
-from cellblock.jail.execution import assembled
-from cellblock.jail.rename_exchange import exchange, move
-from cellblock.jail.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.entry import shown
+from cellblock.jail.tree.rename_exchange import exchange, move
+from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 
 _TRIES = 8
 """How often a place is tried that users fill and empty at the same time."""

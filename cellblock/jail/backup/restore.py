@@ -19,17 +19,17 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail import holding
+from cellblock.jail.apply.execution import NOTE
 from cellblock.jail.backup import listing, switching
 from cellblock.jail.backup.backup import FOLDER
 from cellblock.jail.backup.mending import Mended, mend
 from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import Restic, ResticError, Snapshot, pattern
 from cellblock.jail.comparison import differing
-from cellblock.jail.execution import NOTE
-from cellblock.jail.removal import remove_tree
-from cellblock.jail.source import release
-from cellblock.jail.volume import Volume
+from cellblock.jail.source.find import release
+from cellblock.jail.tree.removal import remove_tree
+from cellblock.jail.volume import holding
+from cellblock.jail.volume.volume import Volume
 
 _OF_METADATA = r"operation not supported|not permitted|permission denied|not implemented|read-only"
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock.jail.removal import remove_tree
-from cellblock.jail.rename_exchange import exchange
-from cellblock.jail.volume import RESTORE, Volume, sync_filesystem
+from cellblock.jail.tree.removal import remove_tree
+from cellblock.jail.tree.rename_exchange import exchange
+from cellblock.jail.volume.volume import RESTORE, Volume, sync_filesystem
 from cellblock.records import put, sync_directory
 
 

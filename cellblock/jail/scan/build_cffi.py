@@ -1,7 +1,7 @@
 """Compiles the comparison of manifests with trees into `cellblock._volume_scan` (cffi, API mode).
 
 Run by setuptools (`cffi_modules` in setup.py) with the project's root as working directory. Users of the
-module go through `cellblock.jail.tree_check`.
+module go through `cellblock.jail.tree.tree_check`.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ static char kind_of(mode_t mode)
 	}
 }
 
-/* Attributes of the machine that a tree lies on; the same as in cellblock/jail/entry.py. */
+/* Attributes of the machine that a tree lies on; the same as in cellblock/jail/tree/entry.py. */
 static bool of_the_machine(const char *name)
 {
 	static const char *const starts[] = { "trusted.overlay.", "security.selinux", "security.ima",

@@ -1,7 +1,7 @@
 /* Compares lines of a manifest with a tree, in threads: by metadata, and by content where asked.
  *
  * The tree is written by its users: no symbolic link is followed on the way to a file, and the call that
- * finds one blocked says so. What is compared, and what a line is: cellblock/jail/manifest.py.
+ * finds one blocked says so. What is compared, and what a line is: cellblock/jail/tree/manifest.py.
  */
 #ifndef VOLUME_CHECK_H
 #define VOLUME_CHECK_H

@@ -1,4 +1,4 @@
-/* Writes the manifest of a tree; cellblock/jail/manifest.py describes the format and reads it. */
+/* Writes the manifest of a tree; cellblock/jail/tree/manifest.py describes the format and reads it. */
 #ifndef IMAGE_MANIFEST_H
 #define IMAGE_MANIFEST_H
 

@@ -29,7 +29,7 @@ static void put_escaped(FILE *out, const char *text)
 	}
 }
 
-/* As cellblock/jail/manifest.py writes it. */
+/* As cellblock/jail/tree/manifest.py writes it. */
 static void check_again(const struct volume_line *line)
 {
 	struct volume_line again;

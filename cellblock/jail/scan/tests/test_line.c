@@ -1,4 +1,4 @@
-/* Lines of manifests, as cellblock/jail/manifest.py writes them, and everything beside that is close to one. */
+/* Lines of manifests, as cellblock/jail/tree/manifest.py writes them, and everything beside that is close to one. */
 #include <string.h>
 
 #include "../../../../spank_jail/tests/check.h"

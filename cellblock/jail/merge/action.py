@@ -1,0 +1,48 @@
+"""One change of one path, as plans have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cellblock.jail.tree.entry import Entry
+from cellblock.jail.tree.tree_access import Stamp
+
+Verb = Literal["mkdir", "put", "metadata", "remove", "rmdir"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One change of one path. `before` is what the tree held when this was planned, `after` what it will.
+
+    `stamp` is that of the file at `before`. `note` says why where it is not obvious; `beside` marks the
+    image's version of a file that users keep theirs of. `link` is the path of an earlier action whose new
+    file this is another name of (a hard link).
+    """
+
+    verb: Verb
+    path: bytes
+    before: Entry | None
+    after: Entry | None
+    stamp: Stamp | None = None
+    note: str = ""
+    beside: bool = False
+    link: bytes = b""
+
+    @property
+    def summary(self) -> str:
+        """What this is to a reader: add, update, remove, metadata, beside."""
+        if self.beside:
+            return "beside"
+        if self.verb == "metadata":
+            return "metadata"
+        if self.after is None:
+            return "remove"
+        return "add" if self.before is None else "update"
+
+    @property
+    def new_content(self) -> str:
+        """The digest of the content that this needs; empty where it needs none."""
+        if self.verb != "put" or self.after is None or self.after.kind != "f" or self.link:
+            return ""
+        return self.after.digest

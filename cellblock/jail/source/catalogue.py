@@ -1,0 +1,186 @@
+"""Reading a source once: the manifest of its tree with all digests, its databases, and what is new of it.
+
+The image core merges and hashes in threads. Content that the volume's image does not have yet is put aside on
+the way, by its digest, so that an upgrade reads its source once; a layer that the volume knows (see
+`layer_listings`) is not read at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.errors import CellblockError
+from cellblock.jail.source.feeding import Feeding
+from cellblock.jail.source.image_core import (
+    ImageError,
+    LayerBytes,
+    Pick,
+    Summary,
+    Target,
+    assembling,
+)
+from cellblock.jail.source.known_digests import KnownDigests, records_folder
+from cellblock.jail.source.layer_listings import LayerListings
+from cellblock.jail.tree import controls
+from cellblock.jail.tree.manifest_index import opened
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """A source as read: `manifest` is a file in the folder given, `blobs` a folder there of new content."""
+
+    manifest: Path
+    manifest_sha256: str
+    entries: int
+    bytes: int
+    controls: controls.Controls
+    blobs: Path
+    layers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read: with how many threads, whom to tell how many bytes were read, which layers are known.
+
+    `keep` says that what layers say may be kept among the listings.
+    """
+
+    listings: LayerListings
+    jobs: int = 8
+    keep: bool = True
+    progress: Callable[[int], None] = lambda read: None
+
+
+class Blobs:
+    """Content by digest, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = os.fsencode(folder)
+        folder.mkdir(exist_ok=True, mode=0o700)
+
+    @property
+    def folder(self) -> bytes:
+        """Where they all are."""
+        return self._folder
+
+    def path(self, digest: str) -> bytes:
+        """Where the content is, or would be."""
+        return self._folder + b"/" + digest.encode()
+
+    def missing(self, digests: Iterable[str]) -> set[str]:
+        """Those of `digests` that are not here."""
+        return {digest for digest in digests if not os.path.lexists(self.path(digest))}
+
+
+def read(
+    feeding: Feeding,
+    folder: Path,
+    reading: Reading,
+    *,
+    known: KnownDigests | None,
+    at_hand: Mapping[bytes, bytes] | None = None,
+) -> Catalogue:
+    """Read all of a source that is not known; content whose digest is not among `known` is put aside.
+
+    None: no content is. `at_hand` are databases of the volume's image: what the source has the same is taken
+    from there. Raises CellblockError and OSError.
+    """
+    # Of what nobody wants nothing is written but the databases.
+    pick = Pick(array("Q") if known is None else known, wanted=known is None, always=controls.PREFIXES)
+    path = folder / "manifest"
+    summary = _run(feeding, folder, reading, pick, (), path)
+    digests = control_digests(path)
+    found = {hashlib.sha256(text).hexdigest(): text for text in (at_hand or {}).values()}
+    blobs = Blobs(folder / "blobs")
+    for digest in set(digests.values()) - set(found):
+        if not blobs.missing([digest]):
+            found[digest] = Path(os.fsdecode(blobs.path(digest))).read_bytes()
+    missing = set(digests.values()) - set(found)
+    if missing:
+        fetch(feeding, folder / "more", reading, missing)
+        for digest in missing:
+            found[digest] = (folder / "more/blobs" / digest).read_bytes()
+        shutil.rmtree(folder / "more")
+    kept = {name: found[digest] for name, digest in digests.items()}
+    return Catalogue(
+        path, summary.digest, summary.entries, summary.bytes, kept, folder / "blobs", feeding.digests
+    )
+
+
+def fetch(feeding: Feeding, folder: Path, reading: Reading, wanted: Collection[str]) -> None:
+    """Put content aside that `read` passed over, in `folder`/blobs. Reads the layers that may have it.
+
+    Raises CellblockError when the source does not have it: it is not what it was.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    pick = Pick(array("Q", sorted(int(digest[:16], 16) for digest in wanted)), wanted=True)
+    bare = {bytes.fromhex(digest) for digest in wanted}
+    needed = [layer.digest for layer in feeding.layers if reading.listings.holds(layer.digest, bare)]
+    _run(feeding, folder, reading, pick, [one for one in needed if one is not None], None)
+    if missing := Blobs(folder / "blobs").missing(wanted):
+        raise CellblockError(
+            f"the source does not have the content with SHA-256 {min(missing)}; nothing was changed",
+            hint="it changed since it was read; run this again, and for a repair name the very image",
+        )
+
+
+def _run(
+    feeding: Feeding, folder: Path, reading: Reading, pick: Pick, read: Sequence[str], target: Path | None
+) -> Summary:
+    """Let the core read; a layer whose listing turns out not to suffice is then read itself."""
+    must = set(read)
+    while True:
+        aside = folder / "blobs"
+        shutil.rmtree(aside, ignore_errors=True) if target is not None else None
+        aside.mkdir(mode=0o700, exist_ok=True)
+        root = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with reading.listings.joined(feeding.layers, keep=reading.keep, read=must) as layers:
+                return _once(feeding, layers, Target(root, reading.jobs, pick=pick), reading, target)
+        except ImageError as error:
+            if feeding.errors:
+                raise feeding.errors[0] from error
+            layer = feeding.layers[-1 - error.layer].digest if error.layer >= 0 else None
+            if error.fault != "absent" or layer is None or layer in must:
+                raise error.told("nothing was changed") from error
+            must.add(layer)
+        finally:
+            os.close(root)
+
+
+def _once(
+    feeding: Feeding, layers: Sequence[LayerBytes], target: Target, reading: Reading, path: Path | None
+) -> Summary:
+    source = feeding.directory or layers
+    with assembling(source, target, reading.progress, records_folder()) as assembly:
+        assembly.run()
+        if feeding.errors:
+            raise feeding.errors[0]
+        return Summary(0, 0, "") if path is None else assembly.write_manifest(path)
+
+
+def control_digests(path: Path) -> dict[bytes, str]:
+    """The digests of the databases, by path; a name that is another's file's has that one's."""
+    found: dict[bytes, str] = {}
+    links: dict[bytes, bytes] = {}
+    with opened(path) as index:
+        for entry in (entry for folder in (b"etc", b"var") for entry in index.below(folder)):
+            if not controls.is_control(entry.path):
+                continue
+            if entry.kind == "f":
+                found[entry.path] = entry.digest
+            elif entry.kind == "h":
+                links[entry.path] = entry.target
+    if links:
+        with opened(path) as index:
+            for name, first in links.items():
+                named = index.entry(first)
+                if named is not None and named.kind == "f":
+                    found[name] = named.digest
+    return found

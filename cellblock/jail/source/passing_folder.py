@@ -1,0 +1,60 @@
+"""A folder for a source that is read for a moment, off the volume; a killed run's is taken away by the next.
+
+An image of this machine's storage stays mounted when who had it mounted is killed: podman counts, and nobody
+takes back. On the volume a writer's staging folder says so to the next writer. A plan only reads and has
+none there; it makes its own, in /var/tmp, and holds a lock on it, which a killed process holds no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cellblock.jail.source.find import release
+from cellblock.jail.source.known_digests import records_folder
+
+NOTE = "mounted-image"
+"""File of the folder that names the image that was mounted for it."""
+_LOCK = "lock"
+_YOUNG_S = 10.0
+
+
+@contextmanager
+def passing_folder(prefix: str) -> Iterator[Path]:
+    """A new folder of root's alone, removed at the end; first those of killed runs with this prefix."""
+    place = records_folder()
+    for leftover in sorted(place.glob(f"{prefix}*")):
+        _remove(leftover)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(os.fsencode(folder))
+        os.close(lock)
+
+
+def _remove(leftover: Path) -> None:
+    """Release and remove the folder, if it is ours and nobody holds its lock."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, BlockingIOError):
+        status = leftover.lstat()
+        # Anybody may make a folder of that name in /var/tmp; one that is this young may have no lock yet.
+        is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+        if not stat.S_ISDIR(status.st_mode) or not is_ours or time.time() - status.st_mtime < _YOUNG_S:
+            return
+        lock = os.open(leftover / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            release(leftover / NOTE)
+            shutil.rmtree(os.fsencode(leftover))
+        finally:
+            os.close(lock)

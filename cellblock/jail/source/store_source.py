@@ -1,0 +1,51 @@
+"""An image that this checkout built: what its name means to `jail assemble` and `jail upgrade`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.build.image_store import image_store
+from cellblock.errors import CellblockError
+from cellblock.jail.source.feeding import Feeding
+from cellblock.jail.source.find import LayoutSource, SourceIdentity
+
+PREFIX = "localhost/cellblock/"
+
+
+@dataclass
+class StoreSource:
+    """The image `reference`, `localhost/cellblock/IMAGE:VARIANT`, in the store of this checkout's builds.
+
+    Podman may have an image of that name, too: of an earlier build, or of another checkout.
+    """
+
+    reference: str
+    _found: str = ""
+    """The digest that the name meant when it was first asked for: a build may give it to another image."""
+
+    def identify(self, known: SourceIdentity | None) -> SourceIdentity:
+        """Its configuration's digest, which is the id that podman gives the image."""
+        return self._source().identify(known)
+
+    @contextmanager
+    def feed(self, note: Path) -> Iterator[Feeding]:
+        """Its layers. No build removes them meanwhile."""
+        with image_store().writing(), self._source().feed(note) as feeding:
+            yield feeding
+
+    def _source(self) -> LayoutSource:
+        """Raises CellblockError: this checkout did not build it."""
+        store = image_store()
+        found = store.references().get(self.reference)
+        self._found = self._found or (found.digest if found else "")
+        if not self._found:
+            name, _, variant = self.reference.removeprefix(PREFIX).partition(":")
+            build = f"build.py build {name}{f' -v {variant}' if variant else ''}"
+            raise CellblockError(
+                f"this checkout has not built {self.reference}",
+                hint=f"build it: `{build}`; podman's is containers-storage:{self.reference}",
+            )
+        return LayoutSource(self.reference, store.folder, self._found)

@@ -1,0 +1,1 @@
+"""File trees: their entries, the manifest that records one, and safe reading of a tree that users change."""

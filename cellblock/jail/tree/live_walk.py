@@ -1,0 +1,115 @@
+"""A walk of a tree that its users may rearrange meanwhile, which never leaves it.
+
+Each directory is opened by its parent's descriptor and never through a symbolic link: by its path, a
+directory that is replaced by a link to the host's /etc between two looks would be walked as a part of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN = 64
+"""Directories that are open at once: a tree may be deeper than a process may open files."""
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENAMETOOLONG)
+
+
+class Seen(NamedTuple):
+    """One file: its path relative to the root, its status, and its name in the open directory `folder`.
+
+    The descriptor is valid until the next file is asked for.
+    """
+
+    path: bytes
+    status: os.stat_result
+    folder: int
+    name: bytes
+
+
+@dataclass
+class _Level:
+    path: bytes
+    names: Iterator[bytes]
+    descriptor: int
+
+
+def walk(root: bytes, skip: Collection[int] = ()) -> Iterator[Seen]:
+    """Every file below `root`, sorted as by `entry.order`; the root itself is not told.
+
+    What vanishes meanwhile is left out, as are directories that fail to open with an errno of `skip`. Raises
+    OSError for what cannot be read.
+    """
+    gone = (*_GONE, *skip)
+    with TreeAccess(root) as access:
+        stack: list[_Level] = []
+        try:
+            _push(stack, b"", _reopened(access, b"", gone))
+            while stack:
+                level = stack[-1]
+                name = next(level.names, None)
+                if name is not None and level.descriptor < 0:
+                    level.descriptor = _reopened(access, level.path, gone)
+                if name is None or level.descriptor < 0:
+                    _close(stack.pop())
+                    continue
+                path = level.path + b"/" + name if level.path else name
+                try:
+                    status = os.stat(name, dir_fd=level.descriptor, follow_symlinks=False)
+                except OSError as error:
+                    if error.errno in gone:
+                        continue
+                    raise
+                yield Seen(path, status, level.descriptor, name)
+                if stat.S_ISDIR(status.st_mode):
+                    _push(stack, path, _opened(level.descriptor, name, path, gone))
+        finally:
+            for level in stack:
+                _close(level)
+
+
+def _push(stack: list[_Level], path: bytes, descriptor: int) -> None:
+    if descriptor < 0:
+        return
+    if len(stack) >= _OPEN:
+        _close(stack[-_OPEN])
+    try:
+        names = sorted(os.fsencode(name) for name in os.listdir(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    stack.append(_Level(path, iter(names), descriptor))
+
+
+def _close(level: _Level) -> None:
+    if level.descriptor >= 0:
+        os.close(level.descriptor)
+    level.descriptor = -1
+
+
+def _opened(parent: int, name: bytes, path: bytes, gone: Collection[int]) -> int:
+    """The directory as a descriptor; -1: it is none any more. Raises OSError."""
+    try:
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except OSError as error:
+        if error.errno in gone:
+            return -1
+        raise OSError(error.errno, error.strerror, os.fsdecode(path)) from error
+
+
+def _reopened(access: TreeAccess, path: bytes, gone: Collection[int]) -> int:
+    """A directory by its path, one name after the other."""
+    try:
+        parent, name = access.at(path)
+    except (FileNotFoundError, Blocked):
+        return -1
+    try:
+        return _opened(parent, name, path, gone)
+    finally:
+        access.forget()  # of what is deep nothing is to stay open

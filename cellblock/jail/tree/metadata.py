@@ -1,0 +1,36 @@
+"""Gives a file the metadata of an entry, exactly: by a descriptor, as users may exchange names."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from cellblock.jail.tree.entry import Entry
+from cellblock.jail.tree.look import Look
+from cellblock.jail.tree.losses import Without, kind_of
+
+
+def set_metadata(look: Look, entry: Entry, without: Without = Without()) -> None:  # noqa: B008
+    """Owner, mode, attributes and time of the file that was looked at, of a link the link's own.
+
+    `without`: what the volume was accepted without, which is then left out. Raises NotADirectoryError or
+    FileExistsError when it is a file of another type than the entry's.
+
+    In this order: chown(2) drops setuid and capabilities, chmod(2) edits an ACL's mask.
+    """
+    if look.kind != entry.kind:
+        number = errno.ENOTDIR if entry.kind == "d" else errno.EEXIST
+        raise OSError(number, os.strerror(number), entry.path)
+    target = look.magic  # never a name: chmod(2) follows a link that takes the file's place
+    with without.accepting("owners", entry.path):
+        os.chown(target, entry.uid, entry.gid)
+    if entry.kind != "l":
+        with without.accepting("modes", entry.path):
+            os.chmod(target, entry.mode)  # noqa: PTH101
+    for name, value in without.attributes(entry).xattrs:
+        with without.accepting(
+            kind_of(name), entry.path, f"attribute {name.decode(errors='backslashreplace')}"
+        ):
+            os.setxattr(target, name, value)
+    with without.accepting("times", entry.path):
+        os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))

@@ -1,0 +1,227 @@
+"""Records of a volume that are damaged, foreign or too new: said, with what to do, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from upgraded_jail import FOO, FOO2, Jail
+
+from cellblock.errors import CellblockError
+from cellblock.events import Event, Message
+from cellblock.jail import changes
+from cellblock.jail.apply.execution import assembled
+from cellblock.jail.assemble import assemble
+from cellblock.jail.backup.backup import BackupOptions, backup
+from cellblock.jail.backup.repository import Repository
+from cellblock.jail.merge import change_plan
+from cellblock.jail.upgrade import plan_upgrade, upgrade
+from cellblock.jail.verify import verify
+from cellblock.jail.volume import history
+
+Command = Callable[[Jail], object]
+COMMANDS: dict[str, Command] = {
+    "verify": lambda jail: verify(jail.path, jail.events),
+    "repair": lambda jail: verify(jail.path, jail.events, repair=True),
+    "diff": lambda jail: list(changes.changes(jail.path)),
+    "plan": lambda jail: plan_upgrade(str(jail.folder / "old"), jail.path),
+    "upgrade": lambda jail: upgrade(str(jail.folder / "old"), jail.path, jail.events),
+    "rollback": lambda jail: jail.rollback(),
+}
+
+
+@pytest.fixture
+def upgraded(jail: Jail) -> Jail:
+    jail.assemble(FOO)
+    jail.image("new", FOO2)
+    jail.upgrade()
+    return jail
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:30])
+
+
+def test_a_manifest_that_is_damaged_is_said_by_every_command(upgraded: Jail) -> None:
+    manifest = upgraded.path / ".cellblock/manifest"
+    cut(manifest)
+    for name, command in COMMANDS.items():
+        if name != "rollback":  # it needs those of the upgrade alone
+            with pytest.raises(CellblockError, match="damaged manifest") as caught:
+                command(upgraded)
+            assert "jail restore" in caught.value.hint, name
+    manifest.unlink()
+    for name, command in COMMANDS.items():
+        with pytest.raises(CellblockError, match="manifest is missing") as caught:
+            command(upgraded)
+        assert "jail restore" in caught.value.hint, name
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+def test_a_state_that_is_none_is_said(upgraded: Jail) -> None:
+    for text in ("", "[]", "3", '{"version": 1}'):
+        (upgraded.path / ".cellblock/state.json").write_text(text)
+        for command in COMMANDS.values():
+            with pytest.raises(CellblockError, match=r"state\.json: damaged") as caught:
+                command(upgraded)
+            assert caught.value.hint
+
+
+def test_records_of_a_newer_cellblock_are_not_called_damaged(upgraded: Jail) -> None:
+    path = upgraded.path / ".cellblock/state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    with pytest.raises(CellblockError, match=r"state\.json is of version 2.*reads version 1") as caught:
+        upgraded.rollback()
+    assert "newer" in caught.value.hint
+
+
+def test_a_damaged_copy_of_the_databases_is_found_again(upgraded: Jail) -> None:
+    cut(upgraded.path / ".cellblock/controls")
+    assert verify(upgraded.path, upgraded.events).is_clean  # users changed nothing of them
+    upgraded.tree.install(FOO)
+    with pytest.raises(CellblockError, match="controls is damaged") as caught:
+        verify(upgraded.path, upgraded.events)
+    assert "jail verify" in caught.value.hint
+    verify(upgraded.path, upgraded.events, repair=True)  # from the image
+    assert verify(upgraded.path, upgraded.events).is_clean
+
+
+@pytest.mark.parametrize("record", ["plan", "before", "old/manifest", "old/state.json"])
+def test_an_upgrade_whose_record_is_damaged_is_not_undone(upgraded: Jail, record: str) -> None:
+    folder = upgraded.path / ".cellblock/history/0001"
+    cut(folder / record)
+    if record == "plan":  # it says what users kept
+        told: list[Event] = []
+        upgraded.events.subscribe(told.append)
+        assert verify(upgraded.path, upgraded.events).is_clean
+        warnings = [one.text for one in told if isinstance(one, Message) and one.level == "warning"]
+        assert any("history/0001" in text and f"mv {folder}" in text for text in warnings)
+        with pytest.raises(CellblockError, match=r"history/0001.*is damaged") as caught:
+            verify(upgraded.path, upgraded.events, repair=True)
+        assert f"mv {folder}" in caught.value.hint
+    with pytest.raises(CellblockError, match=r"history/0001.*is damaged.*nothing was changed") as caught:
+        upgraded.rollback()
+    assert f"mv {folder}" in caught.value.hint
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+    upgraded.upgrade("old")  # goes on all the same
+    assert "foo 1" in upgraded.read("usr/bin/foo")
+    folder.rename(upgraded.path / ".cellblock/damaged-0001")
+    assert upgraded.rollback().plan.operation == "rollback"
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+@pytest.mark.parametrize("left", [b"", None], ids=["empty", "missing"])
+def test_the_last_record_of_an_upgrade_is_made_again_of_the_others(
+    upgraded: Jail, left: bytes | None
+) -> None:
+    """A power cut left it empty, when it was not flushed."""
+    path = upgraded.path / ".cellblock/history/0001/finished.json"
+    volume = assembled(upgraded.path)[0]
+    before = history.read(volume)
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+    after = history.read(volume)
+    assert [replace(one, finished_at="") for one in after] == [replace(one, finished_at="") for one in before]
+    assert verify(upgraded.path, upgraded.events, repair=True).is_clean
+    assert upgraded.rollback().plan.operation == "rollback"
+    assert "foo 1" in upgraded.read("usr/bin/foo")
+
+
+def test_an_upgrade_whose_record_is_damaged_holds_up_no_other(upgraded: Jail) -> None:
+    upgraded.upgrade("old")
+    cut(upgraded.path / ".cellblock/history/0001/plan")
+    (upgraded.path / ".cellblock/history/0001/finished.json").write_bytes(b"")
+    listed = history.listed(assembled(upgraded.path)[0])
+    assert [type(one) for one in listed] == [history.Damaged, history.Done]
+    assert upgraded.rollback().plan.operation == "rollback"
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+def test_history_counts_on_beyond_four_digits(upgraded: Jail) -> None:
+    records = upgraded.path / ".cellblock/history"
+    (records / "0001").rename(records / "9999")
+    upgraded.upgrade("old")
+    upgraded.upgrade("new")
+    assert [one.number for one in history.read(assembled(upgraded.path)[0])] == [9999, 10000, 10001]
+    assert upgraded.rollback().plan.operation == "rollback"
+    assert [one.undone_by for one in history.read(assembled(upgraded.path)[0])] == [0, 0, 10002, 0]
+
+
+def test_a_full_disk_is_no_damaged_record(upgraded: Jail, tmp_path: Path) -> None:
+    """Of many changes a file tells, in TMPDIR: the record must not be moved away when that has no room."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(disk)], check=True)
+    code = (
+        "import sys; from pathlib import Path; from cellblock.events import Events\n"
+        "from cellblock.jail import rollback\n"
+        "from cellblock.jail.tree import paths_store, temporary_database\n"
+        "paths_store.KEPT, temporary_database._CACHE_KIB = 2, 4\n"
+        "rollback.rollback(Path(sys.argv[1]), Events())"
+    )
+    try:  # SQLite reads TMPDIR once
+        command = [sys.executable, "-c", code, str(upgraded.path)]
+        env = {**os.environ, "TMPDIR": str(disk)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert f"cannot be written down in {disk}" in done.stderr
+    assert " is damaged" not in done.stderr
+    assert upgraded.rollback().changed
+
+
+def test_another_trees_upgrade_is_not_undone(upgraded: Jail, small: Path) -> None:
+    shutil.rmtree(upgraded.root)
+    assemble(str(small), upgraded.path, upgraded.events)
+    with pytest.raises(CellblockError, match="was filled anew since its last upgrade"):
+        upgraded.rollback()
+    assert not (upgraded.root / "usr").exists()
+    assert [one.undone_by for one in history.read(assembled(upgraded.path)[0])] == [0]
+
+
+def test_a_root_that_is_a_link_is_none(upgraded: Jail) -> None:
+    upgraded.root.rename(upgraded.path / "elsewhere")
+    upgraded.root.symlink_to("elsewhere")
+    for command in COMMANDS.values():
+        with pytest.raises(CellblockError, match="root is no directory"):
+            command(upgraded)
+
+
+def test_a_directory_is_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(CellblockError, match="is a directory, and no plan"):
+        change_plan.read(tmp_path)
+
+
+def test_a_repository_is_not_kept_in_what_it_stores(upgraded: Jail) -> None:
+    for place in (upgraded.root / "home/backup", upgraded.path / ".cellblock/backup"):
+        repository = Repository(str(place), {"RESTIC_REPOSITORY": str(place), "RESTIC_PASSWORD": "x"})
+        with pytest.raises(CellblockError, match="lies inside the jail"):
+            backup(upgraded.path, repository, upgraded.events, BackupOptions(init=True))
+        assert not place.exists()
+
+
+def test_an_export_overwrites_nothing_and_leaves_no_part(upgraded: Jail, tmp_path: Path) -> None:
+    taken = tmp_path / "taken.tar"
+    taken.write_text("mine")
+    with pytest.raises(CellblockError, match=r"taken\.tar exists; nothing was written"):
+        changes.export(upgraded.path, taken)
+    assert taken.read_text() == "mine"
+    upgraded.write("home/large", "x" * 4_000_000)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], check=True)
+    try:
+        with pytest.raises(OSError, match="No space left") as caught:
+            changes.export(upgraded.path, disk / "users.tar")
+        assert caught.value.filename == str(disk / "users.tar")
+        assert not (disk / "users.tar").exists()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
