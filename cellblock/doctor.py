@@ -107,7 +107,7 @@ def _packages() -> Iterator[Finding]:
         )
         return
     wanted: tuple[tuple[tuple[str, ...], Verdict], ...] = (
-        (("python", "core"), "missing"),
+        (("python", "compile", "core"), "missing"),
         (("test",), "warning"),
     )
     for groups, verdict in wanted:

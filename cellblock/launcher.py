@@ -23,6 +23,10 @@ STAMP = "cellblock-installed"
 STALE = "stale"
 """Fingerprint of an environment that works but could not be brought up to date."""
 
+ALL_GROUPS = ["python", "compile", "core", "unit", "docs", "test"]
+"""The groups of system_packages.NEEDS, in its order."""
+NEEDS_OF_TESTS = "tests/needs.txt"
+
 # Files that decide what is installed: the project's metadata, and the C that is compiled for Python.
 INPUTS = (
     "pyproject.toml",
@@ -49,6 +53,8 @@ def main(args: list[str]) -> int:
 
     Returns on failure, for a build that is known to have nothing to do, and for help that needs nothing.
     """
+    if args == ["--version"]:
+        return _print(version_text(PROJECT))
     groups = groups_for(args)
     if not ready(PROJECT, groups):
         if any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ):
@@ -77,6 +83,28 @@ def main(args: list[str]) -> int:
     return 1
 
 
+def version_text(project: str) -> str:
+    """What `build.py --version` prints: the version, and the commit where the checkout has one."""
+    with open(f"{project}/pyproject.toml", encoding="utf-8") as file:  # noqa: PTH123
+        version = next((line.split('"')[1] for line in file if line.startswith("version = ")), "unknown")
+    return f"Cellblock {version}{_commit(project)}\n"
+
+
+def _commit(project: str) -> str:
+    """The checkout's commit, in brackets, with a word when files differ from it; empty without git."""
+    import subprocess
+
+    # safe.directory: root may ask about a checkout that belongs to another user.
+    command = ["git", "-C", project, "-c", f"safe.directory={project}", "--no-optional-locks"]
+    command += ["describe", "--always", "--dirty=, changed", "--exclude=*"]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    except OSError:
+        return ""
+    commit = done.stdout.decode(errors="replace").strip()
+    return f" ({commit})" if commit else ""
+
+
 def _print(text: str) -> int:
     try:
         sys.stdout.write(text)
@@ -89,13 +117,46 @@ def _print(text: str) -> int:
 
 
 def groups_for(args: list[str]) -> list[str]:
-    """The groups of system packages that a command line needs.
+    """The groups of packages that a command line needs.
 
     All that builds and clusters take come at once: whoever begins with another command would wait twice.
+    Tests that are named bring only what they need: who changes one thing begins with its tests.
     """
     target = next((arg for arg in args if not arg.startswith("-")), "")
+    if target == "test":
+        return groups_for_tests(PROJECT, args)
+    if target == "docs":
+        return ["python", "docs"]
     # Benchmarks compare with tools that the tests need too.
-    return ["python", "core", "test"] if target in ("test", "bench") else ["python", "core"]
+    return ALL_GROUPS if target == "bench" else ["python", "compile", "core"]
+
+
+def groups_for_tests(project: str, args: list[str]) -> list[str]:
+    """The groups that the tests need which `args` name, by tests/needs.txt; all groups when it names none."""
+    found = {"python", "unit"}
+    named = [path for arg in args if os.path.exists(path := arg.partition("::")[0])]  # noqa: PTH110
+    needs = read_needs(project) if named else None
+    if not needs:
+        return ALL_GROUPS
+    for path in named:
+        relative = os.path.relpath(os.path.realpath(path), project)
+        above = [line for line in needs if f"{relative}/".startswith(f"{line}/")]
+        if not above:
+            return ALL_GROUPS
+        within = [line for line in needs if line.startswith(f"{relative}/")]
+        for line in (max(above, key=len), *within):
+            found.update(needs[line])
+    return [group for group in ALL_GROUPS if group in found]
+
+
+def read_needs(project: str) -> dict[str, list[str]]:
+    """Path below the project -> groups beside python and unit that its tests need; empty when unknown."""
+    try:
+        with open(f"{project}/{NEEDS_OF_TESTS}", encoding="utf-8") as file:  # noqa: PTH123
+            lines = [line.split() for line in file if line.strip() and not line.startswith("#")]
+    except OSError:
+        return {}
+    return {path: groups for path, *groups in lines}
 
 
 def venv_python(project: str) -> str:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -95,7 +95,7 @@ def _install(project: Path, groups: Sequence[system_packages.Group], lock: int) 
         base = getattr(sys, "_base_executable", None) or sys.executable
         _run([base, "-I", "-m", "venv", "--clear", str(venv)], "make the virtual environment", lock)
     try:
-        _pip(project, "test" in known, lock)
+        _pip(project, known, lock)
     except InstallError:
         if keep:  # pip undoes what fails: the environment is as it was, worth another try in place
             _write_stamp(stamp_path, launcher.STALE, stamp[1], had)
@@ -105,15 +105,19 @@ def _install(project: Path, groups: Sequence[system_packages.Group], lock: int) 
     _say(f"ready after {time.monotonic() - started:.0f} s")
 
 
-def _pip(project: Path, with_tests: bool, lock: int) -> None:
+def _pip(project: Path, groups: Sequence[system_packages.Group], lock: int) -> None:
     pip = [launcher.venv_python(str(project)), "-I", "-m", "pip", "--disable-pip-version-check"]
     pip += ["--no-input", "install", "--retries", "3"]
-    _say("installing Cellblock's Python packages" + (" and those of its tests" if with_tests else ""))
+    extras = [group for group in ("unit", "docs", "test") if group in groups]
+    _say("installing Cellblock's Python packages" + (" and those of its tests" if "unit" in extras else ""))
     # The build's own requirements go into the environment too: when a C file changes, compiling it
     # again then takes neither the network nor a throw-away environment.
     _run([*pip, *build_requirements(project)], "install the Python packages that build Cellblock", lock)
-    target = f"{project}[test]" if with_tests else str(project)
-    _run([*pip, "--no-build-isolation", "-e", target], "install Cellblock and its Python packages", lock)
+    target = f"{project}[{','.join(extras)}]" if extras else str(project)
+    # Read by setup.py: without a compiler the parts in C are left out.
+    without_c = {} if "compile" in groups else {"CELLBLOCK_WITHOUT_C": "1"}
+    command = [*pip, "--no-build-isolation", "-e", target]
+    _run(command, "install Cellblock and its Python packages", lock, without_c)
 
 
 def build_requirements(project: Path) -> list[str]:
@@ -164,7 +168,8 @@ def absent_packages(groups: Sequence[system_packages.Group]) -> list[system_pack
     interpreter = system_packages.interpreter_needs(
         version,
         has_ensurepip=importlib.util.find_spec("ensurepip") is not None,
-        has_headers=Path(sysconfig.get_path("include"), "Python.h").exists(),
+        # Only what is compiled needs them.
+        has_headers="compile" not in groups or Path(sysconfig.get_path("include"), "Python.h").exists(),
     )
     podman = system_packages.available(["podman"]).offered.get("podman", "")
     needs = system_packages.needs_of(groups, interpreter, podman)
@@ -181,12 +186,15 @@ def not_root_message(absent: Sequence[system_packages.Missing]) -> str:
     return "\n".join(lines)
 
 
-def _run(command: Sequence[str], what: str, lock: int | None = None) -> None:
+def _run(
+    command: Sequence[str], what: str, lock: int | None = None, variables: Mapping[str, str] | None = None
+) -> None:
     """Run a program silently; on failure raise `InstallError` with its last lines and its command.
 
+    `variables` are added to its environment.
     `lock` is passed on to it, so that a program that outlives a killed build.py still keeps others out.
     """
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", **(variables or {})}
     try:
         done = subprocess.run(
             command,

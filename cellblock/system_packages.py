@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 Group = str
-"""A key of `NEEDS`: python (the environment itself), core (build and up), test."""
+"""A key of `NEEDS`: python (the environment itself), compile (its compiled parts), core (build and up), unit
+(tests that need nothing but Python), docs (the documentation as a site), test (all other tests)."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,10 @@ def _one(package: str, why: str, *, optional: bool = False) -> Need:
 
 
 NEEDS: dict[Group, tuple[Need, ...]] = {
-    # What the virtual environment itself takes. venv and headers depend on the interpreter: see below.
-    "python": (
+    # What the virtual environment itself takes depends on the interpreter: see below.
+    "python": (),
+    # What its compiled parts take; the headers of Python depend on the interpreter, too.
+    "compile": (
         _one("gcc", "compiles the jail's mount core for Python"),
         _one("libc6-dev", "has the headers for that compiler"),
         _one("libssl-dev", "hashes layers and files for the image core"),
@@ -61,7 +64,10 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("debian-archive-keyring", "verifies Debian's archive when building its images", optional=True),
         _one("ubuntu-keyring", "verifies Ubuntu's archive when building its images", optional=True),
     ),
-    # What only the tests run.
+    # What tests need that need nothing but Python: packages of Python, named in pyproject.toml; docs likewise.
+    "unit": (),
+    "docs": (),
+    # What only the other tests run.
     "test": (
         _one("shellcheck", "checks shell scripts"),
         _one("bash-completion", "completes commands in bash"),
@@ -205,6 +211,8 @@ class Available:
 def available(packages: Collection[str]) -> Available:
     """Ask dpkg and apt about `packages`; both empty on a machine without them."""
     offered, name = {}, ""
+    if not packages:  # the queries would tell about all there are
+        return Available(frozenset(), {})
     for line in _lines(["apt-cache", "policy", *packages]):
         key, _, value = line.strip().partition(":")
         if not line.startswith(" "):

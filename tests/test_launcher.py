@@ -67,10 +67,50 @@ def test_an_interpreter_that_debian_split_gets_its_other_parts() -> None:
 
 
 def test_what_builds_and_clusters_take_is_installed_in_one_go() -> None:
-    assert launcher.groups_for(["doctor"]) == ["python", "core"]
-    assert launcher.groups_for(["build", "worker"]) == ["python", "core"]
-    assert launcher.groups_for(["test", "--quick"]) == ["python", "core", "test"]
+    assert launcher.groups_for(["doctor"]) == ["python", "compile", "core"]
+    assert launcher.groups_for(["build", "worker"]) == ["python", "compile", "core"]
+    assert launcher.groups_for(["docs"]) == ["python", "docs"]
+    assert launcher.groups_for(["test", "--quick"]) == list(NEEDS) == launcher.ALL_GROUPS
     assert set(launcher.groups_for(["test"])) == set(NEEDS) == set(launcher.groups_for(["bench", "volume"]))
+
+
+def test_tests_that_are_named_bring_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tests/a/test_one.py", "tests/a/test_two.py", "tests/b/test_three.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    text = "# what\ntests compile core docs test\ntests/a\ntests/a/test_two.py compile\n"
+    (tmp_path / "tests/needs.txt").write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+    def groups(*args: str) -> list[str]:
+        return launcher.groups_for_tests(str(tmp_path), ["test", *args])
+
+    assert groups("tests/a/test_one.py::test_it", "-k", "it") == ["python", "unit"]
+    assert groups("tests/a/test_two.py") == ["python", "compile", "unit"]
+    assert groups("tests/a") == ["python", "compile", "unit"], "with what lies below"
+    assert groups("tests/a/test_one.py", "tests/b") == launcher.ALL_GROUPS
+    assert groups("tests") == groups("--quick") == groups() == launcher.ALL_GROUPS
+    assert groups("/dev/null") == launcher.ALL_GROUPS, "what lies elsewhere is unknown"
+    monkeypatch.chdir(tmp_path / "tests")
+    assert groups("a/test_one.py") == ["python", "unit"]
+
+
+def test_without_a_compiler_no_part_in_c_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[list[str], object]] = []
+    monkeypatch.setattr(launcher_install, "_run", lambda command, *rest: ran.append((command, rest[-1])))
+    for groups in (["python", "unit"], ["python", "compile", "core"]):
+        launcher_install._pip(paths.PROJECT, groups, 0)
+    last = [(command[-1].removeprefix(str(paths.PROJECT)), variables) for command, variables in ran[1::2]]
+    assert last == [("[unit]", {"CELLBLOCK_WITHOUT_C": "1"}), ("", {})]
+
+
+def test_the_version_is_told_before_anything_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "cellblock"\nversion = "7.8.9"\n')
+    assert launcher.version_text(str(tmp_path)) == "Cellblock 7.8.9\n", "no commit without git"
+    assert re.fullmatch(
+        r"Cellblock \d+\.\d+\.\d+( \([0-9a-f]{7,}(, changed)?\))?\n",
+        launcher.version_text(str(paths.PROJECT)),
+    )
 
 
 def test_who_is_not_root_gets_one_command() -> None:

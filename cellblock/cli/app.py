@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from cellblock.cli import (
@@ -24,11 +26,32 @@ from cellblock.cli import (
 
 app = typer.Typer(
     name="build.py",
-    help="Builds Slurm images, assembles the jail, and runs a local cluster.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from cellblock import launcher
+
+        print(launcher.version_text(launcher.PROJECT), end="")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and the commit."
+        ),
+    ] = False,
+) -> None:
+    """Builds Slurm images, assembles the jail, and runs a local cluster."""
+
+
 app.command()(targets.targets)
 app.command()(build.build)
 app.command()(lock.lock)

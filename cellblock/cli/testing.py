@@ -25,6 +25,7 @@ _THOROUGH = {
     "CELLBLOCK_CRASHES": "60",
     "CELLBLOCK_KILLS": "60",
     "CELLBLOCK_FULL_DISKS": "20",
+    "CELLBLOCK_NEEDS": "1",
     "CELLBLOCK_SOAK_STEPS": "5000",
 }
 """How long, and how often, where no test of a change can wait for it; what the person has set counts."""

@@ -1,0 +1,17 @@
+"""A plugin of pytest: no part of Cellblock that is compiled can be imported, as where nothing compiled it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+
+class _Refuse(MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name.startswith("cellblock._"):
+            raise ModuleNotFoundError(f"{name} is not compiled here", name=name)
+
+
+sys.meta_path.insert(0, _Refuse())
