@@ -34,8 +34,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root"),
     pytest.mark.skipif(shutil.which("restic") is None, reason="restic is not installed"),
 ]
-EVENTS = Events()
-PASSWORD = "of the tests"
+EVENTS, PASSWORD = Events(), "of the tests"
 
 
 @pytest.fixture(autouse=True)
