@@ -24,6 +24,13 @@
 #define PIDFD_GET_MNT_NAMESPACE _IO(0xFF, 3)
 #endif
 
+/* Linux 6.12: NS_MNT_GET_INFO and struct mnt_ns_info. */
+struct namespace_information {
+	uint32_t size, mounts;
+	uint64_t id;
+};
+#define MNT_NAMESPACE_INFORMATION _IOR(0xb7, 10, struct namespace_information)
+
 /* By pidfd where the kernel can: the first look into /proc/PID/task/TID costs a new process 0.15 ms. */
 int jail_namespace_of_thread(unsigned long which, const char *path, struct jail_error *err)
 {
@@ -133,12 +140,16 @@ int jail_namespace_return(struct jail_home *home, struct jail_error *err)
 	return result;
 }
 
-int jail_namespace_count(void)
+int jail_namespace_count(int namespace)
 {
+	struct namespace_information information = { .size = sizeof(information) };
 	uint64_t ids[COUNT_AT_ONCE];
 	uint64_t last = 0;
 	int count = 0;
 
+	/* A list takes ten times as long. */
+	if (!ioctl(namespace, MNT_NAMESPACE_INFORMATION, &information))
+		return (int)information.mounts;
 	for (;;) {
 		int got = sys_listmount(last, ids, COUNT_AT_ONCE);
 		if (got < 0)

@@ -47,8 +47,9 @@ int jail_namespace_return(struct jail_home *home, struct jail_error *err);
 
 void jail_home_close(struct jail_home *home);
 
-/* How many mounts the calling thread's root has below it; -1 where the kernel cannot say (before 6.8). */
-int jail_namespace_count(void);
+/* How many mounts the calling thread's mount namespace has, of which `namespace` is a descriptor; -1 where the kernel
+ * cannot say (before 6.8). */
+int jail_namespace_count(int namespace);
 
 /* Puts the calling thread, which has a filesystem context of its own, at the root of `namespace`. */
 int jail_namespace_enter(int namespace, struct jail_error *err);

@@ -29,11 +29,11 @@ struct segment {
 	const struct jail_syscall_rule **rules, **end; /* NULL: `answer` */
 };
 
-/* Each call begins a segment and ends it. */
-#define MAX_SEGMENTS (2 * MAX_RULES + 1)
+/* Each call begins a segment and ends it; there are one before all and one after. */
+#define MAX_SEGMENTS (2 * MAX_RULES + 2)
 
-/* Each rule has at most two jumps and each border of segments one, with two ways; two more look at the architecture
- * and the newest call. */
+/* Each rule has at most two jumps and each border of segments one, with two ways; one more looks at the
+ * architecture. */
 #define MAX_EXITS (4 * MAX_RULES + 2 * MAX_SEGMENTS + 2)
 
 struct program {
@@ -113,9 +113,9 @@ static void put_tests(struct program *p, const struct jail_syscall_rule *rule, b
 		land(p, jump[i], rule->tests[i].what == JAIL_ARGUMENT_IS_NOT);
 }
 
-/* The numbers are cut into segments, and neighbours with one answer are one: kexec_file_load and bpf, the three of
- * keyrings and of io_uring. The kernel compiles the program anew for each task, 0.3 us an instruction. */
-static size_t cut(const struct jail_syscall_rule **sorted, size_t n, struct segment segments[MAX_SEGMENTS])
+/* The numbers are cut into segments, after which stands the end of the last. Neighbours with one answer are one:
+ * kexec_file_load and bpf, the three of keyrings and of io_uring. The kernel compiles the program anew for each task, 0.3 us an instruction. */
+static size_t cut(const struct jail_syscall_rule **sorted, size_t n, uint32_t others, struct segment *segments)
 {
 	size_t used = 1, next;
 
@@ -124,6 +124,8 @@ static size_t cut(const struct jail_syscall_rule **sorted, size_t n, struct segm
 		const struct jail_syscall_rule *rule = sorted[i];
 		struct segment *last = &segments[used - 1];
 		struct segment call = { .first = (uint32_t)rule->number, .answer = REFUSE(rule->error) };
+		if (call.first > JAIL_NEWEST_SYSCALL)
+			break;
 		for (next = i + 1; next < n && sorted[next]->number == rule->number;)
 			next++;
 		if (n_tests(rule)) {
@@ -138,22 +140,44 @@ static size_t cut(const struct jail_syscall_rule **sorted, size_t n, struct segm
 			segments[used++] = call;
 		segments[used++] = (struct segment){ .first = call.first + 1, .answer = ALLOW };
 	}
+	/* x32 has the native architecture and numbers from 0x40000000 on: newer than anything. */
+	if (segments[used - 1].first > JAIL_NEWEST_SYSCALL)
+		used--;
+	segments[used++] = (struct segment){ .first = JAIL_NEWEST_SYSCALL + 1, .answer = others };
+	segments[used].first = segments[used - 1].first + 1;
 	return used;
 }
 
-/* Segments first..end-1 as a search tree, to which the jump at `from` leads. The kernel runs the program once for
- * each call's number when it is attached, to learn which are always allowed and need no look later: a list from top
- * to bottom would make that ten times as long. */
-static void put_tree(struct program *p, size_t from, bool yes, const struct segment *first, const struct segment *end)
+/* Where segments first..end-1, two or more, are divided so that both parts have about as many numbers. */
+static const struct segment *divide(const struct segment *first, const struct segment *end)
 {
-	const struct segment *middle = first + (end - first) / 2;
+	uint32_t middle = first->first + (end->first - first->first) / 2;
+	const struct segment *after = first + 1;
 
-	if (middle == first && !first->rules) {
+	while (after + 1 < end && after->first < middle)
+		after++;
+	return after > first + 1 && after->first - middle > middle - after[-1].first ? after - 1 : after;
+}
+
+static void put_tree(struct program *p, const struct segment *first, const struct segment *end);
+
+/* The jump at `from` leads to segments first..end-1. */
+static void put_branch(struct program *p, size_t from, bool yes, const struct segment *first, const struct segment *end)
+{
+	if (end - first == 1 && !first->rules) {
 		leave(p, from, yes, first->answer);
 		return;
 	}
 	land(p, from, yes);
-	if (middle == first) {
+	put_tree(p, first, end);
+}
+
+/* Segments first..end-1, two or more or one with rules, as a search tree. The kernel runs the program once for each
+ * call's number when it is attached, to learn which are always allowed and need no look later: a list from top to bottom
+ * would make that ten times as long. So the more numbers a segment has, the sooner it is found. */
+static void put_tree(struct program *p, const struct segment *first, const struct segment *end)
+{
+	if (end - first == 1) {
 		for (const struct jail_syscall_rule **rule = first->rules; rule < first->end; rule++) {
 			bool loaded = rule > first->rules && n_tests(rule[-1]) == 1 &&
 				      rule[-1]->tests[0].argument == (*rule)->tests[0].argument;
@@ -161,9 +185,10 @@ static void put_tree(struct program *p, size_t from, bool yes, const struct segm
 		}
 		return;
 	}
+	const struct segment *middle = divide(first, end);
 	size_t jump = put(p, BPF_JMP | BPF_JGE | BPF_K, middle->first);
-	put_tree(p, jump, false, first, middle);
-	put_tree(p, jump, true, middle, end);
+	put_branch(p, jump, false, first, middle);
+	put_branch(p, jump, true, middle, end);
 }
 
 /* By number, and rules of one call in the order of the list. */
@@ -210,7 +235,7 @@ size_t jail_seccomp_compile(const struct jail_syscall_rule *const *rules, size_t
 			    struct sock_filter code[JAIL_SECCOMP_MAX])
 {
 	const struct jail_syscall_rule *sorted[MAX_RULES];
-	struct segment segments[MAX_SEGMENTS];
+	struct segment segments[MAX_SEGMENTS + 1];
 	struct program program = { .code = code };
 	uint32_t others = rest ? REFUSE(rest) : ALLOW;
 
@@ -221,10 +246,7 @@ size_t jail_seccomp_compile(const struct jail_syscall_rule *const *rules, size_t
 	put(&program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
 	leave(&program, put(&program, BPF_JMP | BPF_JEQ | BPF_K, NATIVE), false, others);
 	put(&program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-	/* x32 has the native architecture and numbers from 0x40000000 on: newer than anything. */
-	size_t known = put(&program, BPF_JMP | BPF_JGT | BPF_K, JAIL_NEWEST_SYSCALL);
-	leave(&program, known, true, others);
-	put_tree(&program, known, false, segments, segments + cut(sorted, n, segments));
+	put_tree(&program, segments, segments + cut(sorted, n, others, segments));
 	put_answers(&program);
 	return program.too_far || program.length > JAIL_SECCOMP_MAX ? 0 : program.length;
 }

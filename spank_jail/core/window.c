@@ -137,10 +137,9 @@ static int return_to_root(int way, struct jail_error *err)
 	return sys_fchdir(root) || sys_chroot(".") ? jail_fail(err, "chroot", errno, "cannot leave the window") : 0;
 }
 
-int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err)
+int jail_window_enter(struct jail_window *window, int *home, int inside, bool for_root, struct jail_error *err)
 {
-	scoped_fd home = jail_namespace_open(err);
-	scoped_fd way = home < 0 ? -1 : send_root(err);
+	scoped_fd way = send_root(err);
 	scoped_fd cwd = way < 0 ? -1 : sys_open(".", O_PATH | O_DIRECTORY);
 
 	if (way < 0)
@@ -152,7 +151,7 @@ int jail_window_enter(struct jail_window *window, int inside, bool for_root, str
 		(void)sys_fchdir(cwd);
 		return -1;
 	}
-	window->home = jail_keep(&home);
+	window->home = jail_keep(home);
 	window->way = jail_keep(&way);
 	if (for_root && set_doors(false)) {
 		jail_fail(err, "capset", errno, "cannot lower the capabilities for the window");
@@ -175,7 +174,8 @@ int jail_window_open(const char *path, const struct jail_window_parts *parts, st
 		jail_fail(err, "open_tree", errno, "cannot clone the window's tree");
 		return jail_error_at(err, NULL, 0, path);
 	}
-	if (jail_window_enter(window, tree, for_root, err))
+	scoped_fd home = jail_namespace_open(err);
+	if (home < 0 || jail_window_enter(window, &home, tree, for_root, err))
 		return -1;
 	window->tree = jail_keep(&tree);
 	return 0;

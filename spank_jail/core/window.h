@@ -35,10 +35,10 @@ struct jail_window_parts {
  * tree, in the caller's (private) namespace. Returns a descriptor of its root, or -1. */
 int jail_window_lay(const char *path, const struct jail_window_parts *parts, struct jail_error *err);
 
-/* Moves the calling thread to `inside`, the root of a window, which window->tree keeps alive. Threads that
- * are started now share its root and come back with it. A thread that works for uid 0 (`for_root`) has no
+/* Moves the calling thread to `inside`, the root of a window, which window->tree keeps alive. `*home` is a descriptor of
+ * the thread's mount namespace; the window takes it unless this fails. Threads that are started now share its root and come back with it. A thread that works for uid 0 (`for_root`) has no
  * capability to look into other processes while it is in there. On -1 the thread is where it was. */
-int jail_window_enter(struct jail_window *window, int inside, bool for_root, struct jail_error *err);
+int jail_window_enter(struct jail_window *window, int *home, int inside, bool for_root, struct jail_error *err);
 
 /* Both, with a detached clone of the window. */
 int jail_window_open(const char *path, const struct jail_window_parts *parts, struct jail_window *window,

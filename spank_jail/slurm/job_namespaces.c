@@ -1,9 +1,11 @@
 #define _GNU_SOURCE
 #include "job_namespaces.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/nsfs.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +23,9 @@
 /* The PID namespace of a user's jobs, and its init, which the epilog of the last of them ends. */
 #define PIDS "pids"
 #define INIT "init"
+
+/* Linux 6.11: NS_GET_TGID_FROM_PIDNS, a process's number in the caller's namespace. */
+#define INIT_OF_PID_NAMESPACE _IOR(0xb7, 7, int)
 
 int jail_job_pin(int directory, const char *name, int namespace, struct jail_error *err)
 {
@@ -59,6 +64,18 @@ static int open_pids(int directory)
 	scoped_fd found = openat(directory, PIDS, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
 	return found >= 0 && ioctl(found, NS_GET_NSTYPE) == CLONE_NEWPID ? jail_keep(&found) : -1;
+}
+
+/* By its number here, where the kernel tells it: as long as the namespace lives, that number is nobody else's. */
+static bool is_alive(int directory, int namespace)
+{
+	int number = ioctl(namespace, INIT_OF_PID_NAMESPACE, 1);
+	bool told = number > 0 || errno == ESRCH;
+	scoped_fd init = told ? (int)syscall(SYS_pidfd_open, number, 0) : find_init(directory);
+	/* One that ended and was not waited for has its number still. */
+	struct pollfd ended = { .fd = init, .events = POLLIN };
+
+	return init >= 0 && !poll(&ended, 1, 0);
 }
 
 /* A namespace whose init has ended takes no more processes. */
@@ -116,9 +133,8 @@ int jail_user_pids(uid_t user, const char *init, struct jail_error *err)
 	if (directory < 0)
 		return -1;
 	scoped_fd found = open_pids(directory);
-	scoped_fd alive = found < 0 ? -1 : find_init(directory);
 
-	if (alive >= 0)
+	if (found >= 0 && is_alive(directory, found))
 		return jail_keep(&found);
 	end_pids(directory);
 	scoped_fd program = jail_pid_program(init, err);

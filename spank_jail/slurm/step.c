@@ -31,7 +31,7 @@ static int visit(struct jail_opening *opening, int *inside, struct jail_error *e
 		return jail_fail(err, "open", errno, "cannot open the window's root");
 	if (jail_namespace_enter(views->tasks, err))
 		return -1;
-	if (step->found && jail_namespace_count() != views->mounts)
+	if (step->found && jail_namespace_count(views->tasks) != views->mounts)
 		return 1;
 	/* A copy costs 50 us. A step that mounts nothing does without: neither can its tasks mount anything there, who have
 	 * lost CAP_SYS_ADMIN. */
@@ -87,7 +87,7 @@ static int go_in(struct jail_opening *opening, struct jail_error *err)
 		result = start_pids(opening, err);
 	if (!result) {
 		step->window.tree = jail_keep(&opening->views.window);
-		result = jail_window_enter(&step->window, inside, step->user == 0, err);
+		result = jail_window_enter(&step->window, &opening->views.home, inside, step->user == 0, err);
 	}
 	if (!result) {
 		jail_home_close(&home);

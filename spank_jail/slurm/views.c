@@ -141,7 +141,7 @@ static int make_tasks(const struct jail_views_request *request, struct jail_view
 	    (request->level < JAIL_LEVEL_PID && show_processes(request, err)) ||
 	    jail_namespace_pivot(request->root, err))
 		return -1;
-	views->mounts = jail_namespace_count();
+	views->mounts = jail_namespace_count(views->tasks);
 	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot open the jail's root");
