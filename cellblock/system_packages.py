@@ -64,7 +64,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("debian-archive-keyring", "verifies Debian's archive when building its images", optional=True),
         _one("ubuntu-keyring", "verifies Ubuntu's archive when building its images", optional=True),
     ),
-    # What tests need that need nothing but Python: packages of Python, named in pyproject.toml; docs likewise.
+    # What tests of Python alone need: packages of Python, named in pyproject.toml; docs likewise.
     "unit": (),
     "docs": (),
     # What only the other tests run.
