@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Cellblock's one command: `python3 build.py --help`.
 
-Needs nothing but the standard library: `cellblock.launcher` makes .venv on first use and then hands
+Needs nothing but the standard library: `cellblock.launcher.main` makes .venv on first use and then hands
 over to `cellblock.cli`. This file keeps to syntax that any Python reads, so that one that is too old
 gets a sentence and not a syntax error.
 """
@@ -14,7 +14,7 @@ if sys.version_info < (3, 10):  # noqa: UP036 - this check exists for the versio
     sys.stderr.write("  next: run it with a newer one, for example: python3.11 build.py\n")
     sys.exit(1)
 
-from cellblock.launcher import main
+from cellblock.launcher.main import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cellblock import launcher_install, paths, system_packages
-from cellblock.host import host_release
-from cellblock.node_settings import PROC_SYS, USER_NAMESPACES, check_settings
+from cellblock import paths
+from cellblock.launcher import install as launcher_install
+from cellblock.launcher import system_packages
+from cellblock.machine.host import host_release
+from cellblock.machine.node_settings import PROC_SYS, USER_NAMESPACES, check_settings
 
 Verdict = Literal["ok", "warning", "missing"]
 

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from cellblock.errors import CellblockError, DefinitionError, UsageError
-from cellblock.host import host_release, newest_of_family
+from cellblock.machine.host import host_release, newest_of_family
 from cellblock.yaml_source import YamlSource, nearest, read_yaml, validate
 
 # Debian's name of an architecture and GNU's triplet, by what uname(2) calls the machine.

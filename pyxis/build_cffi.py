@@ -12,7 +12,7 @@ from pathlib import Path
 import cffi
 
 OPTIONS = Path("pyxis/options")
-# What the options are written in, and what reads a line of fstab: cellblock/launcher.py knows them, too.
+# What the options are written in, and what reads a line of fstab: cellblock/launcher/main.py knows them, too.
 SHARED = [
     Path("spank_jail/core/error.c"),
     *(Path("enroot/text") / name for name in ("text.c", "variables.c")),

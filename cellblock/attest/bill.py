@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from cellblock import __version__
 from cellblock.attest.licences import Licences, licences_of
-from cellblock.attest.package_database import (
+from cellblock.attest.subject import Subject
+from cellblock.debian.package_database import (
     InstalledPackage,
     copyright_of,
     installed_packages,
@@ -19,9 +20,8 @@ from cellblock.attest.package_database import (
     is_database,
     unowned_files,
 )
-from cellblock.attest.subject import Subject
-from cellblock.host import parse_os_release
 from cellblock.lock.model import Lock
+from cellblock.machine.host import parse_os_release
 from cellblock.oci.contents import Contents, ContentsReader
 from cellblock.oci.layer_tar import Entry, members
 from cellblock.oci.layout import Layout

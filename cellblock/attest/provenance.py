@@ -25,7 +25,7 @@ BUILDER = "urn:cellblock:builder:build.py"
 
 
 class BuildFacts(Protocol):
-    """What a build remembers of an image (cellblock.build.record.ImageRecord)."""
+    """What a build remembers of an image (cellblock.store.record.ImageRecord)."""
 
     @property
     def key(self) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cellblock.errors import CellblockError
+from cellblock.files.sha256 import sha256_of_file
 from cellblock.oci.layout_reader import ARCHITECTURES
 from cellblock.oci.model import MANIFEST, Configuration, Descriptor, Index, Manifest, Platform
-from cellblock.sha256 import sha256_of_file
 
 FILES, BYTES = 45_000, 1_400_000_000
 TAR = ("tar", "--format=posix", "--xattrs", "--xattrs-include=*")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellblock.errors import UsageError
-from cellblock.host import host_release
 from cellblock.lock.archives import PackageArchive, archives_of, default_archives, parse_line
 from cellblock.lock.model import Lock
+from cellblock.machine.host import host_release
 from cellblock.variants import Variant
 
 

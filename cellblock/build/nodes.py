@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from cellblock.build.extra_archives import of_images
 from cellblock.build.layers import Closure, PackageLayer, plan_package_layers
 from cellblock.build.plan import PlannedImage
-from cellblock.build.record import LayerKind
 from cellblock.errors import UsageError
 from cellblock.key import Key, digest_of
 from cellblock.lock.model import Lock, LockedPackage
+from cellblock.store.record import LayerKind
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from cellblock.yaml_source import Location
 LABEL = "org.cellblock"
 
 # The code whose change can change what an image holds.
-_CODE = ("engine", "build", "oci", "packages")
+_CODE = ("engine", "build", "oci", "packages", "debian")
 
 
 # Earlier builds of an image that are kept beside the newest: going back and forth between two states

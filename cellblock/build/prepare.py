@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cellblock import paths
-from cellblock.build.direct import ImagePlan, plan_images
 from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_images, resolve_with
 from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
 from cellblock.build.plan import PlannedImage, Planner, plan_all
 from cellblock.build.request import BuildRequest
+from cellblock.build.scheduler import ImagePlan, plan_images
 from cellblock.definition import Image, default_images, load_images
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events

@@ -19,7 +19,7 @@ from cellblock.engine import BuiltImage, Engine
 from cellblock.engine.docker import DockerEngine
 from cellblock.errors import CellblockError
 from cellblock.events import Events, State, SubjectState
-from cellblock.flock import locked
+from cellblock.files.flock import locked
 from cellblock.process import Interrupted
 from cellblock.variants import Variant
 

@@ -4,7 +4,7 @@ A tree is a folder in overlayfs' own form (kernel Documentation/filesystems/over
 adds, with character devices 0:0 for what it removes. The overlay is mounted in the namespace of the
 program that runs in it and nowhere else; the kernel takes it down with the program.
 
-What a crash leaves is a working folder that nobody owns (`cellblock.build.work_folders`).
+What a crash leaves is a working folder that nobody owns (`cellblock.store.work_folders`).
 """
 
 from __future__ import annotations

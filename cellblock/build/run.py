@@ -10,14 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.build.direct import DirectBuild, ImagePlan, build_layers
-from cellblock.build.image_store import ImageStore, image_store
-from cellblock.build.make import LayerMaker, Settings
+from cellblock.build.layer_builder import LayerMaker, Settings
 from cellblock.build.plan import KEPT_BUILDS, Planner, key_prefix, plan_all
 from cellblock.build.prepare import Prepared, prepare
-from cellblock.build.record import read_record
 from cellblock.build.request import BuildRequest, BuildResult
-from cellblock.build.stored import collect_layers
+from cellblock.build.scheduler import DirectBuild, ImagePlan, build_layers
 from cellblock.build.unpacking import Opened
 from cellblock.engine import apt
 from cellblock.engine.recipe import BuiltImage
@@ -30,6 +27,9 @@ from cellblock.packages.opened import Opener
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackagesGone, PackageStore
 from cellblock.process import Programs
+from cellblock.store.image_store import ImageStore, image_store
+from cellblock.store.layer_records import collect_layers
+from cellblock.store.record import read_record
 
 
 def build_images(request: BuildRequest, events: Events) -> BuildResult:
@@ -57,7 +57,7 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
     # Files that are made beside what programs unpack have the modes meant here, not the person's.
     os.umask(0o022)
     layout = image_store()
-    from cellblock.upkeep.power import recover  # it imports what imports this
+    from cellblock.store.power import recover  # it imports what imports this
 
     recover(paths.cache(), events)
     with layout.writing():
@@ -84,7 +84,7 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made or forgotten:
-        from cellblock.upkeep.power import note_settled
+        from cellblock.store.power import note_settled
 
         note_settled(paths.cache())
         maker = layer_maker(prepared, layout, programs, fetched)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cellblock.build.prepare import NotResolved, prepare
-from cellblock.build.record import ImageRecord
 from cellblock.build.request import BuildRequest
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from cellblock.store.record import ImageRecord
 
 
 def stale_images(request: BuildRequest, records: Mapping[str, ImageRecord], events: Events) -> frozenset[str]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.flock import locked
+from cellblock.files.flock import locked
 from cellblock.key import digest_of
 from cellblock.process import Programs
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from cellblock.build.mirrors import Archive
 from cellblock.build.root import WorkingRoot
-from cellblock.build.work_folders import WorkFolders
 from cellblock.cuda import CudaRepository
 from cellblock.engine import apt
 from cellblock.engine.recipe import Bootstrap
@@ -27,6 +26,7 @@ from cellblock.lock.resolve import Request, resolve
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackageStore
 from cellblock.process import Programs
+from cellblock.store.work_folders import WorkFolders
 from cellblock.variants import Variant
 
 _NAME = "toolchain"

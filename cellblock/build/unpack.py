@@ -10,10 +10,10 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from cellblock.build.record import LayerRecord
 from cellblock.errors import CellblockError
 from cellblock.oci.layer import OPAQUE, WHITEOUT, last_words, open_layer
 from cellblock.oci.layout import Layout
+from cellblock.store.record import LayerRecord
 
 _CHUNK = 1 << 20
 

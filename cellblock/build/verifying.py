@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cellblock import paths
-from cellblock.build.direct import build_layers
-from cellblock.build.image_store import image_store
 from cellblock.build.prepare import prepare
 from cellblock.build.request import BuildRequest
 from cellblock.build.run import Provider, direct_build, layer_maker
-from cellblock.build.work_folders import WorkFolders
+from cellblock.build.scheduler import build_layers
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.inspect.compare import Difference, compare_images
 from cellblock.oci.layout import Layout
 from cellblock.process import Programs
+from cellblock.store.image_store import image_store
+from cellblock.store.work_folders import WorkFolders
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import errno
 import gc
 import sys
 
-from cellblock import failure
 from cellblock.errors import CellblockError
-from cellblock.printable import printable
+from cellblock.launcher import failure
+from cellblock.text.printable import printable
 
 _INTERRUPTED = 130
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellblock import checkout, paths, unchanged
+from cellblock import paths
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
 from cellblock.errors import UsageError
-from cellblock.launcher import STAMP, VENV
+from cellblock.launcher import unchanged
+from cellblock.launcher.main import STAMP, VENV
+from cellblock.store import checkout
 
 if TYPE_CHECKING:
     pass

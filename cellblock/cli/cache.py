@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from cellblock import paths
-from cellblock.amount import amount_of_bytes
 from cellblock.cli.options import JsonOption, LogOption
+from cellblock.text.amount import amount_of_bytes
 
 app = typer.Typer(help="Show, trim and check what builds keep.", invoke_without_command=True)
 
@@ -36,7 +36,7 @@ def cache(context: typer.Context) -> None:
 @app.command()
 def show(as_json: JsonOption = False) -> None:
     """Say what is kept, and where."""
-    from cellblock.upkeep.kept import KINDS, kept, layout_of, sizes
+    from cellblock.store.inventory import KINDS, kept, layout_of, sizes
 
     cache = paths.cache()
     things = kept(cache)
@@ -68,7 +68,7 @@ def trim(
     """Remove what was not used for longest, until what is left fits."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.upkeep.trimming import trim as trim_cache
+    from cellblock.store.trimming import trim as trim_cache
 
     limit, events = _bytes(max_size), Events()
     with make_view(log, events):
@@ -89,7 +89,7 @@ def check(log: LogOption = "auto", as_json: JsonOption = False) -> None:
     """Read all that is kept again; remove what the disk has damaged."""
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.upkeep.checking import check as check_cache
+    from cellblock.store.checking import check as check_cache
 
     events = Events()
     with make_view(log, events):

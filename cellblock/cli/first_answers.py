@@ -1,4 +1,4 @@
-"""Writes cellblock/first_answers.json: `python -m cellblock.cli.first_answers`."""
+"""Writes cellblock/launcher/first_answers.json: `python -m cellblock.cli.first_answers`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import typer.main
 
 from cellblock import paths
-from cellblock.first_answers import STORED, digest
+from cellblock.launcher.first_answers import STORED, digest
 from cellblock.variants import candidates, load_variants
 
 _WIDTH = 78

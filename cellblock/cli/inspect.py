@@ -43,7 +43,6 @@ def graph(
     as_json: JsonOption = False,
 ) -> None:
     """Draw the images, what each needs, and the sizes of those that were built."""
-    from cellblock.build.image_store import image_store
     from cellblock.build.request import BuildRequest
     from cellblock.build.stale import stale_images
     from cellblock.cli.views import make_view
@@ -53,6 +52,7 @@ def graph(
     from cellblock.inspect import graph_svg, graph_text
     from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
+    from cellblock.store.image_store import image_store
     from cellblock.variants import choose_variant, load_variants
 
     if image_format not in GRAPH_FORMATS:
@@ -85,7 +85,6 @@ def report(
     """Write one HTML page: where the bytes and the time of the images go, and what they share."""
     from datetime import datetime, timezone
 
-    from cellblock.build.image_store import image_store
     from cellblock.build.request import BuildRequest
     from cellblock.build.stale import stale_images
     from cellblock.cli.views import make_view
@@ -96,6 +95,7 @@ def report(
     from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.inspect.report_page import page
+    from cellblock.store.image_store import image_store
     from cellblock.variants import choose_variant, load_variants
 
     folder = paths.PROJECT / "images"
@@ -132,13 +132,13 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Say how two images, or all images of two variants, differ. Exits like diff(1)."""
-    from cellblock.build.image_store import image_store
     from cellblock.cli.inspect_text import InspectView
     from cellblock.definition import load_images
     from cellblock.errors import CellblockError, UsageError
     from cellblock.inspect.diff import Differ
     from cellblock.inspect.diff_json import diff_json
     from cellblock.inspect.names import ImageNames
+    from cellblock.store.image_store import image_store
     from cellblock.variants import choose_variant, load_variants
 
     folder = paths.PROJECT / "images"
@@ -185,20 +185,22 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show the layers that a build would make, their sizes, who shares them, and what a node pulls."""
-    from cellblock.build.image_store import image_store
     from cellblock.build.prepare import prepare
     from cellblock.build.request import BuildRequest
-    from cellblock.build.stored import find_layer
     from cellblock.cli.inspect_text import InspectView
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.inspect.from_build import variant_plan
+    from cellblock.store.image_store import image_store
+    from cellblock.store.layer_records import find_layer
 
     events, store = Events(), image_store()
     with make_view(log, events):
         prepared = prepare(BuildRequest((), variant, tuple(mirror or ()), locked=locked), events)
     found = variant_plan(
-        prepared.variant.name, prepared.plans, lambda node: find_layer(paths.cache() / "layers", store, node)
+        prepared.variant.name,
+        prepared.plans,
+        lambda node: find_layer(paths.cache() / "layers", store, node.id, node.title, node.kind),
     )
     if as_json:
         print(json.dumps({**asdict(found), "node_bytes": found.pull(*found.node)[0]}))
@@ -216,12 +218,12 @@ def why(
 ) -> None:
     """Name the inputs that changed since an image was built, and so why it would be built again."""
     from cellblock.build.prepare import prepare
-    from cellblock.build.record import read_record
     from cellblock.build.request import BuildRequest
     from cellblock.cli.inspect_text import InspectView
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.inspect.from_build import why_built
+    from cellblock.store.record import read_record
 
     events = Events()
     with make_view(log, events):

@@ -12,7 +12,7 @@ import typer
 
 from cellblock.cli.jail_change import VolumeArgument
 from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption
-from cellblock.printable import printable
+from cellblock.text.printable import printable
 
 if TYPE_CHECKING:
     from cellblock.jail.backup.backup import BackupResult

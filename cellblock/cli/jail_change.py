@@ -19,7 +19,7 @@ from cellblock.cli.options import (
     PlainHttpOption,
     VariantOption,
 )
-from cellblock.printable import printable
+from cellblock.text.printable import printable
 
 if TYPE_CHECKING:
     from cellblock.jail.merge.change_plan import Plan

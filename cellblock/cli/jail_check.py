@@ -11,7 +11,7 @@ import typer
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_change import VolumeArgument
 from cellblock.cli.options import JsonOption, LogOption
-from cellblock.printable import printable, shown
+from cellblock.text.printable import printable, shown
 
 if TYPE_CHECKING:
     from cellblock.jail.comparison import Differing

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cellblock.printable import printable, shown
+from cellblock.text.printable import printable, shown
 
 if TYPE_CHECKING:
     from cellblock.jail.apply.execution import UpgradeResult

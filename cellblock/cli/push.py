@@ -81,9 +81,9 @@ def push(
     from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.oci.registry.connection import ConnectionOptions
-    from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
     from cellblock.release.attesting import AttestRequest
     from cellblock.release.auditing import audit_gate
+    from cellblock.release.publish import PublishRequest, publish, publish_indexes, write_digests
     from cellblock.release.signing import sign_keyless
 
     if arch and not index:

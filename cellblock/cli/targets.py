@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cellblock import paths
 from cellblock.cli.options import JsonOption
-from cellblock.first_answers import targets_text
+from cellblock.launcher.first_answers import targets_text
 
 
 def targets(as_json: JsonOption = False) -> None:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from cellblock.amount import amount_of_bytes
 from cellblock.errors import UsageError
 from cellblock.events import Event, Events, Message, Output, Progress, StepFinished, StepStarted, SubjectState
+from cellblock.text.amount import amount_of_bytes
 
 if TYPE_CHECKING:
     from rich.live import Live

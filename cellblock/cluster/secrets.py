@@ -15,8 +15,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from cellblock import records
 from cellblock.errors import CellblockError
+from cellblock.files import durable as records
 
 # 1024 bits, the default of mungekey(8).
 _MUNGE_KEY_BYTES = 128

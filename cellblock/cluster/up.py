@@ -29,7 +29,7 @@ from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.jail.assemble import OtherSourceError, assemble
 from cellblock.jail.volume.volume import Volume
-from cellblock.node_settings import refuse_without_user_namespaces, warn_of_node
+from cellblock.machine.node_settings import refuse_without_user_namespaces, warn_of_node
 from cellblock.variants import choose_variant, load_variants
 
 _GO_ON = "run the same `up` again: it goes on where this stopped"

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from cellblock.cuda.keyring import make_keyring
 from cellblock.errors import CellblockError
-from cellblock.flock import locked
+from cellblock.files.flock import locked
 from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot
 from cellblock.lock.archives import archives_of

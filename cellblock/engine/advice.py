@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from cellblock.apt_advice import apt_advice
+from cellblock.debian.apt_advice import apt_advice
 
 # What programs print beside apt's complaints of a mirror, and the remedy.
 _ADVICE = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cellblock.build.record import ImageRecord, read_record
 from cellblock.oci.layout import Layout
+from cellblock.store.record import ImageRecord, read_record
 
 
 def built_records(images: Iterable[str], variant: str, store: Layout) -> dict[str, ImageRecord]:

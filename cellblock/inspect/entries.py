@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from cellblock.amount import amount_of_bytes
 from cellblock.oci.capability import XATTR, describe_capabilities
 from cellblock.oci.layer_tar import Entry
 from cellblock.oci.model import MalformedImage
+from cellblock.text.amount import amount_of_bytes
 
 SETUID_OR_SETGID = 0o6000
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cellblock.build.direct import ImagePlan, all_inputs
 from cellblock.build.nodes import Node
-from cellblock.build.record import ImageRecord, LayerRecord
+from cellblock.build.scheduler import ImagePlan, all_inputs
 from cellblock.inspect.planned import PlannedLayer, VariantPlan
 from cellblock.inspect.why import InputChange, why_changed
+from cellblock.store.record import ImageRecord, LayerRecord
 
 # Measured, Debian 13: a layer's zstd is 0.32 (base, slurm, jail) or 0.34 (toolchain) of its tar; the tar is
 # 0.90 to 1.01 of what dpkg calls the installed size, in base 0.65, since most documentation and locales that

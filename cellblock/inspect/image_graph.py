@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cellblock.amount import amount_of_bytes
-from cellblock.build.record import ImageRecord
 from cellblock.definition import Image
 from cellblock.graph import build_order
+from cellblock.store.record import ImageRecord
+from cellblock.text.amount import amount_of_bytes
 
 STALE = ", of earlier inputs"
 """Behind what is said of an image that a build would make anew."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cellblock.control_fields import one_line_fields
+from cellblock.debian.control_fields import one_line_fields
 from cellblock.oci.contents import LayerContents
 from cellblock.oci.layer_tar import Entry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cellblock.build.record import LayerKind
+from cellblock.store.record import LayerKind
 
 
 @dataclass(frozen=True)

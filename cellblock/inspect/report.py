@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from cellblock.build.record import ImageRecord
 from cellblock.errors import CellblockError
 from cellblock.inspect.image_graph import ImageGraph
 from cellblock.inspect.layer_bytes import Part, parts_of
@@ -15,6 +14,7 @@ from cellblock.inspect.owners import is_database, owners
 from cellblock.inspect.sharing import Pull, SharedLayer, pull, shared_layers
 from cellblock.oci.contents import ContentsReader
 from cellblock.oci.layout import Layout
+from cellblock.store.record import ImageRecord
 
 NODE = ("worker", "jail")
 """What every compute node needs."""

@@ -13,11 +13,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from cellblock.amount import amount_of_bytes
 from cellblock.inspect.graph_svg import svg
 from cellblock.inspect.report import NODE, Report
 from cellblock.inspect.sharing import bytes_in_common
 from cellblock.inspect.timings import Timing, step_names, timings
+from cellblock.text.amount import amount_of_bytes
 
 _FOLDER = Path(__file__).parent / "page"
 _KINDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cellblock.build.record import ImageRecord, LayerRecord
+from cellblock.store.record import ImageRecord, LayerRecord
 
 
 @dataclass(frozen=True)

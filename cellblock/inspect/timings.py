@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cellblock.build.record import ImageRecord, LayerKind
+from cellblock.store.record import ImageRecord, LayerKind
 
 
 @dataclass(frozen=True)

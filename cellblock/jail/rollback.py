@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from cellblock import records
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from cellblock.files import durable as records
 from cellblock.jail.apply import transaction
 from cellblock.jail.apply.execution import (
     Check,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from cellblock.apt_advice import apt_advice
+from cellblock.debian.apt_advice import apt_advice
 from cellblock.errors import CellblockError
 from cellblock.lock.archives import PackageArchive
 from cellblock.process import Finished, ProgramFailed, Programs

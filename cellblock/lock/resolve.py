@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events
-from cellblock.flock import locked
+from cellblock.files.flock import locked
 from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cellblock.errors import CellblockError
+from cellblock.files.sha256 import sha256_of
 from cellblock.oci.layer_tar import Entry, FileStream, members
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.oci.model import Descriptor, MalformedImage
-from cellblock.sha256 import sha256_of
 
 Inode = tuple[str, int]
 """A layer's digest and the number of a member in it: paths with one of these are one file."""

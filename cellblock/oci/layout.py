@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.flock import locked
+from cellblock.files.flock import locked
 from cellblock.oci.blob_writer import BlobWriter
 from cellblock.oci.model import (
     DOCKER_LIST,
@@ -124,7 +124,7 @@ class Layout:
         """Have the blob's time say that it was used today: what was not for longest is trimmed first."""
         path = self.blob(digest)
         with suppress(OSError):
-            # Not each time: who watches files for changes would see one (cellblock.unchanged).
+            # Not each time: who watches files for changes would see one (cellblock.launcher.unchanged).
             if time.time() - path.stat().st_mtime > _DAY_S:
                 os.utime(path)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cellblock.errors import CellblockError
-from cellblock.sha256 import sha256_of_file
+from cellblock.files.sha256 import sha256_of_file
 
 _REF_NAME = "org.opencontainers.image.ref.name"
 _INDEX_TYPES = (

@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+from cellblock.debian import deb_file
 from cellblock.key import digest_of
-from cellblock.packages import deb_file
 
 # Changes when the same deb is taken apart otherwise than before.
 _FORM = 3

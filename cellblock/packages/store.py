@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
+from cellblock.debian.deb_file import DAMAGE
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
-from cellblock.flock import locked, take
+from cellblock.files.flock import locked, take
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import LockedPackage
-from cellblock.packages.deb_file import DAMAGE
 from cellblock.packages.opened import OpenedDeb, Opener
 from cellblock.packages.transfer import Broken, Missing, Refused, Shorter, Transfers
 from cellblock.process import Interrupted

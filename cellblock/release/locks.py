@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cellblock import paths
 from cellblock.attest.subject import Subject
-from cellblock.build.record import ImageRecord, read_record
 from cellblock.errors import DefinitionError
 from cellblock.lock.file import read_lock
 from cellblock.lock.model import Lock
+from cellblock.store.record import ImageRecord, read_record
 
 
 def record_of(subject: Subject) -> ImageRecord | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from cellblock import paths
 from cellblock.attest.subject import Subject
-from cellblock.build.image_store import image_store
 from cellblock.build.plan import LABEL, reference
 from cellblock.definition import load_images
 from cellblock.engine import skopeo
@@ -19,6 +18,7 @@ from cellblock.events import Events
 from cellblock.graph import check_known
 from cellblock.oci.layout import Layout
 from cellblock.process import Programs
+from cellblock.store.image_store import image_store
 from cellblock.variants import Variant, choose_variant, load_variants
 
 

@@ -20,7 +20,7 @@ from typing import TextIO
 from cellblock.bind import Bind
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Output
-from cellblock.flock import locked
+from cellblock.files.flock import locked
 from cellblock.key import digest_of, digest_of_tree
 from cellblock.process import ProgramFailed
 from cellblock.slurm import features, packages, tarball

@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from cellblock.errors import CellblockError, DefinitionError
-from cellblock.flock import locked
+from cellblock.files.flock import locked
+from cellblock.files.sha256 import sha256_of_file
 from cellblock.packages.transfer import Broken, Missing, Refused, Transfers
-from cellblock.sha256 import sha256_of_file
 from cellblock.variants import SlurmSource
 
 # Tries at a URL that breaks off; each goes on where the one before ended.

@@ -10,9 +10,9 @@ import pytest
 from cellblock.attest.bill import Bill, bill_of
 from cellblock.attest.cyclonedx import write_cyclonedx
 from cellblock.attest.licences import combined, licences_of
-from cellblock.attest.package_database import installed_packages, is_database
 from cellblock.attest.spdx import write_spdx
 from cellblock.attest.subject import Subject
+from cellblock.debian.package_database import installed_packages, is_database
 from cellblock.oci.contents import ContentsReader
 from tests.attest.conftest import COPYRIGHT, MakeSubject
 from tests.attest.test_audit import lock

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cellblock.build.image_store import image_store
-from cellblock.build.record import write_record
 from cellblock.cli.inspect_text import InspectView
 from cellblock.inspect.compare import Difference
 from cellblock.inspect.planned import PlannedLayer, VariantPlan
 from cellblock.inspect.why import why_changed
+from cellblock.store.image_store import image_store
+from cellblock.store.record import write_record
 from tests.inspect.variant import build_variant
 
 

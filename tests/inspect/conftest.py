@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cellblock.build.record import ImageRecord, LayerKind, LayerRecord
 from cellblock.oci.model import digest_of_bytes
+from cellblock.store.record import ImageRecord, LayerKind, LayerRecord
 
 
 def layer(title: str, size: int, *packages: tuple[str, str], kind: LayerKind = "packages") -> LayerRecord:

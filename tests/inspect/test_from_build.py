@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from cellblock.build.direct import ImagePlan, all_inputs
 from cellblock.build.nodes import Node
-from cellblock.build.record import ImageRecord, LayerKind
+from cellblock.build.scheduler import ImagePlan, all_inputs
 from cellblock.inspect.from_build import variant_plan, why_built
 from cellblock.inspect.planned import PlannedLayer
 from cellblock.key import Key
 from cellblock.lock.model import LockedPackage
+from cellblock.store.record import ImageRecord, LayerKind
 from tests.inspect.conftest import layer
 
 

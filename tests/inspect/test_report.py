@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.build.record import ImageRecord
 from cellblock.errors import CellblockError
 from cellblock.inspect.image_graph import ImageGraph
 from cellblock.inspect.layer_bytes import Part
@@ -14,6 +13,7 @@ from cellblock.inspect.report import Report, figures, report
 from cellblock.inspect.sharing import bytes_in_common, pull, shared_layers
 from cellblock.inspect.timings import step_names, timings
 from cellblock.oci.layout import Layout
+from cellblock.store.record import ImageRecord
 from tests.inspect.variant import build_variant
 
 NOW = datetime(2026, 5, 13, tzinfo=timezone.utc)

@@ -12,12 +12,12 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from cellblock import paths
-from cellblock.amount import amount_of_bytes
-from cellblock.build.record import ImageRecord
 from cellblock.definition import load_images
 from cellblock.inspect.image_graph import image_graph
 from cellblock.inspect.report import report
 from cellblock.inspect.report_page import page as render
+from cellblock.store.record import ImageRecord
+from cellblock.text.amount import amount_of_bytes
 from tests.inspect.variant import HOSTILE, build_variant
 
 

@@ -6,9 +6,9 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cellblock.build.record import ImageRecord, LayerKind, LayerRecord
 from cellblock.oci.layout import Layout
 from cellblock.oci.model import LAYER_ZSTD
+from cellblock.store.record import ImageRecord, LayerKind, LayerRecord
 from tests.oci.layers import layer_bytes, make_image, member
 
 Layer = Sequence[tuple[tarfile.TarInfo, bytes]]

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from cellblock.build.mirrors import archive
-from cellblock.host import host_release
+from cellblock.files.sha256 import sha256_of_file
+from cellblock.machine.host import host_release
 from cellblock.paths import PROJECT
-from cellblock.sha256 import sha256_of_file
 from cellblock.variants import load_variants
 
 HAS_A_MIRROR = pytest.mark.skipif(

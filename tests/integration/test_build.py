@@ -16,14 +16,14 @@ import pytest
 
 from cellblock import paths
 from cellblock.build import BuildRequest, BuildResult, build_images
-from cellblock.build.image_store import image_store
-from cellblock.build.record import read_record
 from cellblock.build.unpack import unpack_layer
 from cellblock.engine.recipe import StepFailed
 from cellblock.engine.storage import ContainersStorage
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Event, Events, SubjectState
 from cellblock.process import Programs
+from cellblock.store.image_store import image_store
+from cellblock.store.record import read_record
 
 pytestmark = [
     pytest.mark.integration,

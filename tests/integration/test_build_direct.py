@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from cellblock import paths
-from cellblock.build import BuildRequest, bootstrap, build_images, copy_images, make
-from cellblock.build.image_store import image_store
+from cellblock.build import BuildRequest, bootstrap, build_images, copy_images, layer_builder
 from cellblock.build.locking import LockRequest, make_lock
-from cellblock.build.record import read_record
 from cellblock.build.unpacking import Opened, Unpacking, plan_unpacking
 from cellblock.build.verifying import verify_images
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Message
 from cellblock.oci.layout import Layout
+from cellblock.store.image_store import image_store
+from cellblock.store.record import read_record
 from tests.integration.registry import RunningRegistry
 
 pytestmark = [
@@ -66,7 +66,7 @@ def test_what_is_laid_down_is_what_dpkg_unpacks(monkeypatch: pytest.MonkeyPatch)
         named = [replace(each, deb=replace(each.deb, by_dpkg="the test says so")) for each in packages]
         return plan_unpacking(named, trees)
 
-    monkeypatch.setattr(make, "plan_unpacking", all_by_dpkg)
+    monkeypatch.setattr(layer_builder, "plan_unpacking", all_by_dpkg)
     monkeypatch.setattr(bootstrap, "merged_folders", lambda _: None)
     found = verify_images(slurm, Events())["slurm"].differences
     # Times of folders, device nodes, and what mmdebstrap's own apt and dpkg leave behind.

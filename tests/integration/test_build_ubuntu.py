@@ -16,10 +16,10 @@ from cellblock import paths
 from cellblock.build import BuildRequest, build_images
 from cellblock.build.locking import LockRequest, compare_lock, make_lock
 from cellblock.build.prepare import prepare
-from cellblock.build.record import read_record
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events
 from cellblock.inspect.from_build import variant_plan
+from cellblock.store.record import read_record
 from tests.packages.small_archive import SmallArchive
 
 from .archive import HAS_A_MIRROR, make_archive

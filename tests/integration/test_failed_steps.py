@@ -14,9 +14,9 @@ import pytest
 
 from cellblock import paths
 from cellblock.build import BuildRequest, build_images
-from cellblock.build.kept_roots import kept_roots, remove_kept_roots
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from cellblock.store.failed_roots import kept_roots, remove_kept_roots
 
 pytestmark = [
     pytest.mark.integration,

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from cellblock.attest.subject import Subject
-from cellblock.build.image_store import image_store
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.oci.layout import Layout
 from cellblock.oci.model import CONFIG, LAYER_TAR, Configuration, Descriptor, Manifest, Platform
 from cellblock.oci.model import digest_of_bytes as digest_of
 from cellblock.oci.registry import Registry
-from cellblock.publish import PublishRequest, publish, publish_indexes, write_digests
+from cellblock.release.publish import PublishRequest, publish, publish_indexes, write_digests
+from cellblock.store.image_store import image_store
 from tests.integration.registry import RunningRegistry, repository_of
 from tests.oci.layers import layer_bytes, member
 

@@ -19,8 +19,8 @@ from cellblock.build.mirrors import archive
 from cellblock.build.root import WorkingRoot
 from cellblock.build.toolchain import LockedToolchain
 from cellblock.events import Events
-from cellblock.host import host_release
 from cellblock.key import digest_of, digest_of_tree
+from cellblock.machine.host import host_release
 from cellblock.paths import PROJECT
 from cellblock.process import Programs
 from cellblock.slurm import SlurmRepository

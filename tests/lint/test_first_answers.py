@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cellblock import first_answers, paths
+from cellblock import paths
 from cellblock.cli.first_answers import stored
+from cellblock.launcher import first_answers
 
 _WRITE = "write it again: .venv/bin/python -m cellblock.cli.first_answers"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from cellblock.build.record import LayerRecord
 from cellblock.build.unpack import unpack_layer
 from cellblock.errors import CellblockError, UsageError
 from cellblock.oci.layer import Compression, Frame, Layer, open_layer, store_layer
 from cellblock.oci.layout import Layout
+from cellblock.store.record import LayerRecord
 
 EPOCH = 1_700_000_000
 NONE = Compression.parse("none")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from cellblock.packages.deb_file import DAMAGE
+from cellblock.debian.deb_file import DAMAGE
 from cellblock.packages.opened import Opener
 
 DOCS = ("path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright")

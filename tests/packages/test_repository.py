@@ -90,7 +90,7 @@ def test_a_file_that_is_no_deb_is_named(small: SmallArchive, store: PackageStore
 def test_what_a_repository_holds_survives_a_trim(
     small: SmallArchive, store: PackageStore, tmp_path: Path
 ) -> None:
-    from cellblock.upkeep.trimming import trim
+    from cellblock.store.trimming import trim
 
     package = small.add("a")
     store.fetch([package], [small.archive], Events())

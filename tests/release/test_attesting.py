@@ -20,13 +20,13 @@ from cellblock.attest.signing import (
     simple_signing,
 )
 from cellblock.attest.subject import Subject
-from cellblock.build.record import ImageRecord, write_record
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Event, Events, Message
 from cellblock.lock.model import LockedImage
 from cellblock.oci.cosign import ATTESTATION_TYPE, SIGNATURE_TYPE, cosign_tag
 from cellblock.oci.model import Manifest
 from cellblock.release.attesting import AttestRequest, attest_image
+from cellblock.store.record import ImageRecord, write_record
 from tests.attest.test_audit import lock
 
 

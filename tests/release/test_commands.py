@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cellblock.build.image_store import image_store
 from cellblock.cli.app import app
 from cellblock.errors import CellblockError, UsageError
 from cellblock.oci.layout import Layout
+from cellblock.store.image_store import image_store
 from tests.oci.layers import make_image, member
 
 VARIANT = ("-v", "debian13")

@@ -15,9 +15,9 @@ from cellblock.build.mirrors import archive
 from cellblock.build.root import WorkingRoot
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Event, Events, StepStarted
-from cellblock.host import host_release
 from cellblock.lock.apt_root import AptRoot
 from cellblock.lock.archives import archives_of
+from cellblock.machine.host import host_release
 from cellblock.paths import PROJECT
 from cellblock.process import Programs
 from cellblock.slurm import SlurmRepository

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cellblock.attest.package_database import InstalledPackage, installed_packages, is_database
 from cellblock.attest.subject import Subject
+from cellblock.debian.package_database import InstalledPackage, installed_packages, is_database
 from cellblock.oci.contents import Contents, ContentsReader
 from cellblock.oci.layer_tar import Entry
 

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from cellblock.attest.checks.inspected import InspectedImage
 from cellblock.attest.finding import Finding
-from cellblock.attest.package_database import InstalledPackage
 from cellblock.attest.policy import Policy
+from cellblock.debian.package_database import InstalledPackage
 from cellblock.lock.model import Lock
 
 

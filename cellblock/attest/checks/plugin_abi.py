@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from cellblock.attest.checks.inspected import InspectedImage, is_spank_plugin
 from cellblock.attest.finding import Finding
-from cellblock.attest.package_database import InstalledPackage
+from cellblock.debian.package_database import InstalledPackage
 
 _SYMBOL = "plugin_version"
 # By the names that Debian gives them, and Cellblock those it compiles.

@@ -6,7 +6,7 @@ _cellblock_completion() {
     case ${COMP_WORDS[0]##*/} in python | python3*) at=1 ;; esac
     program=${COMP_WORDS[at]/#\~\//$HOME/}
     # Of another project's build.py nothing is known, and it is not to be run for that.
-    if [[ ${program##*/} != build.py || $COMP_CWORD -le $at || ! -f ${program%build.py}cellblock/launcher.py ]]; then
+    if [[ ${program##*/} != build.py || $COMP_CWORD -le $at || ! -f ${program%build.py}cellblock/launcher/main.py ]]; then
         _cellblock_others "$@"
         return
     fi

@@ -8,7 +8,7 @@ function __cellblock_command --description 'The words that run build.py; nothing
     set -l program (string replace --regex '^~/' "$HOME/" -- $words[$at])
     string match --quiet --regex '^(.*/)?build\.py$' -- $program; or return 1
     # Of another project's build.py nothing is known, and it is not to be run for that.
-    test -f (dirname $program)/cellblock/launcher.py; or return 1
+    test -f (dirname $program)/cellblock/launcher/main.py; or return 1
     test $at -eq 2; and echo $words[1]
     echo $program
 end

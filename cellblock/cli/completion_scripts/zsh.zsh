@@ -5,7 +5,7 @@ _cellblock_completion() {
   [[ ${words[1]:t} == (python|python3*) ]] && at=2
   program=${words[at]/#\~\//$HOME/}
   # Of another project's build.py nothing is known, and it is not to be run for that.
-  if [[ ${program:t} != build.py || $CURRENT -le $at || ! -f ${program:h}/cellblock/launcher.py ]]; then
+  if [[ ${program:t} != build.py || $CURRENT -le $at || ! -f ${program:h}/cellblock/launcher/main.py ]]; then
     if (( at == 2 )) && (( $+functions[_python] )); then _python "$@"; else _files; fi
     return
   fi

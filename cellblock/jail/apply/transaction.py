@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.errors import CellblockError
+from cellblock.files.durable import put, sync_directory
 from cellblock.jail.apply.step import MOVED, MovedError, Step, StepFolders
 from cellblock.jail.merge.change_plan import Finding, Plan
 from cellblock.jail.tree.entry import shown
@@ -31,7 +32,6 @@ from cellblock.jail.tree.losses import Without
 from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 from cellblock.jail.volume.volume import Volume, sync_filesystem
-from cellblock.records import put, sync_directory
 
 RECORDS = ("manifest", "controls", "state.json")
 """Files of `.cellblock` that a transaction replaces, the one that says what the volume holds last."""

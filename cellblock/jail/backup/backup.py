@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cellblock import records
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
+from cellblock.files import durable as records
 from cellblock.jail.apply import transaction
 from cellblock.jail.apply.execution import assembled
 from cellblock.jail.backup import listing, unfollowed

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellblock.files.durable import put, sync_directory
 from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.tree.rename_exchange import exchange
 from cellblock.jail.volume.volume import RESTORE, Volume, sync_filesystem
-from cellblock.records import put, sync_directory
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import IO, Literal, Protocol, cast
 
 from cellblock.errors import CellblockError, UsageError
+from cellblock.files.sha256 import sha256_of_file
 from cellblock.jail.source.feeding import Feeding, opener, piped
 from cellblock.jail.source.image_core import LayerBytes
 from cellblock.jail.tree import entries, manifest
 from cellblock.oci import layout_reader
 from cellblock.process import Programs
-from cellblock.sha256 import sha256_of_file
 
 _LABEL = "org.cellblock"
 _OTHER_FORMS = re.compile(

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from cellblock import records
+from cellblock.files import durable as records
 from cellblock.jail.source.image_core import LayerBytes
 
 _KEPT = 256

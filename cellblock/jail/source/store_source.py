@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock.build.image_store import image_store
 from cellblock.errors import CellblockError
 from cellblock.jail.source.feeding import Feeding
 from cellblock.jail.source.find import LayoutSource, SourceIdentity
+from cellblock.store.image_store import image_store
 
 PREFIX = "localhost/cellblock/"
 

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from cellblock.printable import shown as shown
+from cellblock.text.printable import shown as shown
 
 Kind = Literal["d", "f", "l", "p", "c", "b", "h"]
 """Directory, regular file, symbolic link, fifo, character device, block device, hard link."""

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellblock import records
 from cellblock.errors import CellblockError
+from cellblock.files import durable as records
 from cellblock.jail.tree.entry import Entry, shown
 from cellblock.jail.tree.tree_check import Difference
 

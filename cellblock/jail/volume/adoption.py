@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from cellblock import records
 from cellblock.errors import CellblockError
+from cellblock.files import durable as records
 from cellblock.jail.source import catalogue
 from cellblock.jail.source.catalogue import Reading, control_digests
 from cellblock.jail.source.find import find_source

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from cellblock import records
 from cellblock.errors import CellblockError
+from cellblock.files import durable as records
 from cellblock.jail.apply.transaction import read_late
 from cellblock.jail.merge import change_plan
 from cellblock.jail.merge.change_plan import Finding, Plan

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cellblock.files.durable import put, sync_directory
 from cellblock.jail.volume.volume import Volume
-from cellblock.records import put, sync_directory
 
 NAME = "ready"
 

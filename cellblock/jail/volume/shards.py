@@ -23,8 +23,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock import records
 from cellblock.errors import UsageError
+from cellblock.files import durable as records
 from cellblock.jail.source.image_core import Loss, Summary
 from cellblock.jail.tree import losses, manifest
 from cellblock.jail.tree.entry import Entry, order

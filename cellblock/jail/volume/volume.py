@@ -32,12 +32,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
+from cellblock.files.durable import put, sync_directory
 from cellblock.jail.source.find import SourceIdentity
 from cellblock.jail.tree import controls
 from cellblock.jail.tree.manifest import DAMAGED_HINT
 from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.volume.writer_lock import WriterLock, myself
-from cellblock.records import put, sync_directory
 
 STATE_VERSION = 1
 RESTORE = "restore"

@@ -26,8 +26,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cellblock import records
 from cellblock.errors import CellblockError
+from cellblock.files import durable as records
 
 LEASE_S = 30.0
 """A host that cannot write for this long over NFS counts as dead; its writer gives up before: see BEAT_S."""

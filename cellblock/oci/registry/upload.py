@@ -15,11 +15,11 @@ from typing import IO, Literal
 from urllib.parse import urljoin
 
 from cellblock.errors import CellblockError
+from cellblock.files.sha256 import sha256_of_file
 from cellblock.oci.model import Descriptor
 from cellblock.oci.registry.client import Repository, with_query
 from cellblock.oci.registry.errors import NotInRegistry, RegistryError, Transient, WrongDigest
 from cellblock.oci.registry.transport import Answer, Retries, Stopped
-from cellblock.sha256 import sha256_of_file
 
 Outcome = Literal["present", "mounted", "sent"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.host import host_release
+from cellblock.machine.host import host_release
 from cellblock.oci.layout import Layout
 from tests.integration.push.verifiers import Cosign, Skopeo, fetch
 from tests.integration.registry import repository_of

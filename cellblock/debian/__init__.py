@@ -1,0 +1,1 @@
+"""Reads dpkg's and apt's files: databases of installed packages, debs, and what apt says when it fails."""

@@ -1,0 +1,3 @@
+"""From `python3 build.py` to the command: makes .venv, and answers what needs none.
+
+Standard library only, but for nothing: these modules run before anything is installed."""

@@ -1,0 +1,122 @@
+"""Answers of a checkout in which nothing is installed yet: `--help` and `targets`.
+
+The texts of `--help` and the variants are in first_answers.json, written by
+`python -m cellblock.cli.first_answers`; a test compares them with what the installed commands say.
+What cannot be told for certain (somebody changed images/variants.yaml, say) is left to these commands.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+
+from cellblock.machine.host import host_release, newest_of_family
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+STORED = "cellblock/launcher/first_answers.json"
+VARIANTS = "images/variants.yaml"
+
+# A plain scalar (YAML 1.2, 7.3.3) of one line, without what could make it anything else.
+_SUMMARY = re.compile(r"^summary: ([A-Za-z0-9](?:(?! #|: )[^\n])*)\n(?! )", re.MULTILINE)
+
+
+def answer(project: str, args: list[str]) -> int | None:
+    """Answer the command line `args` and return its status; None when that takes an installation."""
+    try:
+        with open(f"{project}/{STORED}", encoding="utf-8") as file:  # noqa: PTH123
+            stored = json.load(file)
+    except (OSError, ValueError):
+        return None
+    if args in (["targets"], ["targets", "--json"]):
+        text = _targets(project, stored, as_json=len(args) == 2)
+        status = 0
+    else:
+        text, status = _help(stored["help"], args)
+    if text is None:
+        return None
+    try:
+        # As typer does: help that nobody asked for is no result.
+        stream = sys.stderr if status else sys.stdout
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        from cellblock.launcher import failure
+
+        return failure.end_quietly()
+    return status
+
+
+def _help(texts: Mapping[str, list[str]], args: list[str]) -> tuple[str | None, int]:
+    """The help that `args` ask for, and the status."""
+    if not args:
+        return _joined(texts[""]), 2
+    words = [word for word in args if not word.startswith("-")]
+    command = ""
+    for word in words:
+        if f"{command} {word}".strip() not in texts:
+            break
+        command = f"{command} {word}".strip()
+    is_group = any(name.startswith(f"{command} ") for name in texts)
+    # `shell PROGRAM --help` is the program's, and what is no target at all has no help.
+    unclear = "--" in args or (command == "shell" and len(words) > 1) or (words and not command)
+    unclear = unclear or (is_group and len(words) > len(command.split()))
+    return (_joined(texts[command]), 0) if "--help" in args and not unclear else (None, 0)
+
+
+def _joined(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _targets(project: str, stored: Mapping[str, Any], *, as_json: bool) -> str | None:
+    images = _images(project)
+    if images is None or digest(project) != stored["variants_sha256"]:
+        return None
+    default = newest_of_family(map(tuple, stored["candidates"]), host_release())
+    return targets_text(images, stored["variants"], default, as_json=as_json) if default else None
+
+
+def digest(project: str) -> str:
+    """SHA-256 of the file that declares the variants."""
+    with open(f"{project}/{VARIANTS}", "rb") as file:  # noqa: PTH123
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _images(project: str) -> dict[str, str] | None:
+    """Image -> its summary; None when one cannot be told without reading YAML in earnest."""
+    found = {}
+    folder = f"{project}/images"
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208
+        try:
+            with open(f"{folder}/{name}/image.yaml", encoding="utf-8") as file:  # noqa: PTH123
+                summary = _SUMMARY.search(file.read())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if summary is None:
+            return None
+        found[name] = summary[1].rstrip()
+    return found
+
+
+def targets_text(
+    images: Mapping[str, str], variants: Mapping[str, str], default: str, *, as_json: bool
+) -> str:
+    """What `targets` prints: images and variants with their summaries, and the variant of this machine."""
+    if as_json:
+        whole = {"images": dict(images), "variants": dict(variants), "default_variant": default}
+        return json.dumps(whole) + "\n"
+    width = max(map(len, [*images, *variants])) + 2
+    lines = ["Images (build.py build IMAGE...):"]
+    lines += [f"  {name:{width}}{summary}" for name, summary in images.items()]
+    lines += ["", "Variants (--variant NAME):"]
+    for name, summary in variants.items():
+        lines.append(f"  {name:{width}}{summary}{'  [default here]' if name == default else ''}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Numbers and names of files as a person reads them."""
