@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import launcher
+from cellblock.launcher import main as launcher
+from cellblock.launcher.system_packages import NEEDS
 from cellblock.paths import PROJECT
-from cellblock.system_packages import NEEDS
 
 _BARE = ("required", "important")
 _BESIDE = ("git", "python3", "python3-minimal", "ca-certificates")

@@ -34,7 +34,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from cellblock import launcher
+        from cellblock.launcher import main as launcher
 
         print(launcher.version_text(launcher.PROJECT), end="")
         raise typer.Exit
