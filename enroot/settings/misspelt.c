@@ -1,8 +1,7 @@
 #include "misspelt.h"
 
+#include <stddef.h>
 #include <string.h>
-
-#include "../text/text.h"
 
 #define PREFIX "ENROOT_"
 #define LONGEST 32
@@ -12,7 +11,7 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* How many letters have to be put in, taken out, changed, or exchanged with their neighbour (Damerau and Levenshtein). */
+/* The distance of Damerau and Levenshtein. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned rows[LONGEST + 1][LONGEST + 1];
@@ -33,10 +32,7 @@ static unsigned distance(const char *a, const char *b)
 	return rows[m][n];
 }
 
-bool misspelt(const char *key, const char *known)
+unsigned misspelt_letters(const char *key, const char *known)
 {
-	const char *own = key + strlen(PREFIX);
-
-	/* Of short words many are neighbours: ENROOT_UNSHARE_MNT would be one that somebody meant. */
-	return text_starts(key, PREFIX) && distance(own, known + strlen(PREFIX)) <= (strlen(own) < 12 ? 1U : 2U);
+	return distance(key + strlen(PREFIX), known + strlen(PREFIX));
 }

@@ -2,9 +2,8 @@
 #ifndef ENROOT_MISSPELT_H
 #define ENROOT_MISSPELT_H
 
-#include <stdbool.h>
-
-/* Whether `key` is the setting `known`, an ENROOT_*, but for a slip or two. */
-bool misspelt(const char *key, const char *known);
+/* How many letters of `key` have to be put in, taken out, changed, or exchanged with their neighbour to make it `known`. Both begin with
+ * ENROOT_; more than 32 letters after it count as a difference of 32. */
+unsigned misspelt_letters(const char *key, const char *known);
 
 #endif

@@ -96,11 +96,44 @@ static const char *lookup(void *context, const char *name)
 	return value;
 }
 
+/* Hooks may have settings of their own: this one declares them. Its lines add up, so that each drop-in says those of its hook. */
+#define DECLARES "ENROOT_HOOK_SETTINGS"
+
+static int declare(struct settings *settings, const char *names, struct jail_error *err)
+{
+	const char *before = variables_get(&settings->variables, DECLARES);
+	scoped_free char *all = text_format("%s%s%s", before ? before : "", before ? " " : "", names);
+	scoped_free char *copy = text_copy(names, strlen(names));
+	char *rest = copy, *name;
+
+	while ((name = strsep(&rest, " \t")))
+		if (*name && (!text_starts(name, "ENROOT_") || !variables_is_name(name, strlen(name))))
+			return jail_fail(err, NULL, 0, DECLARES " declares \"%s\"; write names that begin with ENROOT_, with blanks between", name);
+	variables_set(&settings->variables, DECLARES, all);
+	return 0;
+}
+
+static bool is_declared(const struct settings *settings, const char *key)
+{
+	const char *word = variables_get(&settings->variables, DECLARES);
+	size_t length;
+
+	for (; word && *word; word += length) {
+		word += strspn(word, " \t");
+		length = strcspn(word, " \t");
+		if (length == strlen(key) && !strncmp(word, key, length))
+			return true;
+	}
+	return false;
+}
+
 static int set(struct settings *settings, const char *key, const char *text, struct jail_error *err)
 {
 	const struct expand_request request = { .mode = EXPAND_SHELL, .lookup = lookup, .context = settings };
 	scoped_free char *value = expand(text, &request, err);
 
+	if (value && !strcmp(key, DECLARES))
+		return declare(settings, value, err);
 	if (!value || number_check(key, value, err))
 		return -1;
 	variables_set(&settings->variables, key, value);
@@ -108,28 +141,33 @@ static int set(struct settings *settings, const char *key, const char *text, str
 }
 
 /* Those without a default. The last two are upstream's, and mean nothing here. */
-static const char *const others[] = { "ENROOT_CDI_PATH", "ENROOT_ROOTFS", "ENROOT_ZSTD_OPTIONS", "ENROOT_GZIP_PROGRAM" };
+static const char *const others[] = { DECLARES, "ENROOT_CDI_PATH", "ENROOT_ROOTFS", "ENROOT_ZSTD_OPTIONS", "ENROOT_GZIP_PROGRAM" };
 
-/* Hooks have settings of their own, as upstream: a name that is like none of enroot's is theirs. One that is almost one
- * of enroot's would be ignored, and nobody would know why. */
-static int check_spelling(const char *key, struct jail_error *err)
+/* A misspelt setting would be ignored, and nobody would know why. */
+static int check_known(const struct settings *settings, const char *key, struct jail_error *err)
 {
 	const size_t n_defaults = sizeof(defaults) / sizeof(defaults[0]), n = n_defaults + sizeof(others) / sizeof(others[0]);
-	const char *meant = NULL;
+	const char *nearest = NULL;
+	unsigned letters, least = 0;
 
+	if (!text_starts(key, "ENROOT_") || is_declared(settings, key))
+		return 0;
 	for (size_t i = 0; i < n; i++) {
 		const char *known = i < n_defaults ? defaults[i][0] : others[i - n_defaults];
 		if (!strcmp(key, known))
 			return 0;
-		if (misspelt(key, known))
-			meant = known;
+		letters = misspelt_letters(key, known);
+		if (!nearest || letters < least) {
+			nearest = known;
+			least = letters;
+		}
 	}
-	return meant ? jail_fail(err, NULL, 0, "\"%s\" is no setting; write %s, if that is meant, or give a hook's own setting "
-				 "a name that is less like it", key, meant) : 0;
+	return jail_fail(err, NULL, 0, "\"%s\" is no setting; write %s, if that is meant, or declare a hook's own setting before it: "
+			 DECLARES " %s", key, nearest, key);
 }
 
 /* Cuts "KEY value" or "KEY=value" in two. NULL: no key that a configuration may set, and `err` says so. */
-static char *cut(char *line, char **value, struct jail_error *err)
+static char *cut(const struct settings *settings, char *line, char **value, struct jail_error *err)
 {
 	size_t key = strcspn(line, " \t=");
 	size_t end = strlen(line);
@@ -144,7 +182,7 @@ static char *cut(char *line, char **value, struct jail_error *err)
 			*value += 1 + strspn(*value + 1, " \t");
 	}
 	if (settings_is_key(line) && variables_is_name(line, strlen(line)))
-		return check_spelling(line, err) ? NULL : line;
+		return check_known(settings, line, err) ? NULL : line;
 	jail_fail(err, NULL, 0, "\"%.64s\" is no setting; there are ENROOT_*, MELLANOX_*, NVIDIA_*, SSL_CERT_DIR, "
 		  "SSL_CERT_FILE and {all,no,http,https}_proxy", line);
 	return NULL;
@@ -159,8 +197,9 @@ int settings_read(struct settings *settings, const char *text, const char *name,
 		line += strspn(line, " \t");
 		if (!*line || *line == '#' || *line == '\r')
 			continue;
-		char *key = cut(line, &value, err);
-		if (!key || (!variables_get(&settings->variables, key) && set(settings, key, value, err)))
+		char *key = cut(settings, line, &value, err);
+		const bool is_set = key && strcmp(key, DECLARES) && variables_get(&settings->variables, key);
+		if (!key || (!is_set && set(settings, key, value, err)))
 			return jail_error_at(err, name, number, NULL);
 	}
 	return 0;
@@ -174,7 +213,7 @@ int settings_read_script(struct settings *settings, const char *text, const char
 	for (int number = 1; (line = strsep(&rest, "\n")); number++) {
 		if (!text_starts(line, "#ENROOT_"))
 			continue;
-		char *key = cut(line + 1, &value, err);
+		char *key = cut(settings, line + 1, &value, err);
 		if (!key || set(settings, key, value, err))
 			return jail_error_at(err, name, number, NULL);
 	}

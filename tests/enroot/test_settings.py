@@ -29,8 +29,9 @@ def test_defaults(shared: Enroot) -> None:
 
 
 def test_the_first_setter_wins(enroot: Enroot) -> None:
+    lines = "# comment\nENROOT_HOOK_SETTINGS ENROOT_A ENROOT_B ENROOT_C ENROOT_D\n"
     enroot.write(
-        enroot.sysconf / "enroot.conf", "# comment\nENROOT_A  main\nENROOT_B=main\n  NVIDIA_C = main\n"
+        enroot.sysconf / "enroot.conf", f"{lines}ENROOT_A  main\nENROOT_B=main\n  NVIDIA_C = main\n"
     )
     enroot.write(enroot.sysconf / "enroot.conf.d/20.conf", "ENROOT_C second\nENROOT_D second\n")
     enroot.write(enroot.sysconf / "enroot.conf.d/10.conf", "ENROOT_B first\nENROOT_C first\n")
@@ -55,21 +56,21 @@ def test_the_first_setter_wins(enroot: Enroot) -> None:
     ],
 )
 def test_values(enroot: Enroot, value: str, expected: str) -> None:
-    enroot.write(enroot.sysconf / "enroot.conf", f"ENROOT_X {value}\n")
+    enroot.write(enroot.sysconf / "enroot.conf", f"NVIDIA_X {value}\n")
     owner = enroot.home.stat()
     wanted = expected.format(
         home=enroot.home, uid=owner.st_uid, gid=owner.st_gid, nproc=len(os.sched_getaffinity(0))
     )
-    assert settings(enroot)["ENROOT_X"] == wanted
+    assert settings(enroot)["NVIDIA_X"] == wanted
 
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("ENROOT_X $(cat /etc/passwd)", "$(cat /etc/passwd) is not run"),
-        ("ENROOT_X `id`", "are not run"),
-        ("ENROOT_X ${HOME", 'without "}"'),
-        ("ENROOT_X 'open", "is not closed"),
+        ("NVIDIA_X $(cat /etc/passwd)", "$(cat /etc/passwd) is not run"),
+        ("NVIDIA_X `id`", "are not run"),
+        ("NVIDIA_X ${HOME", 'without "}"'),
+        ("NVIDIA_X 'open", "is not closed"),
         ("PATH /bin", '"PATH" is no setting'),
         ("LD_PRELOAD=x", '"LD_PRELOAD" is no setting'),
         ("ENROOT_MOUNTHOME yes", '"ENROOT_MOUNTHOME" is no setting; write ENROOT_MOUNT_HOME'),
@@ -85,16 +86,39 @@ def test_a_wrong_line_is_named(enroot: Enroot, line: str, complaint: str) -> Non
     assert complaint in done.stderr
 
 
-def test_settings_of_hooks_are_passed_on(enroot: Enroot) -> None:
-    """docs/enroot.md: what is like no setting of enroot's is a hook's own"""
-    lines = "ENROOT_NONSENSE yes\nENROOT_UNSHARE_MNT yes\nENROOT_ZSTD_OPTIONS -1\nNVIDIA_ANY x\n"
-    enroot.write(enroot.sysconf / "enroot.conf", lines)
-    told = settings(enroot)
-    assert (told["ENROOT_NONSENSE"], told["ENROOT_UNSHARE_MNT"], told["NVIDIA_ANY"]) == ("yes", "yes", "x")
+def test_an_unknown_setting_is_an_error_with_the_nearest_name(enroot: Enroot) -> None:
+    path = enroot.write(enroot.sysconf / "enroot.conf", "ENROOT_MOUNT_HOME no\nENROOT_NONSENSE yes\n")
+    done = enroot("list")
+    assert done.returncode == 1
+    assert f'[ERROR] {path}:2: "ENROOT_NONSENSE" is no setting; write ENROOT_' in done.stderr
+    # The declaration that the message gives is taken as it stands.
+    declaration = done.stderr.rpartition(": ")[2].strip()
+    assert declaration == "ENROOT_HOOK_SETTINGS ENROOT_NONSENSE"
+    enroot.write(path, f"{declaration}\n{path.read_text()}")
+    assert settings(enroot)["ENROOT_NONSENSE"] == "yes"
+    drop_in = enroot.write(enroot.sysconf / "enroot.conf.d/site.conf", "ENROOT_UNSHARE_MNT yes\n")
+    assert f'[ERROR] {drop_in}:1: "ENROOT_UNSHARE_MNT" is no setting' in enroot("list").stderr
+    drop_in.unlink()
     script = enroot.write(enroot.home / "conf", "#ENROOT_MOUNT_HOMES=y\n")
     done = enroot("start", "-c", script, "small", "true")
     assert f"[ERROR] {script}:1: " in done.stderr
     assert "write ENROOT_MOUNT_HOME" in done.stderr
+
+
+def test_settings_of_hooks_are_passed_on(enroot: Enroot) -> None:
+    """docs/enroot.md: declared in files, in several lines; anything in the environment"""
+    enroot.write(
+        enroot.sysconf / "enroot.conf",
+        "ENROOT_HOOK_SETTINGS ENROOT_SITE_A \tENROOT_SITE_B\nENROOT_SITE_A yes\nENROOT_ZSTD_OPTIONS -1\nNVIDIA_ANY x\n",
+    )
+    enroot.write(
+        enroot.sysconf / "enroot.conf.d/10.conf",
+        "ENROOT_HOOK_SETTINGS=ENROOT_SITE_C\nENROOT_SITE_C=c\nENROOT_SITE_B=b\n",
+    )
+    told = settings(enroot)
+    keys = ("ENROOT_SITE_A", "ENROOT_SITE_B", "ENROOT_SITE_C", "NVIDIA_ANY")
+    assert [told[key] for key in keys] == ["yes", "b", "c", "x"]
+    assert enroot("list", env={"ENROOT_NONSENSE": "yes"}).returncode == 0
 
 
 @pytest.mark.parametrize(
