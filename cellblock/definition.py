@@ -58,6 +58,7 @@ class ImageFields(_Strict):
     summary: str
     parent: str | None = Field(default=None, alias="from")
     packages: list[str] = []
+    manuals: bool = Field(default=False, description="whether it has English manual pages")
     users: list[User] = []
     per_machine: list[str] = Field(
         default=[], description="patterns of files that packages' scripts make for one machine: in no layer"

@@ -27,6 +27,7 @@ from cellblock.build.root import FailedInRoot, WorkingRoot
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
 from cellblock.build.unpacking import TAR, Opened, feed, frames, in_order, plan_unpacking
+from cellblock.engine import manuals
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import (
     Bootstrap,
@@ -136,6 +137,8 @@ class LayerMaker:
             try:
                 if node.packages:
                     laid = self._packages(node, root, report)
+                elif node.manuals:
+                    self._manuals(node, root, report)
                 else:
                     self._definition(node, root, report)
             except CellblockError as error:
@@ -196,6 +199,20 @@ class LayerMaker:
             automatic = [package.name for package in above if package.name not in node.manual]
             mark_automatic(root.upper, self._planner.variant.arch.debian, automatic)
             return unpacking.laid
+
+    def _manuals(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
+        """Add the manual pages of packages that were installed without."""
+        repository = root.folder / "repository"
+        with report.step("packages at hand"):
+            listings = (path for tree in root.trees for path in (tree / "var/lib/dpkg/info").glob("*.list"))
+            named = {
+                path.stem.partition(":")[0]
+                for path in listings
+                if manuals.has_pages(path.read_text("utf-8", "replace"))
+            }
+            self._settings.provide([each for each in node.manuals if each.name in named], repository)
+        with report.step("unpack manual pages"):
+            root.run(manuals.unpack(_HANDED_IN), binds=[Bind(repository, _HANDED_IN)], on_line=report.line)
 
     def _bootstrap(
         self, node: Node, root: WorkingRoot, opened: Sequence[Opened], report: StepReport

@@ -34,6 +34,8 @@ class Node:
     images: tuple[str, ...]
     image: PlannedImage | None = None
     packages: tuple[LockedPackage, ...] = ()
+    manuals: tuple[LockedPackage, ...] = ()
+    """Packages of the layers below whose manual pages this layer adds."""
     manual: frozenset[str] = frozenset()
     """Of all packages up to here, those that somebody asked for: apt's autoremove leaves them."""
     needs: Mapping[str, Node] | None = None
@@ -98,6 +100,8 @@ def plan_nodes(
             top = _package_node(layer, top, image, lock, common, planned)
             # What several images share is one node, whoever comes first.
             top = shared.setdefault(top.key.digest, top)
+        if fields.manuals and top:
+            top = _manuals_node(top, name, image, common)
         has_files = bool(image.inputs_of_files)
         if fields.build or has_files:
             copied = {artifacts.image for artifacts in fields.artifacts}
@@ -167,6 +171,25 @@ def _package_node(
         packages=packages,
         manual=marked,
         per_machine=per_machine,
+    )
+
+
+def _manuals_node(parent: Node, name: str, image: PlannedImage, common: Mapping[str, str]) -> Node:
+    """The layer of manual pages of all packages in `parent` whose pages no layer has yet."""
+    packages: list[LockedPackage] = []
+    for node in parent.chain():
+        if node.manuals:
+            packages = []
+        packages += node.packages
+    inputs = {**common, "the code that builds": image.code, "the layer below": parent.key.digest}
+    inputs["what it adds"] = "manual pages"
+    return Node(
+        "manuals",
+        f"manual pages of {name}",
+        Key(inputs),
+        parent,
+        (name,),
+        manuals=tuple(sorted(packages, key=lambda each: each.name)),
     )
 
 

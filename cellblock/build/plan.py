@@ -96,6 +96,7 @@ class Planner:
             "command": self._strings(image, fields.command, "command"),
             "env": {name: self._string(image, text, ("env", name)) for name, text in fields.env.items()},
             "artifacts": [list(pair) for copy in self._copies(image) for pair in copy.files],
+            "manuals": fields.manuals,
             "users": [user.model_dump() for user in fields.users],
             "build": fields.build.model_dump() if fields.build else None,
             "stop_signal": fields.stop_signal,
@@ -224,8 +225,9 @@ class Planner:
             # Before packages: a package's script that would make the user finds it.
             steps.append(Shell(users, "make users"))
         if fields.parent and planned.packages:
+            archive = self._archive
             steps.append(
-                Install(planned.packages, options, self._archive.build_only, self._archive.preferences)
+                Install(planned.packages, options, archive.build_only, archive.preferences, fields.manuals)
             )
         if image.files.is_dir():
             self._render_files(image.files, staging)

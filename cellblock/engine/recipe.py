@@ -34,13 +34,14 @@ class Install:
     """Install packages with apt, without recommended ones. `apt_options` are NAME=VALUE.
 
     `sources` are sources.list(5) lines beside those of the root, and `preferences` a text of
-    apt_preferences(5); the root keeps neither.
+    apt_preferences(5); the root keeps neither. `manuals`: add the manual pages of all packages of the root.
     """
 
     packages: tuple[str, ...]
     apt_options: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     preferences: str = ""
+    manuals: bool = False
 
     title = "install packages"
 

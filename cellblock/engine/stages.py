@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cellblock.engine import apt, shell_text
+from cellblock.engine import apt, manuals, shell_text
 from cellblock.engine.recipe import (
     Bootstrap,
     CompileIn,
@@ -302,7 +302,17 @@ def _install(step: Install) -> list[str]:
         f'      set -- "$@" {replaced}; \\\n    fi',
         'apt-get "$@" -oAPT::Update::Error-Mode=any update </dev/null',
         'apt-get "$@" install </dev/null' + shell_text.one_a_line(step.packages),
+        *(_manuals() if step.manuals else ()),
         "rm -f " + " ".join(["/usr/sbin/policy-rc.d", *files]),
+    ]
+
+
+def _manuals() -> list[str]:
+    """Statements that fetch debs once more and unpack their manual pages; `$@` are apt-get's options."""
+    return [
+        "mkdir /tmp/manuals",
+        f'(cd /tmp/manuals && apt-get "$@" download $({manuals.NAMES}) </dev/null)',
+        *manuals.unpack("/tmp/manuals"),
     ]
 
 

@@ -25,6 +25,7 @@ _KINDS = {
     "shared": "packages of several images",
     "packages": "packages of one image and those on it",
     "cuda": "CUDA",
+    "manuals": "manual pages",
     "files": "files and settings",
     "output": "compiled",
 }

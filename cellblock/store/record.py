@@ -16,9 +16,10 @@ from typing import Any, Literal
 from cellblock import paths
 from cellblock.store import checkout
 
-LayerKind = Literal["base", "shared", "packages", "cuda", "files", "output"]
+LayerKind = Literal["base", "shared", "packages", "cuda", "manuals", "files", "output"]
 """base: bootstrapped; shared: packages of several images; packages: of one image; cuda: packages that only
-a CUDA variant asks for; files: what a definition lays over and runs; output: what was compiled."""
+a CUDA variant asks for; manuals: the manual pages of packages below; files: what a definition lays over and
+runs; output: what was compiled."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,17 @@ def test_a_stage_stands_for_each_image_after_those_it_needs(definitions: Path) -
         ]
         assert "COPY --from=out /x" not in file.text
         assert "COPY --from=out /out/x /x" in file.text
+
+
+def test_manual_pages_are_unpacked_where_packages_are_installed(definitions: Path) -> None:
+    (definitions / "tools" / "image.yaml").write_text(f"{TOOLS}manuals: true\n")
+    with rendered(request(definitions, "tools")) as file:
+        run = file.text[file.text.index("RUN ") :]
+    download = 'apt-get "$@" download $('
+    assert run.index('apt-get "$@" install') < run.index(download) < run.index("rm -f /usr/sbin/policy-rc.d")
+    assert "--wildcards './usr/share/man/man[0-9]*'" in run
+    lines = run.removeprefix("RUN ").partition("\nENV ")[0]
+    subprocess.run(["sh", "-n", "-c", lines], check=True)
 
 
 def test_only_what_is_needed_is_rendered(definitions: Path) -> None:

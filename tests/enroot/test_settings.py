@@ -30,9 +30,7 @@ def test_defaults(shared: Enroot) -> None:
 
 def test_the_first_setter_wins(enroot: Enroot) -> None:
     lines = "# comment\nENROOT_HOOK_SETTINGS ENROOT_A ENROOT_B ENROOT_C ENROOT_D\n"
-    enroot.write(
-        enroot.sysconf / "enroot.conf", f"{lines}ENROOT_A  main\nENROOT_B=main\n  NVIDIA_C = main\n"
-    )
+    enroot.write(enroot.sysconf / "enroot.conf", f"{lines}ENROOT_A  main\nENROOT_B=main\n  NVIDIA_C = main\n")
     enroot.write(enroot.sysconf / "enroot.conf.d/20.conf", "ENROOT_C second\nENROOT_D second\n")
     enroot.write(enroot.sysconf / "enroot.conf.d/10.conf", "ENROOT_B first\nENROOT_C first\n")
     enroot.write(enroot.sysconf / "enroot.conf.d/10.conf.off", "nonsense")
@@ -109,7 +107,8 @@ def test_settings_of_hooks_are_passed_on(enroot: Enroot) -> None:
     """docs/enroot.md: declared in files, in several lines; anything in the environment"""
     enroot.write(
         enroot.sysconf / "enroot.conf",
-        "ENROOT_HOOK_SETTINGS ENROOT_SITE_A \tENROOT_SITE_B\nENROOT_SITE_A yes\nENROOT_ZSTD_OPTIONS -1\nNVIDIA_ANY x\n",
+        "ENROOT_HOOK_SETTINGS ENROOT_SITE_A \tENROOT_SITE_B\n"
+        "ENROOT_SITE_A yes\nENROOT_ZSTD_OPTIONS -1\nNVIDIA_ANY x\n",
     )
     enroot.write(
         enroot.sysconf / "enroot.conf.d/10.conf",

@@ -17,6 +17,7 @@ from cellblock.build.unpacking import Opened, Unpacking, plan_unpacking
 from cellblock.build.verifying import verify_images
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Message
+from cellblock.oci.contents import ContentsReader
 from cellblock.oci.layout import Layout
 from cellblock.store.image_store import image_store
 from cellblock.store.record import read_record
@@ -56,6 +57,24 @@ def test_a_second_build_from_nothing_is_the_same_and_what_differs_is_named(
     assert found["base"].digest == found["base"].again
     assert found[name].digest != found[name].again
     assert {each.path for each in found[name].differences if each.path} == {"etc/made-at"}
+
+
+def test_manual_pages_of_all_packages_are_added_and_the_same_each_time(
+    request_: BuildRequest, declare: Callable[[str], str]
+) -> None:
+    name = declare("packages: [man-db]\nmanuals: true\nrun: [mandb --quiet --create]\n")
+    named = replace(request_, images=(name,))
+    build_images(named, Events())
+    found = verify_images(named, Events())[name]
+    assert found.digest == found.again
+    store = image_store()
+    image = store.stored(store.references()[f"localhost/cellblock/{name}:{VARIANT}"])
+    paths = ContentsReader(store).image(image).entries
+    # Of its own package, of one of the base, of an alternative (mawk); in English.
+    pages = {f"usr/share/man/man1/{page}.1.gz" for page in ("man", "ls", "awk")}
+    assert pages <= paths.keys()
+    assert paths["var/cache/man/index.db"].size > 10_000
+    assert not [path for path in paths if path.startswith("usr/share/man/de/") and path.endswith(".gz")]
 
 
 def test_what_is_laid_down_is_what_dpkg_unpacks(monkeypatch: pytest.MonkeyPatch) -> None:

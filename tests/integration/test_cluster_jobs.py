@@ -234,3 +234,15 @@ def ssh(cluster: LocalCluster, login: str, command: str) -> str:
         [*argv, f"{login}@127.0.0.1", command], capture_output=True, text=True, timeout=180, check=False
     )
     return done.stdout + done.stderr
+
+
+def test_manual_pages_are_read_in_a_job_and_in_a_login_shell(cluster: LocalCluster, user: str) -> None:
+    script = "export MANPAGER=cat; man srun; man ls; apropos -s1 'parallel jobs'; whatis ls"
+    for out in (
+        srun(cluster, user, "bash", "-lc", script).ok(),
+        cluster.jail("bash", "-lc", script, user=user).ok(),
+    ):
+        assert "srun - Run parallel jobs" in out
+        assert "ls - list directory contents" in out
+        # Found by man-db's index.
+        assert re.search(r"^srun \(1\) +- Run parallel jobs$", out, re.MULTILINE)
