@@ -1,4 +1,4 @@
-"""The compiled reader of container options; see pyxis/build_cffi.py. Used by container_request alone."""
+"""The compiled reader of container options; see pyxis/build_cffi.py. Only tests use it."""
 
 from typing import Any
 

@@ -2,7 +2,7 @@
 
 Run by setuptools (`cffi_modules` in setup.py) with the project's root as working directory. The sources are
 those of the SPANK plugin that know nothing of Slurm. Users of the module go through
-`cellblock.container_request`.
+`tests.pyxis.container_request`.
 """
 
 from __future__ import annotations

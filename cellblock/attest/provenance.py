@@ -119,8 +119,6 @@ def _dependencies(
         yield {"name": "definitions", "digest": {"gitCommit": commit}}
     if lock is None:
         return
-    for reference, digest in sorted(lock.base_images.items()):
-        yield {"uri": reference, "digest": {"sha256": digest.removeprefix("sha256:")}}
     for url, sha256 in sorted(lock.tarballs.items()):
         yield {"uri": url, "digest": {"sha256": sha256}}
     images = {subject.name, *needs}

@@ -25,7 +25,7 @@ from cellblock.events import Events, Progress
 
 BIG_FILES = 51_000
 BIG_BYTES = 1_500_000_000
-"""The big image of the figures that ours are compared with (design/containers.md, section 3)."""
+"""Files and bytes of the big image: those of the published figures of enroot (docs/benchmarks.md)."""
 
 LARGEST = 64_000_000
 """No single file is larger: a few debug files would be most of the image."""

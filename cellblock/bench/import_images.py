@@ -1,4 +1,4 @@
-"""Two images to import, shaped like those of design/containers.md: `base` and `big`.
+"""Makes two images to import: `base`, a small distribution, and `big`, one for machine learning.
 
 Files of this machine's Debian packages in layers of gzip -6, as an OCI layout (OCI image-spec 1.1).
 Programs and texts shrink to a third; what makes images for machine learning shrink to six tenths only is

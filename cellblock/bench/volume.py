@@ -2,9 +2,9 @@
 
 One tree of at least 45,000 files and 1.4 GB, taken from this machine's own /usr, as a directory, a plain
 tar, an OCI layout of one zstd layer, and a restic repository. Each way writes it to the same filesystem, ours
-and tar's in turns, the others once: a round takes minutes. What is written is flushed before the next begins,
-outside of the time: `tar -x` does not wait for the disk. Our own time has everything that `jail assemble`
-does, also the flush.
+and tar's in every round, the others twice after the last round. What is written is flushed before the next
+begins, outside of the time: `tar -x` does not wait for the disk. Our own time has everything that
+`jail assemble` does, also the flush.
 
 The first touch of a page costs a virtual machine that gave its free memory back to the host: one and the
 same tar took 7 seconds with memory that was touched before and 15 to 18 without. So one round is run and

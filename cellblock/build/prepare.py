@@ -1,4 +1,7 @@
-"""From a request to a plan: definitions, the lock, every image's layers with their keys. Makes nothing.
+"""From a request to a plan: definitions, the lock, every image's layers with their keys.
+
+No image is built here. But packages may be resolved, which asks the archives and writes a lock below
+CELLBLOCK_CACHE, and before that a Slurm of source may be compiled: its packages are resolved, too.
 
 Without `--locked` the packages are those of a lock of this machine's own, kept in the cache: made when images
 ask for other packages than before, when a mirror no longer has one, or with `--update`. So a build a week

@@ -25,7 +25,7 @@ class BuildRequest:
     variant: str | None = None
     mirrors: tuple[str, ...] = ()
     keep_failed: bool = False
-    engine: str = "buildah"
+    engine: str = "native"
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
     locks: Path = field(default_factory=lambda: paths.PROJECT / "locks")
     locked: bool = False
@@ -41,7 +41,7 @@ class BuildRequest:
     def command(self, variant: str, *images: str) -> str:
         """The command line by which a person repeats this for `images`."""
         options: Sequence[str] = [f"--mirror '{mirror}'" for mirror in self.mirrors]
-        if self.engine != "buildah":
+        if self.engine != "native":
             options = [*options, f"--engine {self.engine}"]
         if self.cache:
             options = [*options, f"--cache {self.cache}"]

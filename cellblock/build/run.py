@@ -41,8 +41,13 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
     started = time.monotonic()
     if request.engine == "docker":
         return _with_recipes(request, events)
-    if request.engine != "buildah":
-        raise UsageError(f"there is no engine '{request.engine}'", hint="use one of: buildah, docker")
+    if request.engine == "buildah":
+        raise UsageError(
+            "the engine 'buildah' is now called 'native': it never built with buildah",
+            hint="leave --engine out, or give --engine native; --load copies the images to buildah's storage",
+        )
+    if request.engine != "native":
+        raise UsageError(f"there is no engine '{request.engine}'", hint="use one of: native, docker")
     try:
         return _build(prepare(request, events), events, started)
     except PackagesGone:
@@ -242,7 +247,7 @@ def copy_images(result: BuildResult, folder: Path, names: Sequence[str] = ()) ->
         if image.reference not in known:
             raise UsageError(
                 f"image {name} is in the storage of an engine, not in a layout",
-                hint="build with --engine buildah, or copy it with skopeo",
+                hint="build with --engine native, or copy it with skopeo",
             )
     tags = {f"{name}:{result.variant.name}": image.reference for name, image in images.items()}
     store.copy_to(tags, Layout(folder))

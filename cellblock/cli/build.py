@@ -32,8 +32,8 @@ def build(
     variant: VariantOption = None,
     mirror: MirrorOption = None,
     engine: Annotated[
-        str, typer.Option("--engine", help="Engine that builds and holds the images: buildah or docker.")
-    ] = "buildah",
+        str, typer.Option("--engine", help="Engine that builds and holds the images: native or docker.")
+    ] = "native",
     locked: Annotated[
         bool, typer.Option("--locked", help="Exactly the packages of locks/VARIANT.lock.yaml, or fail.")
     ] = False,
@@ -150,7 +150,7 @@ def input_paths() -> list[str]:
     compiled = {folder for image in images if image.fields.build for folder in image.fields.build.sources}
     project = [str(paths.PROJECT / name) for name in ("images", "locks", *sorted(compiled))]
     # With what was installed for it: a library can shape bytes.
-    code = [str(Path(unchanged.__file__).parent), str(paths.PROJECT / VENV / STAMP)]
+    code = [str(paths.PROJECT / "cellblock"), str(paths.PROJECT / VENV / STAMP)]
     # The host's mirrors, its release, and the versions of its tools.
     host = ["/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/os-release", "/var/lib/dpkg/status"]
     return [*project, *code, *host]

@@ -24,10 +24,10 @@ def verify(
 ) -> None:
     """Build images a second time, from nothing, and compare them with what is there, to the byte."""
     from cellblock.build.request import BuildRequest
-    from cellblock.build.verifying import verify_images
     from cellblock.cli.inspect_text import InspectView
     from cellblock.cli.views import make_view
     from cellblock.events import Events
+    from cellblock.inspect.verifying import verify_images
 
     events = Events()
     request = BuildRequest(tuple(images or ()), variant, tuple(mirror or ()), locked=locked, target="verify")

@@ -247,10 +247,10 @@ def _client() -> Iterator[docker.APIClient]:
 
 def _start_hint() -> str:
     if shutil.which("dockerd") is None:
-        return "install Docker (apt-get install docker.io), or build with --engine buildah"
+        return "install Docker (apt-get install docker.io), or build with --engine native"
     if Path("/run/systemd/system").is_dir():
-        return "start it (systemctl start docker), or build with --engine buildah"
-    return "start it (dockerd &), or build with --engine buildah"
+        return "start it (systemctl start docker), or build with --engine native"
+    return "start it (dockerd &), or build with --engine native"
 
 
 def _innermost(error: BaseException) -> str:

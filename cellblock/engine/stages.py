@@ -218,7 +218,7 @@ class _Writer:
             if re.search(r"[*?\[\]\\$\"\n]", word):
                 raise CellblockError(
                     f"image {self._image}: the path {word!r} holds a character that builders give a meaning",
-                    hint="rename it, or build with --engine buildah",
+                    hint="rename it, or build with --engine native",
                 )
         option = f"--from={origin} " if origin else ""
         text = json.dumps(words) if any(" " in word for word in words) else " \\\n    ".join(words)

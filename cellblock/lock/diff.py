@@ -58,7 +58,6 @@ def diff(old: Lock, new: Lock) -> LockDiff:
             changes.append(Change(kind, name, before, after))
     other = [
         *_requests_differ(old, _requests(new)),
-        *_values("base image", old.base_images, new.base_images),
         *_values("tarball", old.tarballs, new.tarballs),
     ]
     # Where an archive is fetched from is the machine's to choose, and no difference.

@@ -28,7 +28,7 @@ from cellblock.yaml_source import read_yaml, validate
 _HEADER = """\
 # What the images of a variant hold, exactly. Written by `build.py lock`: run that, do not edit.
 """
-_SECTIONS = ("archives", "base_images", "tarballs", "images", "packages")
+_SECTIONS = ("archives", "tarballs", "images", "packages")
 # Enough digits to notice a change; they are no protection against somebody who wants to deceive.
 _CHECK_DIGITS = 8
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -80,7 +80,6 @@ class LockFile(_Strict):
     date: str
     snapshot: str | None = None
     archives: list[ArchiveFields]
-    base_images: dict[str, str]
     tarballs: dict[str, str]
     images: dict[str, ImageFields]
     packages: dict[str, PackageFields]
@@ -137,7 +136,6 @@ def _data(lock: Lock) -> dict[str, Any]:
         {"line": archive.line, **({"mirrors": list(archive.uris[1:])} if archive.uris[1:] else {})}
         for archive in lock.archives
     ]
-    data["base_images"] = dict(sorted(lock.base_images.items()))
     data["tarballs"] = dict(sorted(lock.tarballs.items()))
     data["images"] = {
         image.name: {**({"from": image.parent} if image.parent else {}), "packages": list(image.requested)}
@@ -196,6 +194,9 @@ def read_lock(path: Path) -> Lock:
             f"{data.get('format')!r}, and this Cellblock reads format {FORMAT}",
             hint="write it anew: `python3 build.py lock`",
         )
+    # Earlier versions wrote this section, always empty.
+    if data.get("base_images") == {}:
+        del data["base_images"]
     try:
         fields = LockFile.model_validate(data)
     except ValidationError:
@@ -273,7 +274,6 @@ def _lock(fields: LockFile) -> Lock:
         },
         packages=packages,
         snapshot=fields.snapshot,
-        base_images=fields.base_images,
         tarballs=fields.tarballs,
         format=fields.format,
     )

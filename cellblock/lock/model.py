@@ -57,7 +57,7 @@ class Lock:
     """The closure of a variant's images.
 
     `date` (RFC 3339, UTC) is the date of the newest index that was used, so a property of the archives
-    and not of the clock. `base_images`: reference -> digest; `tarballs`: URL -> SHA-256.
+    and not of the clock. `tarballs`: URL -> SHA-256.
     """
 
     variant: str
@@ -67,19 +67,12 @@ class Lock:
     images: Mapping[str, LockedImage]
     packages: Mapping[str, LockedPackage]
     snapshot: str | None = None
-    base_images: Mapping[str, str] = field(default_factory=dict)
     tarballs: Mapping[str, str] = field(default_factory=dict)
     format: int = FORMAT
 
     def of_image(self, name: str) -> tuple[LockedPackage, ...]:
         """All packages of an image, by name. Raises KeyError for an image that the lock has not."""
         return tuple(self.packages[package] for package in self.images[name].packages)
-
-    def added_by(self, name: str) -> tuple[LockedPackage, ...]:
-        """What an image adds to its parent, by name."""
-        parent = self.images[name].parent
-        inherited = frozenset(self.images[parent].packages) if parent else frozenset[str]()
-        return tuple(package for package in self.of_image(name) if package.name not in inherited)
 
     @cached_property
     def packages_digest(self) -> str:

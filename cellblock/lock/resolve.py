@@ -48,7 +48,6 @@ def resolve(
     *,
     snapshot: str | None = None,
     preferences: str = "",
-    base_images: Mapping[str, str] | None = None,
     tarballs: Mapping[str, str] | None = None,
 ) -> Lock:
     """The lock of `variant`: fetches what changed of the package lists below `cache`, then asks apt.
@@ -109,7 +108,6 @@ def resolve(
         },
         packages={package.name: package for package in packages},
         snapshot=snapshot,
-        base_images=dict(base_images or {}),
         tarballs=dict(tarballs or {}),
     )
 

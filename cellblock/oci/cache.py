@@ -18,10 +18,9 @@ from typing import Any, Literal, TypeVar
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
-from cellblock.oci.layout import Layout, StoredImage
+from cellblock.oci.layout import Layout
 from cellblock.oci.model import (
     MANIFEST,
-    Configuration,
     Descriptor,
     MalformedImage,
     Manifest,
@@ -38,8 +37,6 @@ from cellblock.oci.registry.upload import Upload
 
 ENTRY = "application/vnd.cellblock.cache.v1"
 RECORD = "application/vnd.cellblock.cache.record.v1+json"
-# A registry checks that blobs called MANIFEST were pushed as manifests; in an entry it is one blob of many.
-_MANIFEST_BLOB = "application/vnd.cellblock.cache.manifest.v1+json"
 
 # A cache that has to be waited for is none: fewer attempts than a push makes, and shorter waits.
 _ATTEMPTS = 3
@@ -57,14 +54,6 @@ class CacheEntry:
 
     record: Mapping[str, Any]
     blobs: tuple[Descriptor, ...]
-
-
-@dataclass(frozen=True)
-class CachedImage:
-    """An image that was found: it is in the layout, under the names that were asked for."""
-
-    record: Mapping[str, Any]
-    image: StoredImage
 
 
 class RegistryCache:
@@ -91,7 +80,7 @@ class RegistryCache:
         self._lock = threading.Lock()
         self._off: set[str] = set()
 
-    # -- layers and images -----------------------------------------------------------------------
+    # -- layers --------------------------------------------------------------------------------
 
     def pull_layer(self, key: str) -> CacheEntry | None:
         """The layer of cache key `key`: `blobs[0]` is in the layout, verified. None when there is none."""
@@ -100,32 +89,6 @@ class RegistryCache:
     def push_layer(self, key: str, layer: Descriptor, record: Mapping[str, Any]) -> bool:
         """Give the layer to others, with its record (JSON's types). False when that did not work."""
         return self.push("layer", key, record, [layer])
-
-    def pull_image(self, name: str, key: str, names: Sequence[str]) -> CachedImage | None:
-        """The image `name` of cache key `key`, which gets `names` in the layout. None when there is none."""
-        with self._layout.writing():
-            entry = self.pull(name, key)
-            if entry is None:
-                return None
-
-            def stored() -> CachedImage:
-                manifest = Manifest.of_bytes(self._layout.read(entry.blobs[0].digest))
-                configuration = Configuration.of_bytes(self._layout.read(manifest.config.digest))
-                present = {blob.digest for blob in entry.blobs}
-                if not present.issuperset(layer.digest for layer in manifest.layers):
-                    raise MalformedImage(f"{self._repository}: the entry of {name} {key[:12]} lacks layers")
-                descriptor = replace(
-                    entry.blobs[0], media_type=manifest.media_type, platform=configuration.platform
-                )
-                self._layout.tag(descriptor, names)
-                return CachedImage(entry.record, StoredImage(descriptor, manifest, configuration))
-
-            return self._guarded("reading", stored)
-
-    def push_image(self, name: str, key: str, image: StoredImage, record: Mapping[str, Any]) -> bool:
-        """Give the image to others, with its record (JSON's types). False when that did not work."""
-        manifest = replace(image.descriptor, media_type=_MANIFEST_BLOB, annotations={}, platform=None)
-        return self.push(name, key, record, [manifest, image.manifest.config, *image.manifest.layers])
 
     # -- entries -------------------------------------------------------------------------------
 

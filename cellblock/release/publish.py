@@ -1,6 +1,7 @@
 """Which of the built images `build.py push` sends, from where, and under which names.
 
-An image IMAGE of a variant goes to REPOSITORY/IMAGE:VARIANT. `cellblock.oci.push` does the sending.
+An image IMAGE of a variant goes to REPOSITORY/IMAGE:VARIANT, or with --tag to REPOSITORY/IMAGE:TAG.
+`cellblock.oci.push` does the sending.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Built images by name, opened where they lie: what audits, SBOMs and attestations are made of."""
+"""Opens built images by name, for audits, SBOMs, attestations and `push`.
+
+Images of the store and of an OCI layout are read in place; those of podman's storage are copied out first.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.cli.build import input_paths
+from cellblock.launcher.unchanged import states_of
+from cellblock.paths import PROJECT
+
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -185,6 +189,18 @@ def test_a_tar_that_is_not_there_is_called_a_file(name: str, tmp_path: Path) -> 
     assert f"error: there is no file {Path(name).absolute()}" in done.stderr
     assert "podman" not in done.stderr
     assert not (tmp_path / "volume").exists()
+
+
+def test_the_old_name_of_the_native_engine_is_refused_with_the_new_one() -> None:
+    done = run("build", "--engine", "buildah")
+    assert done.returncode == 2
+    assert "'buildah' is now called 'native'" in done.stderr
+
+
+def test_a_build_with_nothing_to_do_looks_at_all_code_first() -> None:
+    looked_at = states_of(input_paths())
+    for name in ("cli/build.py", "build/run.py", "engine/recipe.py", "launcher/unchanged.py"):
+        assert str(PROJECT / "cellblock" / name) in looked_at
 
 
 def test_completion_knows_images_and_variants() -> None:

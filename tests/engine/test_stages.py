@@ -94,7 +94,7 @@ def test_a_name_that_builders_would_read_otherwise_is_refused(tmp_path: Path, na
     (tmp_path / name).write_text("")
     with pytest.raises(CellblockError, match="builders give a meaning") as raised:
         stage(recipe(Overlay(tmp_path)))
-    assert "--engine buildah" in raised.value.hint
+    assert "--engine native" in raised.value.hint
 
 
 def test_names_with_spaces_are_copied_in_the_form_of_a_list(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from cellblock import paths
 from cellblock.build import BuildRequest, bootstrap, build_images, copy_images, layer_builder
 from cellblock.build.locking import LockRequest, make_lock
 from cellblock.build.unpacking import Opened, Unpacking, plan_unpacking
-from cellblock.build.verifying import verify_images
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Message
+from cellblock.inspect.verifying import verify_images
 from cellblock.oci.contents import ContentsReader
 from cellblock.oci.layout import Layout
 from cellblock.store.image_store import image_store

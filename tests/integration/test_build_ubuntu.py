@@ -88,7 +88,7 @@ def test_lock_plan_and_build_follow_each_other(request_: BuildRequest, archive: 
     lock = make_lock(asked, Events()).lock
     assert [each.line for each in lock.archives] == [archive]
     assert set(lock.images) == set(IMAGES)
-    assert {"slurmctld", "libnss-extrausers"} <= {package.name for package in lock.added_by("controller")}
+    assert {"slurmctld", "libnss-extrausers"} <= {package.name for package in lock.of_image("controller")}
 
     locked = replace(request_, locked=True)
     prepared = prepare(locked, Events())

@@ -14,7 +14,6 @@ from cellblock.oci.model import LAYER_TAR, Descriptor
 from cellblock.oci.registry import ConnectionOptions
 from tests.integration.registry import PASSWORD, USER, repository_of, running_registry
 from tests.integration.registry_proxy import Fault, Proxy
-from tests.oci.layers import make_image, member
 
 KEY = "ab12" * 16
 LAYER = b"layer" * 100_000
@@ -56,19 +55,6 @@ def test_a_layer_that_one_machine_made_another_has(machines: tuple[Machine, Mach
     assert entry.blobs == (one.layer(),)
     assert two.layout.blob(entry.blobs[0].digest).read_bytes() == LAYER
     assert not one.told + two.told
-
-
-def test_an_image_that_one_machine_made_another_has(machines: tuple[Machine, Machine]) -> None:
-    one, two = machines
-    image = make_image(one.layout, "worker", [member("etc/a", "1")], [member("etc/b", "2")])
-    assert one.cache.push_image("worker", KEY, image, {"image": "worker"})
-    found = two.cache.pull_image("worker", KEY, ["localhost/worker:x"])
-    assert found is not None
-    assert found.record == {"image": "worker"}
-    assert found.image.digest == two.layout.image("localhost/worker:x").digest == image.digest
-    assert all(two.layout.has(layer.digest) for layer in image.manifest.layers)
-    assert two.layout.collect_garbage() == 0, "nothing else was left there"
-    assert two.layout.image("localhost/worker:x").digest == image.digest
 
 
 def test_what_is_there_is_not_pushed_or_pulled_again(machines: tuple[Machine, Machine], proxy: Proxy) -> None:

@@ -50,7 +50,6 @@ def lock() -> Lock:
         },
         packages=packages,
         snapshot="20261101T000000Z",
-        base_images={"registry.test/base:1": "sha256:" + "0" * 64},
         tarballs={"http://a.test/slurm.tar.bz2": "f" * 64},
     )
 
@@ -62,6 +61,11 @@ def path(lock: Lock, tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_read_again(lock: Lock, path: Path) -> None:
+    assert read_lock(path) == lock
+
+
+def test_a_lock_with_the_empty_section_of_earlier_versions_is_read(lock: Lock, path: Path) -> None:
+    edit(path, "tarballs:\n", "base_images: {}\ntarballs:\n")
     assert read_lock(path) == lock
 
 
@@ -99,7 +103,7 @@ def edit(path: Path, old: str, new: str) -> int:
         ('"on": {"version"', '"off": {"version"', "packages.off: was edited"),
         ('"base": {"packages": ["passwd"]}', '"base": {"packages": []}', "images: was edited"),
         ("http://a.test/debian trixie", "http://evil.test/debian trixie", "archives: was edited"),
-        ("sha256:000", "sha256:111", "base_images: was edited"),
+        ("f" * 64, "e" * 64, "tarballs: was edited"),
         ('"amd64"\ndate', '"arm64"\ndate', "the lines before `archives` were edited"),
         ('"from": "base"', '"from": "bose"', "images.worker.from: there is no image 'bose'"),
     ],
@@ -173,6 +177,6 @@ def test_each_architecture_has_a_lock_of_its_own(variant: Variant, tmp_path: Pat
 
 
 def test_a_lock_without_anything_optional_is_read_again(lock: Lock, path: Path) -> None:
-    bare = replace(lock, snapshot=None, base_images={}, tarballs={}, packages={}, images={}, archives=())
+    bare = replace(lock, snapshot=None, tarballs={}, packages={}, images={}, archives=())
     write_lock(bare, path)
     assert read_lock(path) == bare

@@ -28,7 +28,8 @@ def names(lock: Lock, image: str) -> set[str]:
 
 
 def added(lock: Lock, image: str) -> set[str]:
-    return {package.name for package in lock.added_by(image)}
+    parent = lock.images[image].parent
+    return names(lock, image) - (names(lock, parent) if parent else set())
 
 
 def test_a_base_holds_the_essential_packages_apt_and_what_it_asks_for(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cellblock.container_request import (
+from tests.pyxis.container_request import (
     ContainerRequestError,
     option_names,
     read_arguments,

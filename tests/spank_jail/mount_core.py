@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cellblock.c_text import error_text, text_of
 from cellblock.errors import CellblockError
+from tests.c_text import error_text, text_of
 
 try:
     from cellblock._jail_core import ffi, lib

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cellblock.c_text import error_text, text_of
 from cellblock.errors import CellblockError
+from tests.c_text import error_text, text_of
 
 try:
     from cellblock._pyxis_options import ffi, lib
