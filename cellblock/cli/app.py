@@ -12,6 +12,7 @@ from cellblock.cli import (
     build,
     cache,
     cluster,
+    docs,
     doctor,
     inspect,
     jail_app,
@@ -75,4 +76,5 @@ app.add_typer(render.app, name="render")
 app.add_typer(jail_app.group, name="jail")
 app.add_typer(bench.app, name="bench")
 app.command("test", context_settings=testing.CONTEXT)(testing.run_tests)
+app.command()(docs.docs)
 app.command()(doctor.doctor)

@@ -1,0 +1,88 @@
+"""The reference of declared files: keys of image.yaml and variants.yaml, from the models that read them."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from cellblock import definition, variants
+from cellblock.docs.table import code, table
+
+_NAMES = {str: "text", int: "number", bool: "true or false", float: "number", type(None): "nothing"}
+
+
+def definitions_page() -> str:
+    """The page `reference/definitions.md`."""
+    parts = [
+        "# Keys of image.yaml and variants.yaml",
+        "*Reference. Made from the models that read the files; an unknown key is an error.*",
+        "What the keys do, with examples: [Images and variants](../definitions.md).",
+        "## image.yaml",
+        *_model(definition.ImageFields, set()),
+        "## variants.yaml",
+        "`distributions` maps a name to a Distribution; `variants` maps a name to a VariantFields.",
+    ]
+    known: set[type] = set()
+    for model in _models_of(variants):
+        parts += _model(model, known)
+    return "\n\n".join(parts) + "\n"
+
+
+def _models_of(module: types.ModuleType) -> list[type[BaseModel]]:
+    found = [one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, BaseModel)]
+    return [one for one in found if one.__module__ == module.__name__ and not one.__name__.startswith("_")]
+
+
+def _model(model: type[BaseModel], known: set[type]) -> Iterator[str]:
+    """The section of a model, and of those that its keys hold."""
+    if model in known:
+        return
+    known.add(model)
+    yield f"### {model.__name__}"
+    yield inspect.cleandoc(model.__doc__ or "")
+    rows = []
+    for name, one in model.model_fields.items():
+        rows.append((code(one.alias or name), _type(one.annotation), _default(one), one.description or ""))
+    yield table(("key", "value", "default", "meaning"), rows)
+    for one in model.model_fields.values():
+        for each in _held(one.annotation):
+            yield from _model(each, known)
+
+
+def _held(annotation: Any) -> Iterator[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in typing.get_args(annotation):
+        yield from _held(each)
+
+
+def _type(annotation: Any) -> str:
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _type(inner[0])
+    if origin is typing.Literal:
+        return ", ".join(code(one) for one in inner)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_type(one) for one in inner if one is not type(None))
+    if origin in (list, tuple, set, frozenset):
+        return f"list of: {_type(inner[0])}"
+    if origin is dict or (inspect.isclass(origin) and issubclass(origin, typing.Mapping)):
+        return f"mapping: {_type(inner[0])} to {_type(inner[1])}"
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+    return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _default(field: Any) -> str:
+    if field.is_required():
+        return "needed"
+    value = field.default
+    if value is PydanticUndefined or value is None or value in ([], {}, ()):
+        return ""
+    return code(str(value).lower() if isinstance(value, bool) else value)

@@ -1,0 +1,138 @@
+"""A newcomer types what the tutorials say, line by line, in a copy of the checkout.
+
+docs/getting-started.md has a test of its own (test_first_cluster.py), and what docs/tutorial-ci.md pushes is
+pushed by tests/integration/push.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import stop
+from cellblock.events import Events
+from cellblock.paths import PROJECT
+from tests.integration.conftest import default_variant
+from tests.integration.state_folder import state_folder
+from tests.ports import free_port
+
+pytestmark = pytest.mark.integration
+
+_LAUNCH = "python3 build.py "
+_NAME = f"tutorial{os.getpid()}"
+_VOLUME = "/var/lib/cellblock/clusters/cellblock/volume"
+_CLUSTER = ("up", "shell", "down", "status")
+# Seconds for one command; the first one may build all images.
+_TIMEOUT_S = 1500
+
+
+@dataclass(frozen=True)
+class File:
+    path: str
+    text: str
+
+
+def parts_of(page: str) -> Iterator[str | File]:
+    """Lines to type and files to write, as the page has them."""
+    text = (PROJECT / "docs" / page).read_text()
+    for line, path, content in re.findall(
+        r'^    (\S[^\n]*)$|^```yaml title="([^"\n]+)"\n(.*?)^```$', text, re.M | re.S
+    ):
+        yield line or File(path, content)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the project with what was compiled for it, as a repository."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=PROJECT, check=True, capture_output=True).stdout.decode().split("\0")
+    compiled = [str(path.relative_to(PROJECT)) for path in (PROJECT / "cellblock").glob("*.so")]
+    for name in (*names, *compiled):
+        if name and (PROJECT / name).is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(PROJECT / name, tmp_path / name)
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """Options for a cluster of the test's own; it goes in the end, whatever happened."""
+    if os.geteuid() != 0:
+        pytest.skip("a cluster needs root")
+    with state_folder():
+        try:
+            yield f"--ssh-port {free_port()} --variant {default_variant()}"
+        finally:
+            stop(_NAME, Events())
+
+
+def of_this_test(line: str, options: str) -> str:
+    """The line for the copy of the checkout and the cluster of the test."""
+    found = re.match(rf"{_LAUNCH}(\w+)", line)
+    program = f"{sys.executable} -m cellblock.cli "
+    state = os.environ.get("CELLBLOCK_STATE", "/var/lib/cellblock")
+    line = line.replace(_VOLUME, f"{state}/clusters/{_NAME}/volume")
+    if found and found[1] in _CLUSTER:
+        added = f" --name {_NAME}" + (f" {options}" if found[1] == "up" else "")
+        return line.replace(found[0], f"{program}{found[1]}{added}", 1)
+    return line.replace(_LAUNCH, program)
+
+
+def follow(page: str, checkout: Path, options: str = "") -> dict[str, list[str]]:
+    """Do what the page says; returns what each line printed, each time that it was typed."""
+    said: dict[str, list[str]] = {}
+    for part in parts_of(page):
+        if isinstance(part, File):
+            (checkout / part.path).parent.mkdir(parents=True, exist_ok=True)
+            (checkout / part.path).write_text(part.text)
+            continue
+        if "HOST/PATH" in part:
+            continue
+        done = subprocess.run(
+            ["sh", "-c", of_this_test(part, options)],
+            cwd=checkout,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+        )
+        assert done.returncode == 0, f"{page}: {part}\n{done.stdout}"
+        said.setdefault(part, []).append(done.stdout)
+    return said
+
+
+def test_an_image_of_ones_own(checkout: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a build needs root")
+    said = follow("tutorial-image.md", checkout)
+    assert "images/tools/image.yaml:4" in said["python3 build.py targets --json || test $? = 2"][0]
+    assert "Small tools that jobs of our group use" in said["python3 build.py targets"][0]
+    assert "jq" in said["python3 build.py diff base tools || test $? = 1"][0]
+    assert "packages" in said["python3 build.py why tools"][0]
+    assert len(said["python3 build.py build tools"]) == 3
+
+
+def test_building_in_ci(checkout: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a build needs root")
+    follow("tutorial-ci.md", checkout)
+    assert (checkout / "locks/debian13.lock.yaml").exists()
+
+
+def test_upgrading_a_jail_under_jobs(checkout: Path, cluster: str) -> None:
+    said = follow("tutorial-upgrade.md", checkout, cluster)
+    outputs = {line: outputs[0] for line, outputs in said.items()}
+    assert "our cluster\ndata" in outputs["python3 build.py shell cat /etc/motd /srv/result"]
+    assert " R " in outputs["python3 build.py shell --user cellblock squeue --noheader --states=running"]
+    assert "figlet" in next(text for line, text in outputs.items() if line.endswith("--plan"))
