@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import signal
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 _FIRST = (
     "cluster debian13",  # 380, mostly waiting
     "tests/integration/test_slurm_source.py",  # 160, both cores, where it is not in the cache
-    "fuzzing",  # 250 and its compiling, on what others leave idle
+    "fuzzing",  # 90 and its compiling, on what others leave idle
     "cluster debian12",
     "tests/integration/test_soak.py",
     "tests/integration/test_build.py",
@@ -53,6 +54,8 @@ _FIRST = (
     "tests/integration/test_jail_init.py",
     "tests/integration/push",
 )
+# How many groups the last lines of a run name.
+_LONGEST = 25
 # The targets of libFuzzer, of whatever file: one after the other, for each would have the idle cores.
 _FUZZING = "::test_no_input_breaks_a_target"
 # Tests of one folder that share what is dear to make.
@@ -93,3 +96,23 @@ def group_of(nodeid: str) -> str:
     if found and folder.endswith("/escape"):
         return f"{folder} {found[1]}"
     return f"cluster {found[1]}" if found and folder == path and path not in _APART else folder
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say last which tests ran again (none is the aim), and in a whole run which groups took longest."""
+    reports = [
+        report for kind in terminalreporter.stats.values() for report in kind if hasattr(report, "duration")
+    ]
+    if not reports:
+        return
+    if any(hasattr(report, "node") for report in reports):
+        terminalreporter.section("longest groups")
+        seconds: Counter[str] = Counter()
+        for report in reports:
+            seconds[group_of(report.nodeid)] += report.duration
+        for group, total in seconds.most_common(_LONGEST):
+            terminalreporter.write_line(f"{total:6.0f} s  {group}")
+    again = Counter(report.nodeid for report in terminalreporter.stats.get("rerun", []))
+    terminalreporter.write_line(f"reruns: {again.total()}")
+    for nodeid, times in again.items():
+        terminalreporter.write_line(f"{times:6}    {nodeid}")

@@ -12,7 +12,7 @@ from tests.c_fuzzing import fuzz
 from tests.enroot.conftest import SOURCES, make
 from tests.spank_jail.hardening import weaknesses
 
-SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "15"))
 MAX_LEN = {"cdi": 2048}
 """Bytes: a specification of one device takes as many."""
 TARGETS = ("accounts", "cdi", "fstab", "settings")

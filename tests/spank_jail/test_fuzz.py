@@ -14,7 +14,7 @@ from cellblock.paths import PROJECT
 from tests.c_fuzzing import fuzz
 
 SOURCES = PROJECT / "spank_jail"
-SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "15"))
 
 # Made for the resolver's target: what a bug in it would reach is not the machine's.
 NAMESPACES = (

@@ -11,7 +11,7 @@ from tests.c_compiling import build_folder, make
 from tests.c_fuzzing import fuzz
 
 SOURCES = Path(__file__).parents[3] / "enroot/image"
-FUZZ_SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "60"))
+FUZZ_SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "15"))
 
 
 @pytest.mark.parametrize("options", [[], ["SANITIZE=1"]], ids=["plain", "sanitized"])

@@ -10,7 +10,7 @@ import pytest
 from tests.c_fuzzing import fuzz
 from tests.enroot.registry.conftest import SOURCES, make
 
-FUZZ_SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "60"))
+FUZZ_SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "15"))
 TARGETS = ("documents", "names")
 
 

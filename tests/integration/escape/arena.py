@@ -236,17 +236,19 @@ def patch_workers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(local, "plan", plan)
 
 
-def compile_attacks(folder: Path) -> tuple[Path, Path, Path]:
-    """The attack program, for a jail of any distribution; a library for nobody outside; a client of PMIx."""
-    program, library, client = folder / "attack", folder / "loaded.so", folder / "pmix-client"
+def compile_attacks(folder: Path) -> tuple[Path, Path, tuple[Path, ...]]:
+    """The attack program, for a jail of any distribution; a library for nobody outside; clients."""
+    program, library = folder / "attack", folder / "loaded.so"
     flags = ("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
     sources = sorted(str(path) for path in _ATTACKS.glob("*.c"))
     subprocess.run([*flags, "-static", "-o", str(program), *sources], check=True)
     source = str(_ATTACKS / "library" / "loaded.c")
     subprocess.run([*flags, "-shared", "-fPIC", "-o", str(library), source], check=True)
-    source = str(_ATTACKS / "library" / "pmix_client.c")
-    subprocess.run([*flags, "-rdynamic", "-o", str(client), source], check=True)
-    return program, library, client
+    clients = folder / "pmix-client", folder / "forward-data"
+    for client in clients:
+        source = str(_ATTACKS / "library" / f"{client.name.replace('-', '_')}.c")
+        subprocess.run([*flags, "-rdynamic", "-o", str(client), source, "-ldl"], check=True)
+    return program, library, clients
 
 
 @contextmanager
@@ -257,7 +259,9 @@ def open_arena(cluster: LocalCluster, folder: Path) -> Iterator[Arena]:
         yield _lay_out(cluster, *compiled, stack)
 
 
-def _lay_out(cluster: LocalCluster, program: Path, library: Path, client: Path, stack: ExitStack) -> Arena:
+def _lay_out(
+    cluster: LocalCluster, program: Path, library: Path, clients: tuple[Path, ...], stack: ExitStack
+) -> Arena:
     secret, mark = secrets.token_hex(16), f"escape-mark-{secrets.token_hex(6)}"
     canary = f"/root/canary-{secrets.token_hex(6)}"
     _allow_devices(cluster)
@@ -265,10 +269,9 @@ def _lay_out(cluster: LocalCluster, program: Path, library: Path, client: Path, 
     (inside / "lib").mkdir(parents=True)
     (inside / "out").mkdir()
     (inside / "out").chmod(0o777)
-    (inside / "attack").write_bytes(program.read_bytes())
-    (inside / "attack").chmod(0o755)
-    (inside / "pmix-client").write_bytes(client.read_bytes())
-    (inside / "pmix-client").chmod(0o755)
+    for compiled in (program, *clients):
+        (inside / compiled.name).write_bytes(compiled.read_bytes())
+        (inside / compiled.name).chmod(0o755)
     (inside / "lib" / "loaded.so").write_bytes(library.read_bytes())
     for name in ("eve", "bob"):
         cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", name).ok()

@@ -245,6 +245,7 @@ _BY_SLURM = [
     Case("sbcast-over-a-file", "filesystem", way=broadcast.over_a_file),
     Case("sbcast-over-a-file", "filesystem", "bob", way=broadcast.over_a_file),
     Case("bcast-with-libraries", "filesystem", "eve", way=broadcast.by_option),
+    Case("forwarded-data", "filesystem", "eve", way=slurm.forwarded_data),
     Case("sbcast", "filesystem", way=slurm.sbcast, open=_SBCAST),
     Case("srun-bcast", "filesystem", way=slurm.srun_bcast, open=_SBCAST),
     Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),

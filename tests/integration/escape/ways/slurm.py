@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
+import struct
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from tests.integration.escape.arena import Arena, Outcome, read
+from cellblock.cluster.containers import container_name
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held, read
 from tests.integration.escape.ways.judge import fresh, judge_mark, last_line
 from tests.integration.escape.ways.rogue import Place, configure_slurmd
 
@@ -41,6 +49,71 @@ def strigger(arena: Arena, user: str) -> Outcome:
                 return outcome
             time.sleep(1)
     return judge_mark(arena, last_line(refused), "/tmp", hostname="controller")
+
+
+@contextmanager
+def _listening(path: Path, mode: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(mode)
+        listener.listen()
+        listener.settimeout(0)
+        try:
+            yield listener
+        finally:
+            path.unlink()
+
+
+def _caller(listener: socket.socket) -> int | None:
+    """The uid of who has connected; None: nobody."""
+    try:
+        connection, _ = listener.accept()
+    except BlockingIOError:
+        return None
+    with connection:
+        process = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int(struct.unpack("3i", process)[1])
+
+
+def forwarded_data(arena: Arena, user: str) -> Outcome:
+    """slurmd connects to any Unix socket of the node for who asks it, and writes to it: as that user."""
+    container = container_name(arena.cluster.request.name, WORKER)
+    inspect = ["podman", "inspect", "--format", "{{.State.Pid}}", container]
+    process = subprocess.run(inspect, check=True, capture_output=True, text=True).stdout.strip()
+    outside = Path(f"/proc/{process}/root/run")
+    name = secrets.token_hex(4)
+    library = next(arena.cluster.root.glob("usr/lib/*/slurm-wlm/libslurmfull.so"))
+    request = ("/escape/forward-data", f"/{library.relative_to(arena.cluster.root)}", WORKER)
+    uid = int(arena.cluster.jail("id", "-u", user).ok())
+    with (
+        _listening(outside / f"{name}-open", 0o777) as open_to_all,
+        _listening(outside / f"{name}-roots", 0o700) as roots,
+    ):
+        said = [arena.srun(*request, f"/run/{name}-{end}", user=user) for end in ("open", "roots")]
+        reached, reached_roots = _caller(open_to_all), _caller(roots)
+    if reached_roots is not None or reached not in (None, uid):
+        return escaped(f"slurmd connected as uid {reached} and, to root's socket, {reached_roots}")
+    if reached is None:
+        return broken(f"slurmd connected to nothing: {said}")
+    # munged answers who asks; here nobody sees the answer.
+    find = (
+        "find",
+        "/run",
+        "/var",
+        "/tmp",
+        "/dev",
+        "-xdev",
+        "-type",
+        "s",
+        "-perm",
+        "-2",
+        "-not",
+        "-path",
+        "/run/munge*",
+    )
+    if others := arena.on_worker(*find).ok().strip():
+        return escaped(f"sockets outside that take orders from anybody: {others}")
+    return held(last_line(said[1].out))
 
 
 def rogue_controller(arena: Arena, user: str) -> Outcome:
