@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import stop
+from cellblock.docs import terminal
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from tests.integration.conftest import default_variant
@@ -93,8 +94,24 @@ def test_what_the_page_says_works_in_its_order(newcomer: int) -> None:
     assert outputs["python3 build.py shell"].count("tree v") == 2
     assert "main" in outputs["python3 build.py shell --admin"]
     up = said[0][1]
+    assert_is_the_picture(up)
     assert "python3 build.py shell --user cellblock" in up
     assert f"cluster {_NAME} is stopped; its jail is deleted" in said[-1][1]
+
+
+def assert_is_the_picture(printed: str) -> None:
+    """What `up` says in the end is what the picture in the README shows, but for numbers."""
+    shown = terminal.plain(terminal.RECORDING.read_text())
+    without_name = printed.replace(f" --name {_NAME}", "").replace(
+        f"clusters/{_NAME}/", "clusters/cellblock/"
+    )
+    state = os.environ["CELLBLOCK_STATE"]
+    end = terminal.plain(
+        terminal.align(without_name.replace(f"{state}/clusters", "/var/lib/cellblock/clusters"))
+    )
+    begin = "A job over all workers"
+    again = "the picture is old: cellblock/docs/terminal.py says how it is made"
+    assert end[end.index(begin) :].strip() == shown[shown.index(begin) :].strip(), again
 
 
 def type_it(typed: Typed, port: int) -> str:
