@@ -8,10 +8,10 @@ import os
 from setuptools import setup
 
 MODULES = [
-    "spank_jail/build_cffi.py:ffi",
-    "enroot/build_cffi.py:ffi",
+    "native/cffi/jail_core.py:ffi",
+    "native/cffi/image_core.py:ffi",
     "pyxis/build_cffi.py:ffi",
-    "cellblock/jail/scan/build_cffi.py:ffi",
+    "native/cffi/volume_scan.py:ffi",
 ]
 
 setup(cffi_modules=[] if os.environ.get("CELLBLOCK_WITHOUT_C") else MODULES)

@@ -1,4 +1,4 @@
-"""The compiled image core; enroot/build_cffi.py lists what is in it. Used by jail.image_core alone."""
+"""The compiled image core; native/cffi/image_core.py lists what is in it. Used by jail.image_core alone."""
 
 from typing import Any
 

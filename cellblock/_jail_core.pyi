@@ -1,4 +1,4 @@
-"""The compiled mount core; spank_jail/build_cffi.py lists what is in it. Used by jail.mount_core alone."""
+"""The compiled mount core; native/cffi/jail_core.py lists what is in it. Used by jail.mount_core alone."""
 
 from typing import Any
 

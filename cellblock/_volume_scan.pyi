@@ -1,4 +1,4 @@
-"""The compiled comparison of manifests with trees; see cellblock/jail/scan. Used by jail.tree_check alone."""
+"""The compiled comparison of manifests with trees; see native/tree_check. Used by jail.tree_check alone."""
 
 from typing import Any
 

@@ -14,10 +14,10 @@ import cffi
 OPTIONS = Path("pyxis/options")
 # What the options are written in, and what reads a line of fstab: cellblock/launcher/main.py knows them, too.
 SHARED = [
-    Path("spank_jail/core/error.c"),
-    *(Path("enroot/text") / name for name in ("text.c", "variables.c")),
-    Path("enroot/settings/expand.c"),
-    Path("enroot/container/fstab.c"),
+    Path("native/base/error.c"),
+    *(Path("native/base") / name for name in ("text.c", "variables.c")),
+    Path("native/settings/expand.c"),
+    Path("native/container/fstab.c"),
 ]
 
 # Repeats what the headers declare; "...;" lets the compiler fill in layouts, and it checks the rest.

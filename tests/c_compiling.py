@@ -24,7 +24,7 @@ from cellblock.paths import PROJECT, cache
 
 # Of this machine: tests have caches of their own in the environment.
 _CACHE = cache()
-_SOURCES = ("spank_jail", "enroot", "pyxis", "cellblock/jail/scan")
+_SOURCES = ("native", "spank_jail", "enroot", "pyxis")
 _PATTERNS = ("*.[ch]", "Makefile", "*.mk", "*.map")
 _KEPT = 3
 """Folders for other states of the sources that stay: of other checkouts, and of the last run."""

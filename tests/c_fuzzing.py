@@ -48,7 +48,7 @@ def fuzz(
     prefixes: Mapping[str, Sequence[str]] | None = None,
     corpora: Mapping[str, Path] | None = None,
 ) -> None:
-    """Compile the targets of the Makefile in `sources`, and run each for so many seconds.
+    """Compile the targets by the Makefile in `sources` or above it, and run each for so many seconds.
 
     `max_len`: bytes of an input at most, of all or by target (512 for those not named). `dictionaries`: each
     target has one in `sources`. `prefixes`: commands to start a target by. `corpora`: of targets
@@ -56,8 +56,9 @@ def fuzz(
     """
     if not shutil.which("clang"):
         pytest.skip("clang is not installed: `python3 build.py test` installs it")
-    build = build_folder(sources)
-    done = make(sources, build, "fuzz")
+    makefile = sources if (sources / "Makefile").exists() else sources.parent
+    build = build_folder(makefile)
+    done = make(makefile, build, *(f"{build}/fuzz_{name}" for name in targets))
     assert done.returncode == 0, done.stdout + done.stderr
     running: list[tuple[str, subprocess.Popen[bytes]]] = []
     try:

@@ -33,19 +33,22 @@ INPUTS = (
     "pyproject.toml",
     "setup.py",
     "cellblock/launcher/system_packages.py",
-    "enroot/container/fstab.c",
-    "enroot/container/fstab.h",
 )
 COMPILED = (
-    "spank_jail",
-    "spank_jail/core",
-    "enroot",
-    "enroot/image/core",
-    "enroot/settings",
-    "enroot/text",
+    "native/cffi",
+    "native/base",
+    "native/cdi",
+    "native/container",
+    "native/directory",
+    "native/jail",
+    "native/layers",
+    "native/mount",
+    "native/seccomp",
+    "native/settings",
+    "native/tree_check",
+    "native/volume",
     "pyxis",
     "pyxis/options",
-    "cellblock/jail/scan",
 )
 
 

@@ -11,13 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../container/carried.h"
-#include "../text/program.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "enroot/container/carried.h"
+#include "native/base/program.h"
+#include "native/base/report.h"
 #include "command.h"
 #include "options.h"
-#include "output.h"
+#include "native/base/output.h"
 
 #define MAGIC "\nenroot bundle 2\n"
 /* Of squashfs in a file: where the kernel could mount it through a loop device as well. */

@@ -2,9 +2,9 @@
 #ifndef ENROOT_COMMAND_H
 #define ENROOT_COMMAND_H
 
-#include "../settings/settings.h"
+#include "native/settings/settings.h"
 #include "options.h"
-#include "version.h"
+#include "native/base/version.h"
 
 typedef int command(int argc, char **argv);
 

@@ -6,9 +6,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/program.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/base/program.h"
+#include "native/base/report.h"
 #include "command.h"
 #include "options.h"
 #include "staging.h"

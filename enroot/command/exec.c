@@ -13,11 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../container/join.h"
-#include "../container/launch.h"
-#include "../text/variables.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/container/join.h"
+#include "enroot/container/launch.h"
+#include "native/base/variables.h"
+#include "native/base/report.h"
 #include "command.h"
 #include "options.h"
 #include "start_options.h"

@@ -5,13 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../container/container.h"
-#include "../text/program.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/container/container.h"
+#include "native/base/program.h"
+#include "native/base/report.h"
 #include "command.h"
 #include "options.h"
-#include "output.h"
+#include "native/base/output.h"
 
 /* Places to mount on that a start left behind: empty, and of a mode that nobody else gives. */
 #define LEFT_OUT "exclude@type(f) && filesize(0) && perm(0000)"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/base/report.h"
 #include "command.h"
 
 /* import, load, digest, cache: LIBRARY_PATH/enroot-image does them, with the settings as its environment. */

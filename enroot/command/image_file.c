@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/base/report.h"
 #include "command.h"
 
 struct superblock {

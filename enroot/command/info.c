@@ -7,10 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../container/refusal.h"
-#include "../text/program.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/container/refusal.h"
+#include "native/base/program.h"
 #include "command.h"
 #include "options.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../text/report.h"
+#include "native/base/report.h"
 #include "bundle.h"
 #include "command.h"
 

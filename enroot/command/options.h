@@ -2,7 +2,7 @@
 #ifndef ENROOT_OPTIONS_H
 #define ENROOT_OPTIONS_H
 
-#include "../text/text.h"
+#include "native/base/text.h"
 
 /* Exactly one of the last three is given. */
 struct command_option {

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/base/report.h"
 #include "command.h"
 #include "staging.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/text.h"
+#include "native/base/scoped.h"
+#include "native/base/text.h"
 
 static bool read_status(struct process *process, const char *folder)
 {

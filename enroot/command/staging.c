@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "staging_name.h"
+#include "native/base/scoped.h"
+#include "native/container/staging_name.h"
 
 /* Each level holds a descriptor while a tree is removed, and a user may have 64 of them. */
 #define LEVELS_MOST 32

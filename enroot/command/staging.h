@@ -3,7 +3,7 @@
 #ifndef ENROOT_STAGING_H
 #define ENROOT_STAGING_H
 
-#include "../settings/settings.h"
+#include "native/settings/settings.h"
 
 struct staging {
 	int data;   /* the folder that it lies in: DATA_PATH, or where a bundle extracts to */

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../container/start.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "enroot/container/start.h"
+#include "native/base/report.h"
 #include "command.h"
 #include "options.h"
 #include "start_options.h"

@@ -2,8 +2,8 @@
 #ifndef ENROOT_START_OPTIONS_H
 #define ENROOT_START_OPTIONS_H
 
-#include "../container/hold.h"
-#include "../text/variables.h"
+#include "native/container/hold.h"
+#include "native/base/variables.h"
 #include "options.h"
 
 struct start_options {

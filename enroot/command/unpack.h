@@ -1,7 +1,7 @@
 #ifndef ENROOT_UNPACK_H
 #define ENROOT_UNPACK_H
 
-#include "../settings/settings.h"
+#include "native/settings/settings.h"
 
 /* Unpacks the squashfs that begins `offset` bytes into `image` into the empty directory `folder`, on
  * ENROOT_MAX_PROCESSORS processors. Returns 0 or -1. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../text/report.h"
+#include "native/base/report.h"
 #include "command.h"
 
 struct command_text {

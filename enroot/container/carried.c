@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/scoped.h"
 
 #define MAX_FILE (4 * 1024 * 1024)
 

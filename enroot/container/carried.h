@@ -3,7 +3,7 @@
 #ifndef ENROOT_CARRIED_H
 #define ENROOT_CARRIED_H
 
-#include "../text/text.h"
+#include "native/base/text.h"
 
 /* Adds those of the configuration directory `config`. Returns 0 or -1. */
 int carried_pack(const char *config, struct text_buffer *out, struct jail_error *err);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/scoped.h"
 
 static void add_folder(struct drop_ins *files, const char *top, const char *folder, const char *suffix, bool executable)
 {

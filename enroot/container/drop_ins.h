@@ -2,7 +2,7 @@
 #ifndef ENROOT_DROP_INS_H
 #define ENROOT_DROP_INS_H
 
-#include "../settings/settings.h"
+#include "native/settings/settings.h"
 
 struct drop_ins {
 	struct text_list paths; /* to be used */

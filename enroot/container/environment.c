@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/resolve.h"
-#include "../../spank_jail/core/scoped.h"
-#include "container.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/container/container.h"
 #include "drop_ins.h"
 #include "environment.h"
 

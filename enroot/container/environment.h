@@ -2,8 +2,8 @@
 #ifndef ENROOT_ENVIRONMENT_H
 #define ENROOT_ENVIRONMENT_H
 
-#include "../settings/expand.h"
-#include "../text/variables.h"
+#include "native/settings/expand.h"
+#include "native/base/variables.h"
 
 /* Sets in `environment` what the lines of `text` say; values are expanded by `variables` unless that is NULL. `name`
  * stands for the file in errors. Returns 0 or -1. */

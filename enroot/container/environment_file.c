@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/base/report.h"
 #include "environment.h"
 
 /* Cuts KEY=VALUE in two. NULL with *value "": a line that says nothing; NULL with *value NULL: no assignment. */

@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/filesystem.h"
-#include "../../spank_jail/core/resolve.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../text/report.h"
-#include "fstab.h"
+#include "native/mount/filesystem.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/report.h"
+#include "native/container/fstab.h"
 
 /* A link to nothing, as /var/lock on a fresh /run: what it points to is what is made. */
 #define MAX_LINKS 8

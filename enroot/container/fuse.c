@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/filesystem.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../text/text.h"
+#include "native/mount/filesystem.h"
+#include "native/base/scoped.h"
+#include "native/base/text.h"
 
 char *fuse_instead(const char *image, unsigned long long offset)
 {

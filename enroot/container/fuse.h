@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 /* What to do where an image cannot be mounted, for messages; `offset` is a bundle's, or 0. The caller frees it. */
 char *fuse_instead(const char *image, unsigned long long offset);

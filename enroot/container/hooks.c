@@ -4,13 +4,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../hooks/hook.h"
-#include "../text/program.h"
-#include "container.h"
+#include "native/base/scoped.h"
+#include "enroot/hooks/hook.h"
+#include "native/base/program.h"
+#include "native/container/container.h"
 #include "drop_ins.h"
 #include "environment.h"
-#include "fstab.h"
+#include "native/container/fstab.h"
 
 #define MAX_FILE (4 * 1024 * 1024)
 

@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../text/program.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/program.h"
 #include "fuse.h"
 
 /* Names and attributes of a file that never changes: the kernel need not ask again. */

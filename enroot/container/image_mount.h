@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 struct image_server {
 	int gate;   /* closed: the server ends; a byte: it serves */

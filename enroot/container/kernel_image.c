@@ -8,11 +8,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/filesystem.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../../spank_jail/core/trust.h"
-#include "../text/report.h"
+#include "native/mount/filesystem.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/trust.h"
+#include "native/base/report.h"
 
 /* Others take free devices as well. */
 #define ATTEMPTS 64

@@ -10,18 +10,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/namespace.h"
-#include "../../spank_jail/core/resolve.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../../spank_jail/core/tree.h"
-#include "../../spank_jail/enter/accounts.h"
-#include "../hooks/hook.h"
-#include "container.h"
+#include "native/mount/namespace.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/jail/tree.h"
+#include "native/base/accounts.h"
+#include "enroot/hooks/hook.h"
+#include "native/container/container.h"
 #include "environment.h"
-#include "fake_chown.h"
+#include "native/container/fake_chown.h"
 #include "launch.h"
-#include "refusal.h"
+#include "native/container/refusal.h"
 
 #define SEARCH_PATH "/usr/local/bin:/usr/bin:/bin"
 #define SEARCH_PATH_ROOT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -1,7 +1,7 @@
 #ifndef ENROOT_LAUNCH_H
 #define ENROOT_LAUNCH_H
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 /* Executes `arguments`, looked up in the PATH of `environment`. Returns -1: it could not; err->number says why. */
 int launch(char *const *arguments, char *const *environment, struct jail_error *err);

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/filesystem.h"
-#include "../../spank_jail/core/resolve.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "container.h"
+#include "native/mount/filesystem.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/container/container.h"
 #include "drop_ins.h"
-#include "fstab.h"
+#include "native/container/fstab.h"
 
 #define MAX_FSTAB (1024 * 1024) /* as long as an import makes it */
 

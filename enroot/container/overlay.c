@@ -8,11 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/filesystem.h"
-#include "../../spank_jail/core/namespace.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../text/program.h"
+#include "native/mount/filesystem.h"
+#include "native/mount/namespace.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/program.h"
 #include "fuse.h"
 
 #define FLAGS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)

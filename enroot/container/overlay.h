@@ -2,7 +2,7 @@
 #ifndef ENROOT_OVERLAY_H
 #define ENROOT_OVERLAY_H
 
-#include "container.h"
+#include "native/container/container.h"
 
 /* The directories of one: all in the container's own tmpfs. */
 struct overlay {

@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "container.h"
-#include "refusal.h"
+#include "native/base/scoped.h"
+#include "native/container/container.h"
+#include "native/container/refusal.h"
 
 static volatile pid_t child;
 

@@ -2,9 +2,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "../../spank_jail/core/resolve.h"
-#include "../../spank_jail/core/scoped.h"
-#include "container.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/container/container.h"
 
 char *container_read(int root, const char *path, size_t limit)
 {

@@ -9,18 +9,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/filesystem.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../../spank_jail/core/tree.h"
-#include "../text/report.h"
+#include "native/mount/filesystem.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/jail/tree.h"
+#include "native/base/report.h"
 #include "carried.h"
-#include "container.h"
+#include "native/container/container.h"
 #include "fuse.h"
 #include "image_mount.h"
 #include "kernel_image.h"
 #include "overlay.h"
-#include "refusal.h"
+#include "native/container/refusal.h"
 
 #define LOCK_SECONDS 30
 #define FLAGS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)

@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/program.h"
-#include "container.h"
-#include "fstab.h"
+#include "native/base/scoped.h"
+#include "native/base/program.h"
+#include "native/container/container.h"
+#include "native/container/fstab.h"
 
 #define MAX_SCRIPT (1024 * 1024)
 

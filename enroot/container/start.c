@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../text/report.h"
+#include "native/base/report.h"
 
 static void find_account(struct container *container)
 {

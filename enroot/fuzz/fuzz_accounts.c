@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "../../spank_jail/fuzz/fuzz.h"
-#include "../hooks/accounts.h"
+#include "native/testing/fuzz.h"
+#include "enroot/hooks/accounts.h"
 
 /* How many lines begin with `name` and a colon. */
 static size_t count(const char *text, const char *name)

@@ -2,7 +2,7 @@
 #ifndef ENROOT_ACCOUNTS_H
 #define ENROOT_ACCOUNTS_H
 
-#include "../text/text.h"
+#include "native/base/text.h"
 
 /* Adds the line of `name` in `text`, or `otherwise` where it has none. */
 void accounts_add_known(struct text_list *first, const char *text, const char *name, const char *otherwise);

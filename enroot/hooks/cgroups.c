@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
 #include "hook.h"
 
 #define TOP "/sys/fs/cgroup"

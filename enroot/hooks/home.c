@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 
-#include "../../spank_jail/core/resolve.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../container/fstab.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/container/fstab.h"
 #include "hook.h"
 
 /* The host's home directory where it is asked for; else a place that login shells can change to. */

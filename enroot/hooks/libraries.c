@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-#include "../../spank_jail/core/scoped.h"
-#include "../text/program.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/base/program.h"
+#include "native/base/report.h"
 #include "hook.h"
 
 /* The container's libraries by the host's ldconfig: nothing of the image runs outside it. */

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../container/fstab.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/container/fstab.h"
+#include "native/base/report.h"
 #include "hook.h"
 
 #define CLASS "/sys/class/infiniband"

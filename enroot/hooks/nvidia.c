@@ -3,8 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/program.h"
+#include "native/base/scoped.h"
+#include "native/base/program.h"
 #include "hook.h"
 
 static const char *const capabilities[] = { "compute", "utility", "video", "graphics", "display", "ngx", "compat32" };

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/cdi.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../text/report.h"
-#include "../container/fstab.h"
+#include "native/cdi/cdi.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/report.h"
+#include "native/container/fstab.h"
 #include "hook.h"
 
 #define KIND "nvidia.com/gpu="

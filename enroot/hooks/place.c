@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/resolve.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../container/fstab.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/container/fstab.h"
 #include "hook.h"
 
 #define MAX_FILE (4 * 1024 * 1024)

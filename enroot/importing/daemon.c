@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/program.h"
+#include "native/base/scoped.h"
+#include "native/base/program.h"
 
 char *daemon_image_name(const char *image)
 {

@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 
-#include "../command/command.h"
-#include "../registry/registry.h"
-#include "../text/report.h"
+#include "enroot/command/command.h"
+#include "native/registry/registry.h"
+#include "native/base/report.h"
 #include "commands.h"
 
 static int print_digest(const char *uri, const char *architecture, const struct settings *settings)

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../image/core/hash.h"
+#include "native/base/scoped.h"
+#include "native/layers/hash.h"
 #include "image_config.h"
 #include "source.h"
 

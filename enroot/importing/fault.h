@@ -2,8 +2,8 @@
 #ifndef IMPORTING_FAULT_H
 #define IMPORTING_FAULT_H
 
-#include "../../spank_jail/core/error.h"
-#include "../image/core/error.h"
+#include "native/base/error.h"
+#include "native/layers/error.h"
 
 /* Fills `err`; `where` is the layer, image or file that is meant, or NULL. Returns -1. */
 int fault_pass_on(const struct image_error *fault, const char *where, struct jail_error *err);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/variables.h"
+#include "native/base/scoped.h"
+#include "native/base/variables.h"
 
 /* In single quotes nothing means anything to a shell but a quote. */
 static void append_quoted(struct text_buffer *text, const char *word)

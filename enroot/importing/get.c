@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../command/command.h"
-#include "../command/options.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "enroot/command/command.h"
+#include "enroot/command/options.h"
+#include "native/base/report.h"
 #include "commands.h"
 #include "obtain.h"
 

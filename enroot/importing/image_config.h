@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "../text/text.h"
+#include "native/base/text.h"
 
 struct image_config {
 	struct text_list environment; /* "KEY=VALUE" */

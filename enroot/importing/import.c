@@ -4,11 +4,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../../spank_jail/core/descriptor.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../command/command.h"
-#include "../command/output.h"
-#include "../text/report.h"
+#include "native/base/descriptor.h"
+#include "native/base/scoped.h"
+#include "enroot/command/command.h"
+#include "native/base/output.h"
+#include "native/base/report.h"
 #include "commands.h"
 #include "obtain.h"
 #include "progress.h"

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../cache/content.h"
+#include "native/base/scoped.h"
+#include "native/cache/content.h"
 
 /* Left for connections, pipes and files, where an image has hundreds of layers and the limit of open files is low: the cache does
  * without the last of them. */

@@ -2,8 +2,8 @@
 #ifndef IMPORTING_KEPT_LAYERS_H
 #define IMPORTING_KEPT_LAYERS_H
 
-#include "../cache/cache.h"
-#include "../registry/registry.h"
+#include "native/cache/cache.h"
+#include "native/registry/registry.h"
 
 struct kept_layers {
 	struct cache *cache;

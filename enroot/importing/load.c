@@ -2,10 +2,10 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../command/command.h"
-#include "../command/staging.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "enroot/command/command.h"
+#include "enroot/command/staging.h"
+#include "native/base/report.h"
 #include "commands.h"
 #include "origin.h"
 #include "progress.h"

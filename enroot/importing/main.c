@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "../cache/cache.h"
-#include "../text/report.h"
+#include "native/cache/cache.h"
+#include "native/base/report.h"
 #include "commands.h"
 
 #define OPEN_FILES 8192

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../text/report.h"
+#include "native/base/report.h"
 #include "progress.h"
 
 /* Changes when this program writes other bytes for the same image and options. */

@@ -2,7 +2,7 @@
 #ifndef IMPORTING_OBTAIN_H
 #define IMPORTING_OBTAIN_H
 
-#include "../cache/cache.h"
+#include "native/cache/cache.h"
 #include "origin.h"
 
 struct obtain {

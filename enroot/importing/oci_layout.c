@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../image/core/hash.h"
-#include "../registry/manifest.h"
-#include "../registry/platform.h"
+#include "native/base/scoped.h"
+#include "native/layers/hash.h"
+#include "native/registry/manifest.h"
+#include "native/registry/platform.h"
 #include "image_config.h"
 #include "source.h"
 

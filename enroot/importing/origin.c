@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../registry/platform.h"
-#include "../text/report.h"
+#include "native/registry/platform.h"
+#include "native/base/report.h"
 
 char *origin_name(const char *uri)
 {

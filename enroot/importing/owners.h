@@ -2,7 +2,7 @@
 #ifndef IMPORTING_OWNERS_H
 #define IMPORTING_OWNERS_H
 
-#include "../image/core/sink.h"
+#include "native/layers/sink.h"
 
 struct owners {
 	struct image_sink to;

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../image/core/inflate.h"
-#include "../image/core/stream.h"
+#include "native/base/scoped.h"
+#include "native/layers/inflate.h"
+#include "native/layers/stream.h"
 #include "fault.h"
 #include "tar_index.h"
 

@@ -2,7 +2,7 @@
 #ifndef IMPORTING_PLACE_H
 #define IMPORTING_PLACE_H
 
-#include "../settings/settings.h"
+#include "native/settings/settings.h"
 
 struct place;
 

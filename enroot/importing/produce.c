@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../image/core/assembly.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/volume/assembly.h"
+#include "native/base/report.h"
 #include "fault.h"
 #include "generate.h"
 #include "owners.h"

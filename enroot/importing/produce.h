@@ -2,8 +2,8 @@
 #ifndef IMPORTING_PRODUCE_H
 #define IMPORTING_PRODUCE_H
 
-#include "../image/core/layers.h"
-#include "../image/squashfs/squashfs.h"
+#include "native/layers/layers.h"
+#include "native/squashfs/squashfs.h"
 #include "image_config.h"
 
 struct produce_request {

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../text/report.h"
+#include "native/base/report.h"
 
 #define SECOND 1000000000LL
 /* For logs: most imports are over before the first line. */

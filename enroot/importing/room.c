@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "../text/report.h"
+#include "native/base/report.h"
 #include "progress.h"
 
 /* Less than this is full: what failed to be written was a block or a few, at most 1 MiB. */

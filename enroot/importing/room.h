@@ -2,7 +2,7 @@
 #ifndef IMPORTING_ROOM_H
 #define IMPORTING_ROOM_H
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 struct room {
 	char place[256];          /* the directory */

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/scoped.h"
 #include "daemon.h"
 
 static const char *const schemes[] = { "oci:", "oci-archive:", "docker-archive:", "dockerd://", "podman://" };

@@ -2,7 +2,7 @@
 #ifndef IMPORTING_SOURCE_H
 #define IMPORTING_SOURCE_H
 
-#include "../image/core/layers.h"
+#include "native/layers/layers.h"
 #include "place.h"
 
 struct source_layer {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../text/report.h"
+#include "native/base/scoped.h"
+#include "native/base/report.h"
 
 /* Measured: docs/decisions/enroot-import.md. */
 #define LEVEL_ZSTD 3 /* mksquashfs would take 15, and ten times as long */

@@ -2,8 +2,8 @@
 #ifndef IMPORTING_SQUASH_OPTIONS_H
 #define IMPORTING_SQUASH_OPTIONS_H
 
-#include "../image/squashfs/squashfs.h"
-#include "../settings/settings.h"
+#include "native/squashfs/squashfs.h"
+#include "native/settings/settings.h"
 
 /* From the settings ENROOT_SQUASH_OPTIONS, ENROOT_MAX_PROCESSORS and SOURCE_DATE_EPOCH. `created` is the image's own time.
  * Returns 0, or -1: an option is not known, or has a wrong value. */

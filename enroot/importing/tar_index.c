@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../image/core/tar_header.h"
+#include "native/base/scoped.h"
+#include "native/layers/tar_header.h"
 
 /* Archives of images hold a few files for each layer. */
 #define MEMBERS_MOST 100000

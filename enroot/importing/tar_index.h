@@ -2,7 +2,7 @@
 #ifndef IMPORTING_TAR_INDEX_H
 #define IMPORTING_TAR_INDEX_H
 
-#include "../text/text.h"
+#include "native/base/text.h"
 
 struct tar_member {
 	char *name;

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "../../spank_jail/fuzz/fuzz.h"
-#include "../options/arguments.h"
+#include "native/testing/fuzz.h"
+#include "pyxis/options/arguments.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,11 +2,11 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "../../enroot/text/variables.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/fuzz/fuzz.h"
-#include "../step/runtime.h"
-#include "../step/task.h"
+#include "native/base/variables.h"
+#include "native/base/scoped.h"
+#include "native/testing/fuzz.h"
+#include "pyxis/step/runtime.h"
+#include "pyxis/step/task.h"
 
 static void take_lines(char **rest, struct text_list *list)
 {

@@ -3,11 +3,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/fuzz/fuzz.h"
-#include "../step/program_log.h"
-#include "../step/room.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
+#include "native/testing/fuzz.h"
+#include "pyxis/step/program_log.h"
+#include "pyxis/step/room.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "../../enroot/container/hold.h"
-#include "../../spank_jail/fuzz/fuzz.h"
-#include "../options/request.h"
+#include "native/container/hold.h"
+#include "native/testing/fuzz.h"
+#include "pyxis/options/request.h"
 
 static void check(const struct pyxis_request *request)
 {

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "../../spank_jail/core/argument.h"
+#include "native/base/argument.h"
 #include "request.h"
 
 static int set_switch(bool *on, const char *argument, const char *value, struct jail_error *err)

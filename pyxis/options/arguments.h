@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 /* How an image becomes a root: where it need not be kept, it is mounted. KERNEL: by the kernel where that may be, root's
  * image for root, and otherwise as AUTO. */

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../enroot/container/fstab.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/container/fstab.h"
+#include "native/base/scoped.h"
 #include "request.h"
 
 static bool is_path(const char *text)

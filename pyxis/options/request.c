@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "../../enroot/text/variables.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/variables.h"
+#include "native/base/scoped.h"
 
 const char *const pyxis_option_names[PYXIS_N_OPTIONS] = {
 	[PYXIS_IMAGE] = "container-image", [PYXIS_MOUNTS] = "container-mounts", [PYXIS_WORKDIR] = "container-workdir",

@@ -5,7 +5,7 @@
 #ifndef PYXIS_REQUEST_H
 #define PYXIS_REQUEST_H
 
-#include "../../enroot/text/text.h"
+#include "native/base/text.h"
 
 enum pyxis_option {
 	PYXIS_IMAGE, PYXIS_MOUNTS, PYXIS_WORKDIR, PYXIS_NAME, PYXIS_SAVE, PYXIS_MOUNT_HOME, PYXIS_NO_MOUNT_HOME,

@@ -22,11 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
-#include "../../spank_jail/core/trust.h"
-#include "../step/descriptors.h"
-#include "../step/mark.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/trust.h"
+#include "pyxis/step/descriptors.h"
+#include "pyxis/step/mark.h"
 #include "log.h"
 
 /* The node takes no other job until the epilog is over, and the user decides how long removing takes: by what he left,

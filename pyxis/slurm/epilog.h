@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-#include "../options/arguments.h"
-#include "../step/runtime.h"
+#include "pyxis/options/arguments.h"
+#include "pyxis/step/runtime.h"
 
 /* slurmstepd, before a step's container is made: notes that there may be something. As the user or as root. Returns a
  * descriptor that marks the step as present until it is closed, which is outside of any jail, or -1: the log says why. */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/argument.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/argument.h"
+#include "native/base/scoped.h"
 #include "log.h"
 
 #define NONE PYXIS_N_OPTIONS

@@ -5,7 +5,7 @@
 #include <slurm/spank.h>
 #include <stdbool.h>
 
-#include "../options/request.h"
+#include "pyxis/options/request.h"
 
 /* Makes Slurm know the options. Returns 0 or -1. */
 int pyxis_input_register(spank_t spank, struct jail_error *err);

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
 
 void pyxis_log_say(const char *line)
 {

@@ -2,7 +2,7 @@
 #ifndef PYXIS_LOG_H
 #define PYXIS_LOG_H
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 #define PYXIS_NAME_IN_LOG "pyxis: "
 

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../enroot/settings/settings.h"
-#include "../../spank_jail/core/argument.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/settings/settings.h"
+#include "native/base/argument.h"
+#include "native/base/scoped.h"
 #include "image.h"
 #include "joined.h"
 #include "mark.h"

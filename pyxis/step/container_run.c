@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/scoped.h"
 #include "container.h"
 #include "program_log.h"
 

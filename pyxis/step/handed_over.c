@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/descriptor.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/text.h"
+#include "native/base/descriptor.h"
+#include "native/base/scoped.h"
 
 int pyxis_handing_begin(struct pyxis_handing *handing, struct jail_error *err)
 {

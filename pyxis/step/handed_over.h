@@ -3,7 +3,7 @@
 #ifndef PYXIS_HANDED_OVER_H
 #define PYXIS_HANDED_OVER_H
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 struct pyxis_handing {
 	int ours, theirs; /* a socket's ends; the second is for what is run: pyxis_runtime_run's `handed` */

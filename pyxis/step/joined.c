@@ -14,9 +14,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "../../enroot/container/fstab.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/core/sys.h"
+#include "native/container/fstab.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
 #include "spaces.h"
 
 /* The process in the container, and its root. Descriptors: a number may become another process's, a path lead elsewhere. */

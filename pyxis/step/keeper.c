@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/descriptor.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/descriptor.h"
+#include "native/base/scoped.h"
 #include "descriptors.h"
 
 /* Of the word that slurmstepd says; above them, which of the leftovers' jobs are over. */

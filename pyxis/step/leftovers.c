@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/scoped.h"
 #include "mark.h"
 
 /* So many roots of other jobs are looked into: of a user with hundreds of jobs most are of jobs that run. */

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "../../enroot/text/text.h"
+#include "native/base/text.h"
 
 /* Each is a question to slurmctld: what there is more of, later steps remove. */
 #define PYXIS_LEFTOVER_JOBS 4

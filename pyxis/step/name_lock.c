@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
 
 /* The one who had it before removes the file: then the lock is of a file that nobody finds any more. */
 static bool is_current(const struct pyxis_name_lock *lock)

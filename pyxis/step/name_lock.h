@@ -2,7 +2,7 @@
 #ifndef PYXIS_NAME_LOCK_H
 #define PYXIS_NAME_LOCK_H
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 struct pyxis_name_lock {
 	int fd;

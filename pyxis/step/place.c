@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../options/request.h"
+#include "native/base/scoped.h"
+#include "pyxis/options/request.h"
 
 void pyxis_place_add(const char *path, const char *flags, struct text_list *places)
 {

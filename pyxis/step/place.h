@@ -2,7 +2,7 @@
 #ifndef PYXIS_PLACE_H
 #define PYXIS_PLACE_H
 
-#include "../../enroot/text/text.h"
+#include "native/base/text.h"
 
 /* Adds `path` at the same place in the container, if it is there; `flags` are those of --container-mounts, with ":"
  * before them, or "". What becomes of it is a line of fstab. */

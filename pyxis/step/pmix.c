@@ -3,8 +3,8 @@
 
 #include <unistd.h>
 
-#include "../../spank_jail/core/argument.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/argument.h"
+#include "native/base/scoped.h"
 #include "place.h"
 
 /* The server's own directory, with its files of shared memory. */

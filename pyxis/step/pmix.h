@@ -5,7 +5,7 @@
 #ifndef PYXIS_PMIX_H
 #define PYXIS_PMIX_H
 
-#include "../options/arguments.h"
+#include "pyxis/options/arguments.h"
 #include "runtime.h"
 
 /* Adds what a container must show for it: where server and processes meet, and, where the user is root in the container

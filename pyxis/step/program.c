@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/error.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/text.h"
+#include "native/base/error.h"
+#include "native/base/scoped.h"
 
 #define MOST_HEADERS 64 /* of a program; usual are a dozen */
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
+#include "native/base/text.h"
 
 #define MAX_TEXT (1024 * 1024)
 

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 /* An open file in memory; or -1 and `err`. */
 int pyxis_log_open(struct jail_error *err);

@@ -8,8 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
 
 /* As the project's programs name the error, and as those say it that it runs. */
 static bool says(const char *said, const char *name, const char *text)

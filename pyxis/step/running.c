@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../enroot/command/staging_name.h"
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/container/staging_name.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
 
 #define MAX_MOUNTINFO (4UL * 1024 * 1024)
 

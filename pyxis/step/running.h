@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 
 /* A process in the container `name`, whose root is the directory `root` (NULL: it has none, its image is mounted): the
  * one that keeps it, or any other of it. A container whose root was removed has no name any more. 0: there is none. */

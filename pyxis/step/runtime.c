@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../enroot/text/program.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/program.h"
+#include "native/base/scoped.h"
 #include "descriptors.h"
 
 #ifndef PYXIS_VERSION

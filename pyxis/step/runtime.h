@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../../enroot/text/variables.h"
-#include "../options/arguments.h"
-#include "../options/request.h"
+#include "native/base/variables.h"
+#include "pyxis/options/arguments.h"
+#include "pyxis/options/request.h"
 
 /* Whose container it is. */
 struct pyxis_owner {

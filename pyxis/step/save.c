@@ -9,7 +9,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/scoped.h"
 #include "program_log.h"
 #include "room.h"
 

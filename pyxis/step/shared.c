@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/scoped.h"
 
 /* How long one may wait for a first task that was killed. */
 #define LOOK_NS 200000000L

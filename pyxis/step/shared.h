@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../../spank_jail/core/error.h"
+#include "native/base/error.h"
 #include "leftovers.h"
 
 enum pyxis_state { PYXIS_IDLE, PYXIS_STARTING, PYXIS_RUNNING, PYXIS_FAILED };

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
+#include "native/base/scoped.h"
 
 static const struct { const char *name, *setting; } kinds[PYXIS_SPACES] = {
 	{ "net", "ENROOT_UNSHARE_NET" }, { "ipc", "ENROOT_UNSHARE_IPC" }, { "uts", "ENROOT_UNSHARE_UTS" },

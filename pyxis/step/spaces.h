@@ -2,8 +2,8 @@
 #ifndef PYXIS_SPACES_H
 #define PYXIS_SPACES_H
 
-#include "../../enroot/settings/settings.h"
-#include "../options/request.h"
+#include "native/settings/settings.h"
+#include "pyxis/options/request.h"
 
 #define PYXIS_SPACES 3
 

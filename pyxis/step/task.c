@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../../enroot/container/join.h"
-#include "../../spank_jail/core/argument.h"
-#include "../../spank_jail/core/scoped.h"
+#include "native/container/join.h"
+#include "native/base/argument.h"
+#include "native/base/scoped.h"
 #include "spaces.h"
 
 #define MAX_ENVIRONMENT (4 * 1024 * 1024)

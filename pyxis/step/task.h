@@ -4,8 +4,8 @@
 
 #include <sys/types.h>
 
-#include "../../enroot/text/variables.h"
-#include "../options/request.h"
+#include "native/base/variables.h"
+#include "pyxis/options/request.h"
 
 /* The mount namespace of process `pid`; 0: it has ended. */
 ino_t pyxis_task_mounts(pid_t pid);

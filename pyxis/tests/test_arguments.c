@@ -1,7 +1,7 @@
 /* The plugin's arguments in plugstack.conf. */
 #define _GNU_SOURCE
-#include "../../spank_jail/tests/check.h"
-#include "../options/arguments.h"
+#include "native/testing/check.h"
+#include "pyxis/options/arguments.h"
 
 static struct pyxis_arguments parsed(const char *argument)
 {

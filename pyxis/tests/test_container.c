@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../step/container.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/step/container.h"
 
 static char folder[] = "/tmp/pyxis-test-XXXXXX";
 static char said[65536];

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "../../spank_jail/tests/check.h"
-#include "../step/descriptors.h"
+#include "native/testing/check.h"
+#include "pyxis/step/descriptors.h"
 
 static int flags(int fd)
 {

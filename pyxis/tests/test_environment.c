@@ -1,9 +1,9 @@
 /* What a task's variables become, and what enroot is given of a job's. */
 #define _GNU_SOURCE
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../step/runtime.h"
-#include "../step/task.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/step/runtime.h"
+#include "pyxis/step/task.h"
 
 static bool has(const struct text_list *list, const char *text)
 {

@@ -13,11 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../step/joined.h"
-#include "../step/task.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/step/joined.h"
+#include "pyxis/step/task.h"
 
 #define USER 4242
 

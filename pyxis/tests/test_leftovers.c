@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../step/leftovers.h"
-#include "../step/mark.h"
-#include "../step/name_lock.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/step/leftovers.h"
+#include "pyxis/step/mark.h"
+#include "pyxis/step/name_lock.h"
 
 static char folder[] = "/tmp/pyxis-test-XXXXXX";
 

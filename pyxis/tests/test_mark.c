@@ -7,10 +7,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../step/mark.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/step/mark.h"
 
 static char folder[] = "/tmp/pyxis-test-XXXXXX";
 static const struct pyxis_owner owner = { 7, 0, 1000, 1000 };

@@ -1,8 +1,8 @@
 /* The grammar of --container-mounts. */
 #define _GNU_SOURCE
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../options/request.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/options/request.h"
 
 static void check_line(const char *mount, const char *line, const char *source)
 {

@@ -1,8 +1,8 @@
 /* What a container shows for MPI, and what becomes of a task's variables. */
 #define _GNU_SOURCE
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../step/pmix.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/step/pmix.h"
 
 static const struct pyxis_owner owner = { 7, 0, 1000, 100 };
 

@@ -8,12 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/descriptor.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../step/handed_over.h"
-#include "../step/program.h"
+#include "native/base/text.h"
+#include "native/base/descriptor.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/step/handed_over.h"
+#include "pyxis/step/program.h"
 
 static void write_file(const char *path, const void *text, size_t length, mode_t mode)
 {

@@ -2,12 +2,12 @@
 #define _GNU_SOURCE
 #include <unistd.h>
 
-#include "../../enroot/text/text.h"
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../step/program_log.h"
-#include "../step/room.h"
-#include "../step/runtime.h"
+#include "native/base/text.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/step/program_log.h"
+#include "pyxis/step/room.h"
+#include "pyxis/step/runtime.h"
 
 static void check_lines(void)
 {

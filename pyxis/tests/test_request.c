@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include <fnmatch.h>
 
-#include "../../spank_jail/core/scoped.h"
-#include "../../spank_jail/tests/check.h"
-#include "../options/request.h"
+#include "native/base/scoped.h"
+#include "native/testing/check.h"
+#include "pyxis/options/request.h"
 
 static struct jail_error err;
 

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../core/cdi.h"
-#include "../core/error.h"
+#include "native/cdi/cdi.h"
+#include "native/base/error.h"
 
 /* A driver has some sixty files; a thousand means that the wrong directory was named. */
 #define DRIVER_MAX_FILES 1000

@@ -10,9 +10,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "../core/cdi_apply.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
+#include "native/cdi/apply.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
 #include "driver.h"
 
 #define FILE_ATTRIBUTES (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)

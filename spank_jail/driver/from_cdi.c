@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/cdi_apply.h"
+#include "native/cdi/apply.h"
 #include "driver.h"
 
 #define USUAL "nvidia.com/gpu=all"

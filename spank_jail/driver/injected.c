@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../core/elf_soname.h"
+#include "native/base/elf_soname.h"
 #include "driver.h"
 
 #if defined(__x86_64__)

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/scoped.h"
+#include "native/base/scoped.h"
 #include "driver.h"
 
 #define PROGRAM "jail-driver"

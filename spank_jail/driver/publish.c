@@ -23,10 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../core/filesystem.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
-#include "../core/trust.h"
+#include "native/mount/filesystem.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/trust.h"
 #include "driver.h"
 
 /* A collection takes milliseconds; who waits longer waits for a file system that does not answer. */

@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/resolve.h"
-#include "../core/scoped.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
 #include "driver.h"
 
 /* The image has twenty. The directory is the jail's, so a user may have put any number there. */

@@ -13,14 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../core/confine.h"
-#include "../core/enter.h"
-#include "../core/mirror.h"
-#include "../core/pid.h"
-#include "../core/scoped.h"
-#include "../core/seccomp.h"
-#include "../core/trust.h"
-#include "accounts.h"
+#include "native/jail/confine.h"
+#include "native/jail/enter.h"
+#include "native/jail/mirror.h"
+#include "native/jail/pid.h"
+#include "native/base/scoped.h"
+#include "native/seccomp/seccomp.h"
+#include "native/base/trust.h"
+#include "native/base/accounts.h"
 #include "print.h"
 #include "terminal.h"
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "../core/sys.h"
+#include "native/base/sys.h"
 
 /* fstab(5): blanks and backslashes in a field are octal escapes. */
 static void print_field(FILE *stream, const char *text)

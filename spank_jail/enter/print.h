@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "../core/level.h"
-#include "../core/plan.h"
+#include "native/mount/level.h"
+#include "native/mount/plan.h"
 
 /* Writes one line an entry, in the plan's own form and with defaults spelled out, after a comment that
  * names the level. From capabilities up a sysfs is printed as it will be, read-only. */

@@ -13,9 +13,9 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "../core/descriptor.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
+#include "native/base/descriptor.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
 
 /* Bytes on their way to the terminal in the jail, which takes no more while nobody reads there. */
 struct pending {

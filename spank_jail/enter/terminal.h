@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* Forks where one of the standard streams is a terminal. Returns in the child, with a socket for jail_terminal_open; else
  * -1, and the caller has no controlling terminal any more. The parent does not return: it relays, and ends with the child's status.

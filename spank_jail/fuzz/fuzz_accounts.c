@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "../node/account_fields.h"
-#include "../node/account_records.h"
-#include "fuzz.h"
+#include "spank_jail/node/account_fields.h"
+#include "spank_jail/node/account_records.h"
+#include "native/testing/fuzz.h"
 
 #define SEPARATOR 0xff
 

@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "../core/seccomp.h"
-#include "../slurm/arguments.h"
-#include "fuzz.h"
+#include "native/seccomp/seccomp.h"
+#include "spank_jail/slurm/arguments.h"
+#include "native/testing/fuzz.h"
 
 #define MAX_ARGUMENTS 64
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../core/scoped.h"
-#include "../core/sys.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
 
 /* Nothing on the way may be a link, or a mount. */
 #define BENEATH (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/scoped.h"
+#include "native/base/scoped.h"
 #include "account_fields.h"
 
 #define MAX_FIELDS 9

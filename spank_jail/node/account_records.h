@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* The distribution's first id of an ordinary user or group (login.defs(5), UID_MIN and GID_MIN). */
 #define ACCOUNTS_FIRST_ID 1000U

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../core/sys.h"
+#include "native/base/sys.h"
 #include "account_copy.h"
 
 #define PROGRAM "jail-accounts"

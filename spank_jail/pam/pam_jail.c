@@ -17,11 +17,11 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "../core/confine.h"
-#include "../core/enter.h"
-#include "../core/pid.h"
-#include "../core/scoped.h"
-#include "../core/seccomp.h"
+#include "native/jail/confine.h"
+#include "native/jail/enter.h"
+#include "native/jail/pid.h"
+#include "native/base/scoped.h"
+#include "native/seccomp/seccomp.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/argument.h"
-#include "../core/pid.h"
-#include "../core/seccomp.h"
-#include "../core/user_bind.h"
+#include "native/base/argument.h"
+#include "native/jail/pid.h"
+#include "native/seccomp/seccomp.h"
+#include "native/mount/user_bind.h"
 
 static int set_level(enum jail_level *level, const char *value, struct jail_error *err)
 {

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "../core/error.h"
-#include "../core/level.h"
+#include "native/base/error.h"
+#include "native/mount/level.h"
 
 /* The node's directories that the window shows besides /usr; a Slurm built to /opt needs one. */
 #define JAIL_MAX_WINDOW 8

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/scoped.h"
+#include "native/base/scoped.h"
 
 /* sbcast --send-libs makes PROGRAM_libs, and in it another one for a program that is brought there, and so on. More levels
  * than a path has room for: */

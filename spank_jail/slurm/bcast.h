@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* Removes what `uid` owns in `directory`; nothing else is looked at, and no link is followed. A missing directory is
  * nothing to do. Returns 0 or -1. */

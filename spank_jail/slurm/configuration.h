@@ -2,7 +2,7 @@
 #ifndef JAIL_CONFIGURATION_H
 #define JAIL_CONFIGURATION_H
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* Looks at the configuration of the slurmd or slurmstepd that loaded the plugin. Returns 0 or -1. */
 int jail_configuration_check(struct jail_error *err);

@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../core/pid.h"
-#include "../core/scoped.h"
+#include "native/jail/pid.h"
+#include "native/base/scoped.h"
 
 /* Opening a file takes milliseconds, seconds on a volume that is slow. */
 #define LOOK_EVERY_S 1

@@ -7,7 +7,7 @@
 #ifndef JAIL_ERRANDS_H
 #define JAIL_ERRANDS_H
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* In slurmd. Returns 0 or -1. */
 int jail_errands_watch(struct jail_error *err);

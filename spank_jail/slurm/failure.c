@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "controller.h"
+#include "native/slurm/controller.h"
 #include "options.h"
 
 int jail_failure_report(const struct jail_error *err)

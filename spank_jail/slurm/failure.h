@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 #include "step.h"
 
 #define JAIL_LOG_NAME "spank_jail: "

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "../core/filesystem.h"
-#include "../core/namespace.h"
-#include "../core/resolve.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
-#include "../core/tree.h"
-#include "../core/trust.h"
+#include "native/mount/filesystem.h"
+#include "native/mount/namespace.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/jail/tree.h"
+#include "native/base/trust.h"
 #include "opening.h"
 
 /* Attaches an empty directory at `path`, with places for what the window shows. */

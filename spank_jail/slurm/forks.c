@@ -1,9 +1,9 @@
 /* What slurmstepd forks for a step is forked into the step's PID namespace. */
 #include <unistd.h>
 
-#include "../core/namespace.h"
-#include "../core/pid.h"
-#include "../core/sys.h"
+#include "native/mount/namespace.h"
+#include "native/jail/pid.h"
+#include "native/base/sys.h"
 #include "step.h"
 
 /* Slurm forks as the user. */

@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/filesystem.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
-#include "../core/tree.h"
+#include "native/mount/filesystem.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/jail/tree.h"
 #include "job_namespaces.h"
 
 /* A file in the job's directory on which each of its slurmstepds holds a shared lock. */

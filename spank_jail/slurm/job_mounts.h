@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../core/error.h"
-#include "../core/plan.h"
+#include "native/base/error.h"
+#include "native/mount/plan.h"
 
 #define JAIL_HOLDER "/run/cellblock/jail"
 

@@ -14,10 +14,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../core/namespace.h"
-#include "../core/pid.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
+#include "native/mount/namespace.h"
+#include "native/jail/pid.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
 #include "job_mounts.h"
 
 /* The PID namespace of a user's jobs, and its init, which the epilog of the last of them ends. */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* The IPC namespace of the job's steps, made by the first that asks and pinned in the job's directory: what they leave
  * of System V and POSIX message objects ends with the job. Returns a descriptor or -1. */

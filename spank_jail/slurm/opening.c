@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "../core/cdi.h"
-#include "../core/namespace.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
-#include "../core/trust.h"
+#include "native/cdi/cdi.h"
+#include "native/mount/namespace.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/trust.h"
 #include "job_mounts.h"
 
 const char *const jail_node_files[] = {

@@ -5,10 +5,10 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "../core/error.h"
-#include "../core/pid.h"
-#include "../core/plan.h"
-#include "../core/window.h"
+#include "native/base/error.h"
+#include "native/jail/pid.h"
+#include "native/mount/plan.h"
+#include "native/mount/window.h"
 #include "record.h"
 #include "step.h"
 #include "views.h"

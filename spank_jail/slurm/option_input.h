@@ -9,7 +9,7 @@
 #include <slurm/spank.h>
 #include <stdint.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 #include "arguments.h"
 #include "options.h"
 

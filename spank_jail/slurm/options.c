@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/scoped.h"
-#include "../core/sys.h"
-#include "../core/user_bind.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/mount/user_bind.h"
 
 /* What slurmstepd itself relies on while it visits the jail, whatever the plan says of it. */
 static const char *const needed[] = { "/proc", "/sys", "/dev", "/run/munge", "/etc/slurm", NULL };

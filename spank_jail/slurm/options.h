@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../core/error.h"
-#include "../core/plan.h"
+#include "native/base/error.h"
+#include "native/mount/plan.h"
 #include "arguments.h"
 
 #define JAIL_MAX_BINDS 16

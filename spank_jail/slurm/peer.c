@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "../core/scoped.h"
+#include "native/base/scoped.h"
 
 union address {
 	struct sockaddr any;

@@ -15,12 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../core/error.h"
-#include "../core/pid.h"
-#include "../core/sys.h"
+#include "native/base/error.h"
+#include "native/jail/pid.h"
+#include "native/base/sys.h"
 #include "bcast.h"
 #include "configuration.h"
-#include "controller.h"
+#include "native/slurm/controller.h"
 #include "errands.h"
 #include "failure.h"
 #include "job_mounts.h"

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/scoped.h"
+#include "native/base/scoped.h"
 #include "peer.h"
 
 /* The place of job_control among the calls of pmix_server_module_t (PMIx Standard 3.0, chapter 11; releases add at the end). */

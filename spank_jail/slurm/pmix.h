@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* Lets nobody but `user` talk to the step's PMIx server, and the server remove no files for him. Call it before Slurm
  * starts the server; nothing to do where the step has none. Returns 0 or -1. */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/scoped.h"
+#include "native/base/scoped.h"
 
 /* Linux 6.8: an id that is never given to another mount. */
 #ifndef STATX_MNT_ID_UNIQUE

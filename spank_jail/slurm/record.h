@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 struct jail_record {
 	char *data;

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../core/scoped.h"
+#include "native/base/scoped.h"
 
 /* Who forks meanwhile is found by the next look; who goes on and on, by the end of the next job. */
 #define MOST_LOOKS 20

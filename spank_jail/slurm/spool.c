@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../core/filesystem.h"
-#include "../core/namespace.h"
-#include "../core/resolve.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
+#include "native/mount/filesystem.h"
+#include "native/mount/namespace.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
 #include "job_mounts.h"
 
 #define VIEW_ATTRIBUTES (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)

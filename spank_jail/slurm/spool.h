@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 struct jail_spool {
 	char path[PATH_MAX]; /* of the node, and in the jail */

@@ -6,12 +6,12 @@
 #include <slurm/slurm.h>
 #include <stdio.h>
 
-#include "../core/confine.h"
-#include "../core/namespace.h"
-#include "../core/pid.h"
-#include "../core/scoped.h"
-#include "../core/seccomp.h"
-#include "../core/sys.h"
+#include "native/jail/confine.h"
+#include "native/mount/namespace.h"
+#include "native/jail/pid.h"
+#include "native/base/scoped.h"
+#include "native/seccomp/seccomp.h"
+#include "native/base/sys.h"
 #include "job_mounts.h"
 #include "job_namespaces.h"
 #include "opening.h"

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../core/error.h"
-#include "../core/window.h"
+#include "native/base/error.h"
+#include "native/mount/window.h"
 #include "arguments.h"
 #include "options.h"
 #include "spool.h"

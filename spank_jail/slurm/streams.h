@@ -2,7 +2,7 @@
 #ifndef JAIL_STREAMS_H
 #define JAIL_STREAMS_H
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* Refuses a standard stream (0, 1, 2) that is a directory: openat(2) with ".." would lead out of where
  * it was opened. Returns 0 or -1. */

@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../core/scoped.h"
-#include "../core/sys.h"
-#include "../core/trust.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/base/trust.h"
 
 /* Leads nowhere. */
 #define CONTENT "ticket"

@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* 128 bits in hexadecimal, and a zero. */
 #define JAIL_TICKET_SIZE 33

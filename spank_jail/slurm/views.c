@@ -8,12 +8,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "../core/namespace.h"
-#include "../core/pid.h"
-#include "../core/resolve.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
-#include "../core/tree.h"
+#include "native/mount/namespace.h"
+#include "native/jail/pid.h"
+#include "native/mount/resolve.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/jail/tree.h"
 #include "job_mounts.h"
 #include "job_namespaces.h"
 

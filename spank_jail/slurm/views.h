@@ -14,10 +14,10 @@
 
 #include <stdbool.h>
 
-#include "../core/error.h"
-#include "../core/level.h"
-#include "../core/plan.h"
-#include "../core/window.h"
+#include "native/base/error.h"
+#include "native/mount/level.h"
+#include "native/mount/plan.h"
+#include "native/mount/window.h"
 #include "record.h"
 #include "spool.h"
 

@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../core/namespace.h"
-#include "../core/scoped.h"
-#include "../core/sys.h"
-#include "../core/window.h"
+#include "native/mount/namespace.h"
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "native/mount/window.h"
 
 /* Opening files takes less than this many seconds, so usually nobody asks. Then slurmctld is asked at this interval. */
 #define ASK_EVERY_S 2

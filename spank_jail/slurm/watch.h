@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "../core/error.h"
+#include "native/base/error.h"
 
 /* Watches over the calling thread, which has just entered the window, until jail_watch_stop. `home` is the mount
  * namespace in which to ask slurmctld. Returns 0 or -1. */

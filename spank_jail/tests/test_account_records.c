@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "../node/account_fields.h"
-#include "../node/account_records.h"
-#include "check.h"
+#include "spank_jail/node/account_fields.h"
+#include "spank_jail/node/account_records.h"
+#include "native/testing/check.h"
 
 #define OWN_PASSWD "root:x:0:0:root:/root:/bin/bash\nslurm:x:30000:30000::/:/bin/false\n"
 #define OWN_GROUP "root:x:0:\nshadow:x:42:\nusers:x:100:\nslurm:x:30000:\n"

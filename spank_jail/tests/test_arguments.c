@@ -1,7 +1,7 @@
 /* The plugin's arguments in plugstack.conf. */
-#include "../core/seccomp.h"
-#include "../slurm/arguments.h"
-#include "check.h"
+#include "native/seccomp/seccomp.h"
+#include "spank_jail/slurm/arguments.h"
+#include "native/testing/check.h"
 
 static struct jail_error err;
 static struct jail_arguments arguments;

@@ -1,9 +1,9 @@
 /* What the options of a job may say, and what becomes of the plan. */
 #include <stdlib.h>
 
-#include "../core/sys.h"
-#include "../slurm/options.h"
-#include "check.h"
+#include "native/base/sys.h"
+#include "spank_jail/slurm/options.h"
+#include "native/testing/check.h"
 
 static const char plan_text[] = "proc /proc proc defaults\n"
 				"tmpfs /tmp/ tmpfs size=1m\n"

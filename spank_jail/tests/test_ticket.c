@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../slurm/ticket.h"
-#include "check.h"
+#include "spank_jail/slurm/ticket.h"
+#include "native/testing/check.h"
 
 static char directory[] = "/tmp/test_ticket.XXXXXX";
 static struct jail_error err;

@@ -149,7 +149,7 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     # A release that is being made has indexes that expire.
     options = ["--variant=apt", f"--include={PACKAGES}", '--aptopt=Acquire::Check-Valid-Until "false"']
     subprocess.run(["mmdebstrap", "--quiet", *options, request.param, root], check=True)
-    for name in ("tests/enroot", "tests/spank_jail", "enroot", "spank_jail"):
+    for name in ("tests/enroot", "tests/spank_jail", "enroot", "spank_jail", "native"):
         unwanted = shutil.ignore_patterns("build", "__pycache__")
         shutil.copytree(PROJECT / name, root / "src" / name, ignore=unwanted)
     modules = ("cellblock/__init__.py", "cellblock/paths.py", "tests/c_compiling.py")

@@ -15,7 +15,7 @@ PAGE = SOURCES / "man/enroot.1"
 
 
 def test_every_setting_is_in_the_manual() -> None:
-    keys = re.findall(r'\{ "ENROOT(_\w+)", "', (SOURCES / "settings/settings.c").read_text())
+    keys = re.findall(r'\{ "ENROOT(_\w+)", "', (SOURCES.parent / "native/settings/settings.c").read_text())
     assert len(keys) >= 40
     text = PAGE.read_text()
     # One that shares its line with others stands there without ENROOT.

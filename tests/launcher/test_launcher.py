@@ -200,7 +200,7 @@ def test_a_stamp_that_holds_means_ready(installed: Path) -> None:
 
 def test_what_decides_the_installation_makes_the_stamp_stale(installed: Path) -> None:
     packages = "cellblock/launcher/system_packages.py"
-    for name in ("setup.py", "pyproject.toml", packages, "spank_jail/core/plan.c"):
+    for name in ("setup.py", "pyproject.toml", packages, "native/mount/plan.c"):
         path = installed / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("changed")

@@ -100,13 +100,14 @@ def test_c_is_right() -> None:
         "--std=c11",
         # Headers of Slurm, PAM and the kernel are not here to read, and need no check of ours.
         "--suppress=missingIncludeSystem",
-        # It does not know __attribute__((cleanup)), by which spank_jail/core/scoped.h frees and closes.
+        # It does not know __attribute__((cleanup)), by which native/base/scoped.h frees and closes.
         "--suppress=memleak",
         "--suppress=resourceLeak",
         # A note of newer versions that they do not look at every branch; with an exit status of its own.
         "--suppress=normalCheckLevelMaxBranches",
         # A test that runs out of memory may crash.
         "--suppress=nullPointerOutOfMemory:*/tests/*",
+        "-I.",
         *(f"-I{folder}" for folder in folders),
         *sources,
     )

@@ -43,9 +43,6 @@ def test_units_under_sanitizers(build: Path) -> None:
     done = make(build, "check", "SANITIZE=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(", 0 failed") == len(list(SOURCES.glob("tests/test_*.c")))
-    linked = subprocess.run(["ldd", build / "sanitized/test_plan"], capture_output=True, text=True).stdout
-    assert "libasan" in linked
-    assert "libubsan" in linked
 
 
 def enter(build: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

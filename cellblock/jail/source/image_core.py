@@ -1,4 +1,4 @@
-"""The image core of `enroot/image`, for Python: layers or a directory become a tree on disk, in C.
+"""The image core of `native/layers`, for Python: layers or a directory become a tree on disk, in C.
 
 This module turns its structs into typed values and its one error struct into `ImageError`.
 """

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "../../../spank_jail/fuzz/fuzz.h"
-#include "../generate.h"
+#include "native/testing/fuzz.h"
+#include "enroot/importing/generate.h"
 
 /* Comments, then lines of which each word outside of quotes is one that belongs there. */
 static void check_rc(const char *text, const struct image_config *config)

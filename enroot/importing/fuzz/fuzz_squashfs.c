@@ -4,10 +4,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../../spank_jail/fuzz/fuzz.h"
-#include "../../image/squashfs/format.h"
-#include "../../image/squashfs/squashfs.h"
-#include "../../image/tests/memory_tar.h"
+#include "native/testing/fuzz.h"
+#include "native/squashfs/format.h"
+#include "native/squashfs/squashfs.h"
+#include "native/layers/tests/memory_tar.h"
 
 static int next_slice(void *context, struct image_slice *slice, struct image_error *err)
 {

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "../../../spank_jail/tests/check.h"
-#include "../generate.h"
+#include "native/testing/check.h"
+#include "enroot/importing/generate.h"
 
 static struct jail_error err;
 

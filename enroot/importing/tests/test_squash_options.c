@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "../../../spank_jail/tests/check.h"
-#include "../squash_options.h"
+#include "native/testing/check.h"
+#include "enroot/importing/squash_options.h"
 
 static struct jail_error err;
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.c_compiling import compiled
 
-SOURCES = Path(__file__).parents[3] / "enroot/cache"
+SOURCES = Path(__file__).parents[3] / "native"
 # Of each worker of pytest: the first to end removes its own.
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 ACCOUNTS = (f"cellblock-test-a{_WORKER}", f"cellblock-test-b{_WORKER}")
@@ -24,7 +24,7 @@ ACCOUNTS = (f"cellblock-test-a{_WORKER}", f"cellblock-test-b{_WORKER}")
 
 @dataclass(frozen=True)
 class User:
-    """Runs the producer (enroot/cache/tests/producer.c) as an account, with a cache below `base`."""
+    """Runs the producer (native/cache/tests/producer.c) as an account, with a cache below `base`."""
 
     program: Path
     base: Path
@@ -128,7 +128,7 @@ class User:
 
 @pytest.fixture(scope="session")
 def producer() -> Path:
-    return compiled(SOURCES) / "producer"
+    return compiled(SOURCES, "producer") / "producer"
 
 
 @pytest.fixture(scope="session")

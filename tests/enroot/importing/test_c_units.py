@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.paths import PROJECT
 from tests.c_fuzzing import fuzz
 from tests.enroot.importing.conftest import SOURCES, make
 from tests.spank_jail.hardening import weaknesses
 
 FUZZ_SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "10"))
-TARS = SOURCES.parent / "image/fuzz/corpus/tar"
+TARS = PROJECT / "native/layers/fuzz/corpus/tar"
 
 
 def test_units(importer_build: Path) -> None:

@@ -18,7 +18,7 @@ from tests.enroot.registry.images import Image, Pusher, digest_of, make_image, m
 from tests.integration.registry import RunningRegistry, running_registry
 from tests.integration.registry_proxy import Proxy, running_proxy
 
-SOURCES = Path(__file__).parents[3] / "enroot/registry"
+SOURCES = Path(__file__).parents[3] / "native"
 SECRETS = ("sesame", "mellon", "token-")
 """Words of passwords and tokens of these tests: no message may hold one."""
 

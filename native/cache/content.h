@@ -1,0 +1,17 @@
+/* The digest that a record has of an image: SHA-256 over the SHA-256 of each MiB, so that all cores and all lanes of a
+ * vector register work on it. It tells damage; who may write is what keeps others out. */
+#ifndef ENROOT_CACHE_CONTENT_H
+#define ENROOT_CACHE_CONTENT_H
+
+#include "native/base/error.h"
+
+/* Reads all of `fd`, `size` bytes, on `threads` threads. Writes 64 digits. -1: it cannot be read, or is shorter. */
+int content_digest(int fd, unsigned long long size, unsigned threads, char digits[65], struct jail_error *err);
+
+/* The same as one SHA-256, as registries have it; of a file that is longer than `size` not all. */
+int content_sha256(int fd, unsigned long long size, char digits[65], struct jail_error *err);
+
+/* All of `from` into `to`, an empty file. Returns 0 or -1. */
+int content_copy(int from, int to, struct jail_error *err);
+
+#endif

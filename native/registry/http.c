@@ -1,0 +1,378 @@
+#define _GNU_SOURCE
+#include "http.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "native/base/scoped.h"
+#include "connection.h"
+
+#define REDIRECTS 5
+#define ERROR_LIMIT (64 * 1024)
+/* Silence after which a connection counts as broken. */
+#define SILENCE_S 60L
+#define BLOCK (512 * 1024L)
+
+struct http {
+	struct transport *transport;
+	struct http *next; /* in transport->handles */
+	CURLM *multi;
+	CURL *easy;
+	/* Of the request that runs: */
+	const struct http_request *request;
+	struct http_answer *answer;
+	char *redirect;
+	unsigned long long position;
+	bool ended, too_long;
+	bool identified; /* by this request, or one that was redirected to it */
+};
+
+struct http *http_open(struct transport *transport, struct registry_error *err)
+{
+	struct http *http = calloc(1, sizeof(*http));
+
+	if (http)
+		*http = (struct http){ .transport = transport, .multi = curl_multi_init(), .easy = curl_easy_init() };
+	if (!http || !http->multi || !http->easy) {
+		http_close(http);
+		registry_fail(err, REGISTRY_FAULT_SYSTEM, "no memory for a connection");
+		return NULL;
+	}
+	pthread_mutex_lock(&transport->lock);
+	http->next = transport->handles;
+	transport->handles = http;
+	pthread_mutex_unlock(&transport->lock);
+	return http;
+}
+
+void http_close(struct http *http)
+{
+	if (!http)
+		return;
+	pthread_mutex_lock(&http->transport->lock);
+	for (struct http **link = &http->transport->handles; *link; link = &(*link)->next)
+		if (*link == http) {
+			*link = http->next;
+			break;
+		}
+	pthread_mutex_unlock(&http->transport->lock);
+	curl_easy_cleanup(http->easy);
+	curl_multi_cleanup(http->multi);
+	free(http->redirect);
+	free(http);
+}
+
+struct transport *http_transport(const struct http *http)
+{
+	return http->transport;
+}
+
+void http_wake_all(struct http *first)
+{
+	for (; first; first = first->next)
+		curl_multi_wakeup(first->multi);
+}
+
+void http_answer_free(struct http_answer *answer)
+{
+	text_buffer_free(&answer->body);
+	text_buffer_free(&answer->challenge);
+	*answer = (struct http_answer){ .retry_after_s = -1 };
+}
+
+/* The value of the header `name` when `line` is it, cut to what it says; else NULL. */
+static const char *value_of(const char *line, size_t length, const char *name, size_t *size)
+{
+	size_t prefix = strlen(name);
+
+	if (length <= prefix || line[prefix] != ':' || strncasecmp(line, name, prefix))
+		return NULL;
+	const char *value = line + prefix + 1, *end = line + length;
+	while (value < end && (*value == ' ' || *value == '\t'))
+		value++;
+	while (end > value && strchr(" \t\r\n", end[-1]))
+		end--;
+	*size = (size_t)(end - value);
+	return value;
+}
+
+static void copy(char *to, size_t room, const char *value, size_t size)
+{
+	size = size < room ? size : room - 1;
+	memcpy(to, value, size);
+	to[size] = '\0';
+}
+
+/* A number of seconds or a date (RFC 9110, 10.2.3). */
+static double retry_after(const char *value, size_t size)
+{
+	char text[64], *end;
+
+	copy(text, sizeof(text), value, size);
+	unsigned long seconds = strtoul(text, &end, 10);
+	if (*text >= '0' && *text <= '9' && !*end)
+		return (double)seconds;
+	time_t date = curl_getdate(text, NULL), now = time(NULL);
+	return date < 0 ? -1 : date > now ? (double)(date - now) : 0;
+}
+
+static size_t take_header(char *line, size_t one, size_t length, void *context)
+{
+	struct http *http = context;
+	struct http_answer *answer = http->answer;
+	const char *value;
+	size_t size;
+
+	(void)one;
+	/* Of a proxy's answer to CONNECT, and "100 Continue", nothing stays. */
+	if (length > 5 && !strncmp(line, "HTTP/", 5)) {
+		http_answer_free(answer);
+		http->position = 0;
+	} else if ((value = value_of(line, length, "WWW-Authenticate", &size))) {
+		if (answer->challenge.length)
+			text_append_string(&answer->challenge, ", ");
+		if (answer->challenge.length < 8192)
+			text_append(&answer->challenge, value, size);
+	} else if ((value = value_of(line, length, "Content-Type", &size))) {
+		const char *end = memchr(value, ';', size);
+		copy(answer->media_type, sizeof(answer->media_type), value, end ? (size_t)(end - value) : size);
+	} else if ((value = value_of(line, length, "Docker-Content-Digest", &size))) {
+		copy(answer->digest, sizeof(answer->digest), value, size);
+	} else if ((value = value_of(line, length, "Retry-After", &size))) {
+		answer->retry_after_s = retry_after(value, size);
+	} else if ((value = value_of(line, length, "Content-Range", &size))) {
+		char text[64];
+		copy(text, sizeof(text), value, size);
+		if (!strncasecmp(text, "bytes ", 6))
+			http->position = strtoull(text + 6, NULL, 10);
+	}
+	return length;
+}
+
+static size_t take_body(char *data, size_t one, size_t length, void *context)
+{
+	struct http *http = context;
+	long status = 0;
+
+	(void)one;
+	curl_easy_getinfo(http->easy, CURLINFO_RESPONSE_CODE, &status);
+	if (http->request->sink && (status == 200 || status == 206)) {
+		if (http->request->sink(http->request->context, http->position, data, length)) {
+			http->ended = true;
+			return 0;
+		}
+		http->position += length;
+		return length;
+	}
+	size_t limit = status >= 300 ? ERROR_LIMIT : http->request->limit;
+	if (http->answer->body.length + length > limit) {
+		if (status >= 300)
+			return length; /* the rest of a page that explains an error */
+		http->too_long = true;
+		return 0;
+	}
+	text_append(&http->answer->body, data, length);
+	return length;
+}
+
+/* Runs the transfer; a stop ends it within a moment. */
+static CURLcode run(struct http *http)
+{
+	int running = 1, left;
+	CURLcode result = CURLE_ABORTED_BY_CALLBACK;
+	const CURLMsg *message;
+
+	if (curl_multi_add_handle(http->multi, http->easy))
+		return CURLE_OUT_OF_MEMORY;
+	while (running && !atomic_load(&http->transport->stopped)) {
+		if (curl_multi_perform(http->multi, &running))
+			break;
+		if (running && curl_multi_poll(http->multi, NULL, 0, 1000, NULL))
+			break;
+	}
+	while ((message = curl_multi_info_read(http->multi, &left)))
+		if (message->msg == CURLMSG_DONE)
+			result = message->data.result;
+	curl_multi_remove_handle(http->multi, http->easy);
+	return result;
+}
+
+static int add(struct curl_slist **list, const char *name, const char *value)
+{
+	if (!value)
+		return 0;
+	scoped_free char *line = text_format("%s: %s", name, value);
+	struct curl_slist *longer = curl_slist_append(*list, line);
+
+	if (!longer)
+		return -1;
+	*list = longer;
+	return 0;
+}
+
+static int once(struct http *http, const char *url, const char *authorization, struct registry_error *err)
+{
+	const struct http_request *request = http->request;
+	char text[CURL_ERROR_SIZE] = "", range[32];
+	struct curl_slist *headers = NULL;
+	bool certificate = false;
+	CURL *easy = http->easy;
+
+	curl_easy_reset(easy);
+	if (connection_prepare(easy, http->transport, url, request, &certificate, err))
+		return -1;
+	http->identified |= certificate || ((authorization || request->form) && request->identifies);
+	add(&headers, "Accept", request->accept);
+	add(&headers, "Authorization", authorization);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, text);
+	curl_easy_setopt(easy, CURLOPT_URL, url);
+	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header);
+	curl_easy_setopt(easy, CURLOPT_HEADERDATA, http);
+	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
+	curl_easy_setopt(easy, CURLOPT_WRITEDATA, http);
+	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BLOCK);
+	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, SILENCE_S);
+	if (!request->sink && http->transport->transfer_timeout_s)
+		curl_easy_setopt(easy, CURLOPT_TIMEOUT, http->transport->transfer_timeout_s);
+	if (!strcmp(request->method, "HEAD"))
+		curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+	if (request->form)
+		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request->form);
+	if (request->offset) {
+		snprintf(range, sizeof(range), "%llu-", request->offset);
+		curl_easy_setopt(easy, CURLOPT_RANGE, range);
+	}
+	http->position = 0;
+	http->ended = http->too_long = false;
+	http_answer_free(http->answer);
+
+	CURLcode result = run(http);
+	long status = 0;
+	char *there = NULL;
+	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_getinfo(easy, CURLINFO_REDIRECT_URL, &there);
+	free(http->redirect);
+	http->redirect = there ? text_copy(there, strlen(there)) : NULL;
+	http->answer->status = (int)status;
+	curl_slist_free_all(headers);
+	if (!result)
+		return 0;
+	if (http->ended || atomic_load(&http->transport->stopped))
+		return registry_fail(err, REGISTRY_FAULT_STOPPED, "%s: stopped, because another part failed", request->host);
+	if (http->too_long) {
+		registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: its answer is over %zu bytes long", request->host,
+			      request->doing, request->limit);
+		return registry_hint(err, "that is no manifest or token; is this a registry's address?");
+	}
+	return connection_failed(easy, result, text, request, err);
+}
+
+char *http_origin(const char *url)
+{
+	CURLU *parts = curl_url();
+	char *scheme = NULL, *host = NULL, *port = NULL, *origin = NULL;
+
+	if (parts && !curl_url_set(parts, CURLUPART_URL, url, 0) && !curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) &&
+	    !curl_url_get(parts, CURLUPART_HOST, &host, 0) &&
+	    !curl_url_get(parts, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) &&
+	    (!strcmp(scheme, "https") || !strcmp(scheme, "http")))
+		origin = text_format("%s://%s:%s", scheme, host, port);
+	curl_free(scheme);
+	curl_free(host);
+	curl_free(port);
+	curl_url_cleanup(parts);
+	for (char *c = origin; c && *c; c++)
+		if (*c >= 'A' && *c <= 'Z')
+			*c = (char)(*c - 'A' + 'a');
+	return origin;
+}
+
+bool http_is_loopback(const char *host)
+{
+	size_t length = strcspn(host, ":");
+
+	if (*host == '[')
+		return text_starts(host, "[::1]");
+	if (length == 9 && !strncasecmp(host, "localhost", 9))
+		return true;
+	if (length > 10 && !strncasecmp(host + length - 10, ".localhost", 10))
+		return true;
+	return text_starts(host, "127.") && strspn(host, "0123456789.") == length;
+}
+
+bool http_leads_home(const char *from, const char *to)
+{
+	static const char *const here[] = { "0.", "169.254.", "[fe80:", "[::]", "[::ffff:", "[fd00:ec2:" };
+	const char *host = strstr(to, "://"), *other = strstr(from, "://");
+
+	if (!host || !other || http_is_loopback(other + 3))
+		return false;
+	host += 3;
+	for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+		if (text_starts(host, here[i]))
+			return true;
+	return http_is_loopback(host);
+}
+
+static int follow(struct http *http, const struct http_request *request, struct http_answer *answer,
+		  struct registry_error *err)
+{
+	scoped_free char *url = text_copy(request->url, strlen(request->url));
+	scoped_free char *start = http_origin(url);
+	const char *authorization = request->authorization;
+
+	for (int redirects = 0; redirects <= REDIRECTS; redirects++) {
+		if (transport_pause(http->transport))
+			return registry_fail(err, REGISTRY_FAULT_STOPPED, "%s: stopped", request->host);
+		if (once(http, url, authorization, err))
+			return -1;
+		bool followed = answer->status > 300 && answer->status < 309 && answer->status != 304 && !request->form;
+		if (!followed || !http->redirect)
+			return 0;
+		scoped_free char *here = http_origin(url), *there = http_origin(http->redirect);
+		if (!start || !here || !there) {
+			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to what is no web address",
+				      request->host, request->doing);
+			return registry_hint(err, "look at its configuration");
+		}
+		if (text_starts(here, "https:") && !text_starts(there, "https:") && !request->insecure) {
+			registry_fail(err, REGISTRY_FAULT_TLS, "%s: could not %s: it redirects from TLS to plain http, to %s",
+				      request->host, request->doing, there);
+			return registry_hint(err, "have its storage served over https, or say insecure = true for it in "
+					     "registries.conf");
+		}
+		if (http_leads_home(start, there)) {
+			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to %s, an address of this machine or of what "
+				      "looks after it", request->host, request->doing, there);
+			return registry_hint(err, "have its storage reached by a name that others can ask, too");
+		}
+		/* Object stores take a signature in the URL, and refuse a token that is not theirs. */
+		if (strcmp(here, there))
+			authorization = NULL;
+		free(url);
+		url = text_copy(http->redirect, strlen(http->redirect));
+	}
+	registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: more than %d redirects", request->host, request->doing,
+		      REDIRECTS);
+	return registry_hint(err, "look at its configuration");
+}
+
+int http_do(struct http *http, const struct http_request *request, struct http_answer *answer,
+	    struct registry_error *err)
+{
+	*answer = (struct http_answer){ .retry_after_s = -1 };
+	http->request = request;
+	http->answer = answer;
+	http->identified = false;
+	int result = follow(http, request, answer, err);
+
+	answer->identified = http->identified;
+	if (http->identified)
+		atomic_store(&http->transport->identified, true);
+	return result;
+}

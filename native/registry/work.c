@@ -1,0 +1,152 @@
+#define _GNU_SOURCE
+#include "work.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "native/base/scoped.h"
+
+#define BLOCK ((size_t)256 * 1024)
+
+void work_block_signals(void)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+}
+
+void work_release(struct work *work)
+{
+	work->layers->reserved -= work->reserved;
+	work->reserved = 0;
+	jail_close(&work->spool);
+}
+
+/* Writes all into a pipe that does not block; a stop ends it. -1: nobody reads, or stopped. */
+static int write_pipe(const struct layers *layers, int fd, const char *data, size_t length)
+{
+	while (length) {
+		ssize_t written = write(fd, data, length);
+		if (written > 0) {
+			data += written;
+			length -= (size_t)written;
+		} else if (errno == EAGAIN) {
+			struct pollfd ready[] = { { .fd = fd, .events = POLLOUT },
+						  { .fd = layers->transport->stop, .events = POLLIN } };
+			poll(ready, 2, -1);
+			if (layers_stopped(layers))
+				return -1;
+		} else if (errno != EINTR) {
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/* -1: there is no room. */
+static int write_spool(int fd, const char *data, size_t length, unsigned long long position)
+{
+	while (length) {
+		ssize_t written = pwrite(fd, data, length, (off_t)position);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written <= 0)
+			return -1;
+		data += written;
+		length -= (size_t)written;
+		position += (unsigned long long)written;
+	}
+	return 0;
+}
+
+int work_deliver(void *context, const char *data, size_t length)
+{
+	struct work *work = context;
+	struct layers *layers = work->layers;
+
+	layers_lock(layers);
+	if (!work->direct) {
+		work->writing = true;
+		layers_unlock(layers);
+		int full = write_spool(work->spool, data, length, work->spooled);
+		layers_lock(layers);
+		work->writing = false;
+		if (!full)
+			work->spooled += length;
+		layers_changed(layers);
+		if (!full) {
+			bool gone = work->gone;
+			layers_unlock(layers);
+			return gone;
+		}
+		work->kept = false;
+		/* Somebody reads it: once all of the spool is read, these bytes and the rest need no room. Else it comes again
+		 * in its turn: a thread that waited for that could be the one that the turn before it needs. */
+		work->given_up = !work->opened;
+		while (work->opened && !work->direct && !work->gone && !layers_stopped(layers))
+			layers_wait(layers);
+	}
+	bool go = work->direct && !work->gone;
+	layers_unlock(layers);
+	return go ? write_pipe(layers, work->pipe, data, length) : -1;
+}
+
+/* The spool's bytes from `offset` to `end`, into the pipe. */
+static int pump_part(const struct work *work, unsigned long long offset, unsigned long long end, char *block)
+{
+	while (offset < end) {
+		size_t wanted = end - offset < BLOCK ? (size_t)(end - offset) : BLOCK;
+		ssize_t got = pread(work->spool, block, wanted, (off_t)offset);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0 || write_pipe(work->layers, work->pipe, block, (size_t)got))
+			return -1;
+		offset += (unsigned long long)got;
+	}
+	return 0;
+}
+
+void *work_pump(void *context)
+{
+	struct work *work = context;
+	struct layers *layers = work->layers;
+	scoped_free char *block = malloc(BLOCK);
+	unsigned long long offset = 0;
+
+	work_block_signals();
+	layers_lock(layers);
+	while (block && !layers_stopped(layers)) {
+		unsigned long long end = work->spooled;
+		bool ended = work->state == WORK_DONE || work->state == WORK_FAILED;
+		if (offset < end) {
+			layers_unlock(layers);
+			int failed = pump_part(work, offset, end, block);
+			layers_lock(layers);
+			if (failed)
+				break;
+			offset = end;
+		} else if (ended) {
+			break;
+		} else if (!work->writing && !work->kept && work->state == WORK_RUNNING) {
+			work->direct = true;
+			work_release(work);
+			layers_changed(layers);
+			layers_unlock(layers);
+			return NULL;
+		} else {
+			layers_wait(layers);
+		}
+	}
+	work->gone = true;
+	/* Whoever fetches writes to the spool, never to the pipe: it is ours. */
+	jail_close(&work->pipe);
+	if (work->state == WORK_DONE || work->state == WORK_FAILED)
+		work_release(work);
+	layers_changed(layers);
+	layers_unlock(layers);
+	return NULL;
+}

@@ -1,0 +1,16 @@
+/* What the plugin asks of slurmctld, and tells it. Each call is a message there and back. */
+#ifndef JAIL_CONTROLLER_H
+#define JAIL_CONTROLLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "native/base/error.h"
+
+/* Whether slurmctld says that the job has ended, or knows it no longer. No answer: it has not. */
+bool jail_controller_job_is_over(uint32_t job);
+
+/* Drains the node, unless it is drained: then whoever did it has given a reason already. Returns 0 or -1. */
+int jail_controller_drain(const char *node, const char *reason, struct jail_error *err);
+
+#endif
