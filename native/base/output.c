@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "scoped.h"
+#include "text.h"
 
 /* At a name for a draft. */
 #define ATTEMPTS 16

@@ -2,9 +2,10 @@
 #ifndef ENROOT_OUTPUT_H
 #define ENROOT_OUTPUT_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
-#include "native/settings/settings.h"
+#include "error.h"
 
 struct output {
 	int fd, folder;

@@ -210,7 +210,7 @@ static void tell(const struct jail_cdi_stage *stage, const struct jail_entry *en
 	if (!names->n)
 		return;
 	snprintf(text, sizeof(text), "%zu %s: %s", names->n, what, names->text);
-	jail_tree_notice(stage->setup, entry, text);
+	jail_setup_notice(stage->setup, entry, text);
 }
 
 /* Everything that can be missing is looked for before the first mount, so that nofail leaves out all or nothing. */

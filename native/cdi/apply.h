@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "cdi.h"
-#include "native/jail/tree.h"
+#include "native/mount/setup.h"
 
 /* More tmpfs lines than any plan has; of those beyond, nothing is made in. */
 #define JAIL_CDI_MAX_OWN 64

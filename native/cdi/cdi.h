@@ -12,6 +12,7 @@
 
 #include "native/base/arena.h"
 #include "native/base/error.h"
+#include "native/mount/device_name.h"
 #include "native/mount/plan.h"
 
 struct jail_cdi_number {
@@ -102,9 +103,6 @@ struct jail_environment {
 	char **variables; /* NAME=VALUE */
 	size_t n;
 };
-
-/* Is `name` a qualified device name, vendor/class=device, as CDI 1.0 spells it? Returns 0 or -1. */
-int jail_cdi_name_check(const char *name, struct jail_error *err);
 
 /* Reads a specification of `length` bytes; `name` stands for the file in errors, which carry the line.
  * On success the caller releases it with jail_cdi_spec_free. */

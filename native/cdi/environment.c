@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cdi.h"
-#include "native/jail/tree.h"
+#include "native/mount/setup.h"
 
 void jail_environment_free(struct jail_environment *environment)
 {
@@ -55,7 +55,7 @@ int jail_cdi_environment(const struct jail_plan *plan, struct jail_environment *
 		const struct jail_entry *entry = &plan->entries[i];
 		if (entry->type != JAIL_CDI || (entry->only_if && access(entry->only_if, F_OK)))
 			continue;
-		if (!add_entry(entry, plan->trust_owners, environment, err) || jail_tree_forgives(entry, err))
+		if (!add_entry(entry, plan->trust_owners, environment, err) || jail_entry_forgives(entry, err))
 			continue;
 		jail_environment_free(environment);
 		return jail_error_at(err, plan->file, entry->line, entry->target);

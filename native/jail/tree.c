@@ -53,25 +53,6 @@ int jail_tree_readonly(int root, struct jail_error *err)
 	return 0;
 }
 
-void jail_tree_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
-{
-	char text[600];
-	/* The advice of the error that it would have been. */
-	const char *advice = strstr(why, ", or add nofail");
-	int length = advice && entry->nofail ? (int)(advice - why) : (int)strlen(why);
-
-	if (!setup->notice)
-		return;
-	snprintf(text, sizeof(text), "%s:%d: %s: left out: %.*s", setup->plan->file, entry->line, entry->target,
-		 length, why);
-	setup->notice(setup->context, jail_one_line(text));
-}
-
-bool jail_tree_forgives(const struct jail_entry *entry, const struct jail_error *err)
-{
-	return entry->nofail && (err->number == ENOENT || err->number == ENOTDIR || err->number == ENODEV);
-}
-
 /* The kernel answers ENOTDIR or EINVAL to it, by version. */
 static bool kinds_differ(int mount, int target)
 {
@@ -186,7 +167,7 @@ static int apply_all(struct work *work, struct jail_error *err)
 		if (!wanted) {
 			char why[300];
 			snprintf(why, sizeof(why), "\"%s\" of x-jail.if is not there", entry->only_if);
-			jail_tree_notice(setup, entry, why);
+			jail_setup_notice(setup, entry, why);
 			continue;
 		}
 		if (wanted > 0 && !apply_entry(work, entry, err))
@@ -195,9 +176,9 @@ static int apply_all(struct work *work, struct jail_error *err)
 			return jail_error_at(err, entry->origin, 0, entry->target);
 		/* What is attached is not left out: half a /dev is an error, whatever it lacks, as is a /proc
 		 * without its masks. */
-		if (wanted < 0 || work->attached || !jail_tree_forgives(entry, err))
+		if (wanted < 0 || work->attached || !jail_entry_forgives(entry, err))
 			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
-		jail_tree_notice(setup, entry, err->message);
+		jail_setup_notice(setup, entry, err->message);
 	}
 	return 0;
 }

@@ -5,24 +5,8 @@
 #include <stdbool.h>
 
 #include "native/base/error.h"
-#include "native/mount/level.h"
 #include "native/mount/plan.h"
-
-/* At level pid the lines of a plan are applied in two places: what shows processes, by one of them. */
-enum jail_part { JAIL_PART_ALL, JAIL_PART_PROC, JAIL_PART_OTHERS };
-
-/* What a caller adds to applying a plan. All pointers but `plan` may be NULL. */
-struct jail_setup {
-	const struct jail_plan *plan;
-	enum jail_level level;
-	/* One for each entry: a complete mount, attached nowhere, that is used instead of a new one, or -1. What
-	 * is used is the tree's from then on, and -1 afterwards. */
-	int *mounts;
-	/* Hears of each entry that is left out because of nofail or x-jail.if; one line, no newline. */
-	void (*notice)(void *context, const char *text);
-	void *context;
-	enum jail_part part;
-};
+#include "native/mount/setup.h"
 
 /* Clones the directory `path` with what is mounted below it and attaches the clone over it, in the
  * caller's mount namespace (which must be its own: jail_namespace_private). Device nodes of the volume
@@ -45,12 +29,5 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
  * proc and sysfs are masked (mask.h). On -1 what was mounted so far stays: the caller drops the namespace,
  * which is the only way to take all of it away. */
 int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err);
-
-/* Internal to the core: tells setup->notice that `entry`, or a part of it, is left out. */
-void jail_tree_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why);
-
-/* What nofail forgives: something is not there. Anything else (no permission, a full volume, a stale
- * handle) would be hidden trouble. */
-bool jail_tree_forgives(const struct jail_entry *entry, const struct jail_error *err);
 
 #endif

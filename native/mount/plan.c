@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "native/cdi/cdi.h"
+#include "device_name.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
 

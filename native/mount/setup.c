@@ -1,0 +1,27 @@
+/* Says which lines of a mount plan are left out, and which failures nofail forgives. The code that applies plans calls it:
+ * native/jail/tree.c and native/cdi. */
+#define _GNU_SOURCE
+#include "setup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void jail_setup_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
+{
+	char text[600];
+	/* The advice of the error that it would have been. */
+	const char *advice = strstr(why, ", or add nofail");
+	int length = advice && entry->nofail ? (int)(advice - why) : (int)strlen(why);
+
+	if (!setup->notice)
+		return;
+	snprintf(text, sizeof(text), "%s:%d: %s: left out: %.*s", setup->plan->file, entry->line, entry->target,
+		 length, why);
+	setup->notice(setup->context, jail_one_line(text));
+}
+
+bool jail_entry_forgives(const struct jail_entry *entry, const struct jail_error *err)
+{
+	return entry->nofail && (err->number == ENOENT || err->number == ENOTDIR || err->number == ENODEV);
+}
