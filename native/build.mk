@@ -13,7 +13,8 @@
 #   make check   C unit tests, one program a unit: tests/test_*.c
 #   make fuzz    libFuzzer targets, $(BUILD)/fuzz_*, from fuzz/fuzz_*.c; needs clang and its runtime libraries
 
-ROOT ?= $(patsubst %/native/build.mk,%,$(lastword $(MAKEFILE_LIST)))
+# Absolute: lists of dependencies in a BUILD that Makefiles share name the same files whichever of them runs.
+ROOT := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))..)
 BUILD ?= build
 OUT ?= $(BUILD)/out
 CC ?= gcc
