@@ -8,6 +8,7 @@ of its own: a job has one, and steps at two of them in turn would each make the 
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from cellblock.bench.percentile import percentile
+from cellblock.bench.percentile import percentile, uncertainty
 from cellblock.cluster import state
 from cellblock.cluster.api import connect
 from cellblock.cluster.containers import container_name
@@ -63,6 +64,10 @@ class StepCost:
         """What `level` adds to `srun true`: the difference of two percentiles, in ms."""
         return percentile(self.steps[level], percent) - percentile(self.without[level], percent)
 
+    def uncertainty(self, level: str, percent: float) -> float:
+        """Half the width of the 95 % confidence interval of `added`, in ms."""
+        return math.hypot(uncertainty(self.steps[level], percent), uncertainty(self.without[level], percent))
+
     def entering(self, level: str) -> float:
         """What 64 tasks together spend on entering at the median, in ms, on however many processors."""
         return percentile(self.tasks[level], 50)
@@ -92,6 +97,8 @@ class StepCost:
                 keys[f"step_ms_p99_{name}"] = round(percentile(values, 99), 3)
             keys[f"step_overhead_ms_p50_{level}"] = round(self.added(level, 50), 3)
             keys[f"step_overhead_ms_p99_{level}"] = round(self.added(level, 99), 3)
+            keys[f"step_overhead_ms_p50_uncertainty_{level}"] = round(self.uncertainty(level, 50), 3)
+            keys[f"step_overhead_ms_p99_uncertainty_{level}"] = round(self.uncertainty(level, 99), 3)
             keys[f"tasks64_enter_ms_{level}"] = round(self.entering(level), 3)
             keys[f"memory_kib_per_task_{level}"] = round(self.memory_added(level), 1)
         return keys

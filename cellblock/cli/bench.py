@@ -50,6 +50,8 @@ def jail(
         for title, values in (("without the jail", result.without[each]), (each, result.steps[each])):
             print(f"  {title:24s}{percentile(values, 50):8.2f}{percentile(values, 99):8.2f}")
         print(f"  {'added by ' + each:24s}{result.added(each, 50):8.2f}{result.added(each, 99):8.2f}")
+        unsure = "".join(f"{'±' + format(result.uncertainty(each, at), '.2f'):>8s}" for at in (50, 99))
+        print(f"  {'  with 95 % confidence':24s}{unsure}")
         print(f"  {f'  {TASKS_AT_ONCE} tasks entering':24s}{result.entering(each):8.2f}")
         print(f"  {'  memory, KiB a task':24s}{result.memory_added(each):8.0f}")
 
