@@ -16,7 +16,7 @@ _NODE = r'(\w+)(?:\["([^"]+)"\])?'
 _EDGE = re.compile(rf"^\s*{_NODE}\s*-->\s*(?:\|([^|]+)\|\s*)?{_NODE}\s*$")
 _ALONE = re.compile(rf"^\s*{_NODE}\s*$")
 _LETTER, _LINE, _PAD, _GAP = 7.4, 18.0, 14.0, 26.0
-_STEP_GAP = 58.0
+_STEP_GAP = {True: 58.0, False: 36.0}  # across, and down
 _LABEL_LETTER = 6.4
 
 
@@ -94,7 +94,9 @@ def _place(
     rows = [[name for name in ranks if ranks[name] == rank] for rank in range(max(ranks.values()) + 1)]
     widths = [sum(sizes[name][beside] for name in row) + _GAP * (len(row) - 1) for row in rows]
     labels = [label for _, _, label in chart.edges]
-    gap = max(_STEP_GAP, max(map(len, labels), default=0) * _LABEL_LETTER + 24 if chart.across else 0)
+    gap = max(
+        _STEP_GAP[chart.across], max(map(len, labels), default=0) * _LABEL_LETTER + 24 if chart.across else 0
+    )
     places: dict[str, tuple[float, float]] = {}
     at = 4.0
     for row, width in zip(rows, widths, strict=True):
