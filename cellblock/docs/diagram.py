@@ -37,9 +37,14 @@ def svg(text: str, title: str) -> str:
     ranks = _ranks(chart)
     sizes = {name: _size(label) for name, label in chart.texts.items()}
     places, width, height = _place(chart, ranks, sizes)
+    # Labels may reach beyond the boxes.
+    middles = [(places[start][0] + places[end][0]) / 2 for start, end, _ in chart.edges]
+    reach = [len(label) * _LABEL_LETTER + 16 for _, _, label in chart.edges]
+    left = min([0.0, *(at - far for at, far in zip(middles, reach, strict=True))])
+    width = max([width, *(at + far for at, far in zip(middles, reach, strict=True))]) - left
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="cb-chart" role="img" aria-label="{escape(title)}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}">',
+        f'viewBox="{left:.0f} 0 {width:.0f} {height:.0f}" width="{width:.0f}">',
         '<defs><marker id="cb-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto-start-reverse"><path d="M0 0 8 4 0 8z"/></marker></defs>',
         *(_line(chart.across, places, sizes, *edge) for edge in chart.edges),
@@ -131,7 +136,9 @@ def _line(
         path = (
             f"M{x0:.0f} {y0:.0f}C{x0:.0f} {(y0 + y1) / 2:.0f} {x1:.0f} {(y0 + y1) / 2:.0f} {x1:.0f} {y1:.0f}"
         )
-        at = ((x0 + x1) / 2 + (len(label) * _LABEL_LETTER / 2 + 6), (y0 + y1) / 2 + 4)
+        # Beside the line, on the side that it leans to, so that those of two branches lie apart.
+        beside = (len(label) * _LABEL_LETTER / 2 + 8) * (1 if x1 >= x0 else -1)
+        at = ((x0 + x1) / 2 + beside, (y0 + y1) / 2 + 4)
     text = f'<text class="on" x="{at[0]:.0f}" y="{at[1]:.0f}">{escape(label)}</text>' if label else ""
     return f'<path marker-end="url(#cb-tip)" d="{path}"/>{text}'
 

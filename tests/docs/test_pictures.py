@@ -41,6 +41,22 @@ def test_a_flowchart_has_each_box_and_each_line() -> None:
     assert drawn.count('marker-end="url(#cb-tip)"') == 3
 
 
+def test_labels_lie_within_the_picture_and_apart() -> None:
+    text = "flowchart TB\n  a -->|to the left one| b\n  a -->|to the right one| c\n"
+    root = ET.fromstring(svg(text, ""))
+    left, _, width, _ = map(float, root.attrib["viewBox"].split())
+    labels = sorted(
+        (float(each.attrib["x"]), len(each.text or "") * 6.0)
+        for each in root.iter("{http://www.w3.org/2000/svg}text")
+        if each.attrib["class"] == "on"
+    )
+    spans = [(middle - size / 2, middle + size / 2) for middle, size in labels]
+    assert len(spans) == 2
+    assert left <= spans[0][0]
+    assert spans[0][1] < spans[1][0]
+    assert spans[1][1] <= left + width
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
