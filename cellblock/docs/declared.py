@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,7 +14,9 @@ from pydantic_core import PydanticUndefined
 
 from cellblock import definition, variants
 from cellblock.docs.table import code, table
+from cellblock.paths import PROJECT
 
+_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (.*) \|$", re.MULTILINE)
 _NAMES = {str: "text", int: "number", bool: "true or false", float: "number", type(None): "nothing"}
 
 
@@ -24,7 +27,7 @@ def definitions_page() -> str:
         "*Reference. Made from the models that read the files; an unknown key is an error.*",
         "What the keys do, with examples: [Images and variants](../definitions.md).",
         "## image.yaml",
-        *_model(definition.ImageFields, set()),
+        *_model(definition.ImageFields, set(), meanings_of_keys()),
         "## variants.yaml",
         "`distributions` maps a name to a Distribution; `variants` maps a name to a VariantFields.",
     ]
@@ -39,7 +42,15 @@ def _models_of(module: types.ModuleType) -> list[type[BaseModel]]:
     return [one for one in found if one.__module__ == module.__name__ and not one.__name__.startswith("_")]
 
 
-def _model(model: type[BaseModel], known: set[type]) -> Iterator[str]:
+def meanings_of_keys() -> dict[str, str]:
+    """Key of image.yaml -> what docs/definitions.md says of it, in its table."""
+    text = (PROJECT / "docs" / "definitions.md").read_text()
+    return {key: meaning for keys, meaning in _ROW.findall(text) for key in re.findall(r"`(\w+)`", keys)}
+
+
+def _model(
+    model: type[BaseModel], known: set[type], meanings: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """The section of a model, and of those that its keys hold."""
     if model in known:
         return
@@ -48,7 +59,9 @@ def _model(model: type[BaseModel], known: set[type]) -> Iterator[str]:
     yield inspect.cleandoc(model.__doc__ or "")
     rows = []
     for name, one in model.model_fields.items():
-        rows.append((code(one.alias or name), _type(one.annotation), _default(one), one.description or ""))
+        key = one.alias or name
+        meaning = (meanings or {}).get(key) or one.description or ""
+        rows.append((code(key), _type(one.annotation), _default(one), meaning))
     yield table(("key", "value", "default", "meaning"), rows)
     for one in model.model_fields.values():
         for each in _held(one.annotation):

@@ -27,7 +27,8 @@ _PROMPT = "\x1b[1m$ python3 build.py up\x1b[0m\n"
 _WIDTH = 100
 # rich's own template loads a font from elsewhere; this one takes the reader's.
 _TEMPLATE = """\
-<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img"
+<svg class="rich-terminal" viewBox="0 0 {width} {height}" width="{width}" height="{height}"
+  xmlns="http://www.w3.org/2000/svg" role="img"
   aria-label="A terminal: build.py up builds images, starts a cluster and runs jobs in it">
 <style>
 .{unique_id}-matrix {{ font-family: "DejaVu Sans Mono", Menlo, monospace; font-size: {char_height}px;

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.docs import c_tables
+from cellblock import definition
+from cellblock.docs import c_tables, declared
 from cellblock.docs.meanings import ENVIRONMENT
 from cellblock.paths import PROJECT
 
@@ -57,6 +58,11 @@ def test_each_variable_that_the_program_reads_is_in_the_reference() -> None:
     texts = [path.read_text() for name in names if name and (path := PROJECT / name).exists()]
     read = {one or two for text in texts for one, two in _READ.findall(text)}
     assert read == set(ENVIRONMENT)
+
+
+def test_each_key_of_an_image_has_a_meaning() -> None:
+    keys = {one.alias or name for name, one in definition.ImageFields.model_fields.items()}
+    assert set(declared.meanings_of_keys()) >= keys, "docs/definitions.md explains each key in its table"
 
 
 def test_a_name_that_no_page_explains_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

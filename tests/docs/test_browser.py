@@ -1,0 +1,79 @@
+"""The site in a real browser (headless Chromium): it opens, asks nobody else, and its search finds."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from cellblock.docs.site import build_site
+
+# One page of each kind: a picture, flowcharts, wide tables, a long list.
+_PAGES = ("", "architecture/", "jail-plan/", "reference/commands/", "decisions/")
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """A log of each file would hide what the test says."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the site is shown: on this machine alone."""
+    folder = tmp_path_factory.mktemp("site")
+    build_site(folder)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    names = ("chromium-headless-shell", "chromium")
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser to open the site in: install {' or '.join(names)}")
+    with sync_playwright() as playwright:
+        # As root Chromium refuses its sandbox; the pages are our own.
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser.new_page(viewport={"width": 1200, "height": 900})
+        browser.close()
+
+
+def test_pages_open_without_a_complaint_and_ask_nobody_else(page: Page, address: str) -> None:
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("requestfailed", lambda request: complaints.append(request.url))
+    page.on("request", lambda request: asked.append(request.url))
+    for path in _PAGES:
+        page.goto(address + path, wait_until="networkidle")
+        assert page.locator("h1").inner_text().strip("¶ ")
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"{path} is wider than the window"
+    assert complaints == []
+    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
+
+
+def test_the_search_finds_a_word_of_ours(page: Page, address: str) -> None:
+    page.goto(address, wait_until="networkidle")
+    page.locator("input[name=query]").fill("three-way merge")
+    page.locator(".md-search-result__link").first.wait_for(timeout=20_000)
+    assert "merge" in page.locator(".md-search-result").inner_text().lower()
+
+
+def test_pictures_are_shown(page: Page, address: str) -> None:
+    page.goto(address, wait_until="networkidle")
+    assert page.locator("img[src*='up.svg']").evaluate("image => image.naturalWidth") > 500
+    page.goto(f"{address}architecture/", wait_until="networkidle")
+    assert page.locator("svg.cb-chart").count() == 5
