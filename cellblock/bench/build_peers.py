@@ -20,6 +20,7 @@ from cellblock.bench.scratch import scratch, storage
 from cellblock.build.containerfile import Containerfile, RenderRequest, rendered
 from cellblock.build.mirrors import Archive
 from cellblock.engine.archive_server import serve
+from cellblock.engine.recipe import Recipe
 from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, stages_of
 from cellblock.events import Events, Output, Progress
 from cellblock.lock.model import Lock
@@ -73,7 +74,7 @@ def materials(
         file.write(context, events)
         root_s = time.monotonic() - started
         _write_alone(file, context)
-        references = {recipe.image: recipe.references[1] for recipe in file.recipes}
+        references = {recipe.image: _tag(recipe) for recipe in file.recipes}
     return Materials(context, repository, line, references, root_s)
 
 
@@ -149,13 +150,19 @@ def bytes_of_blobs(layout: Path) -> int:
     return sum(path.stat().st_size for path in (layout / "blobs").rglob("*") if path.is_file())
 
 
+def _tag(recipe: Recipe) -> str:
+    """No name that a person uses: the image is not what `build` makes."""
+    return f"{recipe.references[0]}.bench"
+
+
 def _write_alone(file: Containerfile, context: Path) -> None:
     """A Containerfile for each image, which begins with the image that it stands on."""
-    commands = {recipe.references[1]: recipe.config for recipe in file.recipes}
+    commands = {recipe.image: recipe.config for recipe in file.recipes}
+    tags = {recipe.image: _tag(recipe) for recipe in file.recipes}
     for recipe in file.recipes:
         parent = commands.get(recipe.parent or "")
         inherits = bool(parent and (parent.entrypoint or parent.command))
-        stages = stages_of(recipe, lambda name: name, inherits_command=inherits)
+        stages = stages_of(recipe, tags.__getitem__, inherits_command=inherits)
         text = "\n".join(stage.text() for stage in stages)
         (context / f"{NAME}.{recipe.image}").write_text(text, encoding="utf-8")
 

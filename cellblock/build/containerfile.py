@@ -15,7 +15,9 @@ from pathlib import Path
 from cellblock import paths
 from cellblock.build.extra_archives import extra_archives
 from cellblock.build.mirrors import Archive, archive
-from cellblock.build.plan import Planner, plan_all
+from cellblock.build.references import reference
+from cellblock.build.rendering import render_images
+from cellblock.build.steps import recipe_of
 from cellblock.definition import default_images, load_images
 from cellblock.engine.build_context import make_root, write_context
 from cellblock.engine.recipe import Recipe
@@ -91,7 +93,7 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     declared = load_images(request.definitions)
     order = build_order(declared, request.images or default_images(declared))
-    source, extra_key = request.archive, None
+    source = request.archive
     if source is None:
         source = archive(variant, request.mirrors)
         events = events or Events()
@@ -99,22 +101,28 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
         # Without stand-ins: who builds elsewhere has the archives of the distribution, and no others.
         named = replace(extras, stand_ins=None)
         named.ensure(events)
-        source, extra_key = named.added_to(source), extras.key
-    planner = Planner(variant, source, extra_key)
-    planned = plan_all(planner, order)
+        source = named.added_to(source)
+    images = render_images(variant, order)
     with tempfile.TemporaryDirectory(prefix="cellblock-") as staging:
         stages: list[Stage] = []
         recipes: dict[str, Recipe] = {}
         commands: dict[str, bool] = {}
-        names = {image.key_reference: name for name, image in planned.items()}
-        for name, image in planned.items():
+        for name, image in images.items():
             files = Path(staging, name)
             files.mkdir()
-            recipe = recipes[name] = planner.recipe(image, files, f"build.py build {name} -v {variant.name}")
-            inherits = commands.get(names.get(recipe.parent or "", ""), False)
-            stages += stages_of(recipe, names.__getitem__, inherits_command=inherits)
+            recipe = recipes[name] = recipe_of(
+                image,
+                source,
+                files,
+                references=(reference(name, variant),),
+                # Each image is a stage, by its name.
+                made_from={need: need for need in image.image.needs()},
+                reproduce=f"build.py build {name} -v {variant.name}",
+            )
+            inherits = commands.get(recipe.parent or "", False)
+            stages += stages_of(recipe, recipe.made_from.__getitem__, inherits_command=inherits)
             commands[name] = bool(recipe.config.entrypoint or recipe.config.command)
-        wanted = tuple(request.images or planned)
+        wanted = tuple(request.images or images)
         yield Containerfile(variant, wanted, tuple(recipes.values()), tuple(stages), source.local)
 
 

@@ -56,7 +56,7 @@ def copy_out(root: WorkingRoot, copy: CopyFrom, target: Path, programs: Programs
         places = {there: at for (there, _), at in zip(copy.files, copy.at, strict=False)}
         at = f"{places[missing]}: " if missing in places else ""
         raise DefinitionError(
-            f"{at}there is no {missing} in image {copy.image or copy.reference}",
+            f"{at}there is no {missing} in image {copy.image}",
             hint="correct the path, or have that image make the file",
         ) from error
 

@@ -22,18 +22,16 @@ from cellblock.bind import Bind
 from cellblock.build import bootstrap
 from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.nodes import Node
-from cellblock.build.plan import Planner, add_users
 from cellblock.build.root import FailedInRoot, WorkingRoot
+from cellblock.build.steps import add_users, definition_steps
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
 from cellblock.build.unpack import unpack_layer
 from cellblock.build.unpacking import TAR, Opened, feed, frames, in_order, plan_unpacking
 from cellblock.engine import manuals
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import (
-    Bootstrap,
     CompileIn,
     CopyFrom,
-    Install,
     Overlay,
     Shell,
     StepReport,
@@ -48,6 +46,7 @@ from cellblock.store.failed_roots import keep_root
 from cellblock.store.layer_records import find_layer
 from cellblock.store.record import LayerRecord
 from cellblock.store.work_folders import WorkFolders
+from cellblock.variants import Variant
 
 # Where a root sees what is handed to it; a mount, so no part of a layer.
 _HANDED_IN = "/run/cellblock"
@@ -73,14 +72,14 @@ class LayerMaker:
     """Makes layers in `folder` (trees, records, working roots), and their blobs in `layout`."""
 
     def __init__(
-        self, folder: Path, layout: Layout, planner: Planner, settings: Settings, programs: Programs
+        self, folder: Path, layout: Layout, variant: Variant, settings: Settings, programs: Programs
     ) -> None:
         self._cache = folder
         self._trees = folder / "trees"
         self._records = folder / "layers"
         self._work = WorkFolders(folder / "work")
         self._layout = layout
-        self._planner = planner
+        self._variant = variant
         self._settings = settings
         self._programs = programs
 
@@ -197,7 +196,7 @@ class LayerMaker:
             )
             above = (package for each in node.chain()[1:] for package in each.packages)
             automatic = [package.name for package in above if package.name not in node.manual]
-            mark_automatic(root.upper, self._planner.variant.arch.debian, automatic)
+            mark_automatic(root.upper, self._variant.arch.debian, automatic)
             return unpacking.laid
 
     def _manuals(self, node: Node, root: WorkingRoot, report: StepReport) -> None:
@@ -267,7 +266,7 @@ class LayerMaker:
         listed.chmod(0o644)
         names = [package.name for package in node.packages]
         argv = bootstrap.mmdebstrap(
-            self._planner.variant, names, root.folder / "repository", listed, root.folder / "root"
+            self._variant, names, root.folder / "repository", listed, root.folder / "root"
         )
         environment = {
             "DEBIAN_FRONTEND": "noninteractive",
@@ -281,22 +280,20 @@ class LayerMaker:
         staging = root.folder / "files"
         staging.mkdir()
         numbers = itertools.count()
-        needs = {self._planner.key_reference(name): need for name, need in (node.needs or {}).items()}
-        for step in self._planner.recipe(node.image, staging, "").steps:
-            if isinstance(step, (Bootstrap, Install)):
-                continue  # in layers of their own, below
+        needs = node.needs or {}
+        for step in definition_steps(node.image, staging):
             with report.step(step.title):
                 if isinstance(step, Overlay):
                     self._lay_over(root, step.folder, report)
                 elif isinstance(step, CopyFrom):
                     number = next(numbers)
                     copied = root.folder / f"copied-{number}"
-                    trees = [self.tree(each) for each in needs[step.reference].chain()]
+                    trees = [self.tree(each) for each in needs[step.image].chain()]
                     source = WorkingRoot(root.folder / f"source-{number}", trees, self._programs)
                     copy_out(source, step, copied, self._programs)
                     self._lay_over(root, copied, report)
                 elif isinstance(step, CompileIn):
-                    self._compile(step, needs[step.reference], root, report)
+                    self._compile(step, needs[step.image], root, report)
                 elif isinstance(step, Shell):
                     resolver = Path("/etc/resolv.conf")
                     binds = [Bind(resolver, str(resolver))] if resolver.is_file() else []

@@ -8,13 +8,14 @@ from pathlib import Path
 from cellblock import paths
 from cellblock.build.extra_archives import extra_archives, of_images, resolve_with
 from cellblock.build.mirrors import Archive, package_archives
+from cellblock.build.rendering import lock_requests, render_images
 from cellblock.definition import load_images
 from cellblock.errors import DefinitionError
 from cellblock.events import Events
+from cellblock.graph import build_order
 from cellblock.lock.diff import LockDiff, diff
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock
-from cellblock.lock.requests import requests_of
 from cellblock.variants import Variant, choose_variant, load_variants
 
 
@@ -56,7 +57,8 @@ def compare_lock(request: LockRequest, events: Events, *, as_dated: bool = False
     """
     variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
     path = lock_path(request.locks, variant)
-    requests = requests_of(variant, load_images(request.definitions))
+    declared = load_images(request.definitions)
+    requests = lock_requests(render_images(variant, build_order(declared, declared)))
     there, damage = _lock_there(path)
     snapshot = request.snapshot
     if as_dated and there and there.snapshot and not request.mirrors and not snapshot:

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+import cellblock
+from cellblock import paths
 from cellblock.build.extra_archives import of_images
 from cellblock.build.layers import Closure, PackageLayer, plan_package_layers
-from cellblock.build.plan import PlannedImage
+from cellblock.build.rendering import RenderedImage
 from cellblock.errors import UsageError
-from cellblock.key import Key, digest_of
+from cellblock.key import Key, digest_of, digest_of_tree, digests_of_files
 from cellblock.lock.model import Lock, LockedPackage
 from cellblock.store.record import LayerKind
+
+# The code whose change can change what an image holds.
+_CODE = ("engine", "build", "oci", "packages", "debian")
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,7 @@ class Node:
     key: Key
     parent: Node | None
     images: tuple[str, ...]
-    image: PlannedImage | None = None
+    image: RenderedImage | None = None
     packages: tuple[LockedPackage, ...] = ()
     manuals: tuple[LockedPackage, ...] = ()
     """Packages of the layers below whose manual pages this layer adds."""
@@ -76,7 +84,7 @@ class ToolVersions:
 
 
 def plan_nodes(
-    planned: Mapping[str, PlannedImage],
+    rendered: Mapping[str, RenderedImage],
     lock: Lock,
     tools: ToolVersions,
     epoch: int,
@@ -84,36 +92,36 @@ def plan_nodes(
     *,
     cuda_packages: frozenset[str] = frozenset(),
 ) -> dict[str, Node]:
-    """Image -> its topmost layer. `planned` holds all images of the variant, in build order.
+    """Image -> its topmost layer. `rendered` holds all images of the variant, in build order.
 
     Raises UsageError when the lock was made for other definitions.
     """
-    _compare(planned, lock)
+    _compare(rendered, lock)
     common = {**tools.inputs(), "SOURCE_DATE_EPOCH": str(epoch), "compression": compression}
-    sharing = plan_package_layers(_closure(planned, lock, cuda_packages))
+    sharing = plan_package_layers(_closure(rendered, lock, cuda_packages))
     tops: dict[str, Node] = {}
     shared: dict[str, Node] = {}
-    for name, image in planned.items():
+    for name, image in rendered.items():
         fields = image.image.fields
         top = tops[fields.parent] if fields.parent else None
         for layer in sharing.get(name, ()):
-            top = _package_node(layer, top, image, lock, common, planned)
+            top = _package_node(layer, top, image, lock, common, rendered)
             # What several images share is one node, whoever comes first.
             top = shared.setdefault(top.key.digest, top)
         if fields.manuals and top:
             top = _manuals_node(top, name, image, common)
-        has_files = bool(image.inputs_of_files)
-        if fields.build or has_files:
+        own = _inputs_of_files(image)
+        if fields.build or own:
             copied = {artifacts.image for artifacts in fields.artifacts}
             needs = {
                 need: tops[need] for need in image.image.needs() if need != fields.parent or need in copied
             }
-            per_machine = _per_machine((name,), planned)
+            per_machine = _per_machine((name,), rendered)
             inputs = {
                 **common,
-                **image.inputs_of_files,
+                **own,
                 "paths that each machine makes": digest_of(list(per_machine)),
-                "the code that builds": image.code,
+                "the code that builds": code_digest(),
                 **({"the layer below": top.key.digest} if top else {}),
                 **{f"image {need}": node.key.digest for need, node in needs.items()},
             }
@@ -133,24 +141,24 @@ def plan_nodes(
 def _package_node(
     layer: PackageLayer,
     parent: Node | None,
-    image: PlannedImage,
+    image: RenderedImage,
     lock: Lock,
     common: Mapping[str, str],
-    planned: Mapping[str, PlannedImage],
+    rendered: Mapping[str, RenderedImage],
 ) -> Node:
     packages = tuple(lock.packages[name] for name in layer.packages)
-    asked = frozenset.intersection(*(_manual(name, planned, lock) for name in layer.images))
+    asked = frozenset.intersection(*(_manual(name, rendered, lock) for name in layer.images))
     below = frozenset(
         package.name for node in (parent.chain() if parent else ()) for package in node.packages
     )
     marked = asked & (below | frozenset(layer.packages))
-    per_machine = _per_machine(layer.images, planned)
+    per_machine = _per_machine(layer.images, rendered)
     # What several images share is made without the settings of one.
     own = image if layer.kind != "shared" and (parent is None or image.image.fields.users) else None
     inputs = {
         **common,
         **{f"package {package.name}": f"{package.version} {package.sha256}" for package in packages},
-        "the code that builds": image.code,
+        "the code that builds": code_digest(),
         "paths that each machine makes": digest_of(list(per_machine)),
         "packages asked for": digest_of(sorted(marked)),
         "distribution": digest_of(image.variant.distribution.model_dump()),
@@ -174,14 +182,14 @@ def _package_node(
     )
 
 
-def _manuals_node(parent: Node, name: str, image: PlannedImage, common: Mapping[str, str]) -> Node:
+def _manuals_node(parent: Node, name: str, image: RenderedImage, common: Mapping[str, str]) -> Node:
     """The layer of manual pages of all packages in `parent` whose pages no layer has yet."""
     packages: list[LockedPackage] = []
     for node in parent.chain():
         if node.manuals:
             packages = []
         packages += node.packages
-    inputs = {**common, "the code that builds": image.code, "the layer below": parent.key.digest}
+    inputs = {**common, "the code that builds": code_digest(), "the layer below": parent.key.digest}
     inputs["what it adds"] = "manual pages"
     return Node(
         "manuals",
@@ -193,43 +201,68 @@ def _manuals_node(parent: Node, name: str, image: PlannedImage, common: Mapping[
     )
 
 
-def _manual(name: str, planned: Mapping[str, PlannedImage], lock: Lock) -> frozenset[str]:
+@cache
+def code_digest() -> str:
+    """Digest of the code whose change can change what an image holds. It is read once a process."""
+    package = Path(cellblock.__file__).parent
+    return digest_of([digest_of_tree(package / folder, (".py", ".sh")) for folder in _CODE])
+
+
+def _inputs_of_files(rendered: RenderedImage) -> dict[str, str]:
+    """Digests by name of what is laid over the packages and run there; none when there are only packages."""
+    image, fields = rendered.image, rendered.image.fields
+    folder = f"images/{image.name}/files"
+    inputs = digests_of_files(image.files, folder, ignored=())
+    for name, text in rendered.files.items():
+        # What it renders to, and not what it could: the same text in two variants is one layer.
+        kind = inputs[f"{folder}/{name}"].split(" ")[0]
+        inputs[f"{folder}/{name}"] = f"{kind} rendered {digest_of(text)}"
+    for source in fields.build.sources if fields.build else ():
+        inputs.update(digests_of_files(paths.PROJECT / source, source))
+    said: dict[str, Any] = {
+        "run": rendered.run,
+        "artifacts": [list(pair) for copy in rendered.copies for pair in copy.files],
+        "build": fields.build.model_dump() if fields.build else None,
+        # A root's users are made where it is bootstrapped.
+        "users": [user.model_dump() for user in fields.users] if rendered.parent else [],
+    }
+    for key, value in said.items():
+        if value:
+            inputs[f"images/{image.name}/image.yaml: {key}"] = digest_of(value)
+    return inputs
+
+
+def _manual(name: str, rendered: Mapping[str, RenderedImage], lock: Lock) -> frozenset[str]:
     """What an image and those it is made from ask for."""
     own = frozenset(lock.images[name].requested) if name in lock.images else frozenset[str]()
-    parent = planned[name].image.fields.parent
-    return own | (_manual(parent, planned, lock) if parent else frozenset())
+    parent = rendered[name].parent
+    return own | (_manual(parent, rendered, lock) if parent else frozenset())
 
 
-def _per_machine(names: Iterable[str], planned: Mapping[str, PlannedImage]) -> tuple[str, ...]:
-    """Of images and those they are made from: a package of either may make such a file."""
-    patterns: set[str] = set()
-    for name in names:
-        each: str | None = name
-        while each:
-            patterns.update(planned[each].image.fields.per_machine)
-            each = planned[each].image.fields.parent
-    return tuple(sorted(patterns))
+def _per_machine(names: Iterable[str], rendered: Mapping[str, RenderedImage]) -> tuple[str, ...]:
+    """Of several images: a package of either may make such a file."""
+    return tuple(sorted({pattern for name in names for pattern in rendered[name].per_machine}))
 
 
-def _closure(planned: Mapping[str, PlannedImage], lock: Lock, cuda: frozenset[str]) -> Closure:
-    images = [name for name in planned if name in lock.images]
+def _closure(rendered: Mapping[str, RenderedImage], lock: Lock, cuda: frozenset[str]) -> Closure:
+    images = [name for name in rendered if name in lock.images]
     return Closure(
         parents={name: lock.images[name].parent for name in images},
         holds={name: frozenset(lock.images[name].packages) for name in images},
         depends={package.name: package.depends for package in lock.packages.values()},
         size={package.name: package.size for package in lock.packages.values()},
-        roots={name: _manual(name, planned, lock) - cuda for name in images},
+        roots={name: _manual(name, rendered, lock) - cuda for name in images},
         cuda=cuda,
     )
 
 
-def _compare(planned: Mapping[str, PlannedImage], lock: Lock) -> None:
+def _compare(rendered: Mapping[str, RenderedImage], lock: Lock) -> None:
     """Raise UsageError when `lock` is of other definitions."""
-    for name, image in planned.items():
+    for name, image in rendered.items():
         if image.image.fields.build:
             continue
         locked = lock.images.get(name)
-        if locked is None or locked.parent != image.image.fields.parent:
+        if locked is None or locked.parent != image.parent:
             raise UsageError(
                 f"the lock of {lock.variant} does not know image {name} as it is declared",
                 hint=f"renew it with: python3 build.py lock {lock.variant}",

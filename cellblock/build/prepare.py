@@ -19,12 +19,12 @@ from datetime import datetime
 
 from cellblock import paths
 from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_images, resolve_with
+from cellblock.build.image_key import ImagePlan, plan_images
 from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
-from cellblock.build.plan import PlannedImage, Planner, plan_all
+from cellblock.build.rendering import RenderedImage, lock_requests, render_images, render_packages
 from cellblock.build.request import BuildRequest
-from cellblock.build.scheduler import ImagePlan, plan_images
-from cellblock.definition import Image, default_images, load_images
+from cellblock.definition import default_images, load_images
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
@@ -32,7 +32,6 @@ from cellblock.key import digest_of
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock, LockedImage
-from cellblock.lock.requests import requests_of
 from cellblock.lock.resolve import Request
 from cellblock.variants import Variant, choose_variant, load_variants
 
@@ -43,9 +42,6 @@ class Prepared:
 
     request: BuildRequest
     variant: Variant
-    planner: Planner
-    planned: Mapping[str, PlannedImage]
-    """All images of the definitions, in build order: layers are planned over all."""
     wanted: tuple[str, ...]
     """The images asked for, and those they need."""
     lock: Lock
@@ -78,23 +74,21 @@ def prepare(request: BuildRequest, events: Events, *, offline: bool = False) -> 
     wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
     source = archive(variant, request.mirrors)
     extras = extra_archives(variant, source, events, update=request.update)
-    planner = Planner(variant, source, extras.key)
-    planned = plan_all(planner, build_order(declared, declared))
-    lock, archives = _lock(request, variant, declared, extras, events, offline)
+    # All images of the definitions: layers are planned over all.
+    rendered = render_images(variant, build_order(declared, declared))
+    lock, archives = _lock(request, variant, rendered, extras, events, offline)
     epoch = _epoch(lock)
     nodes = plan_nodes(
-        planned,
+        rendered,
         lock,
         ToolVersions(_tool_versions()),
         epoch,
         str(request.compression),
-        cuda_packages=_cuda_packages(variant, declared),
+        cuda_packages=_cuda_packages(variant, rendered),
     )
     return Prepared(
         request=request,
         variant=variant,
-        planner=planner,
-        planned=planned,
         wanted=wanted,
         lock=lock,
         lock_digest=lock.packages_digest,
@@ -102,14 +96,14 @@ def prepare(request: BuildRequest, events: Events, *, offline: bool = False) -> 
         extras=extras,
         sources=tuple(each.line for each in of_images(lock.archives)),
         epoch=epoch,
-        plans=plan_images(planner, planned, nodes),
+        plans=plan_images(rendered, nodes),
     )
 
 
 def _lock(
     request: BuildRequest,
     variant: Variant,
-    declared: Mapping[str, Image],
+    rendered: Mapping[str, RenderedImage],
     extras: ExtraArchives,
     events: Events,
     offline: bool,
@@ -124,7 +118,7 @@ def _lock(
             )
         lock = read_lock(path)
         return lock, extras.here(mirrors_of_lock(lock, _archives_here(request, variant)))
-    all_requests = requests_of(variant, declared)
+    all_requests = lock_requests(rendered)
     # Images that add no package are no question to apt: declaring one must not change what others hold.
     requests = {
         name: replace(each, parent=_with_packages(each.parent, all_requests))
@@ -198,13 +192,11 @@ def _tool_versions() -> dict[str, str]:
     return {**found, "zstandard": zstandard.__version__}
 
 
-def _cuda_packages(variant: Variant, declared: Mapping[str, Image]) -> frozenset[str]:
+def _cuda_packages(variant: Variant, rendered: Mapping[str, RenderedImage]) -> frozenset[str]:
     """What images ask for in this variant and would not without CUDA."""
     if not variant.cuda:
         return frozenset()
-    plain = requests_of(replace(variant, cuda=None), declared)
+    plain = render_packages(replace(variant, cuda=None), [each.image for each in rendered.values()])
     return frozenset(
-        package
-        for name, request in requests_of(variant, declared).items()
-        for package in set(request.packages) - set(plain[name].packages)
+        package for name, each in rendered.items() for package in set(each.packages) - set(plain[name])
     )

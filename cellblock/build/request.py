@@ -17,7 +17,7 @@ class BuildRequest:
     """What to build: images by name (none: all) of a variant (none: the newest stable of the host).
 
     `locked`: exactly the packages of the project's lock, or fail; `update`: ask the archives anew which
-    packages there are; `bring`: have the images, all or these, in the storage of buildah and podman then;
+    packages there are; `load`: load the images, all or these, into the storage of buildah and podman then;
     `cache`: a repository of a registry (HOST/PATH) where layers of others are found and own ones are left.
     """
 
@@ -30,7 +30,7 @@ class BuildRequest:
     locks: Path = field(default_factory=lambda: paths.PROJECT / "locks")
     locked: bool = False
     update: bool = False
-    bring: bool | Collection[str] = False
+    load: bool | Collection[str] = False
     compression: Compression = field(default_factory=Compression)
     cache: str | None = None
     go_on: str = ""

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from cellblock import paths
+from cellblock.build.image_key import ImagePlan
 from cellblock.build.layer_builder import LayerMaker, Settings
-from cellblock.build.plan import KEPT_BUILDS, Planner, key_prefix, plan_all
 from cellblock.build.prepare import Prepared, prepare
+from cellblock.build.references import KEPT_BUILDS, key_prefix
 from cellblock.build.request import BuildRequest, BuildResult
-from cellblock.build.scheduler import DirectBuild, ImagePlan, build_layers
+from cellblock.build.scheduler import DirectBuild, build_layers
 from cellblock.build.unpacking import Opened
 from cellblock.engine import apt
 from cellblock.engine.recipe import BuiltImage
@@ -40,7 +41,9 @@ def build_images(request: BuildRequest, events: Events) -> BuildResult:
     """
     started = time.monotonic()
     if request.engine == "docker":
-        return _with_recipes(request, events)
+        from cellblock.build.docker_build import build_with_docker  # it imports docker
+
+        return build_with_docker(request, events)
     if request.engine == "buildah":
         raise UsageError(
             "the engine 'buildah' is now called 'native': it never built with buildah",
@@ -109,11 +112,9 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
             if named is None or named.digest != images[plan.name].digest:
                 layout.tag(images[plan.name].descriptor, [plan.reference])
             events.emit(SubjectState(plan.name, "cached", plan.reference))
-    bring = prepared.request.bring
-    if bring:
-        _bring(
-            storage, layout, [plan for plan in plans if bring is True or plan.name in bring], images, events
-        )
+    load = prepared.request.load
+    if load:
+        _load(storage, layout, [plan for plan in plans if load is True or plan.name in load], images, events)
     return BuildResult(
         prepared.variant,
         {plan.name: _built(plan, images[plan.name], prepared) for plan in plans},
@@ -135,7 +136,7 @@ def layer_maker(
         sources=prepared.sources,
         keep_failed=request.keep_failed,
     )
-    return LayerMaker(folder or paths.cache(), layout, prepared.planner, settings, programs)
+    return LayerMaker(folder or paths.cache(), layout, prepared.variant, settings, programs)
 
 
 def direct_build(
@@ -194,7 +195,7 @@ class Provider:
             ]
 
 
-def _bring(
+def _load(
     storage: ContainersStorage,
     layout: Layout,
     plans: Sequence[ImagePlan],
@@ -207,9 +208,9 @@ def _bring(
         image = images[plan.name]
         there = present.get(plan.reference)
         if there is None or there.id != image_id(image):
-            with events.step(plan.name, "bring to the storage of buildah and podman"):
+            with events.step(plan.name, "load into the storage of buildah and podman"):
                 # By its key: somebody may have given the plain name to another build meanwhile.
-                storage.bring(layout, plan.key_reference, plan.reference)
+                storage.load(layout, plan.key_reference, plan.reference)
 
 
 def _built(plan: ImagePlan, image: StoredImage, prepared: Prepared) -> BuiltImage:
@@ -251,21 +252,3 @@ def copy_images(result: BuildResult, folder: Path, names: Sequence[str] = ()) ->
             )
     tags = {f"{name}:{result.variant.name}": image.reference for name, image in images.items()}
     store.copy_to(tags, Layout(folder))
-
-
-def _with_recipes(request: BuildRequest, events: Events) -> BuildResult:
-    from cellblock.build.extra_archives import extra_archives
-    from cellblock.build.mirrors import archive
-    from cellblock.build.recipes import build_recipes
-    from cellblock.definition import default_images, load_images
-    from cellblock.graph import build_order
-    from cellblock.variants import choose_variant, load_variants
-
-    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
-    declared = load_images(request.definitions)
-    source = archive(variant, request.mirrors)
-    extras = extra_archives(variant, source, events, update=request.update)
-    extras.ensure(events)
-    planner = Planner(variant, extras.added_to(source), extras.key)
-    planned = plan_all(planner, build_order(declared, request.images or default_images(declared)))
-    return build_recipes(request, variant, planner, planned, events)

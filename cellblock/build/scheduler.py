@@ -1,4 +1,4 @@
-"""Builds images by making their layers directly: each layer once, in working roots, side by side.
+"""Builds images by making each of their layers once, in working roots, side by side.
 
 What an image needs is found by key; what is not there is made, in the order in which most work waits for
 it. An image is then only a manifest over layers. A layer that another build of this machine is making is
@@ -11,23 +11,23 @@ import datetime
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cellblock import paths
 from cellblock.attest.provenance import clean_commit
+from cellblock.build.image_key import ImagePlan, all_inputs
 from cellblock.build.layer_builder import LayerMaker
 from cellblock.build.nodes import Node
-from cellblock.build.plan import LABEL, PlannedImage, Planner, key_prefix
+from cellblock.build.references import LABEL
 from cellblock.build.root import FailedInRoot
 from cellblock.build.step_events import StepEvents
-from cellblock.engine import apt
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events, State, SubjectState
 from cellblock.files.flock import locked
-from cellblock.key import Key, digest_of
+from cellblock.key import digest_of
 from cellblock.oci.layer import Compression
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.oci.model import CONFIG, Configuration, Descriptor, Manifest, Platform, digest_of_bytes
@@ -36,61 +36,6 @@ from cellblock.store.record import ImageRecord, LayerRecord, record_of, write_re
 
 if TYPE_CHECKING:
     from cellblock.oci.cache import RegistryCache
-
-
-@dataclass(frozen=True)
-class ImagePlan:
-    """An image, its topmost layer, its settings (OCI config.md) and its key, which is over both."""
-
-    planned: PlannedImage
-    top: Node
-    settings: Mapping[str, Any]
-    key: Key
-
-    @property
-    def name(self) -> str:
-        """The image's name."""
-        return self.planned.image.name
-
-    @property
-    def reference(self) -> str:
-        """The name that people use."""
-        return self.planned.reference
-
-    @property
-    def key_reference(self) -> str:
-        """The name that says what it is made of: finding it means nothing to do."""
-        return key_prefix(self.name, self.planned.variant) + self.key.short
-
-
-def plan_images(
-    planner: Planner, planned: Mapping[str, PlannedImage], tops: Mapping[str, Node]
-) -> dict[str, ImagePlan]:
-    """Each image with its layers, in build order."""
-    plans: dict[str, ImagePlan] = {}
-    for name, image in planned.items():
-        parent = image.image.fields.parent
-        settings = _settings(planner, image, plans[parent].settings if parent else {})
-        inputs = {node.title: node.key.digest for node in tops[name].chain()}
-        inputs[f"images/{name}/image.yaml: settings"] = digest_of(settings)
-        plans[name] = ImagePlan(image, tops[name], settings, Key(inputs))
-    return plans
-
-
-def _settings(planner: Planner, image: PlannedImage, parent: Mapping[str, Any]) -> dict[str, Any]:
-    """The `config` object of an image: what its parent sets in the environment stays."""
-    config = planner.config(image.image)
-    settings: dict[str, Any] = {"Labels": config.labels}
-    inherited = dict(each.split("=", 1) for each in parent.get("Env", ()))
-    environment = {"PATH": apt.PATH, **inherited, **config.env}
-    settings["Env"] = [f"{name}={value}" for name, value in sorted(environment.items())]
-    if config.entrypoint:
-        settings["Entrypoint"] = list(config.entrypoint)
-    if config.command:
-        settings["Cmd"] = list(config.command)
-    if config.stop_signal or parent.get("StopSignal"):
-        settings["StopSignal"] = config.stop_signal or parent["StopSignal"]
-    return settings
 
 
 @dataclass(frozen=True)
@@ -137,7 +82,7 @@ class _Run:
         self._started: dict[str, float] = {}
         self._steps: dict[str, dict[str, float]] = {}
         self._images: dict[str, StoredImage] = {}
-        definitions = {plan.planned.image.folder.parent for plan in plans}
+        definitions = {plan.rendered.image.folder.parent for plan in plans}
         self._commit = clean_commit(definitions.pop()) if len(definitions) == 1 else None
 
     def run(self) -> dict[str, StoredImage]:
@@ -339,7 +284,7 @@ class _Run:
         # What the jail remembers it was made from: equal images have equal keys wherever they were built.
         labels = {**plan.settings["Labels"], f"{LABEL}.key": digest_of([diff_ids, plan.settings])}
         configuration = Configuration(
-            Platform("linux", plan.planned.variant.arch.debian),
+            Platform("linux", plan.rendered.variant.arch.debian),
             diff_ids,
             {**plan.settings, "Labels": labels},
             stamp,
@@ -352,30 +297,3 @@ class _Run:
             tuple(Descriptor(media_type, layer.digest, layer.size) for layer in layers),
         )
         return self._build.layout.add(manifest, configuration, (plan.reference, plan.key_reference))
-
-
-# Inputs that all layers of a build have in common.
-_COMMON = ("SOURCE_DATE_EPOCH", "compression", "the code that builds", "distribution", "archives")
-
-
-def all_inputs(plan: ImagePlan) -> dict[str, str]:
-    """Every input that shaped an image, by name, through all its layers: what `why` compares."""
-    inputs: dict[str, str] = {}
-    for node in _needed(plan.top):
-        for name, digest in node.key.inputs.items():
-            # Keys of layers below say nothing that their own inputs do not say better.
-            if name == "the layer below" or name.startswith("image "):
-                continue
-            own = name.startswith(("package ", "tool ", "images/")) or "/" in name or name in _COMMON
-            inputs[name if own else f"{node.title}: {name}"] = digest
-        if node.packages:
-            inputs[f"{node.title}: which packages"] = digest_of([each.name for each in node.packages])
-    settings = f"images/{plan.name}/image.yaml: settings"
-    return {**inputs, settings: plan.key.inputs[settings]}
-
-
-def _needed(node: Node) -> Iterator[Node]:
-    """All layers that must be there for `node`, itself last."""
-    for each in node.waits_for():
-        yield from _needed(each)
-    yield node

@@ -89,7 +89,7 @@ def build(
             engine=engine,
             locked=locked,
             update=update,
-            bring=load,
+            load=load,
             compression=Compression.parse(compression),
             cache=cache,
         )

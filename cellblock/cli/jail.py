@@ -108,7 +108,7 @@ def image_reference(source: str, variant: str | None) -> str:
     images = paths.PROJECT / "images"
     if not re.fullmatch(r"[a-z0-9-]+", source) or not (images / source / "image.yaml").is_file():
         return source
-    from cellblock.build.plan import reference
+    from cellblock.build.references import reference
     from cellblock.variants import choose_variant, load_variants
 
     return reference(source, choose_variant(load_variants(images / "variants.yaml"), variant))

@@ -109,7 +109,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         # The jail first: it takes longest, and the others fit beside it.
         images = (request.jail, *_ROLES)
         built = build_images(
-            BuildRequest(images, variant.name, request.mirrors, bring=_ROLES, go_on=_GO_ON), events
+            BuildRequest(images, variant.name, request.mirrors, load=_ROLES, go_on=_GO_ON), events
         )
     # Another checkout may give the name to its own build. Docker's ids are known when the images are there.
     ids = request.engine == "podman"

@@ -70,7 +70,9 @@ class DockerEngine:
         """
         with _client() as client, tempfile.TemporaryDirectory(prefix="cellblock-") as folder:
             stages = stages_of(
-                recipe, lambda reference: reference, inherits_command=_has_command(client, recipe.parent)
+                recipe,
+                recipe.made_from.__getitem__,
+                inherits_command=_has_command(client, recipe.made_from.get(recipe.parent or "")),
             )
             self._write_context(stages, Path(folder), recipe, report)
             with serve(recipe.local_archives, _all_sources(recipe)) as sources:

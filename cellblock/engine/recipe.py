@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,14 +58,13 @@ class Overlay:
 
 @dataclass(frozen=True)
 class CopyFrom:
-    """Copy files out of another image: (path there, path here).
+    """Copy files out of the image `image`: (path there, path here).
 
-    `image` is that image's name, `at` where a definition asks for each file: FILE:LINE: KEY.
+    `at`: where a definition asks for each file, FILE:LINE: KEY.
     """
 
-    reference: str
+    image: str
     files: tuple[tuple[str, str], ...]
-    image: str = field(default="", compare=False)
     at: tuple[str, ...] = field(default=(), compare=False)
 
     title = "copy artifacts"
@@ -84,13 +84,13 @@ class Shell:
 
 @dataclass(frozen=True)
 class CompileIn:
-    """Compile in a throwaway container of `reference`; only `output` enters the image.
+    """Compile in a throwaway container of the image `image`; only `output` enters the image.
 
     `sources`: (folder of this machine, path there); the container sees them as its own. `at` and
     `build_at`: where a definition has each line, and the whole of it: FILE:LINE: KEY.
     """
 
-    reference: str
+    image: str
     sources: tuple[tuple[Path, str], ...]
     lines: tuple[str, ...]
     output: str
@@ -118,8 +118,9 @@ class ImageConfig:
 class Recipe:
     """How to make one image.
 
-    `parent` is a reference, or None for an empty root. `references` are given to the result, the
-    first being its name. `package_cache` is a folder for lists and packages of its distribution.
+    `parent` is an image, or None for an empty root. `references` are given to the result, the first being
+    its name; `made_from` are those of the images that it needs, by their names. `package_cache` is a folder
+    for lists and packages of its distribution.
     """
 
     image: str
@@ -130,6 +131,7 @@ class Recipe:
     package_cache: Path
     reproduce: str
     """The command by which a person repeats this build."""
+    made_from: Mapping[str, str] = field(default_factory=dict)
     local_archives: tuple[Path, ...] = ()
     """Folders behind file:// mirrors: steps that install see them at the same path."""
     sources: tuple[str, ...] = ()

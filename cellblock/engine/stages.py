@@ -73,7 +73,7 @@ class Stage:
 def stages_of(recipe: Recipe, name_of: Callable[[str], str], *, inherits_command: bool) -> list[Stage]:
     """The stages that make `recipe`'s image, the last of them being the image.
 
-    `name_of` says what FROM and `COPY --from` call the image of a reference; `inherits_command` whether
+    `name_of` says what FROM and `COPY --from` call another image; `inherits_command` whether
     the parent has an entrypoint or a command. Raises CellblockError for what no Containerfile can say.
     """
     writer = _Writer(recipe.image, recipe.per_machine)
@@ -87,12 +87,12 @@ def stages_of(recipe: Recipe, name_of: Callable[[str], str], *, inherits_command
             writer.overlay(step)
         elif isinstance(step, CopyFrom):
             for there, here in step.files:
-                writer.copy([there], here, step.title, "Made in another stage.", name_of(step.reference))
+                writer.copy([there], here, step.title, "Made in another stage.", name_of(step.image))
         elif isinstance(step, Shell):
             comment = step.title.capitalize() if step.title != Shell.title else ""
             writer.run(shell_text.statements(step.lines), step.title, comment and f"{comment}.")
         else:
-            before.append(_compile(step, recipe, name_of(step.reference)))
+            before.append(_compile(step, recipe, name_of(step.image)))
             writer.copy([step.output], step.output, step.title, "All that was compiled.", before[-1].name)
     writer.configure(recipe.config, inherits_command=inherits_command)
     parent = name_of(recipe.parent) if recipe.parent else "scratch"

@@ -1,4 +1,4 @@
-"""The storage that buildah and podman share: images of a layout are brought there to be run.
+"""The storage that buildah and podman share: images of a layout are loaded into it to be run.
 
 Only command lines are used: their versions differ between distributions (buildah 1.23 to 1.41), so only
 long-lived flags are.
@@ -47,7 +47,7 @@ class ContainersStorage:
             time.sleep(0.2)
         return self._programs.run(["buildah", "images", "--json"]).output
 
-    def bring(self, layout: Layout, name: str, reference: str) -> None:
+    def load(self, layout: Layout, name: str, reference: str) -> None:
         """Have the image `name` of `layout` under `reference`; layers that are there are not copied again."""
         skopeo.copy(
             f"oci:{layout.folder}:{name}",

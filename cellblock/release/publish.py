@@ -17,7 +17,7 @@ from typing import Any
 
 from cellblock import paths
 from cellblock.attest.subject import Subject
-from cellblock.build.plan import reference
+from cellblock.build.references import reference
 from cellblock.definition import Image, default_images, load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events, SubjectState

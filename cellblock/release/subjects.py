@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cellblock import paths
 from cellblock.attest.subject import Subject
-from cellblock.build.plan import LABEL, reference
+from cellblock.build.references import LABEL, reference
 from cellblock.definition import load_images
 from cellblock.engine import skopeo
 from cellblock.errors import CellblockError, UsageError

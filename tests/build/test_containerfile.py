@@ -78,11 +78,12 @@ def test_a_child_gives_up_the_command_of_its_parent(definitions: Path) -> None:
 def test_the_docker_engine_builds_the_very_same_stages(definitions: Path) -> None:
     """But for the names of other images: stages in the file, images by their keys in the engine."""
     with rendered(request(definitions)) as file:
-        names = {each.references[1]: each.image for each in file.recipes}
+        names = {f"{each.references[0]}.key-1": each.image for each in file.recipes}
+        called = {name: reference for reference, name in names.items()}
         alone = [
             stage.text()
             for each in file.recipes
-            for stage in stages_of(each, lambda reference: reference, inherits_command=each.image == "child")
+            for stage in stages_of(each, called.__getitem__, inherits_command=each.image == "child")
         ]
         text = "\n".join(alone)
         for reference, name in names.items():

@@ -36,7 +36,7 @@ def copied(trees: list[Path], tmp_path: Path, *files: tuple[str, str]) -> Path:
     programs = Programs()
     root = WorkingRoot(tmp_path / "work", trees, programs)
     at = tuple(f"x/image.yaml:{number}: artifacts.files" for number, _ in enumerate(files, 4))
-    copy_out(root, CopyFrom("reference", files, "other", at), tmp_path / "target", programs)
+    copy_out(root, CopyFrom("other", files, at), tmp_path / "target", programs)
     return tmp_path / "target"
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cellblock import paths
+from cellblock.build.image_key import all_inputs
 from cellblock.build.prepare import Prepared, prepare
 from cellblock.build.request import BuildRequest
-from cellblock.build.scheduler import all_inputs
 from cellblock.build.stale import stale_images
 from cellblock.events import Event, Events, Message
 from cellblock.store.record import ImageRecord

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from cellblock.build.image_key import ImagePlan, all_inputs
 from cellblock.build.nodes import Node
-from cellblock.build.scheduler import ImagePlan, all_inputs
 from cellblock.inspect.from_build import variant_plan, why_built
 from cellblock.inspect.planned import PlannedLayer
 from cellblock.key import Key
@@ -41,10 +41,9 @@ def plans(tops: Mapping[str, Node]) -> dict[str, ImagePlan]:
 
 
 class _Named:
-    """The one thing that `ImagePlan.name` asks a planned image for."""
+    """The one thing that `ImagePlan.name` asks a rendered image for."""
 
     def __init__(self, name: str) -> None:
-        self.image = self
         self.name = name
 
 

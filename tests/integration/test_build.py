@@ -55,7 +55,7 @@ def image(definitions: Path, request: pytest.FixtureRequest) -> Callable[..., st
 
 
 def build(definitions: Path, *images: str, events: Events | None = None) -> BuildResult:
-    request = BuildRequest(images, VARIANT, definitions=definitions, bring=True)
+    request = BuildRequest(images, VARIANT, definitions=definitions, load=True)
     return build_images(request, events or Events())
 
 

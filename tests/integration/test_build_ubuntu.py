@@ -121,7 +121,7 @@ def test_a_package_that_needs_an_answer_fails_with_what_it_says_and_the_way_to_a
 
 
 def test_an_ubuntu_base_is_bootstrapped_from_a_local_archive(archive: str, definitions: Path) -> None:
-    request = BuildRequest(("base",), VARIANT, (archive,), definitions=definitions, bring=True)
+    request = BuildRequest(("base",), VARIANT, (archive,), definitions=definitions, load=True)
     result = build_images(request, Events())
     reference = result.images["base"].reference
     container = subprocess.run(

@@ -67,7 +67,7 @@ def images(archive: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     runs = [line for line in plugins["build"]["run"] if "importing" not in line]
     assert len(runs) == len(plugins["build"]["run"]) - 1
     _change(definitions / "plugins" / "image.yaml", build={**plugins["build"], "run": runs})
-    request = BuildRequest(IMAGES, VARIANT, (archive,), definitions=definitions, bring=True)
+    request = BuildRequest(IMAGES, VARIANT, (archive,), definitions=definitions, load=True)
     built = build_images(request, Events())
     return {name: image.reference for name, image in built.images.items()}
 

@@ -118,7 +118,7 @@ def image() -> str:
     """jail-init of this machine's variant."""
     variant = default_variant()
     try:
-        built = build_images(BuildRequest(("jail-init",), variant, bring=True), Events())
+        built = build_images(BuildRequest(("jail-init",), variant, load=True), Events())
     except CellblockError as error:
         if "too old for jail-init" in str(error):
             pytest.skip(str(error))

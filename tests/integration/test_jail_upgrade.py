@@ -98,7 +98,7 @@ class Images:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    built = build_images(BuildRequest(("jail",), default_variant(), bring=True), Events())
+    built = build_images(BuildRequest(("jail",), default_variant(), load=True), Events())
     reference = built.images["jail"].reference
     folder = Path(tempfile.mkdtemp(prefix="cellblock-test-", dir="/var/tmp"))
     try:

@@ -65,7 +65,7 @@ def builds(memory: Path, environment: pytest.MonkeyPatch) -> Iterator[Builds]:
     asked = BuildRequest((), VARIANT, (archive,), engine="docker", definitions=definitions)
     by_docker = build_images(asked, events)
     by_buildah = build_images(
-        BuildRequest((), VARIANT, (archive,), definitions=definitions, bring=True), Events()
+        BuildRequest((), VARIANT, (archive,), definitions=definitions, load=True), Events()
     )
     client = docker.DockerClient(base_url=os.environ["DOCKER_HOST"])
     yield Builds(definitions, archive, memory, client, by_docker, by_buildah, seen)

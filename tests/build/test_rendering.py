@@ -6,13 +6,21 @@ from pathlib import Path
 import pytest
 
 from cellblock import paths
+from cellblock.build.image_key import recipe_keys
 from cellblock.build.mirrors import Archive
-from cellblock.build.plan import PlannedImage, Planner, plan_all
+from cellblock.build.prepare import prepare
+from cellblock.build.rendering import RenderedImage, lock_requests, render_images
+from cellblock.build.request import BuildRequest
+from cellblock.build.steps import recipe_of
 from cellblock.definition import load_images
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Recipe, Shell
 from cellblock.errors import DefinitionError
+from cellblock.events import Events
 from cellblock.graph import build_order
+from cellblock.key import Key
+from cellblock.template import Renderer
 from cellblock.variants import load_variants
+from tests.packages.small_archive import SmallArchive
 
 VARIANTS = load_variants(paths.PROJECT / "images" / "variants.yaml")
 
@@ -39,16 +47,20 @@ def definitions(tmp_path: Path) -> Path:
     return folder
 
 
-def plan(folder: Path, variant: str = "debian13") -> tuple[Planner, dict[str, PlannedImage]]:
+def rendered(folder: Path, variant: str = "debian13") -> dict[str, RenderedImage]:
     images = load_images(folder)
-    planner = Planner(VARIANTS[variant], Archive(()))
-    return planner, dict(plan_all(planner, build_order(images, images)))
+    return render_images(VARIANTS[variant], build_order(images, images))
+
+
+def keys(folder: Path, variant: str = "debian13") -> dict[str, Key]:
+    return recipe_keys(rendered(folder, variant), Archive(()))
 
 
 def recipe(folder: Path, staging: Path, image: str) -> Recipe:
-    planner, planned = plan(folder)
     staging.mkdir(exist_ok=True)
-    return planner.recipe(planned[image], staging, "again")
+    return recipe_of(
+        rendered(folder)[image], Archive(()), staging, references=("it:1",), made_from={}, reproduce="again"
+    )
 
 
 def test_a_base_is_bootstrapped_with_its_packages_and_then_gets_its_users(
@@ -72,8 +84,7 @@ def test_templates_choose_packages_by_release_and_empty_ones_vanish(
     assert isinstance(run, Shell)
     assert run.lines == ("echo x86_64-linux-gnu",)
     assert made.config.entrypoint[2] == "/usr/lib/x86_64-linux-gnu/slurm-wlm"
-    # By key: the plain name may still be another branch's build.
-    assert made.parent == plan(definitions)[1]["base"].key_reference
+    assert made.parent == "base"
 
 
 def test_files_are_rendered_with_modes_that_git_can_keep(definitions: Path, tmp_path: Path) -> None:
@@ -87,7 +98,7 @@ def test_files_are_rendered_with_modes_that_git_can_keep(definitions: Path, tmp_
 def test_an_unknown_name_in_a_template_names_file_line_and_key(definitions: Path) -> None:
     (definitions / "top" / "image.yaml").write_text("summary: t\nfrom: base\npackages:\n  - '{{ slrum }}'\n")
     with pytest.raises(DefinitionError, match=r"top/image\.yaml:4: packages\.0: 'slrum' is undefined"):
-        plan(definitions)
+        rendered(definitions)
 
 
 def test_a_broken_template_file_names_its_line(definitions: Path, tmp_path: Path) -> None:
@@ -97,30 +108,28 @@ def test_a_broken_template_file_names_its_line(definitions: Path, tmp_path: Path
 
 
 def test_the_key_changes_with_each_input_and_names_it(definitions: Path, tmp_path: Path) -> None:
-    _, before = plan(definitions)
-    _, again = plan(definitions)
-    assert before["top"].key.digest == again["top"].key.digest
+    before = keys(definitions)
+    again = keys(definitions)
+    assert before["top"].digest == again["top"].digest
     # Moved to another folder: the same image.
     moved = tmp_path / "elsewhere"
     shutil.copytree(definitions, moved)
-    assert plan(moved)[1]["top"].key.digest == before["top"].key.digest
+    assert keys(moved)["top"].digest == before["top"].digest
     (definitions / "top/files/etc/run").write_text("#!/bin/sh\nx\n")
-    _, changed = plan(definitions)
-    assert changed["top"].key.changed_since(before["top"].key.inputs) == ["images/top/files"]
-    assert changed["base"].key.digest == before["base"].key.digest
+    changed = keys(definitions)
+    assert changed["top"].changed_since(before["top"].inputs) == ["images/top/files"]
+    assert changed["base"].digest == before["base"].digest
     (definitions / "base/image.yaml").write_text(BASE.replace("tini", "dumb-init"))
-    _, changed_base = plan(definitions)
-    assert changed_base["top"].key.changed_since(changed["top"].key.inputs) == ["image base"]
-    assert plan(definitions, "debian12")[1]["base"].key.changed_since(changed_base["base"].key.inputs) == [
-        "variant"
-    ]
+    changed_base = keys(definitions)
+    assert changed_base["top"].changed_since(changed["top"].inputs) == ["image base"]
+    assert keys(definitions, "debian12")["base"].changed_since(changed_base["base"].inputs) == ["variant"]
 
 
 def test_a_comment_in_a_definition_builds_nothing_again(definitions: Path) -> None:
-    _, before = plan(definitions)
+    before = keys(definitions)
     path = definitions / "top" / "image.yaml"
     path.write_text("# why\n" + path.read_text())
-    assert plan(definitions)[1]["top"].key.digest == before["top"].key.digest
+    assert keys(definitions)["top"].digest == before["top"].digest
 
 
 def test_compiled_images_come_from_a_throwaway_container(definitions: Path, tmp_path: Path) -> None:
@@ -132,20 +141,54 @@ def test_compiled_images_come_from_a_throwaway_container(definitions: Path, tmp_
         "summary: t\nfrom: base\nartifacts: {from: out, files: {/out/x.so: '{{ slurm.plugin_dir }}/'}}\n"
     )
     (step,) = recipe(definitions, tmp_path / "s", "out").steps
-    planned = plan(definitions)[1]
     assert step == CompileIn(
-        planned["base"].key_reference,
+        "base",
         ((paths.PROJECT / "spank_jail", "/src"),),
         ("make",),
         "/out",
     )
     copy = recipe(definitions, tmp_path / "t", "top").steps[-1]
-    assert copy == CopyFrom(
-        planned["out"].key_reference, (("/out/x.so", "/usr/lib/x86_64-linux-gnu/slurm-wlm/"),)
-    )
+    assert copy == CopyFrom("out", (("/out/x.so", "/usr/lib/x86_64-linux-gnu/slurm-wlm/"),))
 
 
-def test_every_variant_of_the_project_can_be_planned() -> None:
+def test_every_variant_of_the_project_can_be_rendered() -> None:
     for variant in VARIANTS:
-        _, planned = plan(paths.PROJECT / "images", variant)
-        assert all(name == image.image.name for name, image in planned.items())
+        images = rendered(paths.PROJECT / "images", variant)
+        assert all(name == image.name for name, image in images.items())
+
+
+def test_the_resolver_is_asked_for_rendered_packages_where_they_stand(definitions: Path) -> None:
+    requests = lock_requests(rendered(definitions))
+    assert requests["top"].parent == "base"
+    assert requests["top"].packages == ("a", "new")
+    assert requests["top"].where.endswith("top/image.yaml:3")
+
+
+def test_a_plan_renders_each_definition_once(
+    definitions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CELLBLOCK_CACHE", str(tmp_path / "cache"))
+    shutil.copy(paths.PROJECT / "images" / "variants.yaml", definitions)
+    small = SmallArchive(tmp_path / "archive")
+    for name, fields in {
+        "base-files": {"Essential": "yes"},
+        "apt": {},
+        "tini": {},
+        "a": {},
+        "new": {},
+    }.items():
+        small.add(name, **fields)
+    small.publish()
+    seen: list[str] = []
+    text = Renderer.text
+
+    def noting(self: Renderer, template: str, where: str) -> str:
+        seen.append(where)
+        return text(self, template, where)
+
+    monkeypatch.setattr(Renderer, "text", noting)
+    mirror = f"deb [trusted=yes] file://{small.folder} trixie main"
+    prepare(BuildRequest((), "debian13", (mirror,), definitions=definitions), Events())
+    assert any(where.endswith("release.j2") for where in seen)
+    assert any(where.endswith("run.0") for where in seen)
+    assert sorted(seen) == sorted(set(seen))

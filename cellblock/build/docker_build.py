@@ -1,4 +1,4 @@
-"""Builds with an engine that carries out recipes: what has its key is left alone, the rest built at once."""
+"""Builds images with Docker, each by its recipe: what has its key is left alone, the rest built at once."""
 
 from __future__ import annotations
 
@@ -8,40 +8,63 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.build.plan import KEPT_BUILDS, PlannedImage, Planner, key_prefix
+from cellblock.build.extra_archives import extra_archives
+from cellblock.build.image_key import recipe_keys
+from cellblock.build.mirrors import Archive, archive
+from cellblock.build.references import KEPT_BUILDS, key_prefix, key_reference, reference
+from cellblock.build.rendering import RenderedImage, render_images
 from cellblock.build.request import BuildRequest, BuildResult
 from cellblock.build.step_events import StepEvents
+from cellblock.build.steps import recipe_of
+from cellblock.definition import default_images, load_images
 from cellblock.engine import BuiltImage, Engine
 from cellblock.engine.docker import DockerEngine
 from cellblock.errors import CellblockError
 from cellblock.events import Events, State, SubjectState
 from cellblock.files.flock import locked
+from cellblock.graph import build_order
 from cellblock.process import Interrupted
-from cellblock.variants import Variant
+from cellblock.variants import Variant, choose_variant, load_variants
 
 
-def build_recipes(
-    request: BuildRequest,
-    variant: Variant,
-    planner: Planner,
-    planned: Mapping[str, PlannedImage],
-    events: Events,
-) -> BuildResult:
-    """Build `planned` with an engine that carries out recipes.
+@dataclass(frozen=True)
+class _Planned:
+    """An image, its recipe's names, and its key in one of them."""
 
-    Raises StepFailed (the first) after the builds running beside it were ended; Interrupted on Ctrl-C.
+    rendered: RenderedImage
+    reference: str
+    key_reference: str
+
+
+def build_with_docker(request: BuildRequest, events: Events) -> BuildResult:
+    """Build what `request` names, with all it needs, in dockerd.
+
+    Raises DefinitionError and UsageError before anything is done; StepFailed (the first) after the builds
+    running beside it were ended; Interrupted on Ctrl-C.
     """
     started = time.monotonic()
+    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
+    declared = load_images(request.definitions)
+    source = archive(variant, request.mirrors)
+    extras = extra_archives(variant, source, events, update=request.update)
+    extras.ensure(events)
+    source = extras.added_to(source)
+    order = build_order(declared, request.images or default_images(declared))
+    rendered = render_images(variant, order)
+    planned = {
+        name: _Planned(rendered[name], reference(name, variant), key_reference(name, variant, key))
+        for name, key in recipe_keys(rendered, source, extras.key).items()
+    }
     engine = DockerEngine(keep_failed=request.keep_failed)
     present = engine.images()
-    missing = [image for image in planned.values() if image.key_reference not in present]
+    missing = [name for name, image in planned.items() if image.key_reference not in present]
     if missing:
         engine.sweep()
-        _Run(planner, planned, engine, events, request).build()
+        _Run(planned, source, engine, events, request).build()
         present = engine.images()
     images: dict[str, BuiltImage] = {}
     for name, image in planned.items():
@@ -58,9 +81,8 @@ def build_recipes(
             engine.tag(built, image.reference)
         images[name] = replace(built, reference=image.reference)
     if missing:
-        _remove_old(engine, [image.image.name for image in planned.values()], variant)
-    names = tuple(image.image.name for image in missing)
-    return BuildResult(variant, images, names, time.monotonic() - started, download_s=0.0)
+        _remove_old(engine, list(planned), variant)
+    return BuildResult(variant, images, tuple(missing), time.monotonic() - started, download_s=0.0)
 
 
 def _remove_old(engine: Engine, names: Sequence[str], variant: Variant) -> None:
@@ -78,14 +100,14 @@ class _Run:
 
     def __init__(
         self,
-        planner: Planner,
-        planned: Mapping[str, PlannedImage],
+        planned: Mapping[str, _Planned],
+        archive: Archive,
         engine: Engine,
         events: Events,
         request: BuildRequest,
     ) -> None:
-        self._planner = planner
         self._planned = planned
+        self._archive = archive
         self._engine = engine
         self._events = events
         self._request = request
@@ -102,7 +124,7 @@ class _Run:
             try:
                 while waiting or running:
                     for name, image in list(waiting.items()):
-                        if set(image.image.needs()) <= done:
+                        if set(image.rendered.image.needs()) <= done:
                             running[pool.submit(self._build_one, waiting.pop(name))] = name
                     finished, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in finished:
@@ -116,15 +138,15 @@ class _Run:
                 if isinstance(error, KeyboardInterrupt):
                     raise Interrupted(
                         "interrupted: what was being built was thrown away, finished images are kept",
-                        hint=f"go on with: {self._reproduce(*self._request.images)}",
+                        hint=f"go on with: {self._again()}",
                     ) from error
                 raise
 
-    def _build_one(self, planned: PlannedImage) -> None:
-        name = planned.image.name
+    def _build_one(self, planned: _Planned) -> None:
+        name, variant = planned.rendered.name, planned.rendered.variant.name
         started = time.monotonic()
         report = StepEvents(self._events, name)
-        path = paths.cache() / "locks" / f"{planned.variant.name}.{name}.lock"
+        path = paths.cache() / "locks" / f"{variant}.{name}.lock"
 
         def waiting() -> None:
             self._events.info(f"{name}: another build works on it; waiting for it")
@@ -136,7 +158,17 @@ class _Run:
                     return
                 self._events.emit(SubjectState(name, "running"))
                 with tempfile.TemporaryDirectory(prefix="cellblock-") as staging:
-                    recipe = self._planner.recipe(planned, Path(staging), self._reproduce(name))
+                    recipe = recipe_of(
+                        planned.rendered,
+                        self._archive,
+                        Path(staging),
+                        references=(planned.reference, planned.key_reference),
+                        # By key: the plain name may still be another branch's build.
+                        made_from={
+                            need: self._planned[need].key_reference for need in planned.rendered.image.needs()
+                        },
+                        reproduce=self._request.command(variant, name),
+                    )
                     self._engine.build(recipe, report)
         except BaseException as error:
             state: State = "stopped" if isinstance(error, Interrupted) else "failed"
@@ -145,5 +177,7 @@ class _Run:
         seconds = time.monotonic() - started
         self._events.emit(SubjectState(name, "done", planned.reference, seconds))
 
-    def _reproduce(self, *images: str) -> str:
-        return self._request.command(self._planner.variant.name, *images)
+    def _again(self) -> str:
+        """The command by which a person repeats all of this."""
+        variant = next(iter(self._planned.values())).rendered.variant.name
+        return self._request.command(variant, *self._request.images)
