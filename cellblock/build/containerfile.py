@@ -18,15 +18,14 @@ from cellblock.build.mirrors import Archive, archive
 from cellblock.build.references import reference
 from cellblock.build.rendering import render_images
 from cellblock.build.steps import recipe_of
-from cellblock.definition import default_images, load_images
 from cellblock.engine.build_context import make_root, write_context
 from cellblock.engine.recipe import Recipe
 from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, stages_of
 from cellblock.errors import UsageError
 from cellblock.events import Events, Output
-from cellblock.graph import build_order
 from cellblock.process import Programs
-from cellblock.variants import Variant, choose_variant, load_variants
+from cellblock.project import Project
+from cellblock.variants import Variant
 
 SUBJECT = "context"
 """Under this name writing a build context appears among the events."""
@@ -90,9 +89,8 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     Raises DefinitionError and UsageError for what is wrong with it, CellblockError for what no
     Containerfile can say.
     """
-    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
-    declared = load_images(request.definitions)
-    order = build_order(declared, request.images or default_images(declared))
+    project = Project(request.definitions)
+    variant, order = project.variant(request.variant), project.in_order(request.images)
     source = request.archive
     if source is None:
         source = archive(variant, request.mirrors)

@@ -20,15 +20,14 @@ from cellblock.build.rendering import RenderedImage, render_images
 from cellblock.build.request import BuildRequest, BuildResult
 from cellblock.build.step_events import StepEvents
 from cellblock.build.steps import recipe_of
-from cellblock.definition import default_images, load_images
 from cellblock.engine import BuiltImage, Engine
 from cellblock.engine.docker import DockerEngine
 from cellblock.errors import CellblockError
 from cellblock.events import Events, State, SubjectState
 from cellblock.files.flock import locked
-from cellblock.graph import build_order
 from cellblock.process import Interrupted
-from cellblock.variants import Variant, choose_variant, load_variants
+from cellblock.project import Project
+from cellblock.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,13 @@ def build_with_docker(request: BuildRequest, events: Events) -> BuildResult:
     running beside it were ended; Interrupted on Ctrl-C.
     """
     started = time.monotonic()
-    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
-    declared = load_images(request.definitions)
+    project = Project(request.definitions)
+    variant = project.variant(request.variant)
     source = archive(variant, request.mirrors)
     extras = extra_archives(variant, source, events, update=request.update)
     extras.ensure(events)
     source = extras.added_to(source)
-    order = build_order(declared, request.images or default_images(declared))
-    rendered = render_images(variant, order)
+    rendered = render_images(variant, project.in_order(request.images))
     planned = {
         name: _Planned(rendered[name], reference(name, variant), key_reference(name, variant, key))
         for name, key in recipe_keys(rendered, source, extras.key).items()

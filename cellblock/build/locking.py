@@ -9,14 +9,13 @@ from cellblock import paths
 from cellblock.build.extra_archives import extra_archives, of_images, resolve_with
 from cellblock.build.mirrors import Archive, package_archives
 from cellblock.build.rendering import lock_requests, render_images
-from cellblock.definition import load_images
 from cellblock.errors import DefinitionError
 from cellblock.events import Events
-from cellblock.graph import build_order
 from cellblock.lock.diff import LockDiff, diff
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock
-from cellblock.variants import Variant, choose_variant, load_variants
+from cellblock.project import Project
+from cellblock.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,10 @@ def compare_lock(request: LockRequest, events: Events, *, as_dated: bool = False
     `as_dated`: a lock of a snapshot is compared with that snapshot, unless `request` names another
     archive. Raises UsageError, DefinitionError and CellblockError as `resolve` does.
     """
-    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
+    project = Project(request.definitions)
+    variant = project.variant(request.variant)
     path = lock_path(request.locks, variant)
-    declared = load_images(request.definitions)
-    requests = lock_requests(render_images(variant, build_order(declared, declared)))
+    requests = lock_requests(render_images(variant, project.all_in_order()))
     there, damage = _lock_there(path)
     snapshot = request.snapshot
     if as_dated and there and there.snapshot and not request.mirrors and not snapshot:

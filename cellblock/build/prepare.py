@@ -24,16 +24,15 @@ from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
 from cellblock.build.rendering import RenderedImage, lock_requests, render_images, render_packages
 from cellblock.build.request import BuildRequest
-from cellblock.definition import default_images, load_images
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
-from cellblock.graph import build_order
 from cellblock.key import digest_of
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock, LockedImage
 from cellblock.lock.resolve import Request
-from cellblock.variants import Variant, choose_variant, load_variants
+from cellblock.project import Project
+from cellblock.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -69,13 +68,13 @@ def prepare(request: BuildRequest, events: Events, *, offline: bool = False) -> 
     Raises DefinitionError and UsageError when definitions, lock or request are wrong, CellblockError
     when packages must be looked up and no archive answers.
     """
-    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
-    declared = load_images(request.definitions)
-    wanted = tuple(image.name for image in build_order(declared, request.images or default_images(declared)))
+    project = Project(request.definitions)
+    variant = project.variant(request.variant)
+    wanted = tuple(image.name for image in project.in_order(request.images))
     source = archive(variant, request.mirrors)
     extras = extra_archives(variant, source, events, update=request.update)
     # All images of the definitions: layers are planned over all.
-    rendered = render_images(variant, build_order(declared, declared))
+    rendered = render_images(variant, project.all_in_order())
     lock, archives = _lock(request, variant, rendered, extras, events, offline)
     epoch = _epoch(lock)
     nodes = plan_nodes(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, VariantOption, image_names
 
 ImagesArgument = Annotated[
@@ -42,19 +42,17 @@ def audit(
     with make_view(log, events), open_subjects(request, events) as subjects:
         result = audit_built(subjects, loaded, events)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "images": result.images,
-                    "findings": [finding.to_json() for finding in result.findings],
-                    "accepted": [
-                        {**finding.to_json(), "reason": exception.reason}
-                        for finding, exception in result.accepted
-                    ],
-                    "unchecked": result.unchecked,
-                    "seconds": round(result.seconds, 3),
-                }
-            )
+        print_json(
+            {
+                "images": result.images,
+                "findings": [finding.to_json() for finding in result.findings],
+                "accepted": [
+                    {**finding.to_json(), "reason": exception.reason}
+                    for finding, exception in result.accepted
+                ],
+                "unchecked": result.unchecked,
+                "seconds": round(result.seconds, 3),
+            }
         )
     else:
         for finding in result.findings:
@@ -171,7 +169,7 @@ def attest(
                 for document in attested.documents:
                     (output / f"{subject.name}.{document.title}").write_bytes(document.data)
     if as_json:
-        print(json.dumps(done))
+        print_json(done)
         return
     for reference, artifacts in done.items():
         print(reference)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, VariantOption
 
 app = typer.Typer(help="Measure what docs/benchmarks.md says.", no_args_is_help=True)
@@ -42,7 +42,7 @@ def jail(
     with make_view(log, events):
         result = step_cost(name, level or LEVELS, pairs, mounts, events)
     if as_json:
-        print(json.dumps(result.keys()))
+        print_json(result.keys())
         return
     print(f"{pairs} rounds of `srun true` a level, plan of {mounts} lines, in {result.seconds:.0f} s; ms:")
     print(f"  {'':24s}{'p50':>8s}{'p99':>8s}")
@@ -135,7 +135,7 @@ def volume(
 def _print_keys(title: str, keys: Mapping[str, object], as_json: bool) -> None:
     """What a benchmark measured: one JSON object, or a line a key."""
     if as_json:
-        print(json.dumps(keys))
+        print_json(keys)
         return
     print(title)
     for name, value in keys.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellblock import paths
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
 from cellblock.errors import UsageError
 from cellblock.launcher import unchanged
@@ -102,19 +102,17 @@ def build(
             # What they need is in them: a layout of one image needs no tag to be said.
             copy_images(result, folder, images or ())
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "variant": result.variant.name,
-                    "images": {
-                        name: {"reference": image.reference, "id": image.id, "bytes": image.size}
-                        for name, image in result.images.items()
-                    },
-                    "built": result.built,
-                    "seconds": round(result.seconds, 3),
-                    "download_s": round(result.download_s, 3),
-                }
-            )
+        print_json(
+            {
+                "variant": result.variant.name,
+                "images": {
+                    name: {"reference": image.reference, "id": image.id, "bytes": image.size}
+                    for name, image in result.images.items()
+                },
+                "built": result.built,
+                "seconds": round(result.seconds, 3),
+                "download_s": round(result.download_s, 3),
+            }
         )
         return
     done = f"{result.variant.name}: all {len(result.images)} images are up to date"
@@ -144,9 +142,10 @@ def layout_folder(output: str) -> Path:
 
 def input_paths() -> list[str]:
     """Files and folders whose change may change what a build makes."""
-    from cellblock.definition import load_images
 
-    images = load_images(paths.PROJECT / "images").values()
+    from cellblock.project import Project
+
+    images = Project().images.values()
     compiled = {folder for image in images if image.fields.build for folder in image.fields.build.sources}
     project = [str(paths.PROJECT / name) for name in ("images", "locks", *sorted(compiled))]
     # With what was installed for it: a library can shape bytes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cellblock import paths
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption
 from cellblock.text.amount import amount_of_bytes
 
@@ -47,7 +47,7 @@ def show(as_json: JsonOption = False) -> None:
         oldest = min((thing.used for thing in mine), default=None)
         found[kind] = {"count": len(mine), "bytes": size[kind], "least_recently_used": oldest}
     if as_json:
-        print(json.dumps({"folder": str(cache), "bytes": sum(size.values()), "kinds": found}))
+        print_json({"folder": str(cache), "bytes": sum(size.values()), "kinds": found})
         return
     print(f"{cache}: {amount_of_bytes(sum(size.values()))}")
     for kind, each in found.items():
@@ -75,7 +75,7 @@ def trim(
         trimmed = trim_cache(paths.cache(), limit, lambda: events.info(_WAITING))
     if as_json:
         text = {"removed": trimmed.removed, "freed_bytes": trimmed.freed, "left_bytes": trimmed.left}
-        print(json.dumps(text))
+        print_json(text)
     else:
         removed = ", ".join(f"{count} {_WORDS[kind]}" for kind, count in trimmed.removed.items())
         print(
@@ -96,7 +96,7 @@ def check(log: LogOption = "auto", as_json: JsonOption = False) -> None:
         checked = check_cache(paths.cache(), events, lambda: events.info(_WAITING))
     if as_json:
         names = [{"kind": one.kind, "name": one.name, "found": one.found} for one in checked.damaged]
-        print(json.dumps({"whole": checked.whole, "damaged": names}))
+        print_json({"whole": checked.whole, "damaged": names})
     else:
         for one in checked.damaged:
             print(f"{one.kind} {one.name}: {one.found}; removed, the next build that needs it has it again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, cluster_names
 
 if TYPE_CHECKING:
@@ -55,18 +55,16 @@ def up(
         result = bring_up(request, events)
     seconds = time.monotonic() - started
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "name": name,
-                    "variant": result.build.variant.name,
-                    "seconds": round(seconds, 3),
-                    "download_s": round(result.build.download_s, 3),
-                    "phases": {phase: round(spent, 3) for phase, spent in result.phases.items()},
-                    "built": result.build.built,
-                    "proof": asdict(result.proof),
-                }
-            )
+        print_json(
+            {
+                "name": name,
+                "variant": result.build.variant.name,
+                "seconds": round(seconds, 3),
+                "download_s": round(result.build.download_s, 3),
+                "phases": {phase: round(spent, 3) for phase, spent in result.phases.items()},
+                "built": result.build.built,
+                "proof": asdict(result.proof),
+            }
         )
         return
     _print_proof(result.proof)
@@ -111,7 +109,7 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
 
     found = cluster.status(name)
     if as_json:
-        print(json.dumps({**asdict(found), "ready": found.ready}, default=str))
+        print_json({**asdict(found), "ready": found.ready})
         return
     print(
         f"cluster {found.name}: {found.variant}, Slurm {found.release}, {found.engine}, jail {found.volume}"

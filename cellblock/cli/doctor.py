@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import typer
 
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption
 
 
@@ -17,7 +17,7 @@ def doctor(as_json: JsonOption = False) -> None:
     findings = examine()
     ready = can_run_up(findings)
     if as_json:
-        print(json.dumps({"ready": ready, "findings": [dataclasses.asdict(one) for one in findings]}))
+        print_json({"ready": ready, "findings": [dataclasses.asdict(one) for one in findings]})
     else:
         width = max(len(one.subject) for one in findings)
         for one in findings:

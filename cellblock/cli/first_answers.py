@@ -11,7 +11,8 @@ import typer.main
 
 from cellblock import paths
 from cellblock.launcher.first_answers import STORED, digest
-from cellblock.variants import candidates, load_variants
+from cellblock.project import Project
+from cellblock.variants import candidates
 
 _WIDTH = 78
 """Columns that click fills of a terminal of 80, or of one that does not say."""
@@ -33,7 +34,7 @@ def _helps(command: Any, parent: Any, name: str) -> Iterator[tuple[str, list[str
 
 def stored() -> dict[str, Any]:
     """What the file is to hold."""
-    variants = load_variants(paths.PROJECT / "images" / "variants.yaml")
+    variants = Project().variants
     return {
         # What wrote the texts: another release may lay them out in another way.
         "typer": importlib.metadata.version("typer"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cellblock import paths
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import (
     JsonOption,
     LogOption,
@@ -46,29 +46,27 @@ def graph(
     from cellblock.build.request import BuildRequest
     from cellblock.build.stale import stale_images
     from cellblock.cli.views import make_view
-    from cellblock.definition import load_images
     from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.inspect import graph_svg, graph_text
     from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
+    from cellblock.project import Project
     from cellblock.store.image_store import image_store
-    from cellblock.variants import choose_variant, load_variants
 
     if image_format not in GRAPH_FORMATS:
         raise UsageError(
             f"--format {image_format}: there is no such format",
             hint=f"use one of: {', '.join(GRAPH_FORMATS)}",
         )
-    folder = paths.PROJECT / "images"
-    images = load_images(folder)
-    name = choose_variant(load_variants(folder / "variants.yaml"), variant).name
+    project = Project()
+    images, name = project.images, project.variant(variant).name
     records = built_records(images, name, image_store())
     request = BuildRequest((), name, tuple(mirror or ()), locked=locked)
     with make_view("auto", events := Events()):
         found = image_graph(name, images, records, stale_images(request, records, events))
     if as_json:
-        print(json.dumps(asdict(found)))
+        print_json(asdict(found))
     elif image_format == "svg":
         print(graph_svg.svg(found), end="")
     else:
@@ -88,20 +86,17 @@ def report(
     from cellblock.build.request import BuildRequest
     from cellblock.build.stale import stale_images
     from cellblock.cli.views import make_view
-    from cellblock.definition import load_images
     from cellblock.events import Events
-    from cellblock.graph import build_order
     from cellblock.inspect import report as reports
     from cellblock.inspect.built import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.inspect.report_page import page
+    from cellblock.project import Project
     from cellblock.store.image_store import image_store
-    from cellblock.variants import choose_variant, load_variants
 
-    folder = paths.PROJECT / "images"
-    images = load_images(folder)
-    chosen = choose_variant(load_variants(folder / "variants.yaml"), variant)
-    records = built_records([image.name for image in build_order(images, images)], chosen.name, image_store())
+    project = Project()
+    images, chosen = project.images, project.variant(variant)
+    records = built_records([image.name for image in project.all_in_order()], chosen.name, image_store())
     request = BuildRequest((), chosen.name, tuple(mirror or ()), locked=locked)
     with make_view("auto", events := Events()):
         stale = stale_images(request, records, events)
@@ -115,7 +110,7 @@ def report(
     )
     output.write_text(page(made), encoding="utf-8")
     if as_json:
-        print(json.dumps({"page": str(output), **reports.figures(made)}))
+        print_json({"page": str(output), **reports.figures(made)})
     else:
         print(f"{output}: open it in a browser")
 
@@ -133,17 +128,16 @@ def diff(
 ) -> None:
     """Say how two images, or all images of two variants, differ. Exits like diff(1)."""
     from cellblock.cli.inspect_text import InspectView
-    from cellblock.definition import load_images
     from cellblock.errors import CellblockError, UsageError
     from cellblock.inspect.diff import Differ
     from cellblock.inspect.diff_json import diff_json
     from cellblock.inspect.names import ImageNames
+    from cellblock.project import Project
     from cellblock.store.image_store import image_store
-    from cellblock.variants import choose_variant, load_variants
 
-    folder = paths.PROJECT / "images"
-    variants = load_variants(folder / "variants.yaml")
-    names = ImageNames(image_store(), load_images(folder), variants, choose_variant(variants, variant).name)
+    project = Project()
+    chosen = project.variant(variant).name
+    names = ImageNames(image_store(), project.images, project.variants, chosen)
     try:
         if names.is_variant(old) != names.is_variant(new):
             raise UsageError(
@@ -164,7 +158,7 @@ def diff(
     equal = all(each.is_equal for each in found) and not any(only)
     if as_json:
         texts = [diff_json(each) for each in found]
-        print(json.dumps({"equal": equal, "images": texts, "only_old": only[0], "only_new": only[1]}))
+        print_json({"equal": equal, "images": texts, "only_old": only[0], "only_new": only[1]})
     else:
         view = InspectView()
         for each in found:
@@ -203,7 +197,7 @@ def plan(
         lambda node: find_layer(paths.cache() / "layers", store, node.id, node.title, node.kind),
     )
     if as_json:
-        print(json.dumps({**asdict(found), "node_bytes": found.pull(*found.node)[0]}))
+        print_json({**asdict(found), "node_bytes": found.pull(*found.node)[0]})
     else:
         InspectView().plan(found)
 
@@ -232,7 +226,7 @@ def why(
     changes = why_built(planned, read_record(image, prepared.variant.name))
     if as_json:
         causes = None if changes is None else [asdict(change) for change in changes]
-        print(json.dumps({"image": image, "variant": prepared.variant.name, "changes": causes}))
+        print_json({"image": image, "variant": prepared.variant.name, "changes": causes})
     elif changes is None:
         print(f"{image} of {prepared.variant.name} was never built on this machine")
     else:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import (
     AllowLossyOption,
     CaOption,
@@ -72,20 +72,18 @@ def assemble(
     with make_view(log, events):
         result = assemble_jail(image_reference(source, variant), volume, events, options=options)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "root": str(result.root),
-                    "source": {"reference": result.source.reference, "id": result.source.id},
-                    "changed": result.changed,
-                    "entries": result.entries,
-                    "bytes": result.bytes,
-                    "seconds": round(result.seconds, 3),
-                    "kept": result.kept,
-                    "waiting": list(result.waiting),
-                    "losses": [dataclasses.asdict(loss) for loss in result.losses],
-                }
-            )
+        print_json(
+            {
+                "root": str(result.root),
+                "source": {"reference": result.source.reference, "id": result.source.id},
+                "changed": result.changed,
+                "entries": result.entries,
+                "bytes": result.bytes,
+                "seconds": round(result.seconds, 3),
+                "kept": result.kept,
+                "waiting": list(result.waiting),
+                "losses": [dataclasses.asdict(loss) for loss in result.losses],
+            }
         )
     elif result.waiting:
         waiting = ", ".join(map(str, result.waiting))
@@ -109,6 +107,6 @@ def image_reference(source: str, variant: str | None) -> str:
     if not re.fullmatch(r"[a-z0-9-]+", source) or not (images / source / "image.yaml").is_file():
         return source
     from cellblock.build.references import reference
-    from cellblock.variants import choose_variant, load_variants
+    from cellblock.project import Project
 
-    return reference(source, choose_variant(load_variants(images / "variants.yaml"), variant))
+    return reference(source, Project(images).variant(variant))

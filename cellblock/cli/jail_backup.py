@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellblock.cli.jail_change import VolumeArgument
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption
 from cellblock.text.printable import printable
 
@@ -88,7 +88,7 @@ def backup(
     with make_view(log, events):
         result = code.backup(volume, repository, events, options)
     if as_json:
-        print(json.dumps({**dataclasses.asdict(result), "seconds": round(result.seconds, 3)}))
+        print_json({**dataclasses.asdict(result), "seconds": round(result.seconds, 3)})
     else:
         _print_backup(result)
     if result.unread:
@@ -123,7 +123,7 @@ def _print_snapshots(repository: Repository, name: str | None, *, as_json: bool)
 
     found = Restic(repository).snapshots(name)
     if as_json:
-        print(json.dumps({"snapshots": [dataclasses.asdict(one) for one in found]}))
+        print_json({"snapshots": [dataclasses.asdict(one) for one in found]})
         return
     for one in found:
         print(f"{one.short}  {one.time[:19].replace('T', ' ')}  {one.name:20s}  {one.image}")
@@ -190,7 +190,7 @@ def _print_restore(result: RestoreResult, *, as_json: bool, whole: bool) -> None
             "users": result.users,
             "seconds": round(result.seconds, 3),
         }
-        print(json.dumps(record))
+        print_json(record)
         return
     one = result.snapshot
     print(f"{result.target}: snapshot {one.short} of {one.name}, {one.time[:19]}, in {result.seconds:.1f} s")

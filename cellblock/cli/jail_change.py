@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_upgrade import JOBS, print_plan, print_result, result_record, run
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import (
     AllowLossyOption,
     CaOption,
@@ -155,7 +155,7 @@ def rollback(
         else:
             results = code.rollback_to(volume, to, events, drained=drained)
     if to is not None and as_json:
-        print(json.dumps({"undone": [result_record(result) for result in results]}))
+        print_json({"undone": [result_record(result) for result in results]})
         return
     for result in results:
         print_result(result, as_json=as_json)
@@ -177,7 +177,7 @@ def history(volume: VolumeArgument, as_json: JsonOption = False) -> None:
     done = code.listed(target)
     if as_json:
         now = {"source": str(state.source), "since": state.assembled_at}
-        print(json.dumps({"now": now, "history": [one.record() for one in done]}))
+        print_json({"now": now, "history": [one.record() for one in done]})
         return
     for one in done:
         if isinstance(one, code.Damaged):

@@ -10,6 +10,7 @@ import typer
 
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_change import VolumeArgument
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption
 from cellblock.text.printable import printable, shown
 
@@ -55,22 +56,20 @@ def verify(
         reference = image_reference(source, None) if source else None
         result = code.verify(volume, events, content=content, repair=repair, users=users, source=reference)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "clean": result.is_clean,
-                    "entries": result.entries,
-                    "n_damaged": result.n_damaged,
-                    "n_users": result.n_users,
-                    "n_choices": result.n_choices,
-                    "left": result.n_left,
-                    "damaged": [[_path(one), one.what] for one in result.damaged],
-                    "behind_links": {_text(path): count for path, count in result.behind.items()},
-                    "users": [[_path(one), one.what, one.package] for one in result.users],
-                    "repaired": result.repaired,
-                    "seconds": round(result.seconds, 3),
-                }
-            )
+        print_json(
+            {
+                "clean": result.is_clean,
+                "entries": result.entries,
+                "n_damaged": result.n_damaged,
+                "n_users": result.n_users,
+                "n_choices": result.n_choices,
+                "left": result.n_left,
+                "damaged": [[_path(one), one.what] for one in result.damaged],
+                "behind_links": {_text(path): count for path, count in result.behind.items()},
+                "users": [[_path(one), one.what, one.package] for one in result.users],
+                "repaired": result.repaired,
+                "seconds": round(result.seconds, 3),
+            }
         )
     else:
         _print_users(result)
@@ -157,7 +156,7 @@ def diff(
         for one in code.changes(volume):
             path = "/" + one.path.decode(errors="backslashreplace")
             if as_json:
-                print(json.dumps({**one._asdict(), "path": path}))
+                print_json({**one._asdict(), "path": path})
             else:
                 line = f"{one.kind:8s} {one.size:12d} {one.owner or '-':12s} {one.package or '-':20s} {path}"
                 print(printable(line))
@@ -165,7 +164,7 @@ def diff(
     summary = code.summarize(code.changes(volume))
     if as_json:
         groups = [vars(group) for group in summary.groups]
-        print(json.dumps({"files": summary.files, "bytes": summary.bytes, "groups": groups}))
+        print_json({"files": summary.files, "bytes": summary.bytes, "groups": groups})
         return
     print(f"{'package':24s} {'owner':12s} {'added':>8s} {'changed':>8s} {'removed':>8s} {'MB':>10s}")
     for group in summary.groups:

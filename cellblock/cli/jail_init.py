@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_change import DrainedOption, VolumeArgument
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import (
     AllowLossyOption,
     CaOption,
@@ -58,15 +58,13 @@ def init(
         result = code.initialise(image_reference(source, variant), volume, events, options)
     if as_json:
         ready = str(result.ready) if result.ready else None
-        print(
-            json.dumps(
-                {
-                    "done": result.done,
-                    "waiting": list(result.waiting),
-                    "ready": ready,
-                    "seconds": round(result.seconds, 3),
-                }
-            )
+        print_json(
+            {
+                "done": result.done,
+                "waiting": list(result.waiting),
+                "ready": ready,
+                "seconds": round(result.seconds, 3),
+            }
         )
     elif result.waiting:
         waiting = ", ".join(map(str, result.waiting))

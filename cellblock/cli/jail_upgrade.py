@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cellblock.cli.json_output import print_json
 from cellblock.text.printable import printable, shown
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _print_findings(plan: Plan) -> None:
 def print_result(result: UpgradeResult, *, as_json: bool) -> None:
     """What was done, for people or as one JSON object."""
     if as_json:
-        print(json.dumps(result_record(result)))
+        print_json(result_record(result))
         return
     if not result.changed:
         print(f"already {result.plan.source}; nothing to do")

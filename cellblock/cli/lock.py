@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, variant_names
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def lock(
             else make_lock(request, events)
         )
     if as_json:
-        print(json.dumps(_object(result, written=not only_compare and not result.is_current)))
+        print_json(_object(result, written=not only_compare and not result.is_current))
     else:
         print(_text(result, only_compare=only_compare, with_changes=show_diff or not check))
     if check and not result.is_current:

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from cellblock import paths
 from cellblock.cli.options import image_names, variant_names
 
 _SERVICES = ("github", "gitlab", "json")
@@ -84,10 +83,8 @@ def matrix(
     from cellblock.ci import github, gitlab
     from cellblock.ci.matrix import plan_jobs
     from cellblock.ci.settings import CHECKOUT, Settings, parse_runners
-    from cellblock.definition import default_images, load_images
     from cellblock.errors import UsageError
-    from cellblock.graph import build_order
-    from cellblock.variants import choose_variant, load_variants
+    from cellblock.project import Project
     from cellblock.yaml_source import nearest
 
     if ci not in _SERVICES:
@@ -109,11 +106,9 @@ def matrix(
         key_secret,
         keyless,
     )
-    folder = paths.PROJECT / "images"
-    known = load_variants(folder / "variants.yaml")
-    declared = load_images(folder)
-    order = [image.name for image in build_order(declared, images or default_images(declared))]
-    chosen = [choose_variant(known, name) for name in dict.fromkeys(variant or known)]
+    project = Project()
+    order = [image.name for image in project.in_order(images or ())]
+    chosen = [project.variant(name) for name in dict.fromkeys(variant or project.variants)]
     runners = github.RUNNERS if ci == "github" else gitlab.RUNNERS
     planned = plan_jobs(chosen, order, arch or (), settings, runners, images or ())
     command = shlex.join(_without_output(sys.argv[1:]))

@@ -12,9 +12,9 @@ from cellblock import paths
 
 def variant_names() -> list[str]:
     """Names of all variants, for the shell to complete."""
-    from cellblock.variants import load_variants
+    from cellblock.project import Project
 
-    return list(load_variants(paths.PROJECT / "images" / "variants.yaml"))
+    return list(Project().variants)
 
 
 def image_names() -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, VariantOption, image_names
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def push(
     if digests:
         write_digests(published, digests)
     if as_json:
-        print(json.dumps({"images": published.digests(), "seconds": round(published.seconds, 3)}))
+        print_json({"images": published.digests(), "seconds": round(published.seconds, 3)})
         return
     for image in published.images:
         print(f"{image.repository}:{image.tags[0]}@{image.digest}")

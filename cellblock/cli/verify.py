@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
 
 
@@ -35,7 +35,7 @@ def verify(
         found = verify_images(request, events)
     same = all(each.digest == each.again for each in found.values())
     if as_json:
-        print(json.dumps({"same": same, "images": {name: asdict(each) for name, each in found.items()}}))
+        print_json({"same": same, "images": {name: asdict(each) for name, each in found.items()}})
     else:
         for name, each in found.items():
             if each.digest == each.again:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
-from cellblock import paths
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster import state
 from cellblock.cluster.down import delete_unused
@@ -30,7 +29,7 @@ from cellblock.events import Events
 from cellblock.jail.assemble import OtherSourceError, assemble
 from cellblock.jail.volume.volume import Volume
 from cellblock.machine.node_settings import refuse_without_user_namespaces, warn_of_node
-from cellblock.variants import choose_variant, load_variants
+from cellblock.project import Project
 
 _GO_ON = "run the same `up` again: it goes on where this stopped"
 _ROLES = ("worker", "login", "controller")
@@ -89,7 +88,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         refuse_without_user_namespaces()
     warn_of_node(events)
     phases: dict[str, float] = {}
-    variant = choose_variant(load_variants(paths.PROJECT / "images" / "variants.yaml"), request.variant)
+    variant = Project().variant(request.variant)
     spec = ClusterSpec(
         name=request.name,
         variant=SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),

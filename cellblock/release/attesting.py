@@ -14,13 +14,13 @@ from cellblock.attest.artifacts import Document, attach_documents, attach_signat
 from cellblock.attest.bill import bill_of, bill_reader
 from cellblock.attest.signing import Signer
 from cellblock.attest.subject import Subject
-from cellblock.definition import load_images
 from cellblock.errors import UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
 from cellblock.lock.model import Lock
 from cellblock.oci.contents import ContentsReader
 from cellblock.oci.model import Descriptor
+from cellblock.project import Project
 from cellblock.release.locks import lock_of, record_of
 from cellblock.release.subjects import SubjectRequest, open_subjects
 
@@ -113,7 +113,7 @@ def documents(
             "build it here: `build.py build`"
         )
         return written
-    declared = load_images(request.definitions)
+    declared = Project(request.definitions).images
     if subject.name not in declared:
         raise UsageError(f"there is no image '{subject.name}'", hint="see `build.py targets`")
     said = provenance.provenance(

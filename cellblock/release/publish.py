@@ -18,7 +18,7 @@ from typing import Any
 from cellblock import paths
 from cellblock.attest.subject import Subject
 from cellblock.build.references import reference
-from cellblock.definition import Image, default_images, load_images
+from cellblock.definition import Image, default_images
 from cellblock.errors import UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.graph import check_known
@@ -29,10 +29,11 @@ from cellblock.oci.push import Item, push
 from cellblock.oci.registry.client import Registry
 from cellblock.oci.registry.connection import ConnectionOptions
 from cellblock.oci.registry.reference import Reference, check_tag
+from cellblock.project import Project
 from cellblock.release.attesting import AttestRequest, pulled_as
 from cellblock.release.signing import attest_pushed, sign_joined
 from cellblock.release.subjects import chosen, name_in, open_source
-from cellblock.variants import Variant, choose_variant, load_variants
+from cellblock.variants import Variant
 
 BeforePush = Callable[[Sequence[Subject]], None]
 """Sees every image before the first byte is sent, and raises CellblockError to have none sent (the audit)."""
@@ -246,8 +247,8 @@ def _target(request: PublishRequest) -> Reference:
 
 def _chosen(request: PublishRequest) -> tuple[Variant, list[str]]:
     """The variant and names of images."""
-    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
-    declared = load_images(request.definitions)
+    project = Project(request.definitions)
+    variant, declared = project.variant(request.variant), project.images
     check_known(request.images, declared)
     return variant, list(dict.fromkeys(request.images)) or [
         name for name in default_images(declared) if _runs(declared[name])

@@ -14,15 +14,15 @@ from pathlib import Path
 from cellblock import paths
 from cellblock.attest.subject import Subject
 from cellblock.build.references import LABEL, reference
-from cellblock.definition import load_images
 from cellblock.engine import skopeo
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.graph import check_known
 from cellblock.oci.layout import Layout
 from cellblock.process import Programs
+from cellblock.project import Project
 from cellblock.store.image_store import image_store
-from cellblock.variants import Variant, choose_variant, load_variants
+from cellblock.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def open_subjects(request: SubjectRequest, events: Events) -> Iterator[list[Subj
 
     Raises UsageError for what does not exist, CellblockError for what is not built.
     """
-    variant = choose_variant(load_variants(request.definitions / "variants.yaml"), request.variant)
-    declared = load_images(request.definitions)
+    project = Project(request.definitions)
+    variant, declared = project.variant(request.variant), project.images
     check_known(request.images, declared)
     asked = tuple(dict.fromkeys(request.images))
 

@@ -23,6 +23,7 @@ LAYERS = (
     # What is declared.
     ("definition", "variants"),
     ("graph", "template"),
+    ("project",),
     # One format or program each.
     ("oci",),
     ("debian",),

@@ -1,0 +1,48 @@
+"""The definitions of a project: its variants and images, each read once, when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from cellblock import paths
+from cellblock.definition import Image, default_images, load_images
+from cellblock.graph import build_order
+from cellblock.variants import Variant, choose_variant, load_variants
+
+
+@dataclass(frozen=True)
+class Project:
+    """What the folder `definitions` declares: variants.yaml, and one folder an image.
+
+    Whatever is asked for raises DefinitionError when what it reads is wrong.
+    """
+
+    definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+
+    @cached_property
+    def variants(self) -> Mapping[str, Variant]:
+        """All variants by name."""
+        return load_variants(self.definitions / "variants.yaml")
+
+    @cached_property
+    def images(self) -> dict[str, Image]:
+        """All images by name."""
+        return load_images(self.definitions)
+
+    def variant(self, name: str | None) -> Variant:
+        """The variant `name`; None: the newest stable one of the host's family. Raises UsageError."""
+        return choose_variant(dict(self.variants), name)
+
+    def in_order(self, names: Sequence[str] = ()) -> list[Image]:
+        """The images `names` (none: those that are built by default) and what they need, in build order.
+
+        Raises UsageError for an image that is not declared.
+        """
+        return build_order(self.images, names or default_images(self.images))
+
+    def all_in_order(self) -> list[Image]:
+        """All images, in build order."""
+        return build_order(self.images, self.images)
