@@ -246,3 +246,7 @@ def test_manual_pages_are_read_in_a_job_and_in_a_login_shell(cluster: LocalClust
         assert "ls - list directory contents" in out
         # Found by man-db's index.
         assert re.search(r"^srun \(1\) +- Run parallel jobs$", out, re.MULTILINE)
+    # The index holds times of pages: one of the build would make each build's another.
+    script = "accessdb | sed -n 's/^enroot -> .- 1 1 //p'; stat -c '%Y 0' /usr/share/man/man1/enroot.1"
+    indexed, page = cluster.jail("sh", "-c", script, user=user).ok().splitlines()
+    assert indexed.startswith(f"{page} ")
