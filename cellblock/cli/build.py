@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,11 +14,6 @@ from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOp
 from cellblock.errors import UsageError
 from cellblock.launcher import unchanged
 from cellblock.launcher.main import STAMP, VENV
-from cellblock.store import checkout
-
-if TYPE_CHECKING:
-    pass
-
 
 # Where buildah and podman note their images, in the storage that they use by default.
 _ENGINE_IMAGES = Path("/var/lib/containers/storage/overlay-images/images.json")
@@ -157,6 +152,8 @@ def input_paths() -> list[str]:
 
 def result_paths(load: bool) -> list[str]:
     """Files that must still be there, as they are, for a build to have nothing to do."""
+    from cellblock.store import checkout  # jail-init, whose command this is, too, does without
+
     named = paths.PROJECT / checkout.FILE
     found = [str(named), str(paths.cache() / "resolved"), str(paths.cache() / "images")]
     return [*found, str(_ENGINE_IMAGES)] if load else found

@@ -17,8 +17,8 @@ import yaml
 PROGRAM = "CELLBLOCK_TEST_KUBERNETES"
 """Variable: the program that starts a Kubernetes, by `PROGRAM up DIR NODES` and `PROGRAM down DIR`.
 
-`up` prints the path of the KUBECONFIG and leaves kubectl in DIR/bin. The nodes are this host: a hostPath is the
-same on all, and HOST is one of its addresses, which pods reach.
+`up` prints the path of the KUBECONFIG and leaves kubectl in DIR/bin. The nodes are this host: a hostPath is
+the same on all, and HOST is one of its addresses, which pods reach.
 """
 
 HOST = "10.96.0.10"
