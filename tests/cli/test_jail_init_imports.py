@@ -24,7 +24,8 @@ def test_the_command_starts_without_what_jail_init_leaves_out() -> None:
     files = (PROJECT / "images/jail-init-files/image.yaml").read_text()
     removed = re.search(r"cd cellblock; rm -rf ([a-z ]+)\)", files)
     tried = re.search(r"python3 -c '(import [^']+)'", (PROJECT / "images/jail-init/image.yaml").read_text())
-    assert removed and tried
+    assert removed is not None
+    assert tried is not None
     done = subprocess.run(
         [sys.executable, "-c", _IMPORT + tried[1], removed[1]], capture_output=True, text=True, check=False
     )

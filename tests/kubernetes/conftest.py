@@ -1,4 +1,4 @@
-"""A real Kubernetes of two nodes for the tests here; where there is none, they are skipped with the reason."""
+"""A real Kubernetes of two nodes for the tests here; where there is none, they are skipped and say why."""
 
 from __future__ import annotations
 

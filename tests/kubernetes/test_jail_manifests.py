@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cellblock.build import BuildRequest, build_images
+from cellblock.build import BuildRequest, build_images, copy_images
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.oci.layout import Layout
 from cellblock.paths import PROJECT
-from cellblock.store.image_store import image_store
 from tests.integration.conftest import default_variant
 from tests.integration.registry import PASSWORD, USER, RunningRegistry, running_registry
 from tests.kubernetes.conftest import HOST, Kubernetes
@@ -94,15 +93,16 @@ def _push(source: str, reference: str, *options: str) -> str:
     return reference
 
 
-def _jail_init() -> str:
-    """What skopeo calls jail-init of this machine's variant."""
+def _jail_init(layout: Path) -> str:
+    """Builds jail-init of this machine's variant; returns what skopeo calls it."""
     try:
         result = build_images(BuildRequest(("jail-init",), default_variant()), Events())
     except CellblockError as error:
         if "too old for jail-init" in str(error):
             pytest.skip(str(error))
         raise
-    return f"oci:{image_store().folder}:{result.images['jail-init'].reference}"
+    copy_images(result, layout, ["jail-init"])
+    return f"oci:{layout}:jail-init:{result.variant.name}"
 
 
 def _jail(layout: Path) -> str:
@@ -130,7 +130,7 @@ def place(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> I
             kubernetes,
             folder / "volume",
             folder / "manifests",
-            _push(_jail_init(), f"{nodes.host}/tests/jail-init:1", *login),
+            _push(_jail_init(folder / "init"), f"{nodes.host}/tests/jail-init:1", *login),
             "docker://" + _push(jail, f"{own.host}/tests/jail:1", *login),
             "docker://" + _push(jail, f"{plain.host}/tests/jail:1"),
         )
