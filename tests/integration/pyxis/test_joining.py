@@ -187,4 +187,4 @@ def test_a_step_saves_no_other_container_than_its_own(containers: Containers) ->
         rm -f x.sqsh; enroot remove -f pyxis_unsaved"""
     done = containers.script(script, "-n1", "--overcommit", "-wworker-1", f"-D/home/{containers.user}")
     assert done.out.splitlines() == ["saved its own"], done.err
-    assert "the container was removed while the step ran, and what has its name now is another one" in done.err
+    assert "the container was removed while the step ran, and what has its name now is another" in done.err
