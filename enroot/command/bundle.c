@@ -1,3 +1,5 @@
+/* Makes a bundle: a copy of this program with an image behind it, for `enroot bundle`. bundle_run.c and main.c call
+ * it. */
 #define _GNU_SOURCE
 #include "bundle.h"
 

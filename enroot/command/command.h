@@ -4,17 +4,13 @@
 
 #include "native/settings/settings.h"
 #include "options.h"
+#include "usage.h"
 #include "native/base/version.h"
 
 typedef int command(int argc, char **argv);
 
-command command_batch, command_bundle, command_create, command_exec, command_export, command_help, command_image,
+command command_batch, command_bundle, command_create, command_exec, command_export, command_image,
 	command_info, command_list, command_remove, command_start, command_version;
-
-/* Says `what` is wrong with the command line. Returns 1. */
-int command_usage(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* "enroot NAME --help". Returns 0. */
-int command_describe(const char *name);
 
 /* Reads the settings; returns 0, or 1 after a message. */
 int command_settings(struct settings *settings, const char *script);

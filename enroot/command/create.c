@@ -1,3 +1,4 @@
+/* Implements `enroot create`: unpacks an image into a new root. main.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

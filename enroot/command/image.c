@@ -1,3 +1,5 @@
+/* Implements the commands that enroot-image does (import, load, digest, cache): finds that program and becomes it.
+ * main.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Implements `enroot version` and `enroot info`, which says what this machine can do and which settings are in force.
+ * main.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+/* Reads the options of a command from its table with getopt_long. Files of this folder and enroot/ call it. */
 #define _GNU_SOURCE
 #include "options.h"
 
@@ -5,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "command.h"
+#include "usage.h"
 
 /* start has the most: 12, and a bundle five more. */
 #define MAX_OPTIONS 24

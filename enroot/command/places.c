@@ -1,3 +1,5 @@
+/* Reads what most commands begin with: settings, the one word they take, and the path of its container. All commands
+ * call it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Implements `enroot remove`: asks, and removes roots. main.c calls it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* Holds the usage text of each command and prints it. Each command of enroot and enroot-image calls it. */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>
@@ -5,7 +6,7 @@
 #include <string.h>
 
 #include "native/base/report.h"
-#include "command.h"
+#include "usage.h"
 
 struct command_text {
 	const char *name, *usage, *summary, *options;

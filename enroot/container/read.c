@@ -1,3 +1,5 @@
+/* Reads a small file of the container's root without following links out of it. The environment and the hooks call
+ * it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/stat.h>

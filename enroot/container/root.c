@@ -1,3 +1,4 @@
+/* Opens or mounts the root of a container: a created one or an image. launch.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* Looks up the user, and starts the container that a command asks for. enroot/command calls it. */
 #define _GNU_SOURCE
 #include "start.h"
 

@@ -1,3 +1,4 @@
+/* Merges entries into the text of passwd(5) and group(5). shadow.c calls it. */
 #define _GNU_SOURCE
 #include "accounts.h"
 

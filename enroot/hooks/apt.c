@@ -1,3 +1,5 @@
+/* Tells apt in the container not to change its user, which a namespace of one uid cannot. container/hooks.c calls it.
+ * */
 #define _GNU_SOURCE
 #include "hook.h"
 

@@ -1,3 +1,5 @@
+/* Runs the host's ldconfig over the container after hooks have brought libraries. mellanox.c and nvidia_cdi.c call
+ * it. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/base/program.h"

@@ -1,3 +1,4 @@
+/* Gives the container the node's time zone. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include "hook.h"
 

@@ -1,3 +1,4 @@
+/* Shows NVIDIA GPUs and their driver in the container as NVIDIA_VISIBLE_DEVICES asks. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Adds the user and the group to the container's passwd and group. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include <grp.h>
 #include <pwd.h>

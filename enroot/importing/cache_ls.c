@@ -1,3 +1,4 @@
+/* Implements `enroot cache ls`: prints what the cache keeps. cache_command.c calls it. */
 #define _GNU_SOURCE
 #include <pwd.h>
 #include <stdio.h>

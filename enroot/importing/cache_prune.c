@@ -1,3 +1,4 @@
+/* Implements `enroot cache prune` and `enroot cache verify`. cache_command.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

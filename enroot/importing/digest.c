@@ -1,4 +1,4 @@
-/* digest [-a ARCH] URI */
+/* Implements `enroot digest [-a ARCH] URI`: prints the digest of an image in a registry. main.c calls it. */
 #define _GNU_SOURCE
 #include <stdio.h>
 

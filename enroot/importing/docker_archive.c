@@ -1,3 +1,4 @@
+/* Reads the list of layers of a docker-archive, as `docker save` writes it. source.c calls it. */
 #define _GNU_SOURCE
 #include <jansson.h>
 #include <stdlib.h>

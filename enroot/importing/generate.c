@@ -1,3 +1,4 @@
+/* Writes the three files that an image gets for the runtime: rc, environment and fstab. produce.c calls it. */
 #define _GNU_SOURCE
 #include "generate.h"
 

@@ -1,3 +1,5 @@
+/* Parses the configuration of an image: entrypoint, command, environment, volumes, working directory.
+ * docker_archive.c, generate.c, oci_layout.c and produce.c call it. */
 #define _GNU_SOURCE
 #include "image_config.h"
 

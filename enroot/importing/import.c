@@ -1,4 +1,4 @@
-/* import [-a ARCH] [-o FILE] URI */
+/* Implements `enroot import [-a ARCH] [-o FILE] URI`: makes a squashfs file of an image. main.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

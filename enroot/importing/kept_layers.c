@@ -1,3 +1,5 @@
+/* Takes layers of a registry's image from the cache, and stores the others there while they are downloaded. origin.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "kept_layers.h"
 

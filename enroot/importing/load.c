@@ -1,4 +1,4 @@
-/* load [-a ARCH] [-n NAME] [-f] URI */
+/* Implements `enroot load [-a ARCH] [-n NAME] [-f] URI`: makes a root of an image. main.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* Reads the manifest and list of layers of an OCI layout or archive. source.c calls it. */
 #define _GNU_SOURCE
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Opens the source of an import, a registry or this machine, and tells the user what goes wrong. load.c and obtain.c
+ * call it. */
 #define _GNU_SOURCE
 #include "origin.h"
 

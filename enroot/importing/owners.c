@@ -1,3 +1,4 @@
+/* Rewrites the owner of all entries to the user who imports, on their way to another sink. produce.c calls it. */
 #define _GNU_SOURCE
 #include "owners.h"
 

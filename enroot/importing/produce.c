@@ -1,3 +1,4 @@
+/* Writes a squashfs file or a root from an image's configuration and layers. origin.c calls it. */
 #define _GNU_SOURCE
 #include "produce.h"
 

@@ -1,3 +1,4 @@
+/* Prints how far an import is. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "progress.h"
 

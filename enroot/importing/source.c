@@ -1,3 +1,5 @@
+/* Reads the configuration and layers of an image on this machine, of any kind. docker_archive.c, oci_layout.c and
+ * origin.c call it. */
 #define _GNU_SOURCE
 #include "source.h"
 

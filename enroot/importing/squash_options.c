@@ -1,3 +1,4 @@
+/* Parses ENROOT_SQUASH_OPTIONS, which has the options of mksquashfs. produce.c calls it. */
 #define _GNU_SOURCE
 #include "squash_options.h"
 

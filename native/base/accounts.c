@@ -1,3 +1,5 @@
+/* Reads the passwd and group of a jail or container as data, without the C library's NSS modules. enroot/container
+ * and spank_jail/enter call it. */
 #define _GNU_SOURCE
 #include "accounts.h"
 

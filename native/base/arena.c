@@ -1,3 +1,4 @@
+/* Allocates memory that is released all at once. yaml_tree.c and native/cdi call it. */
 #include "arena.h"
 
 #include <stdlib.h>

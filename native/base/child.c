@@ -1,3 +1,5 @@
+/* Starts a process that shares the caller's memory, for work that a thread of a daemon cannot do. native/jail calls
+ * it. */
 #define _GNU_SOURCE
 #include "child.h"
 

@@ -1,3 +1,5 @@
+/* Fills in and prints the error that functions of the jail, the containers and the plugins return. Files of this
+ * folder, enroot/, other libraries in native/, pyxis/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "error.h"
 

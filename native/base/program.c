@@ -1,3 +1,4 @@
+/* Finds, runs and waits for other programs. enroot/, other libraries in native/ and pyxis/ call it. */
 #define _GNU_SOURCE
 #include "program.h"
 

@@ -1,3 +1,4 @@
+/* Prints [INFO], [WARN] and [ERROR] lines. enroot/ and other libraries in native/ call it. */
 #define _GNU_SOURCE
 #include "report.h"
 

@@ -1,3 +1,5 @@
+/* Checks that a file and the directories above it can be written by root alone. enroot/, other libraries in native/,
+ * pyxis/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "trust.h"
 

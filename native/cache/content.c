@@ -1,3 +1,5 @@
+/* Computes the digest by which the cache notices a damaged image. deliver.c, draft.c, image.c and enroot/importing
+ * call it. */
 #define _GNU_SOURCE
 #include "content.h"
 

@@ -1,3 +1,4 @@
+/* Locks what is being made, and waits for others who make it. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "lock.h"
 

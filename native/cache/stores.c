@@ -1,3 +1,5 @@
+/* Opens the stores that count for a process: the user's own, the administrator's and trusted users'. Files of this
+ * folder call it. */
 #define _GNU_SOURCE
 #include "stores.h"
 

@@ -1,3 +1,5 @@
+/* Attaches a system call filter by which chown and the like do nothing and succeed. join.c and enroot/container call
+ * it. */
 #define _GNU_SOURCE
 #include "fake_chown.h"
 

@@ -1,3 +1,5 @@
+/* Parses lines of fstab(5) with enroot's extensions. enroot/container, enroot/hooks, pyxis/options and pyxis/step
+ * call it. */
 #define _GNU_SOURCE
 #include "fstab.h"
 

@@ -1,3 +1,5 @@
+/* Makes the user and mount namespace of a container, and drops its rights. enroot/container/launch.c and join.c call
+ * it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

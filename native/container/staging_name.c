@@ -1,3 +1,5 @@
+/* Forms and recognises the hidden names of roots that are being made or removed. enroot/command and pyxis/step call
+ * it. */
 #include "staging_name.h"
 
 #include <string.h>

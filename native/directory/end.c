@@ -1,3 +1,5 @@
+/* Finishes a directory after the merge: hard links, empty directories, and the metadata of all directories.
+ * native/layers and native/volume call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

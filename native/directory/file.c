@@ -1,3 +1,5 @@
+/* Writes the content of one file, checks its digest and sets its metadata, in a worker thread. directory.c queues
+ * it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+/* Sets owner, mode, time and extended attributes, and counts what the target cannot hold. The other files of this
+ * folder call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

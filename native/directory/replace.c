@@ -1,3 +1,4 @@
+/* Removes what a later entry of the same layer replaces. directory.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+/* Cuts capabilities, keys and system calls of the calling thread. spank_jail/enter, spank_jail/pam and
+ * spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "confine.h"
 

@@ -1,3 +1,5 @@
+/* Computes the SHA-256 of a stream with OpenSSL. Files of this folder, enroot/ and other libraries in native/ call
+ * it. */
 #define _GNU_SOURCE
 #include "hash.h"
 

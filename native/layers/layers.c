@@ -1,3 +1,4 @@
+/* Reads the layers of an image, top one first, into a sink. enroot/importing and native/volume call it. */
 #define _GNU_SOURCE
 #include "layers.h"
 
@@ -135,7 +136,7 @@ static int check_holes(struct image_layers *layers, const struct image_entry *en
 
 static int note(struct image_layers *layers, const struct image_entry *entry, struct image_error *err)
 {
-	uint32_t node = layers->directory ? image_directory_told(layers->directory) : IMAGE_ROOT;
+	uint32_t node = layers->target.sink ? layers->target.told(layers->target.sink) : IMAGE_ROOT;
 
 	return layers->listing ? image_listing_add(layers->listing, entry, node, err) : 0;
 }
@@ -196,7 +197,7 @@ static int read_layer(struct image_layers *layers, unsigned layer, struct image_
 {
 	struct image_listing *listing = layers->listings[layer];
 	unsigned number = layer + layers->generated;
-	unsigned replaced = listing ? image_directory_replaced(layers->directory) : 0;
+	unsigned replaced = listing ? layers->target.replaced(layers->target.sink) : 0;
 	struct image_stream *stream;
 	int result;
 
@@ -211,7 +212,7 @@ static int read_layer(struct image_layers *layers, unsigned layer, struct image_
 		image_pool_stop(&layers->pool);
 	image_stream_close(stream);
 	/* What was told twice, or later, is not whose digest it seems to be. */
-	if (listing && (image_directory_replaced(layers->directory) != replaced ||
+	if (listing && (layers->target.replaced(layers->target.sink) != replaced ||
 			image_merge_wants_again(layers->merge, number)))
 		image_listing_give_up(listing);
 	while (!result && image_merge_wants_again(layers->merge, number)) {
@@ -232,7 +233,7 @@ static int begin_listings(struct image_layers *layers, struct image_error *err)
 	layers->listings = calloc(count + 1u, sizeof(struct image_listing *)); /* NULL at the end */
 	if (!layers->listings)
 		return image_fail_memory(err);
-	for (unsigned i = 0; layers->directory && i < count; i++) {
+	for (unsigned i = 0; layers->target.sink && i < count; i++) {
 		if (layers->request.layers[i].list_to < 0)
 			continue;
 		layers->listings[i] = image_listing_new(layers->request.layers[i].list_to, err);

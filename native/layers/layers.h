@@ -4,9 +4,9 @@
 
 #include <stdatomic.h>
 
-#include "native/directory/directory.h"
 #include "listing.h"
 #include "merge.h"
+#include "records.h"
 
 struct image_layer {
 	const char *name;          /* for messages: a path, or a digest */
@@ -28,11 +28,20 @@ struct image_layers_request {
 	void *context;
 };
 
+/* What a sink that is a directory tells of itself, for listings; all NULL for other sinks. */
+struct image_layers_target {
+	/* The node whose content came last, since this was last asked; IMAGE_ROOT: none did. */
+	uint32_t (*told)(void *sink);
+	/* How often something was replaced by a later entry of its layer. */
+	unsigned (*replaced)(void *sink);
+	void *sink;
+};
+
 struct image_layers {
 	struct image_layers_request request;
 	struct image_pool pool;
 	struct image_merge *merge;
-	struct image_directory *directory; /* the sink, where listings are to be written */
+	struct image_layers_target target; /* the sink, where listings are to be written */
 	struct image_listing *listing;     /* of the layer that is read; then kept in `listings` until all digests are there */
 	struct image_listing **listings;
 	struct image_stream *next; /* of the layer below, begun while this one is read */

@@ -1,3 +1,4 @@
+/* Writes and reads the listing of a layer: its entries without their content. layers.c calls it. */
 #define _GNU_SOURCE
 #include "listing.h"
 

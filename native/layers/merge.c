@@ -1,3 +1,5 @@
+/* Merges layers into one tree as the OCI specification says, and tells a sink what is new. layers.c and merge_parts.h
+ * call it. */
 #define _GNU_SOURCE
 #include "merge_parts.h"
 

@@ -1,3 +1,4 @@
+/* Resolves hard links across layers while they are merged. merge.c calls it. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

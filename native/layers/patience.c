@@ -1,3 +1,4 @@
+/* Asks, while threads wait for each other, whether to go on. block.c and work.c call it. */
 #define _GNU_SOURCE
 #include "patience.h"
 

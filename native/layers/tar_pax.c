@@ -1,3 +1,4 @@
+/* Parses pax extended headers. tar.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Packs and unpacks lists of extended attributes. tar_header.c, native/directory, native/squashfs and native/volume
+ * call it. */
 #define _GNU_SOURCE
 #include "xattrs.h"
 

@@ -1,3 +1,4 @@
+/* Fills a private /dev with the devices that every job has. native/jail calls it. */
 #define _GNU_SOURCE
 #include "device.h"
 

@@ -1,3 +1,5 @@
+/* Makes the detached mount of one line of a plan. Files of this folder, enroot/, other libraries in native/ and
+ * spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "filesystem.h"
 

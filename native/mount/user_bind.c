@@ -1,3 +1,5 @@
+/* Checks and resolves bind mounts that users ask for, with the user's own rights. Filesystem.c, native/jail and
+ * spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "user_bind.h"
 

@@ -2,7 +2,7 @@
 #ifndef REGISTRY_AUTH_FILE_H
 #define REGISTRY_AUTH_FILE_H
 
-#include "credentials.h"
+#include "credential.h"
 
 /* Looks in `text`, the content of `path`, and asks the programs that it names. Returns whether `credential` is found. */
 bool auth_file_find(struct credential *credential, const struct credential_request *request, const char *path,

@@ -1,3 +1,4 @@
+/* Parses the WWW-Authenticate header of a 401. authorization.c calls it. */
 #define _GNU_SOURCE
 #include "challenge.h"
 

@@ -1,3 +1,4 @@
+/* Sends requests to one place that has the repository, the registry or a mirror. session.c calls it. */
 #define _GNU_SOURCE
 #include "endpoint.h"
 

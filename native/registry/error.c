@@ -1,3 +1,4 @@
+/* Fills in the error that functions of the registry client return. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "error.h"
 

@@ -1,3 +1,4 @@
+/* Downloads one blob, and resumes when connections break. work.c calls it. */
 #define _GNU_SOURCE
 #include "fetch.h"
 

@@ -1,3 +1,4 @@
+/* Downloads layers from the addresses that their descriptor names. fetch.c calls it. */
 #define _GNU_SOURCE
 #include "foreign.h"
 

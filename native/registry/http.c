@@ -1,3 +1,4 @@
+/* Sends one HTTP request and follows its redirects. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "http.h"
 

@@ -1,3 +1,4 @@
+/* Parses lines of .netrc. credentials.c calls it. */
 #define _GNU_SOURCE
 #include "netrc.h"
 

@@ -1,3 +1,5 @@
+/* Converts names of processors, and chooses the entry of an index. manifest.c, session.c and enroot/importing call
+ * it. */
 #define _GNU_SOURCE
 #include "platform.h"
 

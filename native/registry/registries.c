@@ -1,3 +1,4 @@
+/* Reads registries.conf: where a repository is and which mirrors it has. session.c calls it. */
 #define _GNU_SOURCE
 #include "registries.h"
 

@@ -1,3 +1,4 @@
+/* Parses strings of TOML. toml.c calls it. */
 #define _GNU_SOURCE
 #include "toml_string.h"
 

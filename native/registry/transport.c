@@ -1,3 +1,4 @@
+/* Keeps what all connections of one import share. http.c calls it. */
 #define _GNU_SOURCE
 #include "transport.h"
 

@@ -1,3 +1,4 @@
+/* Parses docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@DIGEST]. registries.c and registry.h call it. */
 #define _GNU_SOURCE
 #include "uri.h"
 

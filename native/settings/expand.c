@@ -1,3 +1,5 @@
+/* Expands variables and a few commands in a value, as a shell would. settings.c, enroot/container and
+ * native/container call it. */
 #define _GNU_SOURCE
 #include "expand.h"
 

@@ -1,3 +1,4 @@
+/* Parses settings that are numbers, sizes or times. settings.c, enroot/importing and native/cache call it. */
 #define _GNU_SOURCE
 #include "number.h"
 
@@ -5,8 +6,17 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#include "settings.h"
+bool settings_means_yes(const char *value)
+{
+	static const char *const no[] = { "", "no", "n", "false", "f" };
+
+	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
+		if (!strcasecmp(value, no[i]))
+			return false;
+	return true;
+}
 
 /* Seconds: some 30 years, so that milliseconds of it fit into 64 bits with much to spare. */
 #define LONGEST_S 1000000000L

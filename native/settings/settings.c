@@ -1,3 +1,5 @@
+/* Reads enroot's configuration from the environment, enroot.conf and its drop-ins. Files of this folder, enroot/,
+ * other libraries in native/ and pyxis/ call it. */
 #define _GNU_SOURCE
 #include "settings.h"
 
@@ -276,16 +278,6 @@ const char *settings_get(const struct settings *settings, const char *key)
 	const char *value = variables_get(&settings->variables, key);
 
 	return value ? value : "";
-}
-
-bool settings_means_yes(const char *value)
-{
-	static const char *const no[] = { "", "no", "n", "false", "f" };
-
-	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
-		if (!strcasecmp(value, no[i]))
-			return false;
-	return true;
 }
 
 bool settings_true(const struct settings *settings, const char *key)

@@ -3,6 +3,7 @@
 #define ENROOT_SETTINGS_H
 
 #include "native/base/variables.h"
+#include "number.h"
 
 struct settings {
 	struct variables variables;
@@ -23,9 +24,7 @@ bool settings_is_key(const char *key);
 
 /* The value, "" when it is not set. */
 const char *settings_get(const struct settings *settings, const char *key);
-/* Not empty, and not no, n, false or f in any case. */
-bool settings_means_yes(const char *value);
-/* Whether that is set so. */
+/* Whether that is set, and means yes. */
 bool settings_true(const struct settings *settings, const char *key);
 /* A number from 0, which was checked when it was set (number.h); `otherwise` when it is not set. */
 long settings_number(const struct settings *settings, const char *key, long otherwise);

@@ -1,3 +1,4 @@
+/* Compresses one block with lz4, zstd or zlib. data.c, metadata.c and squashfs.c call it. */
 #define _GNU_SOURCE
 #include "compress.h"
 

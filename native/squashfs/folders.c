@@ -1,3 +1,4 @@
+/* Writes the table of directories. finish.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* Writes the inode of one file. folders.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

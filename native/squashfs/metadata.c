@@ -1,3 +1,4 @@
+/* Writes a table of metadata in compressed pieces of 8 KiB. parts.h uses it. */
 #define _GNU_SOURCE
 #include "metadata.h"
 

@@ -1,3 +1,5 @@
+/* Receives the entries of a merged tree and writes them as a squashfs 4.0 image. parts.h and enroot/importing call
+ * it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Collects extended attributes and writes their table. squashfs.c and finish.c call it. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "error.h"
+
 /* What is different, as bits. VOLUME_ATTRIBUTES says that somebody has to look: a name is there or should be. */
 enum volume_difference {
 	VOLUME_MISSING = 1,
@@ -30,11 +32,6 @@ struct volume_finding {
 	size_t offset; /* of the line's first byte in the text */
 	unsigned bits; /* enum volume_difference */
 	int number;    /* errno of what could not be read, or 0 */
-};
-
-struct volume_error {
-	char message[256];
-	int number; /* errno, or 0 */
 };
 
 struct volume_check {

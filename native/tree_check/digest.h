@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "check.h"
+#include "error.h"
 
 struct volume_digest;
 

@@ -1,3 +1,4 @@
+/* Parses one line of a manifest. check.c calls it. */
 #include "line.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Assembles a directory and its manifest from layers or from another directory. Python calls it
+ * (native/cffi/image_core.py). */
 #define _GNU_SOURCE
 #include "assembly.h"
 
@@ -14,6 +16,16 @@ struct image_assembly {
 	struct image_directory *directory;
 	struct image_layers *layers;
 };
+
+static uint32_t told(void *directory)
+{
+	return image_directory_told(directory);
+}
+
+static unsigned replaced(void *directory)
+{
+	return image_directory_replaced(directory);
+}
 
 struct image_assembly *image_assembly_new(const struct image_request *request, struct image_error *err)
 {
@@ -33,7 +45,7 @@ struct image_assembly *image_assembly_new(const struct image_request *request, s
 		sink = image_directory_sink(assembly->directory);
 		assembly->layers = image_layers_new(assembly->tree, &sink, &request->layers, err);
 		if (assembly->layers) {
-			assembly->layers->directory = assembly->directory;
+			assembly->layers->target = (struct image_layers_target){ told, replaced, assembly->directory };
 			image_directory_ask(assembly->directory, &assembly->layers->patience);
 		}
 	}

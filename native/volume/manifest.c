@@ -1,3 +1,4 @@
+/* Writes the manifest of a tree. assembly.c calls it. */
 #define _GNU_SOURCE
 #include "manifest.h"
 

@@ -1,3 +1,4 @@
+/* Finds where two sorted manifests differ. Python calls it (native/cffi/image_core.py). */
 #define _GNU_SOURCE
 #include "manifest_compare.h"
 

@@ -1,3 +1,4 @@
+/* Removes what a job leaves on a node: containers of its own scope, and what killed steps left. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "epilog.h"
 

@@ -1,3 +1,5 @@
+/* Closes the descriptors of slurmstepd in a process that was forked from it. keeper.c, runtime.c and pyxis/slurm call
+ * it. */
 #define _GNU_SOURCE
 #include "descriptors.h"
 

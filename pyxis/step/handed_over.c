@@ -1,3 +1,4 @@
+/* Receives the descriptor and path of an image in the cache from the program that imports it. image.c calls it. */
 #define _GNU_SOURCE
 #include "handed_over.h"
 

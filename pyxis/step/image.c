@@ -1,3 +1,4 @@
+/* Imports an image, or finds the file, that `enroot start` takes. container.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "image.h"
 

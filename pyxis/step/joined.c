@@ -1,3 +1,4 @@
+/* Compares what a step asks for with the container that runs already. container.c calls it. */
 #define _GNU_SOURCE
 #include "joined.h"
 

@@ -1,3 +1,5 @@
+/* Starts the process of the user that saves and removes the container after the last task of a step. pyxis/slurm
+ * calls it. */
 #define _GNU_SOURCE
 #include "keeper.h"
 

@@ -1,3 +1,5 @@
+/* Writes and reads the label in a root that says which job and step made it. container.c, image.c, leftovers.c and
+ * pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "mark.h"
 

@@ -1,3 +1,4 @@
+/* Locks the name of a container while one step makes it. container.c calls it. */
 #define _GNU_SOURCE
 #include "name_lock.h"
 

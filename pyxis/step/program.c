@@ -1,3 +1,4 @@
+/* Explains why a task's program will not run in its container. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "program.h"
 

@@ -1,3 +1,4 @@
+/* Finds containers that run on this node, by /proc. container.c calls it. */
 #define _GNU_SOURCE
 #include "running.h"
 

@@ -1,3 +1,4 @@
+/* Runs the program enroot as the task's user. container.c, mark.c, pmix.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "runtime.h"
 

@@ -1,3 +1,4 @@
+/* Makes the net, ipc and uts namespaces that a step asks for. container.c, joined.c and task.c call it. */
 #define _GNU_SOURCE
 #include "spaces.h"
 

@@ -1,3 +1,4 @@
+/* Moves a task into its container. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "task.h"
 

@@ -1,3 +1,4 @@
+/* Keeps the set of a driver's files and links, and checks it. The other files of jail-driver call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>

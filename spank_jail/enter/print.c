@@ -1,3 +1,4 @@
+/* Prints a mount plan as it was understood. jail_enter.c calls it. */
 #include "print.h"
 
 #include <string.h>

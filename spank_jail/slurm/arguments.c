@@ -1,3 +1,4 @@
+/* Parses the plugin's arguments in plugstack.conf. option_input.c, options.c and step.c call it. */
 #include "arguments.h"
 
 #include <errno.h>

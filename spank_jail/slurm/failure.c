@@ -1,3 +1,5 @@
+/* Keeps the reason why a step has no jail until it can be told, and drains the node if that is at fault. plugin.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "failure.h"
 

@@ -1,3 +1,4 @@
+/* Makes, finds and removes the mounts that all steps of a job share. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "job_mounts.h"
 

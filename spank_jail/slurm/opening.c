@@ -1,3 +1,4 @@
+/* Opens what a step works with until it has entered the jail. fallback.c and step.c call it. */
 #define _GNU_SOURCE
 #include "opening.h"
 

@@ -1,3 +1,4 @@
+/* Shows a task its part of slurmd's spool directory. step.c and views.c call it. */
 #define _GNU_SOURCE
 #include "spool.h"
 

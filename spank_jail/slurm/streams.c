@@ -1,3 +1,4 @@
+/* Checks and closes the descriptors that a task takes into the jail. step.c calls it. */
 #define _GNU_SOURCE
 #include "streams.h"
 

@@ -1,6 +1,7 @@
+/* Holds a container without a command, for others to join. launch.c and the command start call it. */
 #define _GNU_SOURCE
-#include "container.h"
-#include "hold.h"
+#include "native/container/container.h"
+#include "native/container/hold.h"
 
 #include <errno.h>
 #include <fcntl.h>

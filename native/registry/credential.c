@@ -1,0 +1,58 @@
+/* Records where a credential was looked for, and decides for whom one counts. credentials.c and auth_file.c call it. */
+#define _GNU_SOURCE
+#include "credential.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATIENCE_S 30
+
+void credential_place(struct credential *credential, const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	text_append_string(&credential->places, "\n    - ");
+	text_append_string(&credential->places, jail_one_line(text));
+}
+
+void credential_remark(struct credential *credential, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	text_append_string(&credential->places, " (");
+	text_append_string(&credential->places, jail_one_line(text));
+	text_append_string(&credential->places, ")");
+}
+
+bool credential_is_for(struct credential *credential, const struct credential_request *request, const char *user)
+{
+	if (!*request->user || !strcmp(user, request->user))
+		return true;
+	credential_remark(credential, "of another user than %s", request->user);
+	return false;
+}
+
+const char *const *credential_hosts(const char *host, const char *own[5])
+{
+	static const char *const hub[] = { "docker.io", "registry-1.docker.io", "index.docker.io", NULL };
+
+	if (!strcmp(host, "docker.io"))
+		return hub;
+	own[0] = host;
+	own[1] = NULL;
+	return own;
+}
+
+unsigned credential_patience(const struct credential_request *request)
+{
+	return (unsigned)settings_number(request->settings, "ENROOT_CONNECT_TIMEOUT", PATIENCE_S);
+}

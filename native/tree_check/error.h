@@ -1,0 +1,10 @@
+/* The error of the comparison: what went wrong, in words, and its errno. */
+#ifndef VOLUME_ERROR_H
+#define VOLUME_ERROR_H
+
+struct volume_error {
+	char message[256];
+	int number; /* errno, or 0 */
+};
+
+#endif

@@ -1,0 +1,190 @@
+"""How the C is cut: libraries below, programs above, no circles, and files that say what they do."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from cellblock.paths import PROJECT
+from tests.lint.test_lint import files
+
+# Lowest first: a library includes what stands before it. The order of native/build.mk, from the other end.
+LIBRARIES = (
+    *("base", "settings", "slurm", "seccomp", "mount", "cdi", "jail", "container", "layers", "cache"),
+    *("registry", "squashfs", "directory", "tree_check", "volume"),
+)
+PROGRAMS = ("spank_jail", "enroot", "pyxis")
+FOLDERS = ("native", *PROGRAMS)
+# Files that know each other; none may be added. Each pair shares types that have no header of their own yet.
+KNOWN_CIRCLES = {
+    frozenset(f"native/registry/{name}" for name in ("connection", "http", "transport")),
+    frozenset(f"pyxis/step/{name}" for name in ("container", "image", "joined", "save")),
+    frozenset(f"spank_jail/node/{name}" for name in ("account_fields", "account_records")),
+    frozenset(f"spank_jail/slurm/{name}" for name in ("job_mounts", "job_namespaces")),
+    frozenset(f"spank_jail/slurm/{name}" for name in ("opening", "step")),
+}
+
+
+def sources() -> dict[str, str]:
+    """Path -> text of what ships: tests may include what they like."""
+    return {
+        str(path): (PROJECT / path).read_text()
+        for path in files()
+        if path.suffix in (".c", ".h")
+        and path.parts[0] in FOLDERS
+        and not {"tests", "fuzz", "testing"} & set(path.parts)
+    }
+
+
+def includes(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Path -> paths of what it includes, from the top of the project."""
+    found: dict[str, list[str]] = {}
+    for path, text in texts.items():
+        names = re.findall(r'^\s*#\s*include "([^"]+)"', text, re.MULTILINE)
+        beside = {name: os.path.normpath(f"{os.path.dirname(path)}/{name}") for name in names}  # noqa: PTH120
+        found[path] = [beside[name] if beside[name] in texts else name for name in names]
+    return found
+
+
+def runs_up(path: str, included: str) -> bool:
+    """Whether a library includes a higher one or a program, or a program another program."""
+    one, other = Path(path).parts, Path(included).parts
+    if one[0] != "native":
+        return other[0] not in (one[0], "native")
+    if other[0] != "native":
+        return True
+    return LIBRARIES.index(other[1]) > LIBRARIES.index(one[1])
+
+
+def units(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """File without its extension -> those that it needs.
+
+    A header without a source of its own is no unit: what it includes counts for those who include it.
+    """
+    included = includes(texts)
+
+    def reached(path: str, seen: set[str]) -> Iterator[str]:
+        for each in included[path]:
+            if each in seen:
+                continue
+            seen.add(each)
+            if each.endswith(".h") and f"{each[:-2]}.c" not in texts:
+                yield from reached(each, seen)
+            else:
+                yield each[:-2]
+
+    needs: dict[str, set[str]] = {}
+    for path in texts:
+        unit = path[:-2]
+        if f"{unit}.c" in texts:
+            needs.setdefault(unit, set()).update(each for each in reached(path, set()) if each != unit)
+    return needs
+
+
+def circles(needs: Mapping[str, set[str]]) -> set[frozenset[str]]:
+    """Sets of units each of which reaches all others of its set."""
+
+    def all_of(unit: str) -> set[str]:
+        found: set[str] = set()
+        open_ = [unit]
+        while open_:
+            for each in needs.get(open_.pop(), ()):
+                if each not in found:
+                    found.add(each)
+                    open_.append(each)
+        return found
+
+    reach = {unit: all_of(unit) for unit in needs}
+    return {
+        frozenset(each for each in reach[unit] if unit in reach.get(each, ()))
+        for unit in needs
+        if unit in reach[unit]
+    }
+
+
+def first_comment(text: str) -> str:
+    """What a file begins with, as one line; empty when that is no comment."""
+    match = re.match(r"\s*/\*(.*?)\*/", text, re.DOTALL)
+    return " ".join(re.sub(r"\n \*", " ", match[1]).split()) if match else ""
+
+
+def says_something(comment: str) -> bool:
+    """At least one sentence: four words, and a full stop, colon or semicolon."""
+    return bool(re.match(r"\S+( \S+){3,}?[.:;]", f"{comment}"))
+
+
+def test_no_include_runs_up() -> None:
+    assert set(LIBRARIES) == {Path(path).parts[1] for path in sources() if path.startswith("native/")}
+    wrong = [
+        f"{path} includes {each}"
+        for path, all_ in includes(sources()).items()
+        for each in all_
+        if runs_up(path, each)
+    ]
+    assert wrong == []
+
+
+def test_the_linker_takes_the_libraries_in_the_same_order() -> None:
+    (line,) = re.findall(r"^LIBRARIES := (.*)$", (PROJECT / "native/build.mk").read_text(), re.MULTILINE)
+    place = {name: index for index, name in enumerate(line.split())}
+    assert set(place) == set(LIBRARIES)
+    for path, all_ in includes(sources()).items():
+        for each in all_:
+            if path.startswith("native/") and Path(path).parts[1] in place:
+                assert place[Path(path).parts[1]] <= place[Path(each).parts[1]], f"{path} includes {each}"
+
+
+def test_files_include_each_other_in_no_circle() -> None:
+    assert circles(units(sources())) == KNOWN_CIRCLES
+
+
+def test_each_source_begins_with_what_it_does() -> None:
+    texts = {
+        str(path): (PROJECT / path).read_text()
+        for path in files()
+        if path.suffix == ".c" and path.parts[0] in FOLDERS
+    }
+    silent = [path for path, text in texts.items() if not says_something(first_comment(text))]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("path", "included", "wrong"),
+    [
+        ("native/base/text.c", "native/mount/plan.h", True),
+        ("native/cache/blob.c", "enroot/command/command.h", True),
+        ("pyxis/step/task.c", "enroot/command/command.h", True),
+        ("pyxis/step/task.c", "native/base/text.h", False),
+        ("native/mount/plan.c", "native/base/text.h", False),
+    ],
+)
+def test_what_runs_up_is_told(path: str, included: str, wrong: bool) -> None:
+    assert runs_up(path, included) is wrong
+
+
+def test_a_circle_is_told() -> None:
+    texts = {
+        "native/a/x.c": '#include "x.h"\n#include "parts.h"\n',
+        "native/a/x.h": "",
+        "native/a/parts.h": '#include "x.h"\n#include "native/a/y.h"\n',
+        "native/a/y.c": '#include "y.h"\n#include "x.h"\n',
+        "native/a/y.h": "",
+        "native/a/z.c": '#include "x.h"\n',
+    }
+    assert circles(units(texts)) == {frozenset(("native/a/x", "native/a/y"))}
+
+
+@pytest.mark.parametrize(
+    ("text", "enough"),
+    [
+        ("#include <stdio.h>\n", False),
+        ("/* Plans. */\n", False),
+        ("/* Parses the mount plan.\n * plan.h says how. */\n", True),
+    ],
+)
+def test_a_silent_source_is_told(text: str, enough: bool) -> None:
+    assert says_something(first_comment(text)) is enough
