@@ -42,12 +42,16 @@ class ExtraArchives:
         archives: dict[str, PackageArchive] = {}
         if self.slurm:
             source = self.slurm.source
-            archives[f"{_SCHEME}slurm-{source.release}-{source.sha256[:16]}"] = parse_line(self.slurm.line)
+            archives[f"{_SCHEME}slurm-{source.release}-{source.sha256[:16]}"] = parse_line(
+                self.slurm.archive.line
+            )
         if self.cuda:
             trust = self.cuda.source
             archives[f"{_SCHEME}cuda-{trust.version}-{trust.fingerprint[-16:]}"] = parse_line(self.cuda.line)
         if self.stand_ins:
-            archives[f"{_SCHEME}stand-ins-{self.stand_ins.key[:16]}"] = parse_line(self.stand_ins.line)
+            archives[f"{_SCHEME}stand-ins-{self.stand_ins.key[:16]}"] = parse_line(
+                self.stand_ins.archive.line
+            )
         return archives
 
     @property
@@ -101,11 +105,11 @@ class ExtraArchives:
 
     def added_to(self, archive: Archive) -> Archive:
         """`archive` and these, for an engine whose containers install packages by themselves."""
-        folders = [self.slurm.archive] if self.slurm else []
+        folders = [self.slurm.archive.path] if self.slurm else []
         if self.cuda:
             folders += [self.cuda.keyring.parent, *self.cuda.local]
         if self.stand_ins:
-            folders.append(self.stand_ins.archive)
+            folders.append(self.stand_ins.archive.path)
         return replace(
             archive,
             local=(*archive.local, *folders),

@@ -38,6 +38,7 @@ from cellblock.engine.recipe import (
     beginning,
 )
 from cellblock.errors import CellblockError, DefinitionError
+from cellblock.files import durable
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layer import Compression, store_layer
 from cellblock.oci.layout import Layout
@@ -98,10 +99,7 @@ class LayerMaker:
     def keep(self, node: Node, record: LayerRecord) -> None:
         """Remember a layer whose blob is stored."""
         self._records.mkdir(parents=True, exist_ok=True)
-        path = self._records / f"{node.id}.json"
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(asdict(record)), encoding="utf-8")
-        part.replace(path)
+        durable.replace(self._records / f"{node.id}.json", json.dumps(asdict(record)))
 
     def tree(self, node: Node) -> Path:
         """The tree of a layer that `find` knows."""

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.files.flock import locked
 from cellblock.key import digest_of
+from cellblock.packages.flat_archive import FlatArchive
 from cellblock.process import Programs
 
 _FORMAT = 1
@@ -52,31 +52,22 @@ class StandIns:
         return digest_of([_FORMAT, _VERSION, _CONTROL, self.architecture, sorted(self.packages.items())])
 
     @property
-    def archive(self) -> Path:
-        """The folder with the packages and their index, once it is made."""
-        return self.folder / self.key[:32]
-
-    @property
-    def line(self) -> str:
-        """The sources.list(5) line of the archive: what was just packed here needs no signature."""
-        return f"deb [trusted=yes] file://{self.archive} ./"
+    def archive(self) -> FlatArchive:
+        """Where they are, once they are packed."""
+        return FlatArchive(self.folder, self.key)
 
     def ensure(self) -> None:
         """Pack them if they are not there. Raises CellblockError without dpkg-deb, or when that fails."""
-        if (self.archive / "Release").is_file():
+        if self.archive.is_made:
             return
         if shutil.which("dpkg-deb") is None:
             raise CellblockError("dpkg-deb is not installed", hint="run `python3 build.py doctor`")
-        with locked(self.folder / f"{self.archive.name}.lock"):
-            if (self.archive / "Release").is_file():
-                return
-            new = self.archive.with_name(f"{self.archive.name}.new")
-            shutil.rmtree(new, ignore_errors=True)
-            new.mkdir(parents=True)
-            for name, reason in sorted(self.packages.items()):
-                self._pack(name, reason, new)
-            self._index(new)
-            new.rename(self.archive)
+        self.archive.ensure(self._fill)
+
+    def _fill(self, folder: Path) -> None:
+        for name, reason in sorted(self.packages.items()):
+            self._pack(name, reason, folder)
+        self._index(folder)
 
     def _control(self, name: str, reason: str) -> str:
         return _CONTROL.format(

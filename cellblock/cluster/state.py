@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from pathlib import Path
 from cellblock import paths
 from cellblock.cluster.model import EngineName, check_name, name_option
 from cellblock.errors import CellblockError
+from cellblock.files import durable
 
 _FILE = "state.json"
 
@@ -93,12 +93,7 @@ def require(name: str) -> ClusterState:
 def write(state: ClusterState) -> None:
     """Record `state`: after a crash there is the old file or the new one."""
     path = folder(state.name) / _FILE
-    new = path.with_suffix(".new")
-    with new.open("w", encoding="utf-8") as file:
-        json.dump(asdict(state), file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    durable.write(path, json.dumps(asdict(state), indent=2), mode=0o644)
 
 
 def forget(name: str) -> None:

@@ -1,12 +1,14 @@
-"""Small files that must be whole after a power cut: the old one or the new one, never an empty one.
+"""Writes small files whole: who reads one meanwhile sees the old one or the new one.
 
-A rename reaches the disk before what the file holds, unless that is flushed first: ext4 and xfs leave a file
-of 0 bytes then.
+`write` is for what must be there after a power cut. A rename reaches the disk before what the file holds,
+unless that is flushed first: ext4 and xfs leave a file of 0 bytes then. `replace` does not flush, and is for
+what can be made again: beside a build that writes gigabytes, a flush takes as long as those.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 
@@ -19,6 +21,19 @@ def write(path: Path, text: str, *, mode: int = 0o600) -> None:
     put(new, text, mode=mode)
     new.replace(path)
     sync_directory(path.parent)
+
+
+def replace(path: Path, text: str) -> None:
+    """Make or replace the file `path`, with the mode that the umask leaves. Raises OSError.
+
+    Any number of processes may do so at once. A killed one may leave `path` with `.PID-RANDOM` appended.
+    """
+    new = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def put(path: Path, text: str, *, mode: int = 0o600) -> None:

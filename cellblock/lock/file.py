@@ -10,7 +10,6 @@ mistakes; against malice there is the review of what is committed.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cellblock.errors import DefinitionError
+from cellblock.files import durable
 from cellblock.key import digest_of
 from cellblock.lock.archives import parse_line
 from cellblock.lock.model import FORMAT, Lock, LockedImage, LockedPackage
@@ -95,12 +95,7 @@ def lock_path(folder: Path, variant: Variant) -> Path:
 def write_lock(lock: Lock, path: Path) -> None:
     """Write `lock` to `path`, which always holds a whole lock, the earlier one or this."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_text(_text(lock), encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    durable.replace(path, _text(lock))
 
 
 def _text(lock: Lock) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import subprocess
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cellblock.errors import CellblockError
+from cellblock.files import durable
 from cellblock.lock.model import LockedPackage
 from cellblock.packages.store import PackageStore, link
 
@@ -78,8 +78,5 @@ def _read(store: PackageStore, package: LockedPackage) -> str:
             hint="`build.py cache check` finds debs that the disk has damaged",
         )
     text = done.stdout.rstrip("\n") + "\n"
-    cached = _cached(store, package)
-    new = cached.with_suffix(f".control-{os.getpid()}-{secrets.token_hex(4)}")
-    new.write_text(text, encoding="utf-8")
-    new.rename(cached)
+    durable.replace(_cached(store, package), text)
     return text

@@ -7,7 +7,6 @@ An image IMAGE of a variant goes to REPOSITORY/IMAGE:VARIANT, or with --tag to R
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from cellblock.build.references import reference
 from cellblock.definition import Image, default_images
 from cellblock.errors import UsageError
 from cellblock.events import Events, SubjectState
+from cellblock.files import durable
 from cellblock.graph import check_known
 from cellblock.oci.join import join
 from cellblock.oci.layout import Layout, StoredImage
@@ -223,13 +223,7 @@ def write_digests(published: Published, path: Path) -> None:
 
     Raises OSError.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_text(json.dumps(published.digests(), indent=2) + "\n", encoding="utf-8")
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    durable.replace(path, json.dumps(published.digests(), indent=2) + "\n")
 
 
 # -- what is asked for ---------------------------------------------------------------------------------

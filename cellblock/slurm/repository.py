@@ -1,8 +1,4 @@
-"""The flat apt archive of a compiled Slurm: made once for each key, below CELLBLOCK_CACHE/slurm.
-
-A folder named after its key is whole: it is filled under another name and renamed. What a crash leaves is
-a folder `KEY.new`, which the next build of that key empties; two builds of one key wait for each other.
-"""
+"""The flat apt archive of a compiled Slurm: made once for each key, below CELLBLOCK_CACHE/slurm."""
 
 from __future__ import annotations
 
@@ -20,8 +16,8 @@ from typing import TextIO
 from cellblock.bind import Bind
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Output
-from cellblock.files.flock import locked
 from cellblock.key import digest_of, digest_of_tree
+from cellblock.packages.flat_archive import FlatArchive
 from cellblock.process import ProgramFailed
 from cellblock.slurm import features, packages, tarball
 from cellblock.slurm.toolchain import Toolchain
@@ -72,14 +68,9 @@ class SlurmRepository:
             )
 
     @property
-    def archive(self) -> Path:
-        """The folder with the packages and their index, once it is made."""
-        return self.folder / self.key[:32]
-
-    @property
-    def line(self) -> str:
-        """The sources.list(5) line of the archive: what was just compiled here needs no signature."""
-        return f"deb [trusted=yes] file://{self.archive} ./"
+    def archive(self) -> FlatArchive:
+        """Where the packages are, once they are made."""
+        return FlatArchive(self.folder, self.key)
 
     @property
     def log(self) -> Path:
@@ -87,29 +78,20 @@ class SlurmRepository:
         return self.folder / f"{self.key[:32]}.log"
 
     def ensure(self, events: Events) -> Path:
-        """`archive`, compiled if it is not there.
+        """The folder of `archive`, compiled if it is not there.
 
         Raises CellblockError when the tarball cannot be had or is another one, when configure does not
         find what was asked for, or when compiling fails; DefinitionError when it is another release.
         """
-        archive = self.archive
-        if (archive / "Release").is_file():
-            return archive
+        if self.archive.is_made:
+            return self.archive.path
         where = f"variant {self.variant.name}: slurm"
         path = tarball.fetch(self.source, self.folder / "tarballs", where)
         release = tarball.read_release(path, self.source, where)
-
-        def waiting() -> None:
-            events.info(f"{SUBJECT}: another build compiles the same; waiting for it")
-
-        with locked(self.folder / f"{archive.name}.lock", waiting=waiting):
-            if not (archive / "Release").is_file():
-                new = archive.with_name(f"{archive.name}.new")
-                shutil.rmtree(new, ignore_errors=True)
-                new.mkdir(parents=True)
-                self._make(new, path, release, where, events)
-                new.rename(archive)
-        return archive
+        return self.archive.ensure(
+            lambda new: self._make(new, path, release, where, events),
+            waiting=lambda: events.info(f"{SUBJECT}: another build compiles the same; waiting for it"),
+        )
 
     def _make(self, new: Path, path: Path, release: tarball.Release, where: str, events: Events) -> None:
         with (

@@ -7,13 +7,13 @@ attestations read them. Losing them loses no image.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from cellblock import paths
+from cellblock.files import durable
 from cellblock.store import checkout
 
 LayerKind = Literal["base", "shared", "packages", "cuda", "manuals", "files", "output"]
@@ -71,9 +71,7 @@ def write_record(record: ImageRecord) -> None:
     """Remember `record` as the newest of its image and variant."""
     path = _path(record.image, record.variant)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
-    part.replace(path)
+    durable.replace(path, json.dumps(asdict(record), indent=1))
 
 
 def read_record(image: str, variant: str) -> ImageRecord | None:

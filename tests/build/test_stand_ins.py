@@ -22,7 +22,7 @@ def made(folder: Path) -> StandIns:
 
 
 def test_apt_takes_the_empty_package_for_the_real_one(tmp_path: Path) -> None:
-    archive = made(tmp_path / "stand-ins").archive
+    archive = made(tmp_path / "stand-ins").archive.path
     get = private_apt(tmp_path / "apt", [f"deb [trusted=yes] file://{archive} ./"])
     for command in (["update"], ["download", "libhuge5"]):
         subprocess.run([*get, *command], cwd=tmp_path, check=True, capture_output=True)
@@ -40,8 +40,8 @@ def test_apt_takes_the_empty_package_for_the_real_one(tmp_path: Path) -> None:
 def test_the_same_packages_are_the_same_bytes_and_others_are_not(tmp_path: Path) -> None:
     first, second = made(tmp_path / "a"), made(tmp_path / "b")
     assert first.key == second.key
-    assert [path.read_bytes() for path in sorted(first.archive.iterdir())] == [
-        path.read_bytes() for path in sorted(second.archive.iterdir())
+    assert [path.read_bytes() for path in sorted(first.archive.path.iterdir())] == [
+        path.read_bytes() for path in sorted(second.archive.path.iterdir())
     ]
     assert StandIns({"libhuge5": "another reason"}, "amd64", tmp_path).key != first.key
 

@@ -107,7 +107,7 @@ def files_of(deb: Path) -> list[str]:
 
 
 def test_packages_have_the_distributions_names_and_split_the_files(made: SlurmRepository) -> None:
-    debs = {deb.name.split("_")[0]: deb for deb in made.archive.glob("*.deb")}
+    debs = {deb.name.split("_")[0]: deb for deb in made.archive.path.glob("*.deb")}
     lib = f"/usr/lib/{DEBIAN.arch.gnu}"
     assert files_of(debs["slurmctld"]) == ["/usr/sbin/slurmctld"]
     assert files_of(debs["slurmd"]) == ["/usr/sbin/slurmd", "/usr/sbin/slurmstepd"]
@@ -135,7 +135,7 @@ def test_packages_have_the_distributions_names_and_split_the_files(made: SlurmRe
 
 @pytest.mark.skipif(host_release().get("ID") != "debian", reason="asks this machine's own mirror of Debian")
 def test_apt_takes_them_rather_than_the_distributions(made: SlurmRepository, tmp_path: Path) -> None:
-    lines = (*archive(DEBIAN).lines[:1], made.line)
+    lines = (*archive(DEBIAN).lines[:1], made.archive.line)
     apt = AptRoot(tmp_path / "apt", "debian", DEBIAN.arch.debian, archives_of(lines))
     apt.update()
     chosen = {
@@ -150,13 +150,13 @@ def test_the_same_is_compiled_once(
     made: SlurmRepository, repository: Callable[..., SlurmRepository], toolchain: HostToolchain
 ) -> None:
     before = toolchain.workshops
-    assert repository().ensure(Events()) == made.archive
+    assert repository().ensure(Events()) == made.archive.path
     assert toolchain.workshops == before
 
 
 def test_two_compilations_give_the_same_bytes(made: SlurmRepository) -> None:
-    debs = {deb.name: deb.read_bytes() for deb in made.archive.glob("*.deb")}
-    shutil.rmtree(made.archive)
+    debs = {deb.name: deb.read_bytes() for deb in made.archive.path.glob("*.deb")}
+    shutil.rmtree(made.archive.path)
     assert {deb.name: deb.read_bytes() for deb in made.ensure(Events()).glob("*.deb")} == debs
 
 
@@ -164,7 +164,7 @@ def test_configure_is_told_what_to_leave_out(
     made: SlurmRepository, repository: Callable[..., SlurmRepository]
 ) -> None:
     less = repository(without=["lua", "jwt"], absent=("LUA", "JWT"))
-    assert less.ensure(Events()) != made.archive
+    assert less.ensure(Events()) != made.archive.path
     assert {"liblua5.4-dev", "libjson-c-dev"} & set(less.packages) == {"libjson-c-dev"}
     assert "--without-lua" in less.arguments
 
@@ -185,7 +185,7 @@ def test_what_was_asked_for_and_is_absent_is_named_before_anything_is_compiled(
         made.ensure(events)
     assert "`without: [pmix, lua]` leaves it out" in raised.value.hint
     assert steps[-1] == "configure"
-    assert not made.archive.exists()
+    assert not made.archive.path.exists()
 
 
 def test_a_variant_with_cuda_has_nvml_or_is_refused(repository: Callable[..., SlurmRepository]) -> None:
@@ -204,7 +204,7 @@ def test_a_failing_configure_is_shown_with_its_words_and_the_log(
     assert "| configure: error: no acceptable C compiler found" in raised.value.message
     assert str(made.log) in raised.value.hint
     assert "no acceptable C compiler" in made.log.read_text()
-    assert not made.archive.exists()
+    assert not made.archive.path.exists()
 
 
 def test_another_release_is_refused_before_a_toolchain_is_made(
