@@ -151,10 +151,10 @@ _MEMORY = """
 import resource, sys
 from pathlib import Path
 from cellblock.jail.source import known_digests
-from cellblock.jail.tree import delta
+from cellblock.jail.tree import manifest_diff
 old, new = Path(sys.argv[1]), Path(sys.argv[2])
 with known_digests.known_digests(old):
-    found = delta.compare(old, new)
+    found = manifest_diff.compare(old, new)
 print(len(found), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

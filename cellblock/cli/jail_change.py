@@ -170,10 +170,10 @@ def rollback(
 
 def history(volume: VolumeArgument, as_json: JsonOption = False) -> None:
     """List what was done to a volume, the newest last."""
-    from cellblock.jail.apply.execution import assembled
+    from cellblock.jail.apply.transaction_runner import open_volume
     from cellblock.jail.volume import history as code
 
-    target, state = assembled(volume)
+    target, state = open_volume(volume)
     done = code.listed(target)
     if as_json:
         now = {"source": str(state.source), "since": state.assembled_at}

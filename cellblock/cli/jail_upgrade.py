@@ -16,7 +16,7 @@ from cellblock.cli.json_output import print_json
 from cellblock.text.printable import printable, shown
 
 if TYPE_CHECKING:
-    from cellblock.jail.apply.execution import UpgradeResult
+    from cellblock.jail.apply.transaction_runner import UpgradeResult
     from cellblock.jail.merge.change_plan import Plan
     from cellblock.jail.volume.foretelling import Foretold
 
@@ -110,7 +110,7 @@ def print_plan(plan: Plan, foretold: Foretold, *, as_json: bool) -> None:
 
 
 def _print_losses(foretold: Foretold) -> None:
-    from cellblock.jail.volume.holding import CONSEQUENCES
+    from cellblock.jail.volume.filesystem_capabilities import CONSEQUENCES
 
     lost, unknown = foretold
     for one in lost:
@@ -139,20 +139,20 @@ def print_result(result: UpgradeResult, *, as_json: bool) -> None:
         print(f"already {result.plan.source}; nothing to do")
         return
     _print_findings(result.plan)
-    for one in result.late:
+    for one in result.skipped:
         print(f"{one.kind:9s} {shown(one.path)}: {one.why}")
     print(f"{result.plan.operation} to {result.plan.source} in {result.seconds:.1f} s: {_sum(result.plan)}")
 
 
 def result_record(result: UpgradeResult) -> dict[str, Any]:
     """What was done, for `--json`."""
-    late = [[one.kind, one.path.decode(errors="backslashreplace"), one.why] for one in result.late]
+    skipped = [[one.kind, one.path.decode(errors="backslashreplace"), one.why] for one in result.skipped]
     return {
         "changed": result.changed,
         "number": result.number,
         "seconds": round(result.seconds, 3),
         **plan_record(result.plan),
-        "late": late,
+        "late": skipped,
         "losses": [asdict(one) for one in result.losses],
     }
 

@@ -19,14 +19,23 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress, State, SubjectState
-from cellblock.jail.source.feeding import Feeding
-from cellblock.jail.source.find import DirectorySource, Source, SourceIdentity, find_source, release
-from cellblock.jail.source.image_core import Assembly, ImageError, Loss, Summary, Target, assembling
+from cellblock.jail.source.directory import DirectorySource
+from cellblock.jail.source.find import find_source
+from cellblock.jail.source.identity import Source, SourceIdentity
+from cellblock.jail.source.image import release
+from cellblock.jail.source.image_core import Assembly, ImageError, Summary, Target, assembling
 from cellblock.jail.source.known_digests import records_folder
-from cellblock.jail.source.layer_listings import LayerListings
-from cellblock.jail.tree.losses import write as write_losses
+from cellblock.jail.source.listings import LayerListings
+from cellblock.jail.source.stream import SourceStream
 from cellblock.jail.tree.removal import remove_tree
-from cellblock.jail.volume import holding
+from cellblock.jail.tree.unsupported import Loss
+from cellblock.jail.tree.unsupported import write as write_losses
+from cellblock.jail.volume import filesystem_capabilities
+from cellblock.jail.volume.filesystem_capabilities import (
+    CONSEQUENCES,
+    FilesystemCapabilities,
+    warning_text,
+)
 from cellblock.jail.volume.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.volume.volume import Volume, VolumeState
 from cellblock.jail.volume.writer_lock import LostLockError
@@ -241,37 +250,37 @@ class _Writing:
         `check` raises when the folder is another writer's by now: it may even be the tree of jobs.
         """
 
-        def told(read: int) -> None:
+        def report(read: int) -> None:
             check()
-            self.events.emit(Progress(self.subject, read, feeding.total))
+            self.events.emit(Progress(self.subject, read, stream.total))
 
-        held = holding.probe(staging)
-        self._tell_what_lacks(held)
+        capabilities = filesystem_capabilities.probe(staging)
+        self._tell_what_lacks(capabilities)
         jobs = self.options.jobs or (
-            _SLOW_JOBS if held.latency_s > _SLOW_S else max(2, len(os.sched_getaffinity(0)))
+            _SLOW_JOBS if capabilities.latency_s > _SLOW_S else max(2, len(os.sched_getaffinity(0)))
         )
         release(staging / note)
         shard = self.options.shard
         with ExitStack() as reading:
             with self.events.step(self.subject, "find the source"):
-                feeding = reading.enter_context(self.origin.feed(staging / note))
+                stream = reading.enter_context(self.origin.feed(staging / note))
             if resume:
                 self.events.info("going on with what an interrupted run left")
             else:
-                holding.check_space(self.target.path, feeding, shard.of)
+                filesystem_capabilities.check_space(self.target.path, stream, shard.of)
             root = os.open(staging / "root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             reading.callback(os.close, root)
             goal = Target(root, jobs, resume, self.options.allow_lossy, shard.index, shard.of)
             # A shard hashes only its own files, which is no listing of a layer.
             listings = LayerListings(self.target.layers)
             layers = reading.enter_context(
-                listings.joined(feeding.layers, keep=shard.of == 1, read=_all_of(feeding))
+                listings.joined(stream.layers, keep=shard.of == 1, read=_all_of(stream))
             )
             assembly = reading.enter_context(
                 assembling(
-                    feeding.directory or layers,
+                    stream.directory or layers,
                     goal,
-                    told,
+                    report,
                     records_folder(),
                 )
             )
@@ -279,19 +288,19 @@ class _Writing:
                 try:
                     assembly.run()
                 except ImageError as error:
-                    if feeding.errors:
-                        raise feeding.errors[0] from error
-                    raise self._translated(error, held) from error
-            if feeding.errors:
-                raise feeding.errors[0]
+                    if stream.errors:
+                        raise stream.errors[0] from error
+                    raise self._translated(error, capabilities) from error
+            if stream.errors:
+                raise stream.errors[0]
             check()
             # Of a directory, which nothing keeps as it was, the identity is its listing's.
-            if feeding.directory and self.origin.identify(None).id != self.identity.id:
+            if stream.directory and self.origin.identify(None).id != self.identity.id:
                 raise CellblockError(
-                    f"{feeding.directory} changed while it was read; nothing was assembled",
+                    f"{stream.directory} changed while it was read; nothing was assembled",
                     hint="run this again when nobody writes to the source",
                 )
-            self.events.emit(Progress(self.subject, feeding.total, feeding.total))
+            self.events.emit(Progress(self.subject, stream.total, stream.total))
             yield assembly
 
     def _publish(
@@ -317,7 +326,7 @@ class _Writing:
                 summary.entries,
                 summary.bytes,
                 assembled_at,
-                Feeding(layers=assembly.layers).digests,
+                SourceStream(layers=assembly.layers).digests,
             )
             self.target.write_state(state, staging)
             (self.target.private / "losses.json").unlink(missing_ok=True)  # of a tree that is gone
@@ -325,7 +334,7 @@ class _Writing:
                 write_losses(self.target.private / "losses.json", losses)
             self.target.publish(staging, check)
         for loss in losses:
-            self.events.warning(holding.told(self.target.path, loss))
+            self.events.warning(warning_text(self.target.path, loss))
         seconds = time.monotonic() - self.started
         return AssembleResult(
             self.target.root,
@@ -338,27 +347,25 @@ class _Writing:
             kept=kept,
         )
 
-    def _tell_what_lacks(self, held: holding.Held) -> None:
-        for what in held.lacks:
-            self.events.warning(
-                f"the filesystem of {self.target.path} holds no {what}: {holding.CONSEQUENCES[what]}"
-            )
+    def _tell_what_lacks(self, capabilities: FilesystemCapabilities) -> None:
+        for what in capabilities.lacks:
+            self.events.warning(f"the filesystem of {self.target.path} holds no {what}: {CONSEQUENCES[what]}")
 
-    def _translated(self, error: ImageError, held: holding.Held) -> BaseException:
+    def _translated(self, error: ImageError, capabilities: FilesystemCapabilities) -> BaseException:
         """The core's error as one that says what the volume is now and what to do."""
         if error.fault == "lossy":
-            lacks = "".join(f"\n  no {what}: {holding.CONSEQUENCES[what]}" for what in held.lacks)
+            lacks = "".join(f"\n  no {what}: {CONSEQUENCES[what]}" for what in capabilities.lacks)
             return CellblockError(
                 f"{self.target.path} cannot hold the jail: {error}; nothing was assembled"
                 + (f"; its filesystem has:{lacks}" if lacks else ""),
                 hint="use ext4, xfs, btrfs, or NFS 4.2 without squashed root; or accept it: --allow-lossy",
             )
-        return error.told("nothing was assembled")
+        return error.for_users("nothing was assembled")
 
 
-def _all_of(feeding: Feeding) -> set[str]:
+def _all_of(stream: SourceStream) -> set[str]:
     """Every layer: a tree is made of content, which no listing has."""
-    return {layer.digest for layer in feeding.layers if layer.digest is not None}
+    return {layer.digest for layer in stream.layers if layer.digest is not None}
 
 
 def _absent(path: Path) -> Path:

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from cellblock.errors import CellblockError
-from cellblock.jail.apply.execution import assembled
+from cellblock.jail.apply.transaction_runner import open_volume
 from cellblock.jail.comparison import Differing, differing
 from cellblock.jail.folding import owner_of_records
 from cellblock.jail.merge.record_merge import ids
-from cellblock.jail.tree import controls, delta, live_walk, manifest
+from cellblock.jail.tree import databases, manifest, manifest_diff, walk
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.dpkg_database import Database, info_owner
 from cellblock.jail.tree.entry import Entry, order
-from cellblock.jail.tree.live_walk import Seen
 from cellblock.jail.tree.look import Look, Stamp, UnreadableError
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
-from cellblock.jail.volume.adoption import known_controls
+from cellblock.jail.tree.walk import Seen
+from cellblock.jail.volume.base_databases import known_databases
 from cellblock.jail.volume.volume import Volume
 
 Kind = Literal["added", "changed", "removed"]
@@ -73,11 +73,11 @@ def changes(path: Path) -> Iterator[Change]:
 
 def _both(path: Path) -> tuple[Iterator[Change], Iterator[Change]]:
     """What the image has, and what it has not."""
-    volume, state = assembled(path)
-    delta.check(volume.manifest)
-    tree = controls.of_root(volume.root)
+    volume, state = open_volume(path)
+    manifest_diff.check(volume.manifest)
+    tree = databases.of_root(volume.root)
     names = {number: name.decode(errors="replace") for name, number in ids(tree, b"etc/passwd").items()}
-    packages, of_users = _owners(known_controls(volume, state), tree)
+    packages, of_users = _owners(known_databases(volume, state), tree)
 
     def package(name: bytes) -> str:
         owner = info_owner(name)
@@ -109,7 +109,9 @@ def _added_one(seen: Seen, names: dict[int, str], package: Package) -> Change:
     return Change("added", name, size, owner, package(name), stat.S_ISDIR(status.st_mode))
 
 
-def _owners(image: controls.Controls, tree: controls.Controls) -> tuple[dict[bytes, str], set[str]]:
+def _owners(
+    image: databases.SystemDatabases, tree: databases.SystemDatabases
+) -> tuple[dict[bytes, str], set[str]]:
     """Path -> package, by dpkg's lists of the image and of the tree; what several packages own has none.
 
     And the packages that users installed, changed or removed.
@@ -150,7 +152,7 @@ def _added(path: Path, root: bytes) -> Iterator[Seen]:
     """What the tree has and the manifest has not; both are read side by side."""
     lines = _paths(path)
     expected = next(lines, None)
-    for seen in live_walk.walk(root):
+    for seen in walk.walk(root):
         key = order(seen.path)
         while expected is not None and expected < key:
             expected = next(lines, None)
@@ -175,7 +177,7 @@ def export(path: Path, target: Path) -> int:
     Laid over the image, it makes the users' tree again. Returns the number of members. Raises
     CellblockError and OSError; what was written by then is removed.
     """
-    volume, _ = assembled(path)
+    volume, _ = open_volume(path)
     # Both are sorted: users may have made millions of files.
     members = heapq.merge(*_both(path), key=lambda change: order(change.path))
     try:

@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 from cellblock.errors import CellblockError
 from cellblock.jail.merge.identities import between
 from cellblock.jail.merge.users_choices import UsersChoices
-from cellblock.jail.tree import controls, tree_check
+from cellblock.jail.tree import databases, tree_check
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.dpkg_database import Database, info_owner
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.look import Stamp, UnreadableError
-from cellblock.jail.tree.losses import Without
 from cellblock.jail.tree.manifest_index import opened
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 from cellblock.jail.tree.tree_check import Difference
+from cellblock.jail.tree.unsupported import UnsupportedMetadata
 from cellblock.jail.volume import history
-from cellblock.jail.volume.adoption import known_controls
+from cellblock.jail.volume.base_databases import known_databases
 from cellblock.jail.volume.volume import Volume
 
 _USERS = (
@@ -110,10 +110,10 @@ class _Judge:
         self._choices = choices
         state = volume.state()
         assert state is not None  # who compares has asked
-        image = known_controls(volume, state)
-        tree = controls.of_root(volume.root)
+        image = known_databases(volume, state)
+        tree = databases.of_root(volume.root)
         self._ids = between(image, tree)
-        self._without = Without.of(volume.private)
+        self._without = UnsupportedMetadata.of(volume.private)
         base, now = Database(image, {}), Database(tree, {})
         self._of_users: dict[bytes, str] = {}
         installed = now.installed
@@ -227,9 +227,9 @@ def is_link(path: bytes, access: TreeAccess) -> bool:
     return status is not None and stat.S_ISLNK(status.st_mode)
 
 
-def _overrides(side: controls.Controls) -> set[bytes]:
+def _overrides(side: databases.SystemDatabases) -> set[bytes]:
     """Paths to which an administrator gave owner and mode with dpkg-statoverride(1)."""
-    lines = side.get(controls.DPKG + b"statoverride", b"").splitlines()
+    lines = side.get(databases.DPKG + b"statoverride", b"").splitlines()
     return {fields[3].strip(b"/") for line in lines if len(fields := line.split(b" ", 3)) == 4}
 
 

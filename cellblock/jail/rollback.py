@@ -12,27 +12,26 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.files import durable as records
 from cellblock.jail.apply import transaction
-from cellblock.jail.apply.execution import (
+from cellblock.jail.apply.kept_files import KeptFiles
+from cellblock.jail.apply.staging import arranged, stage
+from cellblock.jail.apply.transaction_runner import (
     Check,
     UpgradeResult,
-    assembled,
     carry_out,
+    exclusive_writer,
     keep_records,
+    open_volume,
     preparing,
     refuse_new_glibc,
     write_records,
-    writing,
 )
-from cellblock.jail.apply.kept_files import KeptFiles
-from cellblock.jail.apply.staging import arranged, stage
-from cellblock.jail.merge.actions_store import Collected, Numbers, kept
+from cellblock.jail.merge.action_lists import ActionIndex, ActionList, kept
 from cellblock.jail.merge.change_plan import Action, Finding, Plan
 from cellblock.jail.merge.planner import make_plan
-from cellblock.jail.tree import controls, delta
-from cellblock.jail.tree.delta import Delta, Deltas
-from cellblock.jail.tree.differences import Changes
+from cellblock.jail.tree import databases, manifest_diff
 from cellblock.jail.tree.entry import Entry, order, shown
-from cellblock.jail.tree.losses import Trying
+from cellblock.jail.tree.manifest_diff import Changes, ManifestDiff, PathDiff
+from cellblock.jail.tree.unsupported import MetadataTrial
 from cellblock.jail.volume import history
 from cellblock.jail.volume.volume import Volume, VolumeState
 
@@ -43,8 +42,8 @@ def rollback(path: Path, events: Events, *, drained: bool = False) -> UpgradeRes
     Raises CellblockError when there is none, and as `upgrade`.
     """
     started = time.monotonic()
-    volume, _ = assembled(path)
-    with writing(volume, f"jail rollback {path}", events) as (check, resumed):
+    volume, _ = open_volume(path)
+    with exclusive_writer(volume, f"jail rollback {path}", events) as (check, resumed):
         if resumed is not None and resumed.plan.operation == "rollback":
             return resumed
         last = history.last_undoable(volume)
@@ -60,8 +59,8 @@ def rollback_to(path: Path, number: int, events: Events, *, drained: bool = Fals
     volume cannot be brought to that state, and as `rollback`; what was undone until then stays undone.
     """
     started = time.monotonic()
-    volume, _ = assembled(path)
-    with writing(volume, f"jail rollback {path} --to {number}", events) as (check, resumed):
+    volume, _ = open_volume(path)
+    with exclusive_writer(volume, f"jail rollback {path} --to {number}", events) as (check, resumed):
         results = [resumed] if resumed is not None and resumed.plan.operation == "rollback" else []
         since = history.undoable_since(volume, number)
         repairs: list[int] = []
@@ -102,7 +101,7 @@ def _undo(
         )
     with preparing(volume) as folder:
         with history.whole(last.folder):
-            delta.check(last.folder / "old" / "manifest")
+            manifest_diff.check(last.folder / "old" / "manifest")
             done = last.plan()
             changes = _backwards(last, done)
         plan = make_plan(
@@ -131,20 +130,20 @@ def _states(volume: Volume, last: history.Done) -> tuple[VolumeState, VolumeStat
 
 def _backwards(last: history.Done, done: Plan) -> Changes:
     """The changes of a transaction the other way round."""
-    paths = Deltas()
+    paths = ManifestDiff()
     for action in done.actions:
-        paths[action.path] = Delta(action.after, action.before)
+        paths[action.path] = PathDiff(action.after, action.before)
     manifest = last.folder / "old" / "manifest"
 
     def look_up(wanted: Iterable[bytes]) -> dict[bytes, Entry]:
         pairs = {name: paths.get(name) for name in wanted}
         before = {name: pair.new for name, pair in pairs.items() if pair is not None and pair.new is not None}
-        return {**delta.look_up(manifest, {name for name in pairs if name not in before}), **before}
+        return {**manifest_diff.look_up(manifest, {name for name in pairs if name not in before}), **before}
 
     return Changes(
         paths,
-        controls.load(last.folder / "after"),
-        controls.load(last.folder / "before"),
+        databases.load(last.folder / "after"),
+        databases.load(last.folder / "before"),
         look_up,
         dict,
     )
@@ -161,7 +160,7 @@ def _without_lost(plan: Plan, files: KeptFiles) -> Plan:
     lost = {action.path for action in plan.actions if not _can_make(action, plan, files)}
     if not lost:
         return plan
-    actions, findings = Collected(), list(plan.findings)
+    actions, findings = ActionList(), list(plan.findings)
     for action in plan.actions:
         if action.path not in lost:
             # The file that it was to be another name of may be one that is lost.
@@ -179,7 +178,7 @@ def _can_make(action: Action, plan: Plan, files: KeptFiles) -> bool:
 def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> Plan:
     keep_records(volume, folder)
     with history.whole(last.folder):
-        opened = KeptFiles(last, Numbers(done.actions))
+        opened = KeptFiles(last, ActionIndex(done.actions))
     with opened as files:
         plan = _without_lost(plan, files)
         actions = arranged(plan, files.find)
@@ -195,7 +194,7 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
                     hint="a backup has it: `jail restore`; or `jail upgrade` to the old image",
                 )
 
-        stage(actions, folder / "new", fetch, Trying(volume.private, allow=False))
+        stage(actions, folder / "new", fetch, MetadataTrial(volume.private, allow=False))
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:

@@ -13,37 +13,38 @@ from typing import TYPE_CHECKING
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
 from cellblock.jail.apply import transaction
-from cellblock.jail.apply.execution import (
+from cellblock.jail.apply.local_reuse import copy_from_tree
+from cellblock.jail.apply.transaction_runner import (
     NOTE,
     UpgradeResult,
-    assembled,
     carry_out,
+    exclusive_writer,
     no_hard_links,
+    open_volume,
     preparing,
     refuse_new_glibc,
     stage_files,
-    writing,
 )
-from cellblock.jail.apply.moved_content import copy_from_tree
 from cellblock.jail.merge.change_plan import Plan
 from cellblock.jail.merge.planner import make_plan
-from cellblock.jail.source import catalogue
-from cellblock.jail.source.catalogue import Blobs, Catalogue, Reading
-from cellblock.jail.source.feeding import Feeding
-from cellblock.jail.source.find import DirectorySource, Source, SourceIdentity, find_source
+from cellblock.jail.source import scan
+from cellblock.jail.source.directory import DirectorySource
+from cellblock.jail.source.find import find_source
+from cellblock.jail.source.identity import Source, SourceIdentity
 from cellblock.jail.source.known_digests import known_digests
-from cellblock.jail.source.layer_listings import LayerListings
-from cellblock.jail.source.passing_folder import passing_folder
-from cellblock.jail.tree import controls
-from cellblock.jail.tree.controls import Controls
-from cellblock.jail.tree.delta import checked_meanwhile
-from cellblock.jail.tree.differences import Image, between_images
-from cellblock.jail.tree.losses import Trying, Without
-from cellblock.jail.volume.adoption import base_controls
+from cellblock.jail.source.listings import LayerListings
+from cellblock.jail.source.scan import Blobs, Reading, SourceScan
+from cellblock.jail.source.scratch_dir import scratch_dir
+from cellblock.jail.source.stream import SourceStream
+from cellblock.jail.tree import databases
+from cellblock.jail.tree.databases import SystemDatabases
+from cellblock.jail.tree.manifest_diff import Image, between_images, checked_meanwhile
+from cellblock.jail.tree.unsupported import MetadataTrial, UnsupportedMetadata
+from cellblock.jail.volume.base_databases import base_databases
 from cellblock.jail.volume.volume import Volume, VolumeState
 
 if TYPE_CHECKING:
-    from cellblock.jail.source.image_core import Loss
+    from cellblock.jail.tree.unsupported import Loss
 
 
 class MovedTreeError(CellblockError):
@@ -52,23 +53,23 @@ class MovedTreeError(CellblockError):
 
 def plan_upgrade(source: str, path: Path, *, jobs: int = 8) -> Plan:
     """What `upgrade` would do now; the volume is only read. Raises CellblockError."""
-    volume, state = assembled(path)
+    volume, state = open_volume(path)
     if transaction.pending(volume):
         raise CellblockError(
             f"an upgrade of {path} was interrupted", hint="run it again to finish it, then plan the next one"
         )
-    if Without.of(volume.private).accepts("hard links"):
+    if UnsupportedMetadata.of(volume.private).accepts("hard links"):
         raise no_hard_links(volume)
     origin = _source(source, volume)
     identity = origin.identify(state.source)
     if identity.id == state.source.id:
         return _nothing(state, identity)
-    with passing_folder("cellblock-plan-") as folder:
+    with scratch_dir("cellblock-plan-") as folder:
         reading = Reading(LayerListings(volume.layers), jobs, keep=False)
-        base = base_controls(volume, state, reading)
-        with origin.feed(folder / NOTE) as feeding:
-            new = _same_layers(volume, state, base, feeding, folder) or catalogue.read(
-                feeding, folder, reading, known=None, at_hand=base
+        base = base_databases(volume, state, reading)
+        with origin.feed(folder / NOTE) as stream:
+            new = _same_layers(volume, state, base, stream, folder) or scan.read(
+                stream, folder, reading, known=None, at_hand=base
             )
         return _plan(volume, state, identity, base, new)
 
@@ -91,9 +92,9 @@ def upgrade(
     is at work, the space does not suffice or the packages do not fit together: the tree is then unchanged.
     """
     started = time.monotonic()
-    volume, _ = assembled(path)
+    volume, _ = open_volume(path)
     origin = _source(source, volume)
-    with writing(volume, f"jail upgrade {source} {path}", events) as (check, resumed):
+    with exclusive_writer(volume, f"jail upgrade {source} {path}", events) as (check, resumed):
         state = volume.state()
         assert state is not None  # it was there a moment ago, and only writers remove it
         identity = origin.identify(state.source)
@@ -107,7 +108,7 @@ def upgrade(
                 _nothing(state, identity), False, 0, (), time.monotonic() - started
             )
         with preparing(volume) as folder:
-            trying = Trying(volume.private, allow=allow_lossy)
+            trying = MetadataTrial(volume.private, allow=allow_lossy)
             final = _prepare(volume, (origin, identity), events, folder, (jobs, drained, expected, trying))
             lost = _tell_losses(volume, trying, events)
             return replace(carry_out(volume, folder, check, events, started, final), losses=lost)
@@ -118,38 +119,38 @@ def _prepare(
     source: tuple[Source, SourceIdentity],
     events: Events,
     folder: Path,
-    how: tuple[int, bool, Plan | None, Trying],
+    how: tuple[int, bool, Plan | None, MetadataTrial],
 ) -> Plan:
     """Read the source, make in `folder` all that the upgrade needs; the plan as it is carried out."""
     (origin, identity), (jobs, drained, expected, trying) = source, how
     name, state = volume.path.name, volume.state()
     assert state is not None
-    with events.step(name, "read the source"), origin.feed(folder / NOTE) as feeding:
+    with events.step(name, "read the source"), origin.feed(folder / NOTE) as stream:
         reading = Reading(
             LayerListings(volume.layers),
             jobs,
-            progress=lambda read: events.emit(Progress(name, read, feeding.total)),
+            progress=lambda read: events.emit(Progress(name, read, stream.total)),
         )
-        base = base_controls(volume, state, reading, events.info)
-        new = _same_layers(volume, state, base, feeding, folder)
+        base = base_databases(volume, state, reading, events.info)
+        new = _same_layers(volume, state, base, stream, folder)
         if new is None:
             with checked_meanwhile(volume.manifest), known_digests(volume.manifest) as known:
-                new = catalogue.read(feeding, folder, reading, known=known, at_hand=base)
+                new = scan.read(stream, folder, reading, known=known, at_hand=base)
         plan = _plan(volume, state, identity, base, new, checked=True)
         _check(plan, expected)
         refuse_new_glibc(plan, drained=drained)
-        _fetch_missing(volume, plan, new, feeding, reading)
+        _fetch_missing(volume, plan, new, stream, reading)
     with events.step(name, "make the new files"):
         return _stage_upgrade(volume, identity, plan, new, folder, trying)
 
 
-def _tell_losses(volume: Volume, trying: Trying, events: Events) -> tuple[Loss, ...]:
+def _tell_losses(volume: Volume, trying: MetadataTrial, events: Events) -> tuple[Loss, ...]:
     found = trying.found()
     if found:
-        from cellblock.jail.volume.holding import told
+        from cellblock.jail.volume.filesystem_capabilities import warning_text
 
         for loss in found:
-            events.warning(told(volume.path, loss))
+            events.warning(warning_text(volume.path, loss))
     return tuple(found)
 
 
@@ -174,14 +175,14 @@ def _nothing(state: VolumeState, identity: SourceIdentity) -> Plan:
 
 
 def _same_layers(
-    volume: Volume, state: VolumeState, base: Controls, feeding: Feeding, folder: Path
-) -> Catalogue | None:
+    volume: Volume, state: VolumeState, base: SystemDatabases, stream: SourceStream, folder: Path
+) -> SourceScan | None:
     """The volume's image, if the new one has its very layers: then it has its files."""
-    if not state.layers or feeding.digests != state.layers:
+    if not state.layers or stream.digests != state.layers:
         return None
     manifest = folder / "manifest"
     shutil.copyfile(volume.manifest, manifest)
-    return Catalogue(
+    return SourceScan(
         manifest, state.manifest_sha256, state.entries, state.bytes, base, folder / "blobs", state.layers
     )
 
@@ -190,8 +191,8 @@ def _plan(
     volume: Volume,
     state: VolumeState,
     identity: SourceIdentity,
-    base: Controls,
-    new: Catalogue,
+    base: SystemDatabases,
+    new: SourceScan,
     *,
     checked: bool = False,
 ) -> Plan:
@@ -204,7 +205,7 @@ def _plan(
             hint="is it the image that you meant?",
         )
     changes = between_images(
-        Image(volume.manifest, base, checked), Image(new.manifest, new.controls, checked=True)
+        Image(volume.manifest, base, checked), Image(new.manifest, new.databases, checked=True)
     )
     return make_plan(
         changes,
@@ -231,7 +232,9 @@ def _needed(plan: Plan) -> Iterator[str]:
             yield action.new_content
 
 
-def _fetch_missing(volume: Volume, plan: Plan, new: Catalogue, feeding: Feeding, reading: Reading) -> None:
+def _fetch_missing(
+    volume: Volume, plan: Plan, new: SourceScan, stream: SourceStream, reading: Reading
+) -> None:
     """Content that the volume's image has too, under another name: from the tree, or else from the source."""
     blobs = Blobs(new.blobs)
     missing = blobs.missing(_needed(plan))
@@ -239,16 +242,16 @@ def _fetch_missing(volume: Volume, plan: Plan, new: Catalogue, feeding: Feeding,
         copy_from_tree(volume, missing, blobs)
         missing = blobs.missing(missing)
     if missing:
-        catalogue.fetch(feeding, new.blobs.parent, reading, missing)
+        scan.fetch(stream, new.blobs.parent, reading, missing)
 
 
 def _stage_upgrade(
-    volume: Volume, identity: SourceIdentity, plan: Plan, new: Catalogue, folder: Path, trying: Trying
+    volume: Volume, identity: SourceIdentity, plan: Plan, new: SourceScan, folder: Path, trying: MetadataTrial
 ) -> Plan:
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     new.manifest.rename(next_folder / "manifest")
-    controls.save(next_folder / "controls", new.controls)
+    databases.save(next_folder / "controls", new.databases)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     volume.write_state(
         VolumeState(identity, new.manifest_sha256, new.entries, new.bytes, now, new.layers), next_folder

@@ -12,27 +12,27 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
 from cellblock.jail.apply import transaction
-from cellblock.jail.apply.execution import (
+from cellblock.jail.apply.transaction_runner import (
     NOTE,
-    assembled,
     carry_out,
+    exclusive_writer,
+    open_volume,
     preparing,
     stage_files,
-    writing,
 )
 from cellblock.jail.comparison import Differing, differing, is_link, seen
 from cellblock.jail.merge.action_order import in_order
 from cellblock.jail.merge.change_plan import Action, Plan, Verb
 from cellblock.jail.merge.users_choices import give_back_times
-from cellblock.jail.source import catalogue
-from cellblock.jail.source.catalogue import Blobs, Reading
+from cellblock.jail.source import scan
 from cellblock.jail.source.find import find_source
-from cellblock.jail.source.layer_listings import LayerListings
-from cellblock.jail.tree.delta import check, groups, look_up
+from cellblock.jail.source.listings import LayerListings
+from cellblock.jail.source.scan import Blobs, Reading
+from cellblock.jail.tree.access import Blocked, TreeAccess
+from cellblock.jail.tree.manifest_diff import check, groups, look_up
 from cellblock.jail.tree.manifest_index import opened
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 from cellblock.jail.tree.tree_check import Difference
-from cellblock.jail.volume.adoption import base_controls
+from cellblock.jail.volume.base_databases import base_databases
 from cellblock.jail.volume.volume import Volume, VolumeState
 
 LISTED = 10_000
@@ -134,7 +134,7 @@ def verify(
     when the volume holds no jail, the source is another, or a writer is at work.
     """
     started = time.monotonic()
-    volume, state = assembled(path)
+    volume, state = open_volume(path)
     if not repair:
         if transaction.pending(volume):
             raise CellblockError(
@@ -143,9 +143,9 @@ def verify(
         found = _Found(LISTED)
         _compare(volume, state, events, found, content=content, damaged=_warning(events))
         return found.result(state, 0, started)
-    with writing(volume, f"jail verify --repair {path}", events) as (lost, _):
+    with exclusive_writer(volume, f"jail verify --repair {path}", events) as (lost, _):
         state = volume.state() or state
-        base_controls(volume, state, Reading(LayerListings(volume.layers)), events.info, source)
+        base_databases(volume, state, Reading(LayerListings(volume.layers)), events.info, source)
         found = _Found(REPAIRED, users)
         _compare(volume, state, events, found, content=content, damaged=_raise)
         number = 0
@@ -221,8 +221,8 @@ def _stage_repair(
     }
     blobs = Blobs(folder / "blobs")
     if wanted:
-        with origin.feed(folder / NOTE) as feeding:
-            catalogue.fetch(feeding, folder, Reading(LayerListings(volume.layers)), wanted)
+        with origin.feed(folder / NOTE) as stream:
+            scan.fetch(stream, folder, Reading(LayerListings(volume.layers)), wanted)
     return stage_files(volume, plan, blobs, folder)
 
 

@@ -18,7 +18,7 @@ from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Progress, StepStarted
 from cellblock.jail.assemble import Options, assemble
 from cellblock.jail.tree import manifest
-from cellblock.jail.volume import holding
+from cellblock.jail.volume import filesystem_capabilities
 from cellblock.jail.volume.shards import Shard
 from cellblock.jail.volume.volume import Volume
 
@@ -247,7 +247,7 @@ def test_a_disk_that_fills_up_is_left_as_it_was(
 ) -> None:
     for number in range(10):
         (small / f"big{number}").write_bytes(os.urandom(300_000))
-    monkeypatch.setattr(holding, "check_space", lambda *_: None)
+    monkeypatch.setattr(filesystem_capabilities, "check_space", lambda *_: None)
     with pytest.raises(CellblockError, match="is full; what had been written was removed"):
         assemble(str(small), tiny, events)
     assert [path.name for path in tiny.iterdir()] == [".cellblock"]

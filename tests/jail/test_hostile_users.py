@@ -20,13 +20,13 @@ from upgraded_jail import FOO, FOO2, Jail, kept_or_conflict
 
 from cellblock.errors import CellblockError
 from cellblock.jail.apply.step import Step
-from cellblock.jail.backup import listing, unfollowed
-from cellblock.jail.backup.mending import Mended, mend
+from cellblock.jail.backup import listing, nosymfollow
+from cellblock.jail.backup.reconcile import Reconciled, reconcile
 from cellblock.jail.changes import changes, export
-from cellblock.jail.source.layer_listings import LayerListings
-from cellblock.jail.tree import live_walk
+from cellblock.jail.source.listings import LayerListings
+from cellblock.jail.tree import walk
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import shown
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -142,10 +142,10 @@ def test_a_folder_in_the_place_of_what_is_removed_stays(jail: Jail, monkeypatch:
             swapped.append(step)
 
     monkeypatch.setattr(Step, "_expect", swapping)
-    late = {finding.path for finding in jail.upgrade().late}
+    skipped = {finding.path for finding in jail.upgrade().skipped}
     assert swapped
     assert (gone / "work").read_text() == "theirs"
-    assert b"usr/share/foo/only-1" in late
+    assert b"usr/share/foo/only-1" in skipped
 
 
 def test_a_folder_that_users_remove_again_and_again_holds_no_upgrade_up(
@@ -161,8 +161,8 @@ def test_a_folder_that_users_remove_again_and_again_holds_no_upgrade_up(
         put(step)
 
     monkeypatch.setattr(Step, "put", removing)
-    late = {finding.path for finding in jail.upgrade().late}
-    assert b"usr/share/app/deep/two" in late
+    skipped = {finding.path for finding in jail.upgrade().skipped}
+    assert b"usr/share/app/deep/two" in skipped
     assert "foo 2" in jail.read("usr/bin/foo")
     monkeypatch.undo()
     jail.rollback()
@@ -212,7 +212,7 @@ def test_a_walk_never_leaves_the_tree(tmp_path: Path, outside: Path) -> None:
     for name in ("a/x", "b/x", "c"):
         (root / name).mkdir(parents=True)
     found = []
-    for one in live_walk.walk(os.fsencode(root)):
+    for one in walk.walk(os.fsencode(root)):
         found.append(one.path)
         if one.path == b"b":
             (root / "b").rename(root / "was-b")
@@ -226,7 +226,7 @@ def test_a_walk_goes_deeper_than_files_may_be_open(tmp_path: Path) -> None:
         path = path / "d"
         path.mkdir(parents=True)
         (path.parent / "e").touch()
-    found = [one.path for one in live_walk.walk(os.fsencode(root))]
+    found = [one.path for one in walk.walk(os.fsencode(root))]
     assert len(found) == 400
     assert found == sorted(found, key=lambda one: one.replace(b"/", b"\0"))
 
@@ -254,12 +254,12 @@ class Stored:
         (self.root / "home/dir/shadow").write_text("hers")
         os.link(self.root / "home/dir/shadow", self.root / "home/other")
 
-    def mended(self, change: Callable[[], None]) -> Mended:
-        listing.write(self.list, listing.walk(os.fsencode(self.root)))
+    def mended(self, change: Callable[[], None]) -> Reconciled:
+        listing.write(self.list, listing.read_tree(os.fsencode(self.root)))
         status = (self.root / "home/other").stat()
         change()
         os.utime(self.root / "home/other", ns=(status.st_mtime_ns, status.st_mtime_ns))
-        return mend(self.list, self.root, lambda node: None)
+        return reconcile(self.list, self.root, lambda node: None)
 
 
 def test_a_restore_makes_no_link_to_what_is_outside(tmp_path: Path, outside: Path) -> None:
@@ -297,11 +297,11 @@ def test_what_stores_files_follows_no_link(tmp_path: Path, outside: Path) -> Non
     (folder / "root").mkdir(parents=True)
     (folder / "root/file").write_text("hers")
     (folder / "root/lure").symlink_to(outside)
-    command = [sys.executable, "-I", unfollowed.__file__, str(folder), "sh", "-c"]
+    command = [sys.executable, "-I", nosymfollow.__file__, str(folder), "sh", "-c"]
     done = subprocess.run(
         [*command, "cat root/file; readlink root/lure; cat root/lure/shadow"], capture_output=True, text=True
     )
-    if unfollowed.MESSAGE in done.stdout:
+    if nosymfollow.MESSAGE in done.stdout:
         pytest.skip("this machine cannot mount without links")
     assert done.stdout == f"hers{outside}\n"
     assert "Too many levels of symbolic links" in done.stderr

@@ -15,8 +15,8 @@ import pytest
 from cellblock.cli import jail_change, jail_upgrade
 from cellblock.cli.jail_upgrade import PlainUpgrade, plainly
 from cellblock.jail.tree import digests
+from cellblock.jail.tree.access import TreeAccess
 from cellblock.jail.tree.elf_needs import needs
-from cellblock.jail.tree.tree_access import TreeAccess
 
 
 @pytest.mark.parametrize(

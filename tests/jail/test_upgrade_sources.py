@@ -59,7 +59,7 @@ class Images:
         return f"oci:{self.layout.folder}:{tag}"
 
     @contextmanager
-    def without(self, *layers: Path) -> Iterator[None]:
+    def unsupported(self, *layers: Path) -> Iterator[None]:
         """Who reads one of these layers meanwhile finds it damaged."""
         kept = {place: place.read_bytes() for place in map(self.layout.layer_path, layers)}
         for place in kept:
@@ -85,7 +85,7 @@ def test_only_layers_that_are_new_are_read(images: Images, events: Events) -> No
     base = images.layer("base", usr__a="1", usr__b="2", usr__c="3")
     one, two = images.layer("one", usr__e="5"), images.layer("two", usr__c="33", usr__A="", usr__d="4")
     assemble(images.image("old", base, one), images.volume, events)
-    with images.without(base, one):
+    with images.unsupported(base, one):
         new = images.image("new", base, two)
         plan = plan_upgrade(new, images.volume)
         assert upgrade(new, images.volume, events).plan.same_as(plan) == []
@@ -99,7 +99,7 @@ def test_another_image_of_the_same_layers_is_read_not_at_all(images: Images, eve
     base, one = images.layer("base", usr__a="1"), images.layer("one", usr__b="2")
     assemble(images.image("old", base, one), images.volume, events)
     before = snapshot(images.root)
-    with images.without(base, one):
+    with images.unsupported(base, one):
         new = images.image("new", base, one, settings=("A=1",))
         assert upgrade(new, images.volume, events).changed
         assert not upgrade(new, images.volume, events).changed
@@ -110,7 +110,7 @@ def test_what_another_layer_hid_is_read_when_it_is_to_be_seen(images: Images, ev
     base, hiding = images.layer("base", usr__a="1", usr__b="2"), images.layer("hiding", usr__A="")
     assemble(images.image("old", base, hiding), images.volume, events)
     new = images.image("new", base)
-    with images.without(base), pytest.raises(CellblockError, match="cut off"):
+    with images.unsupported(base), pytest.raises(CellblockError, match="cut off"):
         upgrade(new, images.volume, events)
     assert images.files() == {"usr/b": "2"}
     upgrade(new, images.volume, events)
@@ -137,7 +137,7 @@ def test_a_file_that_moved_is_taken_from_the_tree(images: Images, events: Events
     base, moved = images.layer("base", usr__a="1", usr__b="2"), images.layer("moved", usr__A="", usr__z="1")
     assemble(images.image("old", base, images.layer("z", usr__z="0")), images.volume, events)
     new = images.image("new", base, moved)
-    with images.without(base):
+    with images.unsupported(base):
         upgrade(new, images.volume, events)
     assert images.files() == {"usr/b": "2", "usr/z": "1"}
 

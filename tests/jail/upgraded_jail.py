@@ -8,7 +8,7 @@ from pathlib import Path
 from deb_trees import Deb, DebTree
 
 from cellblock.events import Events
-from cellblock.jail.apply.execution import UpgradeResult
+from cellblock.jail.apply.transaction_runner import UpgradeResult
 from cellblock.jail.assemble import assemble
 from cellblock.jail.merge.change_plan import Plan
 from cellblock.jail.rollback import rollback

@@ -11,8 +11,8 @@ import os
 
 from cellblock.jail.apply.step import gives_rights
 from cellblock.jail.merge.action import Action
-from cellblock.jail.merge.actions_store import Numbers
-from cellblock.jail.tree.controls import MOST, is_control
+from cellblock.jail.merge.action_lists import ActionIndex
+from cellblock.jail.tree.databases import MOST, is_database
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.look import Look, UnreadableError
 from cellblock.jail.volume.history import Done
@@ -24,7 +24,7 @@ _CHUNK = 1 << 20
 class KeptFiles:
     """The regular files in kept/ of the transaction `done`; of any other type there is none."""
 
-    def __init__(self, done: Done, numbers: Numbers) -> None:
+    def __init__(self, done: Done, numbers: ActionIndex) -> None:
         self._numbers = numbers
         self._folder = os.open(done.folder / "kept", _FOLDER)
 
@@ -94,7 +94,7 @@ class KeptFiles:
 
 
 def _is_usable(look: Look, entry: Entry) -> bool:
-    if is_control(entry.path) and look.status.st_size > MOST:
+    if is_database(entry.path) and look.status.st_size > MOST:
         return False  # it is read into memory
     return not gives_rights(look, entry) or _has_content(look, entry)
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from cellblock.jail.merge.action_lists import StoredActions
 from cellblock.jail.merge.action_order import LIBRARY, rank, sort_libraries, sorted_libraries
-from cellblock.jail.merge.actions_store import StoredActions
 from cellblock.jail.merge.change_plan import Action, Plan
 from cellblock.jail.tree.elf_needs import needs
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.look import Look
-from cellblock.jail.tree.losses import Without
 from cellblock.jail.tree.metadata import set_metadata
+from cellblock.jail.tree.unsupported import UnsupportedMetadata
 
 Fetch = Callable[[int, Entry, bytes], None]
 """Makes the regular file of action N with an entry's content at a path; its metadata is set by the caller."""
@@ -57,7 +57,7 @@ def _wanted(actions: Iterable[Action], find: Find) -> dict[bytes, list[bytes]]:
     return wanted
 
 
-def stage(actions: Sequence[Action], folder: Path, fetch: Fetch, without: Without) -> None:
+def stage(actions: Sequence[Action], folder: Path, fetch: Fetch, unsupported: UnsupportedMetadata) -> None:
     """Make the new file of action N as `folder`/N, or none of what the volume was accepted without.
 
     Raises OSError and CellblockError.
@@ -69,7 +69,7 @@ def stage(actions: Sequence[Action], folder: Path, fetch: Fetch, without: Withou
     links: list[tuple[int, bytes]] = []
     for number, action in enumerate(actions):
         if action.verb == "metadata":
-            _try(action, top + b"tried", without)
+            _try(action, top + b"tried", unsupported)
         if action.verb not in ("mkdir", "put"):
             continue
         assert action.after is not None
@@ -78,15 +78,17 @@ def stage(actions: Sequence[Action], folder: Path, fetch: Fetch, without: Withou
             continue
         if action.path in leads:
             numbers[action.path] = number
-        _make(action.after, top + b"%d" % number, partial(fetch, number), without)
+        _make(action.after, top + b"%d" % number, partial(fetch, number), unsupported)
     for number, lead in links:
-        if without.lacks(actions[numbers[lead]].after, top + b"%d" % numbers[lead]):
+        if unsupported.lacks(actions[numbers[lead]].after, top + b"%d" % numbers[lead]):
             continue
         os.link(top + b"%d" % numbers[lead], top + b"%d" % number, follow_symlinks=False)
 
 
-def _make(entry: Entry, path: bytes, fetch: Callable[[Entry, bytes], None], without: Without) -> None:
-    with without.accepting_kind(entry):
+def _make(
+    entry: Entry, path: bytes, fetch: Callable[[Entry, bytes], None], unsupported: UnsupportedMetadata
+) -> None:
+    with unsupported.accepting_kind(entry):
         if entry.kind == "d":
             os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib knows no paths of bytes
         elif entry.kind == "l":
@@ -98,18 +100,18 @@ def _make(entry: Entry, path: bytes, fetch: Callable[[Entry, bytes], None], with
             os.mknod(path, kind | 0o600, os.makedev(*entry.device))
         else:
             fetch(entry, path)
-    if not without.lacks(entry, path):
-        _set_metadata(path, entry, without)
+    if not unsupported.lacks(entry, path):
+        _set_metadata(path, entry, unsupported)
 
 
-def _set_metadata(path: bytes, entry: Entry, without: Without) -> None:
+def _set_metadata(path: bytes, entry: Entry, unsupported: UnsupportedMetadata) -> None:
     """Of a file that was just made. In a rollback it may be a name of one that users have another name of."""
     # The folder is root's alone: its own name is as good as a descriptor.
     with Look(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)) as look:
-        set_metadata(look, entry, without)
+        set_metadata(look, entry, unsupported)
 
 
-def _try(action: Action, path: bytes, without: Without) -> None:
+def _try(action: Action, path: bytes, unsupported: UnsupportedMetadata) -> None:
     """Give a file that goes again the attributes that one of the tree is to get: later would be half-way."""
     before, after = action.before, action.after
     assert after is not None
@@ -121,6 +123,6 @@ def _try(action: Action, path: bytes, without: Without) -> None:
     else:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
-        _set_metadata(path, tried, without)
+        _set_metadata(path, tried, unsupported)
     finally:
         (os.rmdir if tried.kind == "d" else os.unlink)(path)

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cellblock.jail.merge.action import Action
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import KINDS, Entry
 from cellblock.jail.tree.look import Look, Stamp, UnreadableError
-from cellblock.jail.tree.losses import Without
 from cellblock.jail.tree.metadata import set_metadata
 from cellblock.jail.tree.rename_exchange import exchange, move
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.unsupported import UnsupportedMetadata
 
 MOVED = {
     errno.ENOENT: "its directory was removed meanwhile",
@@ -65,7 +65,7 @@ class Step:
     folders: StepFolders
     number: int
     action: Action
-    without: Without
+    unsupported: UnsupportedMetadata
 
     @property
     def _name(self) -> bytes:
@@ -253,7 +253,7 @@ class Step:
                 with contextlib.suppress(OSError):
                     os.removexattr(look.magic, name)
         try:
-            set_metadata(look, after, self.without)
+            set_metadata(look, after, self.unsupported)
         except OSError as error:
             room = os.fstatvfs(self.folders.new)
             if error.errno != errno.ENOSPC or not room.f_bavail:

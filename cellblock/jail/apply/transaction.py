@@ -26,11 +26,12 @@ from cellblock.errors import CellblockError
 from cellblock.files.durable import put, sync_directory
 from cellblock.jail.apply.step import MOVED, MovedError, Step, StepFolders
 from cellblock.jail.merge.change_plan import Finding, Plan
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import shown
-from cellblock.jail.tree.losses import NAME as LOSSES
-from cellblock.jail.tree.losses import Without
 from cellblock.jail.tree.removal import remove_tree
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.unsupported import NAME as LOSSES
+from cellblock.jail.tree.unsupported import UnsupportedMetadata
+from cellblock.jail.volume.history import read_skipped
 from cellblock.jail.volume.volume import Volume, sync_filesystem
 
 RECORDS = ("manifest", "controls", "state.json")
@@ -43,7 +44,7 @@ class Transaction:
 
     volume: Volume
     folder: Path
-    late: list[Finding] = field(default_factory=list)
+    skipped: list[Finding] = field(default_factory=list)
     """What users changed between the plan and its execution; it stays as they have it."""
 
     def commit(self, check: Callable[[], None]) -> None:
@@ -63,11 +64,13 @@ class Transaction:
         folders = StepFolders(*(_opened(self.folder / name) for name in ("", "new", "kept")))
         try:
             further = self.folder / "next"
-            without = Without.of(further if (further / LOSSES).exists() else self.volume.private)
+            unsupported = UnsupportedMetadata.of(
+                further if (further / LOSSES).exists() else self.volume.private
+            )
             with TreeAccess(os.fsencode(self.volume.root)) as access:
                 for number, action in enumerate(plan.actions):
                     check()
-                    self._do(Step(access, folders, number, action, without))
+                    self._do(Step(access, folders, number, action, unsupported))
                     progress(number + 1, len(plan.actions))
         finally:
             for folder in folders:
@@ -85,7 +88,7 @@ class Transaction:
                 temporary.replace(self.volume.private / name)
                 # rename(2) does nothing when both are names of one file: an interrupted run came this far.
                 temporary.unlink(missing_ok=True)
-        report = {**finished, "late": read_late(self.folder)}
+        report = {**finished, "late": read_skipped(self.folder)}
         put(self.folder / "finished.json", json.dumps(report) + "\n")
         sync_directory(self.folder)
         target = self.volume.private / "history" / self.number()
@@ -132,23 +135,10 @@ class Transaction:
 
     def _leave(self, step: Step, why: str) -> None:
         finding = Finding("conflict", step.action.path, why)
-        self.late.append(finding)
+        self.skipped.append(finding)
         # An interrupted run's findings are to be in the report of the one that finishes.
         with (self.folder / "late").open("a", encoding="utf-8") as file:
             file.write(json.dumps([finding.kind, os.fsdecode(finding.path), finding.why]) + "\n")
-
-
-def read_late(folder: Path) -> list[list[str]]:
-    """What the transaction in `folder` found changed, and left: kind, path and reason of each."""
-    try:
-        lines = (folder / "late").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    found = []
-    for line in lines:
-        with contextlib.suppress(ValueError):  # a line that was being written when a run was killed
-            found.append(json.loads(line))
-    return found
 
 
 def _opened(folder: Path) -> int:

@@ -1,5 +1,5 @@
 """Backups of the jail volume; restic does the storing.
 
-`backup` makes a snapshot, `restore` brings one back, whole or one path of it; `mending` compares what restic
-restored with what was backed up and puts right what restic loses.
+`backup` makes a snapshot, `restore` brings one back, whole or one path of it; `reconcile` compares what
+restic restored with what was backed up, and repairs what restic loses.
 """

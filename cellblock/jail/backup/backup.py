@@ -22,12 +22,12 @@ from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 from cellblock.files import durable as records
 from cellblock.jail.apply import transaction
-from cellblock.jail.apply.execution import assembled
-from cellblock.jail.backup import listing, unfollowed
+from cellblock.jail.apply.transaction_runner import open_volume
+from cellblock.jail.backup import listing, nosymfollow
 from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import HOST, TAG, Restic, ResticError, Snapshot, pattern
 from cellblock.jail.backup.retention import Keep, retain
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.volume.apt_lock import apt_locked
 from cellblock.jail.volume.volume import Volume, VolumeState
 
@@ -78,7 +78,7 @@ def backup(path: Path, repository: Repository, events: Events, options: BackupOp
     Raises CellblockError: no jail, another writer, no repository, a wrong password, ...; see `restic`.
     """
     started = time.monotonic()
-    volume, state = assembled(path)
+    volume, state = open_volume(path)
     _refuse_inside(volume, repository)
     restic = Restic(repository)
     before = _look(restic, options, events)
@@ -226,7 +226,7 @@ class _Running:
         began_ns = clock.stat().st_ctime_ns
         clock.unlink()
         try:
-            listing.write(path, listing.walk(os.fsencode(self.volume.root)))
+            listing.write(path, listing.read_tree(os.fsencode(self.volume.root)))
         except OSError as error:
             path.unlink(missing_ok=True)
             self.events.warning(
@@ -252,7 +252,7 @@ class _Running:
         if kind == "status" and record.get("total_bytes"):
             done, total = int(record.get("bytes_done", 0)), int(record["total_bytes"])
             self.events.emit(Progress(self.volume.path.name, done, total))
-        elif kind == unfollowed.MESSAGE:
+        elif kind == nosymfollow.MESSAGE:
             self.events.info(
                 f"restic follows symbolic links here ({record.get('why')}): a user who puts one in the place "
                 "of a directory while it runs may find files of this machine in the snapshot"

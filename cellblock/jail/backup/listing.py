@@ -28,7 +28,7 @@ from pathlib import Path
 import zstandard
 
 from cellblock.errors import CellblockError
-from cellblock.jail.tree import live_walk, manifest
+from cellblock.jail.tree import manifest, walk
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.look import Look, UnreadableError
 
@@ -97,7 +97,7 @@ def total(path: Path) -> Sum:
     return Sum(entries, size)
 
 
-def walk(root: bytes) -> Iterator[Entry]:
+def read_tree(root: bytes) -> Iterator[Entry]:
     """Every entry below `root`, sorted, while others write there: what vanishes meanwhile is left out.
 
     The root itself (path `b""`) comes first. Raises OSError for what cannot be read at all.
@@ -107,7 +107,7 @@ def walk(root: bytes) -> Iterator[Entry]:
         first = _entry(b"", top, first_names)
     if first:
         yield first
-    for seen in live_walk.walk(root):
+    for seen in walk.walk(root):
         if _FETCHED_AGAIN.match(seen.path):
             continue
         entry = None
@@ -150,6 +150,6 @@ def is_sparse(look: Look) -> bool:
 
 def changed_since(root: bytes, moment_ns: int) -> Iterator[bytes]:
     """Files whose inode changed since `moment_ns`, by the clock of the volume's own server."""
-    for seen in live_walk.walk(root, skip=_SHUT):  # what cannot be read has been reported by then
+    for seen in walk.walk(root, skip=_SHUT):  # what cannot be read has been reported by then
         if not stat.S_ISDIR(seen.status.st_mode) and seen.status.st_ctime_ns > moment_ns:
             yield seen.path

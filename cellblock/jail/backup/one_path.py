@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
-from cellblock.jail.apply.execution import assembled
+from cellblock.jail.apply.transaction_runner import open_volume
 from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import Restic
 from cellblock.jail.backup.restore import (
@@ -21,9 +21,9 @@ from cellblock.jail.backup.restore import (
     clean,
     staged,
 )
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import shown
 from cellblock.jail.tree.rename_exchange import exchange, move
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 
 _TRIES = 8
 """How often a place is tried that users fill and empty at the same time."""
@@ -45,7 +45,7 @@ def restore_path(
     started = time.monotonic()
     as_root()
     source, target = _inside(wanted), _inside(to or wanted)
-    volume, _ = assembled(volume_path)
+    volume, _ = open_volume(volume_path)
     restic = Restic(repository)
     snapshot = choose(restic, options.snapshot, options.name)
     with volume.lock(f"jail restore {volume_path} --path {wanted}", events.info) as check:
@@ -63,7 +63,7 @@ def restore_path(
                             f"the snapshot {snapshot.short} of {snapshot.time} has no {wanted}",
                             hint="look for it in another: `jail backup --list`, `restic ls SNAPSHOT`",
                         )
-                mended = work.mend(source)
+                mended = work.reconcile(source)
                 check()
                 _check_target(access, target, to or wanted, replace=options.replace)
                 kept = volume.private / f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cellblock.errors import CellblockError
-from cellblock.jail.backup import unfollowed
+from cellblock.jail.backup import nosymfollow
 from cellblock.jail.backup.repository import Repository, shown
 from cellblock.process import Finished, Programs
 
@@ -141,7 +141,7 @@ class Restic:
     ) -> Finished:
         """Run one command; objects that it prints go to `on_json`. Raises ResticError.
 
-        With `folder`, in that directory, where it follows no symbolic link: see `unfollowed`.
+        With `folder`, in that directory, where it follows no symbolic link: see `nosymfollow`.
 
         A lock that a killed restic left is removed, once, by restic's own rules (its process is gone, or
         it is older than half an hour).
@@ -166,7 +166,7 @@ class Restic:
             if on_json and line.startswith("{"):
                 on_json(json.loads(line))
 
-        where = [sys.executable, "-I", unfollowed.__file__, str(folder)] if folder else []
+        where = [sys.executable, "-I", nosymfollow.__file__, str(folder)] if folder else []
         environment = {**self.repository.environment, "RESTIC_PROGRESS_FPS": "1", "LC_ALL": "C.UTF-8"}
         done = self.programs.run(
             [*where, self.program, *arguments],

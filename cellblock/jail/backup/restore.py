@@ -1,7 +1,7 @@
 """Bring a volume back from a restic repository: all of it, or one path.
 
 The snapshot is restored into a staging folder on the volume, compared with what was backed up and put right
-(`mending`), and only then put in place (`switching`): killed at any moment before that it leaves the volume
+(`reconcile`), and only then put in place (`switching`): killed at any moment before that it leaves the volume
 as it was, and after it the same command finishes. Who may run at once: nobody else who writes, as
 everywhere.
 """
@@ -19,16 +19,17 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail.apply.execution import NOTE
+from cellblock.jail.apply.transaction_runner import NOTE
 from cellblock.jail.backup import listing, switching
 from cellblock.jail.backup.backup import FOLDER
-from cellblock.jail.backup.mending import Mended, mend
+from cellblock.jail.backup.reconcile import Reconciled, reconcile
 from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import Restic, ResticError, Snapshot, pattern
 from cellblock.jail.comparison import differing
-from cellblock.jail.source.find import release
+from cellblock.jail.source.image import release
 from cellblock.jail.tree.removal import remove_tree
-from cellblock.jail.volume import holding
+from cellblock.jail.volume import filesystem_capabilities
+from cellblock.jail.volume.filesystem_capabilities import CONSEQUENCES
 from cellblock.jail.volume.volume import Volume
 
 _OF_METADATA = r"operation not supported|not permitted|permission denied|not implemented|read-only"
@@ -55,7 +56,7 @@ class RestoreResult:
     snapshot: Snapshot
     target: Path
     replaced: Path | None
-    mended: Mended | None
+    mended: Reconciled | None
     damaged: int
     users: int
     seconds: float
@@ -92,7 +93,7 @@ def restore(path: Path, repository: Repository, events: Events, options: Restore
             work.fetch("/.cellblock", "restore the records")
             _check_space(volume, staging)
             work.fetch("/root", "restore the tree")
-            mended = work.mend(b"")
+            mended = work.reconcile(b"")
             _check_whole(staging, snapshot)
             with events.step(volume.path.name, "compare with the image"):
                 damaged, users = _against_image(Volume(staging))
@@ -210,7 +211,7 @@ class Restoring:
             return _full(self.volume)
         return CellblockError(f"{error.message}; the volume is as it was", hint=error.hint)
 
-    def mend(self, within: bytes) -> Mended | None:
+    def reconcile(self, within: bytes) -> Reconciled | None:
         """Compare with the list of the snapshot and put right; None where there is no list."""
         list_file = self.staging / ".cellblock" / FOLDER / listing.NAME
         if not list_file.exists():
@@ -219,7 +220,7 @@ class Restoring:
             )
             return None
         with self.events.step(self.volume.path.name, "compare with the snapshot"):
-            mended = mend(
+            mended = reconcile(
                 list_file,
                 self.staging / "root",
                 lambda node: self.restic.listed(self.snapshot.id, node),
@@ -229,8 +230,8 @@ class Restoring:
             shown = "".join(f"\n  | {loss}" for loss in mended.losses[:10])
             text = f"{len(mended.losses)} files are not as in the snapshot:{shown}"
             if mended.missing or not self.options.allow_lossy:
-                lacks = holding.probe(self.staging).lacks
-                of_volume = "".join(f"\n  no {what}: {holding.CONSEQUENCES[what]}" for what in lacks)
+                lacks = filesystem_capabilities.probe(self.staging).lacks
+                of_volume = "".join(f"\n  no {what}: {CONSEQUENCES[what]}" for what in lacks)
                 raise CellblockError(
                     f"{text}\nthe volume is as it was"
                     + (f"; its filesystem has:{of_volume}" if lacks else ""),

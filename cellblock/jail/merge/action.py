@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from cellblock.jail.tree.access import Stamp
 from cellblock.jail.tree.entry import Entry
-from cellblock.jail.tree.tree_access import Stamp
 
 Verb = Literal["mkdir", "put", "metadata", "remove", "rmdir"]
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cellblock.jail.merge.action import Action
-from cellblock.jail.tree.controls import ACCOUNTS, DPKG, STATUS
+from cellblock.jail.tree.databases import ACCOUNTS, DPKG, STATUS
 from cellblock.jail.tree.entry import order
 
 _LIBRARY = re.compile(rb"(^|/)(lib[^/]*|ld[^/]*)\.so(\.[0-9.]+)?$|/lib[^/]*-[0-9.]+\.so$")

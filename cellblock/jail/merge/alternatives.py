@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cellblock.jail.tree.controls import ALTERNATIVES, Controls
+from cellblock.jail.tree.databases import ALTERNATIVES, SystemDatabases
 
 _ETC = b"etc/alternatives/"
 _PRIORITY = re.compile(rb"-?[0-9]{1,10}")
@@ -61,7 +61,7 @@ def without_images(name: bytes, base: bytes, tree: bytes) -> bytes | None:
 
 
 def links_of_users(
-    new: Controls, merged: Mapping[bytes, bytes], target_of: Callable[[bytes], bytes]
+    new: SystemDatabases, merged: Mapping[bytes, bytes], target_of: Callable[[bytes], bytes]
 ) -> dict[bytes, bytes]:
     """Link -> target, of the merged groups that only users have: what update-alternatives would make of them.
 

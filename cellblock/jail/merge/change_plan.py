@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 from cellblock.errors import CellblockError
 from cellblock.jail.merge.action import Action as Action
 from cellblock.jail.merge.action import Verb as Verb
-from cellblock.jail.merge.actions_store import Collected, by_path
-from cellblock.jail.source.find import SourceIdentity
+from cellblock.jail.merge.action_lists import ActionList, by_path
+from cellblock.jail.source.identity import SourceIdentity
 from cellblock.jail.tree import manifest
+from cellblock.jail.tree.access import Stamp
 from cellblock.jail.tree.entry import Entry, order, shown
-from cellblock.jail.tree.tree_access import Stamp
 
 FORMAT = 1
 
@@ -143,7 +143,7 @@ def read(path: Path, *, actions_too: bool = True) -> Plan:
     try:
         packages: list[PackageChange] = []
         findings: list[Finding] = []
-        actions, count = Collected(), 0
+        actions, count = ActionList(), 0
         with path.open(encoding="utf-8") as file:
             head = json.loads(next(file, ""))
             if head["format"] != FORMAT:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cellblock.jail.merge.record_merge import ids
-from cellblock.jail.tree.controls import Controls
+from cellblock.jail.tree.databases import SystemDatabases
 from cellblock.jail.tree.entry import Entry
 
 _SYSTEM = range(100, 1000)
@@ -35,7 +35,7 @@ class Identities:
         )
 
 
-def between(image: Controls, tree: Controls) -> Identities:
+def between(image: SystemDatabases, tree: SystemDatabases) -> Identities:
     """By the names that both have."""
 
     def differing(path: bytes) -> dict[int, int]:
@@ -49,7 +49,7 @@ def between(image: Controls, tree: Controls) -> Identities:
     return Identities(differing(b"etc/passwd"), differing(b"etc/group"))
 
 
-def renumbered(image: Controls, tree: Controls) -> dict[bytes, bytes]:
+def renumbered(image: SystemDatabases, tree: SystemDatabases) -> dict[bytes, bytes]:
     """The image's databases, with the tree's numbers, and free ones for users and groups new to it."""
     result = dict(image)
     users = _other_numbers(image, tree, b"etc/passwd")
@@ -74,7 +74,7 @@ def renumbered(image: Controls, tree: Controls) -> dict[bytes, bytes]:
     return result
 
 
-def _other_numbers(image: Controls, tree: Controls, path: bytes) -> dict[int, int]:
+def _other_numbers(image: SystemDatabases, tree: SystemDatabases, path: bytes) -> dict[int, int]:
     """What the image's numbers become that the tree has given to others, or has others for the names of."""
     ours, theirs = ids(image, path), ids(tree, path)
     taken = {*theirs.values(), *ours.values()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cellblock.jail.merge.dependencies import applies_to
 from cellblock.jail.merge.package_choice import Choices
-from cellblock.jail.tree.controls import INFO
+from cellblock.jail.tree.databases import INFO
 from cellblock.jail.tree.dpkg_database import INFO_MEMBERS, Database, info_owner
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.merge.actions_store import Collected
+from cellblock.jail.merge.action_lists import ActionList
 from cellblock.jail.merge.alternatives import links_of_users
 from cellblock.jail.merge.change_plan import Action, Finding, Operation, Plan, Verb
 from cellblock.jail.merge.identities import between, renumbered
@@ -20,18 +20,17 @@ from cellblock.jail.merge.package_changes import new_glibc, package_changes
 from cellblock.jail.merge.package_choice import Choices, choose
 from cellblock.jail.merge.package_files import PackageFiles
 from cellblock.jail.merge.quiet_files import is_quiet
-from cellblock.jail.merge.record_merge import merge_controls
-from cellblock.jail.merge.threeway import Outcome, content, merge
+from cellblock.jail.merge.record_merge import merge_databases
+from cellblock.jail.merge.three_way import Outcome, content, merge
 from cellblock.jail.merge.users_folders import left_to_users
-from cellblock.jail.source.find import SourceIdentity
+from cellblock.jail.source.identity import SourceIdentity
 from cellblock.jail.tree import digests
-from cellblock.jail.tree.controls import ACCOUNTS, INFO, STATUS, Controls, of_tree
-from cellblock.jail.tree.delta import Delta
-from cellblock.jail.tree.differences import Changes
+from cellblock.jail.tree.access import Blocked, TreeAccess
+from cellblock.jail.tree.databases import ACCOUNTS, INFO, STATUS, SystemDatabases, of_tree
 from cellblock.jail.tree.dpkg_database import Database, info_owner
 from cellblock.jail.tree.entry import Entry, order, shown
 from cellblock.jail.tree.look import Look, Stamp, UnreadableError
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.manifest_diff import Changes, PathDiff
 
 _TRIES = 3
 """How often a plan is made while users change databases: by then they do so without end."""
@@ -83,7 +82,7 @@ class _Seen:
 class _Planner:
     changes: Changes
     access: TreeAccess
-    actions: Collected = field(default_factory=Collected)
+    actions: ActionList = field(default_factory=ActionList)
     findings: list[Finding] = field(default_factory=list)
     contents: dict[str, bytes] = field(default_factory=dict)
     regenerate: bool = False
@@ -108,7 +107,7 @@ class _Planner:
                 f"users' packages and the image's do not fit together; nothing was changed:\n  {lines}",
                 hint="in the jail, upgrade or remove these packages with apt, then run this again",
             )
-        merged = merge_controls(
+        merged = merge_databases(
             self.changes.base, new, tree_controls, (self.base, self.new, self.tree), self.choices
         )
         # Where users changed nothing, or just what the image changed, it is a file like others.
@@ -122,7 +121,7 @@ class _Planner:
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self.owned = PackageFiles(self.choices, self.new, self.tree)
         self._links = links_of_users(new, merged, self._target)
-        mine: dict[bytes, Delta] = {}
+        mine: dict[bytes, PathDiff] = {}
         candidates = self._candidates()
         while some := list(islice(candidates, _TOGETHER)):
             mine.update((path, pair) for path, pair in some if path in merged)
@@ -142,7 +141,7 @@ class _Planner:
                 self._put_beside(action.path, action.after)
         self._join_links()
 
-    def _list_unreadable(self, tree: Controls) -> None:
+    def _list_unreadable(self, tree: SystemDatabases) -> None:
         """List what users put in the place of a database: of what it listed nothing is known."""
         for path in (*ACCOUNTS, STATUS):
             if path in self.changes.base and path not in tree:
@@ -175,7 +174,7 @@ class _Planner:
         with look:
             return look.target() if look.kind == "l" else b""
 
-    def _candidates(self) -> Iterator[tuple[bytes, Delta]]:
+    def _candidates(self) -> Iterator[tuple[bytes, PathDiff]]:
         """Paths to decide on, in order, and the image's two entries with the tree's numbers of owners."""
         found = self.changes.paths
         missing = {path for path in self.owned.replaced if path not in found}
@@ -186,16 +185,16 @@ class _Planner:
             if any(name in found for name in names):
                 missing |= {name for name in (first, *names) if name not in found}
         known = self.changes.look_up(missing) if missing else {}
-        more = ((path, Delta(known.get(path), known.get(path))) for path in sorted(missing, key=order))
+        more = ((path, PathDiff(known.get(path), known.get(path))) for path in sorted(missing, key=order))
         self._groups = groups
         base, new = self.ids
         for path, pair in heapq.merge(found.items(), more, key=lambda one: order(one[0])):
-            yield path, Delta(base.apply(pair.base), new.apply(pair.new))
+            yield path, PathDiff(base.apply(pair.base), new.apply(pair.new))
 
-    def _path(self, path: bytes, pair: Delta) -> None:
+    def _path(self, path: bytes, pair: PathDiff) -> None:
         path, diverted = self._diverted(path)
         if diverted:
-            pair = Delta(
+            pair = PathDiff(
                 pair.base and pair.base._replace(path=path), pair.new and pair.new._replace(path=path)
             )
         try:
@@ -224,7 +223,7 @@ class _Planner:
             return
         self._act(path, outcome, seen, pair)
 
-    def _list_rival(self, path: bytes, seen: _Seen, pair: Delta) -> None:
+    def _list_rival(self, path: bytes, seen: _Seen, pair: PathDiff) -> None:
         """Two packages with one path, the users' and the image's: what dpkg would refuse is a conflict."""
         rival = self.owned.rival(path)
         new, was, now = pair.new, content(pair.base), content(seen.entry)
@@ -253,7 +252,7 @@ class _Planner:
             self._blocked.add(path)
             self._conflict(path, "is no directory any more; the image has files below it")
 
-    def _see(self, path: bytes, pair: Delta, most: int = _MOST_HASHED) -> _Seen:
+    def _see(self, path: bytes, pair: PathDiff, most: int = _MOST_HASHED) -> _Seen:
         """The file in the tree, by one look; hashed up to `most` bytes. Raises Blocked, UnreadableError."""
         look = self.access.look(path)
         if look is None:
@@ -261,7 +260,7 @@ class _Planner:
         with look:
             return self._of_look(path, look, pair, most)
 
-    def _of_look(self, path: bytes, look: Look, pair: Delta, most: int) -> _Seen:
+    def _of_look(self, path: bytes, look: Look, pair: PathDiff, most: int) -> _Seen:
         stamp = Stamp.of(look.status)
         digest, sizes = self._known.get((path, stamp)), {entry.size for entry in pair if entry is not None}
         judged_by_itself = path in self.owned.replaced or info_owner(path) is not None
@@ -272,7 +271,7 @@ class _Planner:
         md5 = look.digest("md5", most) if look.kind == "f" and self.owned.md5(path) else ""
         return _Seen(look.entry(path, digest), stamp, md5)
 
-    def _effective_base(self, path: bytes, pair: Delta, seen: _Seen) -> Entry | None:
+    def _effective_base(self, path: bytes, pair: PathDiff, seen: _Seen) -> Entry | None:
         """What an untouched file would be here: the image's old one, or that of the users' version."""
         if info_owner(path) is not None:
             return seen.entry
@@ -289,7 +288,7 @@ class _Planner:
             return pair.base if path not in self.tree.packages[key].conffiles else None
         return seen.entry if wanted is not None else pair.base
 
-    def _act(self, path: bytes, outcome: Outcome, seen: _Seen, pair: Delta) -> None:
+    def _act(self, path: bytes, outcome: Outcome, seen: _Seen, pair: PathDiff) -> None:
         quiet = is_quiet(path)
         if outcome.verdict in ("kept", "conflict"):
             if path == _LD_CACHE:
@@ -325,7 +324,7 @@ class _Planner:
     def _put_beside(self, path: bytes, entry: Entry) -> None:
         name = path + (b".dpkg-dist" if self._is_conffile(path) else b".cellblock-new")
         try:
-            seen = self._see(name, Delta(None, entry))
+            seen = self._see(name, PathDiff(None, entry))
         except Blocked as error:
             self._block(error.path)
             return
@@ -362,10 +361,10 @@ class _Planner:
         self._made.add(parent)
         self.actions.append(Action("mkdir", parent, None, entry, None, "for files below it"))
 
-    def _put_merged(self, path: bytes, text: bytes, merged_from: bytes, pair: Delta | None) -> None:
+    def _put_merged(self, path: bytes, text: bytes, merged_from: bytes, pair: PathDiff | None) -> None:
         """Plan the merged database `text`, of which `merged_from` was the tree's."""
         try:
-            seen = self._see(path, Delta(None, None), most=len(merged_from))
+            seen = self._see(path, PathDiff(None, None), most=len(merged_from))
         except (Blocked, UnreadableError):
             seen = _Seen(None, None)
         if seen.entry is None or seen.entry.digest != hashlib.sha256(merged_from).hexdigest():

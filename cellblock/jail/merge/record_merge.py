@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cellblock.jail.merge.alternatives import without_images
 from cellblock.jail.merge.package_choice import Choices
-from cellblock.jail.tree.controls import ACCOUNTS, ALTERNATIVES, STATUS, Controls
+from cellblock.jail.tree.databases import ACCOUNTS, ALTERNATIVES, STATUS, SystemDatabases
 from cellblock.jail.tree.dpkg_database import Database, split
 
 Key = Callable[[bytes], bytes]
@@ -162,11 +162,11 @@ _MERGES: dict[bytes, Callable[[bytes, bytes, bytes], bytes]] = {
 }
 
 
-def merge_controls(
-    base: Controls,
-    new: Controls,
-    tree: Controls,
-    databases: tuple[Database, Database, Database],
+def merge_databases(
+    base: SystemDatabases,
+    new: SystemDatabases,
+    tree: SystemDatabases,
+    package_databases: tuple[Database, Database, Database],
     choices: Choices,
 ) -> dict[bytes, bytes]:
     """Path -> merged content, of each file that is a list of records and that the tree has."""
@@ -181,14 +181,14 @@ def merge_controls(
             if left is not None:
                 merged[path] = left
     if STATUS in tree:
-        merged[STATUS] = merge_status(*databases, choices)
+        merged[STATUS] = merge_status(*package_databases, choices)
     return merged
 
 
-def ids(controls: Mapping[bytes, bytes], path: bytes) -> dict[bytes, int]:
+def ids(databases: Mapping[bytes, bytes], path: bytes) -> dict[bytes, int]:
     """Name -> number, of passwd(5) or group(5)."""
     found = {}
-    for line in controls.get(path, b"").splitlines():
+    for line in databases.get(path, b"").splitlines():
         fields = line.split(b":")
         if len(fields) > 2 and fields[2].isdigit():
             found[fields[0]] = int(fields[2])

@@ -11,9 +11,9 @@ import stat
 from collections.abc import Iterable
 
 from cellblock.jail.merge.change_plan import Action
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.manifest_index import ManifestIndex
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 from cellblock.jail.tree.tree_check import Difference
 
 _SET = Difference.MODE | Difference.OWNER

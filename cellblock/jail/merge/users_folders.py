@@ -5,16 +5,16 @@ rmdir(2) leaves such a one alone; here that is found out beforehand, so that a p
 
 from __future__ import annotations
 
-from cellblock.jail.merge.actions_store import Collected, Numbers
+from cellblock.jail.merge.action_lists import ActionIndex, ActionList
 from cellblock.jail.merge.change_plan import Action, Finding
-from cellblock.jail.tree.tree_access import TreeAccess
+from cellblock.jail.tree.access import TreeAccess
 
 
-def left_to_users(actions: Collected, access: TreeAccess) -> tuple[list[Finding], list[Action]]:
+def left_to_users(actions: ActionList, access: TreeAccess) -> tuple[list[Finding], list[Action]]:
     """Drop the actions that need such a directory gone. Findings; and what could not take place."""
     every = actions.all()
     folders = [action for action in every if _takes_folder(action)]
-    numbers = Numbers(every if folders else ())
+    numbers = ActionIndex(every if folders else ())
     kept: set[bytes] = set()
     gone: set[bytes] = set()
 

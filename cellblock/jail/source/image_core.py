@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cellblock.errors import CellblockError
+from cellblock.jail.tree.unsupported import LOSSES, Loss
 
 try:
     from cellblock._image_core import ffi, lib
@@ -27,20 +28,6 @@ except ImportError as error:  # an installation without a compiler
 
 Fault = Literal["system", "source", "lossy", "changed", "cancelled", "absent"]
 _FAULTS: tuple[Fault, ...] = ("system", "system", "source", "lossy", "changed", "cancelled", "absent")
-
-LOSSES = (
-    "owners",
-    "modes",
-    "times",
-    "file capabilities",
-    "ACLs",
-    "extended attributes",
-    "device nodes",
-    "fifos",
-    "symbolic links",
-    "hard links",
-)
-"""What a filesystem may be unable to hold, in the order of enum image_loss."""
 
 _HINTS: dict[Fault, str] = {
     "changed": "run this again when nobody writes to the source",
@@ -62,7 +49,7 @@ class ImageError(CellblockError):
         self.number = number
         self.layer = layer
 
-    def told(self, state: str) -> BaseException:
+    def for_users(self, state: str) -> BaseException:
         """The same as users and the system's other errors say it; `state`: "nothing was changed"."""
         hint = _HINTS.get(self.fault)
         if hint:
@@ -86,15 +73,6 @@ class LayerBytes:
     open: Callable[[], int]
     listing: int = -1
     list_to: int = -1
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Something that the target could not hold: what (of `LOSSES`), of how many files, one of them."""
-
-    what: str
-    count: int
-    example: str
 
 
 @dataclass(frozen=True)

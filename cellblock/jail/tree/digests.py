@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Sequence
 
 from cellblock._image_core import ffi, lib
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.look import Stamp, UnreadableError
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 
 _SMALL = 4 << 20
 _TOGETHER = 16 << 20

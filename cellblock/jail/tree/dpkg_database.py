@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cellblock.jail.tree.controls import INFO, STATUS, Controls
+from cellblock.jail.tree.databases import INFO, STATUS, SystemDatabases
 
 _FIELD = re.compile(rb"^([A-Za-z-]+):[ \t]*(.*(?:\n[ \t].*)*)", re.MULTILINE)
 
@@ -66,11 +66,11 @@ class Package:
 class Database:
     """What a set of control files says about packages."""
 
-    def __init__(self, controls: Controls, aliases: dict[bytes, bytes]) -> None:
+    def __init__(self, databases: SystemDatabases, aliases: dict[bytes, bytes]) -> None:
         """`aliases` maps a top directory that is a link to what it leads to: b"bin" -> b"usr/bin"."""
-        self.controls = controls
+        self.databases = databases
         self._aliases = aliases
-        self.packages = {package.key: package for package in _stanzas(controls.get(STATUS, b""))}
+        self.packages = {package.key: package for package in _stanzas(databases.get(STATUS, b""))}
 
     @property
     def installed(self) -> dict[str, Package]:
@@ -79,7 +79,7 @@ class Database:
 
     def files(self, key: str) -> Iterator[bytes]:
         """The paths of a package, without the directories' special names, links of / resolved."""
-        for line in self.controls.get(INFO + key.encode() + b".list", b"").splitlines():
+        for line in self.databases.get(INFO + key.encode() + b".list", b"").splitlines():
             path = line.strip(b"/")
             if path and path != b".":
                 yield self.plain(path)
@@ -93,7 +93,7 @@ class Database:
     def md5(self, key: str) -> dict[bytes, str]:
         """Path -> MD5 of a package's files, conffiles among them."""
         found = {}
-        for line in self.controls.get(INFO + key.encode() + b".md5sums", b"").splitlines():
+        for line in self.databases.get(INFO + key.encode() + b".md5sums", b"").splitlines():
             digest, _, path = line.partition(b"  ")
             found[self.plain(path.strip(b"/"))] = digest.decode("ascii", "replace")
         if key in self.packages:
@@ -104,7 +104,7 @@ class Database:
     @cached_property
     def diversions(self) -> dict[bytes, tuple[bytes, bytes]]:
         """Path -> (where it is diverted to, by which package), as of dpkg-divert(1)."""
-        lines = self.controls.get(b"var/lib/dpkg/diversions", b"").splitlines()
+        lines = self.databases.get(b"var/lib/dpkg/diversions", b"").splitlines()
         return {
             self.plain(path.strip(b"/")): (self.plain(to.strip(b"/")), package)
             for path, to, package in zip(lines[0::3], lines[1::3], lines[2::3], strict=False)

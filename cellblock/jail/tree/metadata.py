@@ -7,10 +7,10 @@ import os
 
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.look import Look
-from cellblock.jail.tree.losses import Without, kind_of
+from cellblock.jail.tree.unsupported import UnsupportedMetadata, kind_of
 
 
-def set_metadata(look: Look, entry: Entry, without: Without = Without()) -> None:  # noqa: B008
+def set_metadata(look: Look, entry: Entry, unsupported: UnsupportedMetadata = UnsupportedMetadata()) -> None:  # noqa: B008
     """Owner, mode, attributes and time of the file that was looked at, of a link the link's own.
 
     `without`: what the volume was accepted without, which is then left out. Raises NotADirectoryError or
@@ -22,15 +22,15 @@ def set_metadata(look: Look, entry: Entry, without: Without = Without()) -> None
         number = errno.ENOTDIR if entry.kind == "d" else errno.EEXIST
         raise OSError(number, os.strerror(number), entry.path)
     target = look.magic  # never a name: chmod(2) follows a link that takes the file's place
-    with without.accepting("owners", entry.path):
+    with unsupported.accepting("owners", entry.path):
         os.chown(target, entry.uid, entry.gid)
     if entry.kind != "l":
-        with without.accepting("modes", entry.path):
+        with unsupported.accepting("modes", entry.path):
             os.chmod(target, entry.mode)  # noqa: PTH101
-    for name, value in without.attributes(entry).xattrs:
-        with without.accepting(
+    for name, value in unsupported.attributes(entry).xattrs:
+        with unsupported.accepting(
             kind_of(name), entry.path, f"attribute {name.decode(errors='backslashreplace')}"
         ):
             os.setxattr(target, name, value)
-    with without.accepting("times", entry.path):
+    with unsupported.accepting("times", entry.path):
         os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))

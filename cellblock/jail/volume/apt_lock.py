@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cellblock.errors import CellblockError
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.look import UnreadableError
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FILES = (b"var/lib/dpkg/lock-frontend", b"var/lib/dpkg/lock")

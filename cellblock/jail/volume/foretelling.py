@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellblock.jail.merge.change_plan import Action, Plan
-from cellblock.jail.source.image_core import Loss
 from cellblock.jail.tree.entry import shown
-from cellblock.jail.tree.losses import KINDS, Without, kind_of
+from cellblock.jail.tree.unsupported import KINDS, Loss, UnsupportedMetadata, kind_of
 from cellblock.jail.volume.volume import Volume
 
 Foretold = tuple[tuple[Loss, ...], tuple[Loss, ...]]
@@ -26,7 +25,7 @@ Foretold = tuple[tuple[Loss, ...], tuple[Loss, ...]]
 
 def foretold(volume: Volume, plan: Plan) -> Foretold:
     """The losses of `plan` that were not accepted yet, and what only the upgrade can tell; reads only."""
-    without = Without.of(volume.private)
+    unsupported = UnsupportedMetadata.of(volume.private)
     lost: dict[str, Loss] = {}
     unknown: dict[str, Loss] = {}
     answers: dict[bytes, bool] = {}
@@ -39,10 +38,10 @@ def foretold(volume: Volume, plan: Plan) -> Foretold:
             if not answers[name]:
                 counted.add(kind_of(name))
         for what in counted:
-            if not without.accepts(what):
+            if not unsupported.accepts(what):
                 _count(lost, what, action)
         kind = action.after.kind if action.after is not None and action.verb == "put" else ""
-        if kind in KINDS and not without.accepts(KINDS[kind]):
+        if kind in KINDS and not unsupported.accepts(KINDS[kind]):
             if kind not in kinds:
                 kinds[kind] = _has_some(volume.manifest, kind)
             if not kinds[kind]:

@@ -12,11 +12,10 @@ from typing import Any
 
 from cellblock.errors import CellblockError
 from cellblock.files import durable as records
-from cellblock.jail.apply.transaction import read_late
 from cellblock.jail.merge import change_plan
 from cellblock.jail.merge.change_plan import Finding, Plan
 from cellblock.jail.tree.removal import remove_tree
-from cellblock.jail.tree.temporary_database import NoRoomError
+from cellblock.jail.tree.spools import NoRoomError
 from cellblock.jail.volume.volume import Volume
 
 KEEP = 5
@@ -34,7 +33,7 @@ class Done:
     previous: str
     finished_at: str
     actions: int
-    late: tuple[tuple[str, str, str], ...]
+    skipped: tuple[tuple[str, str, str], ...]
     undone_by: int
 
     def plan(self) -> Plan:
@@ -100,7 +99,7 @@ def kept_by_users(volume: Volume) -> tuple[set[bytes], list[Damaged]]:
             continue
         try:
             paths.update(finding.path for finding in one.findings())
-            paths.update(path.encode("utf-8", "surrogateescape") for _, path, _ in one.late)
+            paths.update(path.encode("utf-8", "surrogateescape") for _, path, _ in one.skipped)
         except NoRoomError:
             raise
         except CellblockError as error:
@@ -146,7 +145,7 @@ def _report(volume: Volume, folder: Path) -> dict[str, Any]:
         "previous": str(volume.read_state(folder / "old").source),
         "finished_at": ended.isoformat(timespec="seconds"),
         "actions": len(plan.actions),
-        "late": read_late(folder),
+        "late": read_skipped(folder),
     }
 
 
@@ -261,3 +260,16 @@ def prune(volume: Volume, keep: int = KEEP) -> None:
         old.rename(target)
         with suppress(OSError):  # what users write to at this moment: the next run removes it
             remove_tree(target)
+
+
+def read_skipped(folder: Path) -> list[list[str]]:
+    """What the transaction in `folder` found changed, and left: kind, path and reason of each."""
+    try:
+        lines = (folder / "late").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        with suppress(ValueError):  # a line that was being written when a run was killed
+            found.append(json.loads(line))
+    return found

@@ -25,9 +25,10 @@ from pathlib import Path
 
 from cellblock.errors import UsageError
 from cellblock.files import durable as records
-from cellblock.jail.source.image_core import Loss, Summary
-from cellblock.jail.tree import losses, manifest
+from cellblock.jail.source.image_core import Summary
+from cellblock.jail.tree import manifest, unsupported
 from cellblock.jail.tree.entry import Entry, order
+from cellblock.jail.tree.unsupported import Loss
 from cellblock.jail.volume.volume import Volume, ask_anew, sync_filesystem
 from cellblock.jail.volume.writer_lock import BusyError, LostLockError
 
@@ -144,11 +145,11 @@ class ShardFolder:
 
     def lost(self, shard: Shard, found: list[Loss]) -> None:
         """Note what the volume could not hold of a shard."""
-        losses.write(self.path / f"lost-{shard.index}", found)
+        unsupported.write(self.path / f"lost-{shard.index}", found)
 
     def all_lost(self) -> list[Loss]:
         """What it could not hold of all of them."""
-        return losses.joined(self.path / f"lost-{number}" for number in range(self._of))
+        return unsupported.joined(self.path / f"lost-{number}" for number in range(self._of))
 
     def waiting(self) -> tuple[int, ...]:
         """The shards that have not finished."""

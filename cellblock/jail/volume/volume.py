@@ -6,8 +6,8 @@
         lock, writer            held while someone writes; who and since when (see `writer_lock`)
         state.json              what root/ was made from
         manifest                what root/ was when it was written (see `manifest`)
-        controls                the image's databases of packages and accounts (see `controls`)
-        layers/DIGEST           what a layer says that was read (see `layer_listings`)
+        controls                the image's databases of packages and accounts (see `databases`)
+        layers/DIGEST           what a layer says that was read (see `listings`)
         transaction/            an upgrade being carried out (see `transaction`)
         history/NUMBER/         upgrades of the past, with the files that they replaced
         staging-PID-RANDOM/     a tree being written: root/, state.json, manifest, mounted-image
@@ -33,8 +33,8 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.files.durable import put, sync_directory
-from cellblock.jail.source.find import SourceIdentity
-from cellblock.jail.tree import controls
+from cellblock.jail.source.identity import SourceIdentity
+from cellblock.jail.tree import databases
 from cellblock.jail.tree.manifest import DAMAGED_HINT
 from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.volume.writer_lock import WriterLock, myself
@@ -82,7 +82,7 @@ class Volume:
 
     @property
     def layers(self) -> Path:
-        """What the layers of images say that were read for this volume (see `layer_listings`)."""
+        """What the layers of images say that were read for this volume (see `listings`)."""
         return self.private / "layers"
 
     def is_assembled(self) -> bool:
@@ -210,7 +210,7 @@ class Volume:
         `check` raises when another writer took over while all was flushed.
         """
         (staging / "controls").unlink(missing_ok=True)  # of a run that was interrupted here
-        controls.save(staging / "controls", controls.of_root(staging / "root"))
+        databases.save(staging / "controls", databases.of_root(staging / "root"))
         sync_filesystem(self.path)
         check()
         for name in ("manifest", "controls", "state.json"):

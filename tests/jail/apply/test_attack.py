@@ -106,8 +106,8 @@ def test_an_attack_ends_no_upgrade_and_reaches_nothing(
                     upgrade(str(tmp_path / "new"), volume, jail.events),
                     rollback(volume, jail.events),
                 ):
-                    left += len(result.late) + len(result.plan.findings)
-                    done += len(result.plan.actions) - len(result.late)
+                    left += len(result.skipped) + len(result.plan.findings)
+                    done += len(result.plan.actions) - len(result.skipped)
             if number % 5 == 0:
                 _read(volume, tmp_path / f"{number}.tar", jail.events)
         outside.check(volume)
@@ -127,5 +127,5 @@ def _read(volume: Path, target: Path, events: Events) -> None:
     verify(volume, events, content=True)
     list(changes(volume))
     export(volume, target)
-    listing.write(target.with_suffix(".list"), listing.walk(os.fsencode(volume / "root")))
+    listing.write(target.with_suffix(".list"), listing.read_tree(os.fsencode(volume / "root")))
     verify(volume, events, content=True, repair=True)

@@ -79,7 +79,7 @@ def _export(volume: Path, images: Path) -> None:
 
 
 def _list(volume: Path, images: Path) -> None:
-    listing.write(volume.parent / f"{volume.name}.list", listing.walk(os.fsencode(volume / "root")))
+    listing.write(volume.parent / f"{volume.name}.list", listing.read_tree(os.fsencode(volume / "root")))
 
 
 COMMANDS: dict[str, Command] = {

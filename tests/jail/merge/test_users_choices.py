@@ -73,12 +73,12 @@ def test_a_plan_says_that_users_files_keep_a_directory(jail: Jail) -> None:
     plan = jail.plan()
     assert kept_or_conflict(plan) == {"usr/share/bar": "kept", "usr/share/turned": "conflict"}
     result = jail.upgrade()
-    assert result.late == ()
+    assert result.skipped == ()
     assert result.plan.findings == plan.findings
     for name in ("bar", "turned"):
         assert [one.name for one in (jail.root / "usr/share" / name).iterdir()] == ["mine"]
     assert jail.read("usr/share/turned.cellblock-new") == "a file by now"
-    assert jail.rollback().late == ()
+    assert jail.rollback().skipped == ()
     assert jail.read("usr/share/turned/data") == "x"
     assert jail.read("usr/share/turned/mine") == "theirs"
     assert not (jail.root / "usr/share/turned.cellblock-new").exists()
@@ -115,9 +115,9 @@ def immutable(jail: Jail) -> Iterator[Jail]:
 def test_what_is_immutable_stays_and_holds_nothing_up(immutable: Jail) -> None:
     subprocess.run(["chattr", "+i", str(immutable.root / "usr/share/bar")], check=True)
     result = immutable.upgrade()
-    late = {one.path.decode(): one.why for one in result.late}
-    assert late.keys() >= {"usr/bin/foo", "usr/share/bar/data", "usr/share/bar"}
-    assert "immutable" in late["usr/bin/foo"]
+    skipped = {one.path.decode(): one.why for one in result.skipped}
+    assert skipped.keys() >= {"usr/bin/foo", "usr/share/bar/data", "usr/share/bar"}
+    assert "immutable" in skipped["usr/bin/foo"]
     assert "foo 1" in immutable.read("usr/bin/foo")
     assert immutable.read("usr/share/foo/data").startswith("2")
     assert not (immutable.path / ".cellblock/transaction").exists()

@@ -41,19 +41,19 @@ def test_ctrl_c_stops_the_core_while_it_reads(tmp_path: Path) -> None:
                 os.write(into, HEADER)
         os.close(into)
 
-    feeding = threading.Thread(target=feed)
+    feeder = threading.Thread(target=feed)
     stopping = threading.Timer(60, ended.set)
     try:
         target = Target(root, 1, pick=Pick(array("Q"), wanted=True))
         with assembling([layer], target, lambda read: None, tmp_path) as assembly:
             stopping.start()
-            feeding.start()
+            feeder.start()
             with pytest.raises(KeyboardInterrupt):
                 assembly.run()
     finally:
         ended.set()
         stopping.cancel()
-        feeding.join()
+        feeder.join()
         os.close(root)
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from plain_merge import Archive
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.feeding import opener
 from cellblock.jail.source.image_core import ImageError, LayerBytes, Pick, Target, assembling
+from cellblock.jail.source.stream import opener
 from cellblock.jail.tree import manifest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="writes owners: needs root")

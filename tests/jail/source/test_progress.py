@@ -41,8 +41,8 @@ def test_one_large_file_is_told_of_while_it_comes(tmp_path: Path) -> None:
         return {read for read in numbers if 0 < read < SIZE}
 
     told: list[int] = []
-    feeding = threading.Thread(target=feed)
-    feeding.start()
+    feeder = threading.Thread(target=feed)
+    feeder.start()
     root = tmp_path / "root"
     root.mkdir()
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
@@ -51,7 +51,7 @@ def test_one_large_file_is_told_of_while_it_comes(tmp_path: Path) -> None:
         with assembling(source, Target(fd, 1), told.append, tmp_path) as assembly:
             assembly.run()
     finally:
-        feeding.join()
+        feeder.join()
         os.close(fd)
     assert (root / "large").stat().st_size == SIZE
     assert len(between(told)) >= 3

@@ -23,10 +23,11 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.assemble import assemble
 from cellblock.jail.rollback import rollback
-from cellblock.jail.source.feeding import opener
-from cellblock.jail.source.find import ImageSource, find_source
+from cellblock.jail.source.find import find_source
+from cellblock.jail.source.image import ImageSource
 from cellblock.jail.source.image_core import LayerBytes, Pick, Target, assembling
-from cellblock.jail.source.passing_folder import NOTE
+from cellblock.jail.source.scratch_dir import NOTE
+from cellblock.jail.source.stream import opener
 from cellblock.jail.tree import manifest
 from cellblock.jail.upgrade import plan_upgrade
 from cellblock.jail.volume.volume import Volume

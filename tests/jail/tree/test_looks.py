@@ -21,12 +21,12 @@ from upgraded_jail import BAR, FOO, FOO2, Jail, kept_or_conflict
 from cellblock.errors import CellblockError
 from cellblock.jail.apply import step
 from cellblock.jail.apply.step import Step
-from cellblock.jail.backup import one_path, unfollowed
+from cellblock.jail.backup import nosymfollow, one_path
 from cellblock.jail.merge import planner
+from cellblock.jail.tree.access import TreeAccess
 from cellblock.jail.tree.elf_needs import needs
 from cellblock.jail.tree.look import Look, UnreadableError
 from cellblock.jail.tree.removal import remove_tree
-from cellblock.jail.tree.tree_access import TreeAccess
 from cellblock.jail.verify import verify
 from cellblock.jail.volume import apt_lock, history
 from cellblock.jail.volume.history import Done
@@ -91,9 +91,9 @@ def test_what_becomes_a_link_before_it_is_kept(
         link(look, folder, name)
 
     monkeypatch.setattr(Look, "link", swapping)
-    late = {one.path.decode() for one in upgradable.upgrade().late}
+    skipped = {one.path.decode() for one in upgradable.upgrade().skipped}
     assert swapped
-    assert late == {DATA}
+    assert skipped == {DATA}
     assert os.fsdecode(swapped[0]) not in {
         path.name for path in (done_of(upgradable).folder / "kept").iterdir()
     }
@@ -183,9 +183,9 @@ def test_content_of_another_is_given_no_rights(upgradable: Jail, monkeypatch: py
         os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
     done = before(monkeypatch, Step, "metadata", writing)
-    late = {one.path.decode() for one in upgradable.upgrade().late}
+    skipped = {one.path.decode() for one in upgradable.upgrade().skipped}
     assert done
-    assert DATA in late
+    assert DATA in skipped
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
@@ -196,8 +196,8 @@ def test_a_file_with_as_many_names_as_it_can_have_holds_no_upgrade_up(
         raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
 
     monkeypatch.setattr(Look, "link", full)
-    late = {one.path.decode() for one in upgradable.upgrade().late}
-    assert DATA in late
+    skipped = {one.path.decode() for one in upgradable.upgrade().skipped}
+    assert DATA in skipped
     monkeypatch.undo()
     upgradable.rollback()
 
@@ -222,12 +222,12 @@ def test_a_file_that_is_exchanged_twice_is_not_lost(
         monkeypatch.setattr(step, "exchange", exchanging if one.action.path == DATA.encode() else exchange)
 
     monkeypatch.setattr(Step, "_expect_kept", only_data)
-    (late,) = upgradable.upgrade().late
+    (skipped,) = upgradable.upgrade().skipped
     assert len(calls) == 2
     assert path.read_text() == "theirs 1"
     (aside,) = (done_of(upgradable).folder / "theirs").iterdir()
     assert aside.read_text() == "theirs 2"
-    assert f"theirs/{aside.name}" in late.why
+    assert f"theirs/{aside.name}" in skipped.why
 
 
 def test_a_device_is_not_opened_to_be_locked(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ with open(sys.argv[1]) as file:
 def test_what_stores_files_waits_for_no_fifo(tmp_path: Path, exchanged: bool) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").write_text("hers")
-    command = [sys.executable, "-I", unfollowed.__file__, str(tmp_path)]
+    command = [sys.executable, "-I", nosymfollow.__file__, str(tmp_path)]
     command += [sys.executable, "-c", WAITING, "fifo"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         if exchanged:

@@ -17,7 +17,7 @@ from upgraded_jail import FOO, FOO2, Jail
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Message
 from cellblock.jail import changes
-from cellblock.jail.apply.execution import assembled
+from cellblock.jail.apply.transaction_runner import open_volume
 from cellblock.jail.assemble import assemble
 from cellblock.jail.backup.backup import BackupOptions, backup
 from cellblock.jail.backup.repository import Repository
@@ -123,7 +123,7 @@ def test_the_last_record_of_an_upgrade_is_made_again_of_the_others(
 ) -> None:
     """A power cut left it empty, when it was not flushed."""
     path = upgraded.path / ".cellblock/history/0001/finished.json"
-    volume = assembled(upgraded.path)[0]
+    volume = open_volume(upgraded.path)[0]
     before = history.read(volume)
     path.unlink()
     if left is not None:
@@ -139,7 +139,7 @@ def test_an_upgrade_whose_record_is_damaged_holds_up_no_other(upgraded: Jail) ->
     upgraded.upgrade("old")
     cut(upgraded.path / ".cellblock/history/0001/plan")
     (upgraded.path / ".cellblock/history/0001/finished.json").write_bytes(b"")
-    listed = history.listed(assembled(upgraded.path)[0])
+    listed = history.listed(open_volume(upgraded.path)[0])
     assert [type(one) for one in listed] == [history.Damaged, history.Done]
     assert upgraded.rollback().plan.operation == "rollback"
     assert "foo 2" in upgraded.read("usr/bin/foo")
@@ -150,9 +150,9 @@ def test_history_counts_on_beyond_four_digits(upgraded: Jail) -> None:
     (records / "0001").rename(records / "9999")
     upgraded.upgrade("old")
     upgraded.upgrade("new")
-    assert [one.number for one in history.read(assembled(upgraded.path)[0])] == [9999, 10000, 10001]
+    assert [one.number for one in history.read(open_volume(upgraded.path)[0])] == [9999, 10000, 10001]
     assert upgraded.rollback().plan.operation == "rollback"
-    assert [one.undone_by for one in history.read(assembled(upgraded.path)[0])] == [0, 0, 10002, 0]
+    assert [one.undone_by for one in history.read(open_volume(upgraded.path)[0])] == [0, 0, 10002, 0]
 
 
 def test_a_full_disk_is_no_damaged_record(upgraded: Jail, tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_a_full_disk_is_no_damaged_record(upgraded: Jail, tmp_path: Path) -> Non
     code = (
         "import sys; from pathlib import Path; from cellblock.events import Events\n"
         "from cellblock.jail import rollback\n"
-        "from cellblock.jail.tree import paths_store, temporary_database\n"
-        "paths_store.KEPT, temporary_database._CACHE_KIB = 2, 4\n"
+        "from cellblock.jail.tree import spools\n"
+        "spools.KEPT, spools._CACHE_KIB = 2, 4\n"
         "rollback.rollback(Path(sys.argv[1]), Events())"
     )
     try:  # SQLite reads TMPDIR once
@@ -184,7 +184,7 @@ def test_another_trees_upgrade_is_not_undone(upgraded: Jail, small: Path) -> Non
     with pytest.raises(CellblockError, match="was filled anew since its last upgrade"):
         upgraded.rollback()
     assert not (upgraded.root / "usr").exists()
-    assert [one.undone_by for one in history.read(assembled(upgraded.path)[0])] == [0]
+    assert [one.undone_by for one in history.read(open_volume(upgraded.path)[0])] == [0]
 
 
 def test_a_root_that_is_a_link_is_none(upgraded: Jail) -> None:

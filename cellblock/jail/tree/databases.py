@@ -18,10 +18,10 @@ from pathlib import Path
 import zstandard
 
 from cellblock.errors import CellblockError
+from cellblock.jail.tree.access import TreeAccess
 from cellblock.jail.tree.entry import shown
 from cellblock.jail.tree.look import UnreadableError
 from cellblock.jail.tree.manifest import DAMAGED_HINT
-from cellblock.jail.tree.tree_access import TreeAccess
 
 ACCOUNTS = (b"etc/passwd", b"etc/group", b"etc/shadow", b"etc/gshadow", b"etc/subuid", b"etc/subgid")
 DPKG = b"var/lib/dpkg/"
@@ -53,11 +53,11 @@ _THREADS = 16
 PREFIXES = (*ACCOUNTS, STATUS, *_LINES, *_STANZAS, ALTERNATIVES, INFO)
 """Beginnings of the paths of all of them, and of a few others."""
 
-Controls = Mapping[bytes, bytes]
+SystemDatabases = Mapping[bytes, bytes]
 """Path -> content."""
 
 
-def is_control(path: bytes) -> bool:
+def is_database(path: bytes) -> bool:
     """Whether the content of `path` takes part in a merge."""
     if not path.startswith((b"etc/", b"var/")):
         return False
@@ -124,11 +124,11 @@ def of_root(root: Path) -> dict[bytes, bytes]:
         return of_tree(access)
 
 
-class DamagedControlsError(CellblockError):
+class DamagedDatabasesError(CellblockError):
     """A copy of an image's databases cannot be read."""
 
 
-def save(path: Path, files: Controls) -> None:
+def save(path: Path, files: SystemDatabases) -> None:
     """Write `files` to the new file `path`, a tar compressed with zstd."""
     compressor = zstandard.ZstdCompressor(level=1)
     with (
@@ -143,7 +143,7 @@ def save(path: Path, files: Controls) -> None:
 
 
 def load(path: Path) -> dict[bytes, bytes]:
-    """What `save` wrote. Raises FileNotFoundError, and DamagedControlsError."""
+    """What `save` wrote. Raises FileNotFoundError, and DamagedDatabasesError."""
     found = {}
     try:
         with (
@@ -156,5 +156,5 @@ def load(path: Path) -> dict[bytes, bytes]:
                 assert content is not None  # only files are saved
                 found[member.name.encode("utf-8", "surrogateescape")] = content.read()
     except (tarfile.TarError, zstandard.ZstdError) as error:
-        raise DamagedControlsError(f"{path} is damaged: {error}", hint=DAMAGED_HINT) from error
+        raise DamagedDatabasesError(f"{path} is damaged: {error}", hint=DAMAGED_HINT) from error
     return found

@@ -16,7 +16,7 @@ from cellblock.jail.source.image_core import LayerBytes
 
 
 @dataclass
-class Feeding:
+class SourceStream:
     """What a source gives to the core: layers, the lowest first, or a `directory`.
 
     `total` is the number of bytes that will be read, and `needs` the least that they will take on the
@@ -44,7 +44,7 @@ def opener(path: Path) -> Callable[[], int]:
     return lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
-def piped(feeding: Feeding, chunks: Callable[[], Iterator[bytes]]) -> Callable[[], int]:
+def piped(stream: SourceStream, chunks: Callable[[], Iterator[bytes]]) -> Callable[[], int]:
     """Opens a pipe that a new thread fills with `chunks`; its error goes to `feeding.errors`."""
 
     def fill(descriptor: int) -> None:
@@ -55,7 +55,7 @@ def piped(feeding: Feeding, chunks: Callable[[], Iterator[bytes]]) -> Callable[[
                     while view:
                         view = view[pipe.write(view) :]
         except BaseException as error:
-            feeding.errors.append(error)
+            stream.errors.append(error)
 
     def open_pipe() -> int:
         reading, writing = os.pipe2(os.O_CLOEXEC)

@@ -12,7 +12,7 @@ import pytest
 
 from cellblock.errors import CellblockError
 from cellblock.jail.backup import listing
-from cellblock.jail.backup.mending import Mended, mend, nanoseconds
+from cellblock.jail.backup.reconcile import Reconciled, nanoseconds, reconcile
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners: needs root")
 
@@ -36,7 +36,7 @@ class Restored:
         return path
 
     def listed(self) -> None:
-        listing.write(self.list, listing.walk(os.fsencode(self.root)))
+        listing.write(self.list, listing.read_tree(os.fsencode(self.root)))
 
     def in_snapshot(self, path: str, **fields: Any) -> None:
         """As restic writes it: Go's mode bits, sizes of files only."""
@@ -50,12 +50,12 @@ class Restored:
         }
         self.nodes.append({**node, "mtime": _TEXT, **fields})
 
-    def mend(self) -> Mended:
+    def reconcile(self) -> Reconciled:
         def ls(tell: Callable[[dict[str, Any]], None]) -> None:
             for node in self.nodes:
                 tell(node)
 
-        return mend(self.list, self.root, ls)
+        return reconcile(self.list, self.root, ls)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_what_the_restore_lost_is_put_right(tree: Restored) -> None:
     os.setxattr(path, "user.note", b"y")
     os.setxattr(path, "user.more", b"z")
     tree.in_snapshot("program")
-    result = tree.mend()
+    result = tree.reconcile()
     assert (result.mended, result.moving, result.losses) == (1, 0, ())
     status = path.stat()
     assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_mtime_ns) == (0o4750, 0, _TIME)
@@ -87,7 +87,7 @@ def test_what_a_job_changed_before_it_was_stored_stays_so(tree: Restored) -> Non
     tree.file("program", "longer text")
     tree.file("made meanwhile")
     tree.in_snapshot("program", size=11)
-    result = tree.mend()
+    result = tree.reconcile()
     assert (result.mended, result.moving, result.losses) == (0, 4, ()), "these three, and their folder"
     assert path.read_text() == "longer text"
 
@@ -97,7 +97,7 @@ def test_a_job_changed_it_and_the_restore_lost_something_too(tree: Restored) -> 
     tree.listed()
     tree.file("program", "longer text").chmod(0o600)
     tree.in_snapshot("program", size=11, uid=7)
-    tree.mend()
+    tree.reconcile()
     assert (path.stat().st_uid, oct(path.stat().st_mode)) == (7, "0o104750")
 
 
@@ -107,7 +107,7 @@ def test_a_file_of_the_snapshot_that_is_not_there_is_a_loss(tree: Restored) -> N
     tree.listed()
     (tree.root / "program").unlink()
     tree.in_snapshot("program")
-    result = tree.mend()
+    result = tree.reconcile()
     assert result.missing == 1
     assert result.losses == ("/program: is missing",)
 
@@ -120,7 +120,7 @@ def test_names_that_json_cannot_hold_are_found_in_the_snapshot(tree: Restored) -
     os.utime(path, ns=(_TIME, _TIME))
     path.chmod(0o4750)
     tree.in_snapshot("caf�", size=11)
-    result = tree.mend()
+    result = tree.reconcile()
     assert (result.moving, result.losses) == (1, ())
 
 

@@ -9,21 +9,23 @@ from __future__ import annotations
 import hashlib
 import marshal
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from cellblock.errors import CellblockError
 from cellblock.jail.tree import manifest
+from cellblock.jail.tree.databases import SystemDatabases
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.manifest_index import ManifestIndex, opened, side_by_side
-from cellblock.jail.tree.paths_store import PathsStore
+from cellblock.jail.tree.spools import PathsStore
 
 _CHUNK = 1 << 20
 
 
-class Delta(NamedTuple):
+class PathDiff(NamedTuple):
     """One path's entries in the old and the new manifest; hard links are files with their digest."""
 
     base: Entry | None
@@ -83,23 +85,23 @@ def checked_meanwhile(path: Path) -> Iterator[None]:
         raise errors[0]
 
 
-class Deltas(PathsStore[Delta]):
+class ManifestDiff(PathsStore[PathDiff]):
     """Differences by path: for any number of them."""
 
     def __init__(self) -> None:
         super().__init__(_packed, _unpacked)
 
 
-def _packed(pair: Delta) -> bytes:
+def _packed(pair: PathDiff) -> bytes:
     return marshal.dumps(tuple(None if entry is None else tuple(entry) for entry in pair))
 
 
-def _unpacked(data: bytes) -> Delta:
+def _unpacked(data: bytes) -> PathDiff:
     base, new = marshal.loads(data)
-    return Delta(base and Entry._make(base), new and Entry._make(new))
+    return PathDiff(base and Entry._make(base), new and Entry._make(new))
 
 
-def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> Deltas:
+def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> ManifestDiff:
     """The entries of every path whose entries differ.
 
     Hard links whose other name changed count as different too. The checksums of those `checked` need no look.
@@ -108,7 +110,7 @@ def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> Deltas:
     for side in (base, new):
         if side not in checked:
             check(side)
-    found = Deltas()
+    found = ManifestDiff()
     links: dict[bytes, tuple[Entry | None, Entry | None]] = {}
     for one, other in side_by_side(base, new):
         before = manifest.parse(one) if one is not None else None
@@ -117,7 +119,7 @@ def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> Deltas:
         if (before and before.kind == "h") or (after and after.kind == "h"):
             links[path] = (before, after)
         if one != other:
-            found[path] = Delta(before, after)
+            found[path] = PathDiff(before, after)
     changed = {
         path
         for path, pair in links.items()
@@ -126,7 +128,7 @@ def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> Deltas:
     with opened(base) as old_index, opened(new) as new_index:
         for path in changed:
             before, after = links[path]
-            found[path] = Delta(_as_file(before, old_index), _as_file(after, new_index))
+            found[path] = PathDiff(_as_file(before, old_index), _as_file(after, new_index))
     return found
 
 
@@ -182,3 +184,37 @@ def groups(path: Path) -> dict[bytes, list[bytes]]:
                 start = data.find(b"\nh ", end, last)
             rest = data[max(last, 0) :]
     return found
+
+
+@dataclass(frozen=True)
+class Image:
+    """One side of a merge: what an image's tree is. `entries` replaces what the manifest says of a path."""
+
+    manifest: Path
+    databases: SystemDatabases
+    checked: bool = False
+    """Whether the manifest's checksum was just looked at, or written, by this process."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to merge into a tree: the differences of two images, or of a tree before and after."""
+
+    paths: ManifestDiff
+    base: SystemDatabases
+    new: SystemDatabases
+    look_up: Callable[[Iterable[bytes]], dict[bytes, Entry]]
+    """Entries of the new side by path, for paths that are no difference."""
+    groups: Callable[[], dict[bytes, list[bytes]]]
+    """Hard links of the new side: first name -> all names."""
+
+
+def between_images(base: Image, new: Image) -> Changes:
+    """The differences of two images."""
+    return Changes(
+        compare(base.manifest, new.manifest, checked=[one.manifest for one in (base, new) if one.checked]),
+        base.databases,
+        new.databases,
+        lambda paths: look_up(new.manifest, paths),
+        lambda: groups(new.manifest),
+    )

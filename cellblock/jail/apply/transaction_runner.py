@@ -23,23 +23,23 @@ from cellblock.jail.apply import transaction
 from cellblock.jail.apply.staging import arranged, stage
 from cellblock.jail.apply.transaction import Transaction
 from cellblock.jail.merge import change_plan
-from cellblock.jail.merge.actions_store import kept, last_of_shared
+from cellblock.jail.merge.action_lists import kept, last_of_shared
 from cellblock.jail.merge.change_plan import Finding, Plan
-from cellblock.jail.source.catalogue import Blobs
-from cellblock.jail.source.find import release
-from cellblock.jail.tree import controls
+from cellblock.jail.source.image import release
+from cellblock.jail.source.scan import Blobs
+from cellblock.jail.tree import databases
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import Entry, shown
 from cellblock.jail.tree.look import UnreadableError
-from cellblock.jail.tree.losses import Trying, Without
 from cellblock.jail.tree.manifest import DAMAGED_HINT
 from cellblock.jail.tree.removal import remove_tree
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.unsupported import MetadataTrial, UnsupportedMetadata
 from cellblock.jail.volume import history
 from cellblock.jail.volume.apt_lock import apt_locked
 from cellblock.jail.volume.volume import Volume, VolumeState
 
 if TYPE_CHECKING:  # an upgrade at rest does without the core
-    from cellblock.jail.source.image_core import Loss
+    from cellblock.jail.tree.unsupported import Loss
 
 NOTE = "mounted-image"
 
@@ -59,12 +59,12 @@ class UpgradeResult:
     plan: Plan
     changed: bool
     number: int
-    late: tuple[Finding, ...]
+    skipped: tuple[Finding, ...]
     seconds: float
     losses: tuple[Loss, ...] = ()
 
 
-def assembled(path: Path) -> tuple[Volume, VolumeState]:
+def open_volume(path: Path) -> tuple[Volume, VolumeState]:
     """The volume at `path` and what it holds. Raises CellblockError when it holds nothing."""
     if os.geteuid() != 0:
         raise CellblockError(
@@ -82,7 +82,9 @@ def assembled(path: Path) -> tuple[Volume, VolumeState]:
 
 
 @contextlib.contextmanager
-def writing(volume: Volume, what: str, events: Events) -> Iterator[tuple[Check, UpgradeResult | None]]:
+def exclusive_writer(
+    volume: Volume, what: str, events: Events
+) -> Iterator[tuple[Check, UpgradeResult | None]]:
     """Be the only writer, of the volume and of its packages; first finish what was interrupted."""
     started = time.monotonic()
     with volume.lock(what, events.info) as check, apt_locked(volume.root):
@@ -130,7 +132,7 @@ def refuse_new_glibc(plan: Plan, *, drained: bool) -> None:
 
 
 def stage_files(
-    volume: Volume, plan: Plan, blobs: Blobs, folder: Path, without: Without | None = None
+    volume: Volume, plan: Plan, blobs: Blobs, folder: Path, unsupported: UnsupportedMetadata | None = None
 ) -> Plan:
     """Make the plan's new files of the content in `blobs`, which are used up, and write the plan down.
 
@@ -159,7 +161,7 @@ def stage_files(
         else:
             shutil.copyfile(blobs.path(entry.digest), path)
 
-    stage(actions, folder / "new", fetch, without or Trying(volume.private, allow=False))
+    stage(actions, folder / "new", fetch, unsupported or MetadataTrial(volume.private, allow=False))
     shutil.rmtree(blobs.folder)
     final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
@@ -194,25 +196,25 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
     """Write down the plan, and what a rollback needs too: the tree's databases before and after."""
     _refuse_immutable_databases(volume, plan)
     (folder / "kept").mkdir(mode=0o700)
-    before = controls.of_root(volume.root)
+    before = databases.of_root(volume.root)
     after = dict(before)
     for action in plan.actions:
-        if controls.is_control(action.path):
+        if databases.is_database(action.path):
             if action.after is None:
                 after.pop(action.path, None)
             elif action.after.digest in plan.contents:
                 after[action.path] = plan.contents[action.after.digest]
     new = folder / "new"
     for number, action in enumerate(plan.actions):
-        if action.verb == "put" and controls.is_control(action.path):
+        if action.verb == "put" and databases.is_database(action.path):
             if action.after is not None and action.after.kind == "f":
                 content = _read_new(new / str(number))
                 if content is not None:
                     after[action.path] = content
                     continue
             after.pop(action.path, None)  # a link is not followed, as by `controls.of_tree`
-    controls.save(folder / "before", before)
-    controls.save(folder / "after", after)
+    databases.save(folder / "before", before)
+    databases.save(folder / "after", after)
     change_plan.write(plan, folder / "plan")
 
 
@@ -220,7 +222,7 @@ def _read_new(path: Path) -> bytes | None:
     """The content of a new file; None for one too large for a database: users may have another name of it."""
     with TreeAccess(os.fsencode(path.parent)) as access:
         try:
-            return access.read(os.fsencode(path.name), controls.MOST)
+            return access.read(os.fsencode(path.name), databases.MOST)
         except UnreadableError:
             return None
         except OSError as error:
@@ -234,7 +236,7 @@ def _refuse_immutable_databases(volume: Volume, plan: Plan) -> None:
     with TreeAccess(os.fsencode(volume.root)) as access:
         for action in plan.actions:
             merged = action.after is not None and action.after.digest in plan.contents
-            if (merged or action.path == controls.STATUS) and access.is_immutable(action.path):
+            if (merged or action.path == databases.STATUS) and access.is_immutable(action.path):
                 raise CellblockError(
                     f"{shown(action.path)} of {volume.path} is immutable, or its directory is, and has to "
                     "change; nothing was changed",
@@ -295,7 +297,7 @@ def _run(
         ) from error
     finally:
         events.emit(SubjectState(subject, ended, seconds=time.monotonic() - started))
-    return UpgradeResult(plan, True, number, tuple(running.late), time.monotonic() - started)
+    return UpgradeResult(plan, True, number, tuple(running.skipped), time.monotonic() - started)
 
 
 def _tick(events: Events, subject: str, done: int, total: int) -> None:

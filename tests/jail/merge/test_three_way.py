@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cellblock.events import Events
 from cellblock.jail.assemble import assemble
 from cellblock.jail.merge.record_merge import merge_alternatives, merge_group, merge_records
-from cellblock.jail.merge.threeway import content, merge
+from cellblock.jail.merge.three_way import content, merge
 from cellblock.jail.rollback import rollback
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.upgrade import upgrade

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.jail.tree import controls
-from cellblock.jail.tree.tree_access import TreeAccess
+from cellblock.jail.tree import databases
+from cellblock.jail.tree.access import TreeAccess
 
 
 @pytest.mark.parametrize("packages", [1, 300])
@@ -23,6 +23,6 @@ def test_every_database_of_a_tree_is_read(tmp_path: Path, packages: int) -> None
         path.write_bytes(text)
     (tmp_path / "var/lib/dpkg/info/p0.postinst").write_text("is none")
     (tmp_path / "etc/shadow").symlink_to("/etc/shadow")
-    assert controls.of_root(tmp_path) == expected
+    assert databases.of_root(tmp_path) == expected
     with TreeAccess(os.fsencode(tmp_path)) as access:
-        assert controls.of_tree(access) == expected
+        assert databases.of_tree(access) == expected

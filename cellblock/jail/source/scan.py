@@ -2,7 +2,7 @@
 
 The image core merges and hashes in threads. Content that the volume's image does not have yet is put aside on
 the way, by its digest, so that an upgrade reads its source once; a layer that the volume knows (see
-`layer_listings`) is not read at all.
+`listings`) is not read at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.feeding import Feeding
 from cellblock.jail.source.image_core import (
     ImageError,
     LayerBytes,
@@ -26,20 +25,21 @@ from cellblock.jail.source.image_core import (
     assembling,
 )
 from cellblock.jail.source.known_digests import KnownDigests, records_folder
-from cellblock.jail.source.layer_listings import LayerListings
-from cellblock.jail.tree import controls
+from cellblock.jail.source.listings import LayerListings
+from cellblock.jail.source.stream import SourceStream
+from cellblock.jail.tree import databases
 from cellblock.jail.tree.manifest_index import opened
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class SourceScan:
     """A source as read: `manifest` is a file in the folder given, `blobs` a folder there of new content."""
 
     manifest: Path
     manifest_sha256: str
     entries: int
     bytes: int
-    controls: controls.Controls
+    databases: databases.SystemDatabases
     blobs: Path
     layers: tuple[str, ...] = ()
 
@@ -79,23 +79,23 @@ class Blobs:
 
 
 def read(
-    feeding: Feeding,
+    stream: SourceStream,
     folder: Path,
     reading: Reading,
     *,
     known: KnownDigests | None,
     at_hand: Mapping[bytes, bytes] | None = None,
-) -> Catalogue:
+) -> SourceScan:
     """Read all of a source that is not known; content whose digest is not among `known` is put aside.
 
     None: no content is. `at_hand` are databases of the volume's image: what the source has the same is taken
     from there. Raises CellblockError and OSError.
     """
     # Of what nobody wants nothing is written but the databases.
-    pick = Pick(array("Q") if known is None else known, wanted=known is None, always=controls.PREFIXES)
+    pick = Pick(array("Q") if known is None else known, wanted=known is None, always=databases.PREFIXES)
     path = folder / "manifest"
-    summary = _run(feeding, folder, reading, pick, (), path)
-    digests = control_digests(path)
+    summary = _run(stream, folder, reading, pick, (), path)
+    digests = database_digests(path)
     found = {hashlib.sha256(text).hexdigest(): text for text in (at_hand or {}).values()}
     blobs = Blobs(folder / "blobs")
     for digest in set(digests.values()) - set(found):
@@ -103,17 +103,17 @@ def read(
             found[digest] = Path(os.fsdecode(blobs.path(digest))).read_bytes()
     missing = set(digests.values()) - set(found)
     if missing:
-        fetch(feeding, folder / "more", reading, missing)
+        fetch(stream, folder / "more", reading, missing)
         for digest in missing:
             found[digest] = (folder / "more/blobs" / digest).read_bytes()
         shutil.rmtree(folder / "more")
     kept = {name: found[digest] for name, digest in digests.items()}
-    return Catalogue(
-        path, summary.digest, summary.entries, summary.bytes, kept, folder / "blobs", feeding.digests
+    return SourceScan(
+        path, summary.digest, summary.entries, summary.bytes, kept, folder / "blobs", stream.digests
     )
 
 
-def fetch(feeding: Feeding, folder: Path, reading: Reading, wanted: Collection[str]) -> None:
+def fetch(stream: SourceStream, folder: Path, reading: Reading, wanted: Collection[str]) -> None:
     """Put content aside that `read` passed over, in `folder`/blobs. Reads the layers that may have it.
 
     Raises CellblockError when the source does not have it: it is not what it was.
@@ -121,8 +121,8 @@ def fetch(feeding: Feeding, folder: Path, reading: Reading, wanted: Collection[s
     folder.mkdir(mode=0o700, exist_ok=True)
     pick = Pick(array("Q", sorted(int(digest[:16], 16) for digest in wanted)), wanted=True)
     bare = {bytes.fromhex(digest) for digest in wanted}
-    needed = [layer.digest for layer in feeding.layers if reading.listings.holds(layer.digest, bare)]
-    _run(feeding, folder, reading, pick, [one for one in needed if one is not None], None)
+    needed = [layer.digest for layer in stream.layers if reading.listings.holds(layer.digest, bare)]
+    _run(stream, folder, reading, pick, [one for one in needed if one is not None], None)
     if missing := Blobs(folder / "blobs").missing(wanted):
         raise CellblockError(
             f"the source does not have the content with SHA-256 {min(missing)}; nothing was changed",
@@ -131,7 +131,7 @@ def fetch(feeding: Feeding, folder: Path, reading: Reading, wanted: Collection[s
 
 
 def _run(
-    feeding: Feeding, folder: Path, reading: Reading, pick: Pick, read: Sequence[str], target: Path | None
+    stream: SourceStream, folder: Path, reading: Reading, pick: Pick, read: Sequence[str], target: Path | None
 ) -> Summary:
     """Let the core read; a layer whose listing turns out not to suffice is then read itself."""
     must = set(read)
@@ -141,37 +141,37 @@ def _run(
         aside.mkdir(mode=0o700, exist_ok=True)
         root = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with reading.listings.joined(feeding.layers, keep=reading.keep, read=must) as layers:
-                return _once(feeding, layers, Target(root, reading.jobs, pick=pick), reading, target)
+            with reading.listings.joined(stream.layers, keep=reading.keep, read=must) as layers:
+                return _once(stream, layers, Target(root, reading.jobs, pick=pick), reading, target)
         except ImageError as error:
-            if feeding.errors:
-                raise feeding.errors[0] from error
-            layer = feeding.layers[-1 - error.layer].digest if error.layer >= 0 else None
+            if stream.errors:
+                raise stream.errors[0] from error
+            layer = stream.layers[-1 - error.layer].digest if error.layer >= 0 else None
             if error.fault != "absent" or layer is None or layer in must:
-                raise error.told("nothing was changed") from error
+                raise error.for_users("nothing was changed") from error
             must.add(layer)
         finally:
             os.close(root)
 
 
 def _once(
-    feeding: Feeding, layers: Sequence[LayerBytes], target: Target, reading: Reading, path: Path | None
+    stream: SourceStream, layers: Sequence[LayerBytes], target: Target, reading: Reading, path: Path | None
 ) -> Summary:
-    source = feeding.directory or layers
+    source = stream.directory or layers
     with assembling(source, target, reading.progress, records_folder()) as assembly:
         assembly.run()
-        if feeding.errors:
-            raise feeding.errors[0]
+        if stream.errors:
+            raise stream.errors[0]
         return Summary(0, 0, "") if path is None else assembly.write_manifest(path)
 
 
-def control_digests(path: Path) -> dict[bytes, str]:
+def database_digests(path: Path) -> dict[bytes, str]:
     """The digests of the databases, by path; a name that is another's file's has that one's."""
     found: dict[bytes, str] = {}
     links: dict[bytes, bytes] = {}
     with opened(path) as index:
         for entry in (entry for folder in (b"etc", b"var") for entry in index.below(folder)):
-            if not controls.is_control(entry.path):
+            if not databases.is_database(entry.path):
                 continue
             if entry.kind == "f":
                 found[entry.path] = entry.digest

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cellblock.jail.backup import listing
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import Entry, kept_xattrs, order, shown
 from cellblock.jail.tree.look import Look, UnreadableError
 from cellblock.jail.tree.metadata import set_metadata
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 
 _BLOCK = 64 << 10
 """Zeros shorter than this are not worth a hole."""
@@ -56,7 +56,7 @@ class _Core(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mended:
+class Reconciled:
     """`entries` were compared, `mended` put right, `moving` differ because jobs wrote while the backup ran.
 
     `losses` are sentences about what is still not as it was. `missing` of them are files that are not there.
@@ -69,12 +69,12 @@ class Mended:
     missing: int
 
 
-def mend(list_file: Path, root: Path, ls: Ls, within: bytes = b"") -> Mended:
+def reconcile(list_file: Path, root: Path, ls: Ls, within: bytes = b"") -> Reconciled:
     """Make the tree at `root` as its snapshot has it, below `within`. Raises CellblockError, OSError."""
     base = os.fsencode(root)
     entries, deviations = _compare(list_file, base, within)
     if not deviations:
-        return Mended(entries, 0, 0, (), 0)
+        return Reconciled(entries, 0, 0, (), 0)
     cores = _cores(ls, {_mangled(one.path) for one in deviations if _needs_core(one)})
     moving: set[bytes] = set()
     wanted: list[Entry] = []
@@ -106,14 +106,14 @@ def mend(list_file: Path, root: Path, ls: Ls, within: bytes = b"") -> Mended:
         missing += one.found is None
         why = f" ({unmended[one.path]})" if one.path in unmended else ""
         losses.append(f"{shown(one.path)}: {_difference(right_of.get(one.path, one.listed), one.found)}{why}")
-    return Mended(entries, len(wanted) - len(losses) + missing, len(moving), tuple(losses), missing)
+    return Reconciled(entries, len(wanted) - len(losses) + missing, len(moving), tuple(losses), missing)
 
 
 def _compare(list_file: Path, base: bytes, within: bytes) -> tuple[int, list[Deviation]]:
     count, deviations = 0, []
     inside = _inside(within)
     left = (one for one in listing.read(list_file) if inside(one.path))
-    right = (one for one in listing.walk(base) if inside(one.path))
+    right = (one for one in listing.read_tree(base) if inside(one.path))
     one, other = next(left, None), next(right, None)
     while one or other:
         if other is None or (one is not None and order(one.path) < order(other.path)):

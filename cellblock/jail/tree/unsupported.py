@@ -1,8 +1,8 @@
-"""What a volume goes without: `--allow-lossy` of an assembly or upgrade holds for what is done to it later.
+"""Kinds of metadata that a volume's filesystem cannot hold, and that its administrator accepted to lose.
 
-`.cellblock/losses.json` has what the filesystem could not hold of the image, by the names of
-`image_core.LOSSES`. Of those verify and diff say nothing, and an upgrade or a repair leaves them out of what
-it writes.
+`.cellblock/losses.json` lists them by the names of `LOSSES`. An assembly or upgrade with `--allow-lossy`
+writes it. From then on `verify` and `diff` do not report these kinds, and upgrades and repairs do not try to
+set them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,38 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cellblock.errors import CellblockError
 from cellblock.files import durable as records
 from cellblock.jail.tree.entry import Entry, shown
 from cellblock.jail.tree.tree_check import Difference
 
-if TYPE_CHECKING:  # an upgrade at rest does without the core
-    from cellblock.jail.source.image_core import Loss
+LOSSES = (
+    "owners",
+    "modes",
+    "times",
+    "file capabilities",
+    "ACLs",
+    "extended attributes",
+    "device nodes",
+    "fifos",
+    "symbolic links",
+    "hard links",
+)
+"""What a filesystem may be unable to hold, in the order of the C core's enum image_loss."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a filesystem could not hold (one of `LOSSES`), of how many files, and the path of one of them."""
+
+    what: str
+    count: int
+    example: str
+
 
 _MASKS = {
     "owners": Difference.OWNER,
@@ -31,7 +52,7 @@ _MASKS = {
     "hard links": Difference.LINK,
 }
 KINDS = {"c": "device nodes", "b": "device nodes", "p": "fifos", "l": "symbolic links"}
-"""What a file of this kind of an entry is, by the names of `image_core.LOSSES`."""
+"""What a file of this kind of an entry is, by the names of `LOSSES`."""
 NAME = "losses.json"
 """In `.cellblock`, and in a transaction's `next` where it accepts more."""
 _CANNOT = (errno.EPERM, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.E2BIG)
@@ -58,8 +79,6 @@ def write(path: Path, losses: Iterable[Loss]) -> None:
 
 def joined(paths: Iterable[Path]) -> list[Loss]:
     """Those of several shards, added up, from the files that `write` wrote. Raises CellblockError."""
-    from cellblock.jail.source.image_core import Loss
-
     found: dict[str, Loss] = {}
     for one in (Loss(**record) for path in paths for record in _read(path)):
         before = found.get(one.what)
@@ -67,7 +86,7 @@ def joined(paths: Iterable[Path]) -> list[Loss]:
     return list(found.values())
 
 
-class Without:
+class UnsupportedMetadata:
     """What a volume goes without, for who compares and who writes."""
 
     def __init__(self, what: Collection[str] = ()) -> None:
@@ -77,9 +96,9 @@ class Without:
             self._mask |= _MASKS[name]
 
     @staticmethod
-    def of(private: Path) -> Without:
+    def of(private: Path) -> UnsupportedMetadata:
         """Of the volume whose `.cellblock` this is. Raises CellblockError."""
-        return Without([one["what"] for one in _read(private / NAME)])
+        return UnsupportedMetadata([one["what"] for one in _read(private / NAME)])
 
     def attributes(self, entry: Entry) -> Entry:
         """The entry with the extended attributes that the volume can hold."""
@@ -92,7 +111,7 @@ class Without:
         return difference & ~self._mask
 
     def accepts(self, what: str) -> bool:
-        """Whether the volume goes without this, a name of `image_core.LOSSES`."""
+        """Whether the volume goes without this, a name of `LOSSES`."""
         return what in self._what
 
     def has_no(self, kind: str) -> bool:
@@ -131,7 +150,7 @@ class Without:
         return what in self._what
 
 
-class Trying(Without):
+class MetadataTrial(UnsupportedMetadata):
     """That, for who makes new files: what a volume cannot hold is found out before anything is changed.
 
     It is refused, saying so, or with `allow` noted: then the volume goes without that, too.
@@ -159,10 +178,6 @@ class Trying(Without):
 
     def found(self) -> list[Loss]:
         """What the volume cannot hold, and was not known to."""
-        if not self._found:
-            return []
-        from cellblock.jail.source.image_core import Loss
-
         return [Loss(what, *one) for what, one in self._found.items()]
 
     def save(self, folder: Path) -> None:
@@ -181,7 +196,7 @@ def _refused(path: bytes, name: str, error: OSError) -> CellblockError:
 
 
 def kind_of(attribute: bytes) -> str:
-    """What of `image_core.LOSSES` an extended attribute is, by its name."""
+    """What of `LOSSES` an extended attribute is, by its name."""
     if attribute == b"security.capability":
         return "file capabilities"
     return "ACLs" if attribute.startswith(b"system.posix_acl_") else "extended attributes"

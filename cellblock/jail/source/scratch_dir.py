@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cellblock.jail.source.find import release
+from cellblock.jail.source.image import release
 from cellblock.jail.source.known_digests import records_folder
 
 NOTE = "mounted-image"
@@ -28,7 +28,7 @@ _YOUNG_S = 10.0
 
 
 @contextmanager
-def passing_folder(prefix: str) -> Iterator[Path]:
+def scratch_dir(prefix: str) -> Iterator[Path]:
     """A new folder of root's alone, removed at the end; first those of killed runs with this prefix."""
     place = records_folder()
     for leftover in sorted(place.glob(f"{prefix}*")):

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
+from cellblock.jail.tree.access import Blocked, TreeAccess
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = 64

@@ -8,11 +8,10 @@ from typing import Any, overload
 
 from cellblock.jail.merge.action import Action
 from cellblock.jail.merge.action_order import GONE_FOLDER, LIBRARY, PROGRAM, in_order, rank
-from cellblock.jail.tree import paths_store
+from cellblock.jail.tree import spools
+from cellblock.jail.tree.access import Stamp
 from cellblock.jail.tree.entry import Entry, order
-from cellblock.jail.tree.paths_store import PathsStore
-from cellblock.jail.tree.temporary_database import TemporaryDatabase
-from cellblock.jail.tree.tree_access import Stamp
+from cellblock.jail.tree.spools import PathsStore, TemporaryDatabase
 
 _TOGETHER = 1000
 _SCHEMA = """CREATE TABLE actions
@@ -112,7 +111,7 @@ class StoredActions(Sequence[Action]):
         return _action(data)
 
 
-class Collected:
+class ActionList:
     """Actions as they are found; then all of them, as they came or in order."""
 
     def __init__(self) -> None:
@@ -122,7 +121,7 @@ class Collected:
     def append(self, action: Action) -> None:
         """Add one."""
         self._few.append(action)
-        if len(self._few) >= (paths_store.KEPT if self._many is None else _TOGETHER):
+        if len(self._few) >= (spools.KEPT if self._many is None else _TOGETHER):
             self._store()
 
     def puts(self, wanted: set[bytes]) -> dict[bytes, tuple[int, Action]]:
@@ -140,7 +139,7 @@ class Collected:
 
     def keep(self, wanted: Callable[[Action], bool]) -> None:
         """Drop all others."""
-        left = Collected()
+        left = ActionList()
         for action in self.all():
             if wanted(action):
                 left.append(action)
@@ -174,7 +173,7 @@ def by_path(actions: Sequence[Action]) -> Iterator[Action]:
     return iter(sorted(actions, key=lambda action: order(action.path)))
 
 
-class Numbers:
+class ActionIndex:
     """The numbers of a plan's actions, by what they take away."""
 
     def __init__(self, actions: Sequence[Action]) -> None:

@@ -8,11 +8,11 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from cellblock.jail.source.catalogue import Blobs
+from cellblock.jail.source.scan import Blobs
 from cellblock.jail.tree import manifest
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.look import Look, UnreadableError
-from cellblock.jail.tree.tree_access import Blocked, TreeAccess
 from cellblock.jail.volume.volume import Volume
 
 _CHUNK = 1 << 20

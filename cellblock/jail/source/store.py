@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.feeding import Feeding
-from cellblock.jail.source.find import LayoutSource, SourceIdentity
+from cellblock.jail.source.identity import SourceIdentity
+from cellblock.jail.source.layout import LayoutSource
+from cellblock.jail.source.stream import SourceStream
 from cellblock.store.image_store import image_store
 
 PREFIX = "localhost/cellblock/"
@@ -31,10 +32,10 @@ class StoreSource:
         return self._source().identify(known)
 
     @contextmanager
-    def feed(self, note: Path) -> Iterator[Feeding]:
+    def feed(self, note: Path) -> Iterator[SourceStream]:
         """Its layers. No build removes them meanwhile."""
-        with image_store().writing(), self._source().feed(note) as feeding:
-            yield feeding
+        with image_store().writing(), self._source().feed(note) as stream:
+            yield stream
 
     def _source(self) -> LayoutSource:
         """Raises CellblockError: this checkout did not build it."""

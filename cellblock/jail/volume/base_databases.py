@@ -12,48 +12,48 @@ from collections.abc import Callable
 
 from cellblock.errors import CellblockError
 from cellblock.files import durable as records
-from cellblock.jail.source import catalogue
-from cellblock.jail.source.catalogue import Reading, control_digests
+from cellblock.jail.source import scan
 from cellblock.jail.source.find import find_source
-from cellblock.jail.source.passing_folder import NOTE, passing_folder
-from cellblock.jail.tree import controls
-from cellblock.jail.tree.controls import Controls, DamagedControlsError
+from cellblock.jail.source.scan import Reading, database_digests
+from cellblock.jail.source.scratch_dir import NOTE, scratch_dir
+from cellblock.jail.tree import databases
+from cellblock.jail.tree.databases import DamagedDatabasesError, SystemDatabases
 from cellblock.jail.volume.volume import Volume, VolumeState
 
 
-def known_controls(volume: Volume, state: VolumeState) -> Controls:
+def known_databases(volume: Volume, state: VolumeState) -> SystemDatabases:
     """The databases of the volume's image, without a look at the image. Raises CellblockError."""
     try:
-        return controls.load(volume.private / "controls")
-    except (FileNotFoundError, DamagedControlsError) as error:
+        return databases.load(volume.private / "controls")
+    except (FileNotFoundError, DamagedDatabasesError) as error:
         found, what = _unchanged(volume), _what(volume, error)
     if found is None:
         raise CellblockError(what, hint=_hint(volume, state))
     return found
 
 
-def base_controls(
+def base_databases(
     volume: Volume,
     state: VolumeState,
     reading: Reading,
     notice: Callable[[str], None] = lambda text: None,
     source: str | None = None,
-) -> Controls:
+) -> SystemDatabases:
     """The databases of the volume's image. `source` is where that lies now, if it moved.
 
     With `reading.keep` they are put down where they were missing. Raises CellblockError.
     """
     path = volume.private / "controls"
     try:
-        return controls.load(path)
-    except (FileNotFoundError, DamagedControlsError) as error:
+        return databases.load(path)
+    except (FileNotFoundError, DamagedDatabasesError) as error:
         what = _what(volume, error)
     notice(f"{what}: finding it again")
     found = _unchanged(volume) or _of_source(volume, state, reading, what, source or state.source.reference)
     if reading.keep:
         temporary = volume.private / "controls.new"
         temporary.unlink(missing_ok=True)
-        controls.save(temporary, found)
+        databases.save(temporary, found)
         records.flush(temporary)
         temporary.replace(path)
         records.sync_directory(volume.private)
@@ -61,7 +61,7 @@ def base_controls(
 
 
 def _what(volume: Volume, error: Exception) -> str:
-    if isinstance(error, DamagedControlsError):
+    if isinstance(error, DamagedDatabasesError):
         return f"{error.message}; it is the copy of its image's package database"
     return f"{volume.path} was made by an older Cellblock, which kept no copy of its image's package database"
 
@@ -73,16 +73,18 @@ def _hint(volume: Volume, state: VolumeState) -> str:
     )
 
 
-def _unchanged(volume: Volume) -> Controls | None:
+def _unchanged(volume: Volume) -> SystemDatabases | None:
     """The tree's databases, if they are all still the image's."""
-    expected = control_digests(volume.manifest)
-    tree = controls.of_root(volume.root)
+    expected = database_digests(volume.manifest)
+    tree = databases.of_root(volume.root)
     if any(hashlib.sha256(tree.get(name, b"")).hexdigest() != digest for name, digest in expected.items()):
         return None
     return {name: tree[name] for name in expected}
 
 
-def _of_source(volume: Volume, state: VolumeState, reading: Reading, what: str, reference: str) -> Controls:
+def _of_source(
+    volume: Volume, state: VolumeState, reading: Reading, what: str, reference: str
+) -> SystemDatabases:
     hint = _hint(volume, state)
     try:
         origin = find_source(reference)
@@ -93,5 +95,5 @@ def _of_source(volume: Volume, state: VolumeState, reading: Reading, what: str, 
         raise CellblockError(
             f"{what}; it was made from {state.source}, and that is now {identity}", hint=hint
         )
-    with passing_folder("cellblock-adopt-") as folder, origin.feed(folder / NOTE) as feeding:
-        return catalogue.read(feeding, folder, reading, known=None).controls
+    with scratch_dir("cellblock-adopt-") as folder, origin.feed(folder / NOTE) as stream:
+        return scan.read(stream, folder, reading, known=None).databases

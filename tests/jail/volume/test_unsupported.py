@@ -21,7 +21,7 @@ from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, StepStarted
 from cellblock.jail.assemble import Options, assemble
 from cellblock.jail.changes import changes
-from cellblock.jail.tree.losses import Without, joined
+from cellblock.jail.tree.unsupported import UnsupportedMetadata, joined
 from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.verify import verify
 from cellblock.jail.volume.foretelling import foretold
@@ -241,4 +241,4 @@ def test_shards_list_what_each_of_them_lost(small: Path, tmp_path: Path, events:
 def test_a_damaged_list_is_named(tmp_path: Path) -> None:
     (tmp_path / "losses.json").write_text('[{"count": 1}]')
     with pytest.raises(CellblockError, match=r"losses\.json: damaged"):
-        Without.of(tmp_path)
+        UnsupportedMetadata.of(tmp_path)

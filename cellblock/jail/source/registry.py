@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.feeding import Feeding, piped
-from cellblock.jail.source.find import SourceIdentity, from_labels
+from cellblock.jail.source.identity import SourceIdentity, from_labels
 from cellblock.jail.source.image_core import LayerBytes
 from cellblock.jail.source.registry_access import CA, PLAIN_HTTP
+from cellblock.jail.source.stream import SourceStream, piped
 from cellblock.oci.layout_reader import ARCHITECTURES
 from cellblock.oci.model import DOCKER_LIST, INDEX, Configuration, Descriptor, Index, Manifest
 from cellblock.oci.registry import ConnectionOptions, Reference, Registry, Repository
@@ -43,18 +43,18 @@ class RegistrySource:
         return from_labels("registry", self.reference, manifest.config.digest, labels)
 
     @contextmanager
-    def feed(self, note: Path) -> Iterator[Feeding]:
+    def feed(self, note: Path) -> Iterator[SourceStream]:
         """Each layer by a connection of its own, when it is needed."""
         repository, manifest = self._manifest()
-        feeding = Feeding(total=sum(layer.size for layer in manifest.layers))
-        feeding.needs = feeding.total
-        feeding.layers = [self._layer(feeding, repository, layer) for layer in manifest.layers]
-        yield feeding
+        stream = SourceStream(total=sum(layer.size for layer in manifest.layers))
+        stream.needs = stream.total
+        stream.layers = [self._layer(stream, repository, layer) for layer in manifest.layers]
+        yield stream
 
-    def _layer(self, feeding: Feeding, repository: Repository, layer: Descriptor) -> LayerBytes:
+    def _layer(self, stream: SourceStream, repository: Repository, layer: Descriptor) -> LayerBytes:
         name = f"{self.reference}: layer {layer.digest}"
         digest = layer.digest.removeprefix("sha256:")
-        return LayerBytes(name, digest, piped(feeding, lambda: blob_chunks(repository, layer)))
+        return LayerBytes(name, digest, piped(stream, lambda: blob_chunks(repository, layer)))
 
     def _manifest(self) -> tuple[Repository, Manifest]:
         reference = Reference.parse(self.reference)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.feeding import Feeding
-from cellblock.jail.source.image_core import Loss
+from cellblock.jail.source.stream import SourceStream
+from cellblock.jail.tree.unsupported import Loss
 
 CONSEQUENCES = {
     "owners": "every file is the mount's own user's: no user has files of their own, and sshd, sudo and "
@@ -32,7 +32,7 @@ CONSEQUENCES = {
     "symbolic links": "a Linux system does not run without them (/bin, /lib, every shared library)",
     "hard links": "each name of a file becomes a copy, which takes its space again",
 }
-"""By the names of `image_core.LOSSES`."""
+"""By the names of `unsupported.LOSSES`."""
 
 _CAPABILITY = struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
 _ACL = struct.pack("<I", 2) + b"".join(
@@ -42,14 +42,14 @@ _TIME_NS = 1_600_000_000_123_456_789
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a target lacks (of `image_core.LOSSES`), and how long a call to it takes, in seconds."""
+class FilesystemCapabilities:
+    """What a target lacks (of `unsupported.LOSSES`), and how long a call to it takes, in seconds."""
 
     lacks: tuple[str, ...]
     latency_s: float
 
 
-def probe(folder: Path) -> Held:
+def probe(folder: Path) -> FilesystemCapabilities:
     """Try everything in a new folder below `folder`, which is removed again. Raises OSError."""
     # Pods have the same PID: shards must not meet, nor one that goes on with what a killed one left.
     place = folder / f"probe-{secrets.token_hex(8)}"
@@ -64,7 +64,7 @@ def probe(folder: Path) -> Held:
         for path in place.iterdir():
             path.unlink()
         place.rmdir()
-    return Held(lacks, latency)
+    return FilesystemCapabilities(lacks, latency)
 
 
 def _works(attempt: Callable[[], bool]) -> bool:
@@ -138,7 +138,7 @@ def _tries(place: Path) -> dict[str, Callable[[], bool]]:
     }
 
 
-def told(volume: Path, loss: Loss) -> str:
+def warning_text(volume: Path, loss: Loss) -> str:
     """A loss in words."""
     return (
         f"{volume} could not hold the {loss.what} of {loss.count} files, for example {loss.example}: "
@@ -146,11 +146,11 @@ def told(volume: Path, loss: Loss) -> str:
     )
 
 
-def check_space(volume: Path, feeding: Feeding, shards: int) -> None:
+def check_space(volume: Path, stream: SourceStream, shards: int) -> None:
     """Refuse before writing what cannot fit, in bytes and in files, as far as the source says."""
     status = os.statvfs(volume)
     available = status.f_bfree * status.f_frsize  # root may use the reserve too
-    needs, files = feeding.needs // shards, feeding.files // shards
+    needs, files = stream.needs // shards, stream.files // shards
     if status.f_blocks and needs > available:  # 0: it does not count them
         raise CellblockError(
             f"{volume} has {available / 1e6:.1f} MB free, and the jail needs {needs / 1e6:.1f} MB; "

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.feeding import Feeding, part_of_file, piped
-from cellblock.jail.source.find import SourceIdentity, from_labels
+from cellblock.jail.source.identity import SourceIdentity, from_labels
 from cellblock.jail.source.image_core import LayerBytes
+from cellblock.jail.source.stream import SourceStream, part_of_file, piped
 from cellblock.oci import layout_reader
 
 
@@ -31,21 +31,21 @@ class ArchiveSource:
         return from_labels("layout", self.reference, found.id, found.labels)
 
     @contextmanager
-    def feed(self, note: Path) -> Iterator[Feeding]:
+    def feed(self, note: Path) -> Iterator[SourceStream]:
         """Each layer from its place in the file."""
         members = _Members(self.path)
-        feeding, layers = Feeding(), []
+        stream, layers = SourceStream(), []
         for digest in layout_reader.image_of(members, self.tag).layers:
             offset, size = members.place(f"blobs/{digest.replace(':', '/')}")
-            feeding.total += size
+            stream.total += size
 
             def chunks(offset: int = offset, size: int = size) -> Iterator[bytes]:
                 return part_of_file(self.path, offset, size)
 
             name = f"{self.reference}: {digest}"
-            layers.append(LayerBytes(name, digest.removeprefix("sha256:"), piped(feeding, chunks)))
-        feeding.layers, feeding.needs = layers, feeding.total
-        yield feeding
+            layers.append(LayerBytes(name, digest.removeprefix("sha256:"), piped(stream, chunks)))
+        stream.layers, stream.needs = layers, stream.total
+        yield stream
 
 
 class _Members:

@@ -1,0 +1,57 @@
+"""Which image or tree a jail was filled from, so that a later command can tell whether it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from cellblock.jail.source.stream import SourceStream
+
+_LABEL = "org.cellblock"
+
+
+@dataclass(frozen=True)
+class SourceIdentity:
+    """Which source exactly: `id` is equal for equal content and decides whether anything changed.
+
+    For images and layouts it is the digest of the image's configuration, for a tar the SHA-256 of the
+    file, for a directory that of its listing. `stamp` is a shortcut that a tar's unchanged file has.
+    `key` and `release` are what the image's labels say: Cellblock's cache key and Slurm's release.
+    """
+
+    kind: Literal["image", "registry", "layout", "tar", "directory"]
+    reference: str
+    id: str
+    key: str = ""
+    release: str = ""
+    stamp: str = ""
+
+    def __str__(self) -> str:
+        """For a message: what was asked for and which one it was."""
+        return f"{self.reference} ({self.id[: len('sha256:') + 12]})"
+
+
+class Source(Protocol):
+    """One kind of source."""
+
+    def identify(self, known: SourceIdentity | None) -> SourceIdentity:
+        """Which source this is. `known` is one of the past that may save reading it all again."""
+
+    def feed(self, note: Path) -> AbstractContextManager[SourceStream]:
+        """The bytes, for the image core; what must be undone after a kill is written to the file `note`."""
+
+
+def from_labels(
+    kind: Literal["image", "registry", "layout"], reference: str, identity: str, labels: Mapping[str, str]
+) -> SourceIdentity:
+    """The identity of an image with these labels; `identity` is its configuration's digest."""
+    return SourceIdentity(
+        kind,
+        reference,
+        identity,
+        key=labels.get(f"{_LABEL}.key", ""),
+        release=labels.get(f"{_LABEL}.slurm", ""),
+    )
