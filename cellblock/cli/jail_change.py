@@ -58,13 +58,13 @@ def upgrade(
         raise UsageError("--output goes with --plan", hint="add --plan, or leave --output out")
     reference = image_reference(source, variant)
     if plan:
-        from cellblock.jail.volume.foretelling import foretold
+        from cellblock.jail.volume.predicted_losses import predict_losses
         from cellblock.jail.volume.volume import Volume
 
         made = code.plan_upgrade(reference, volume, jobs=jobs)
         if output is not None:
             change_plan.write(made, output)
-        print_plan(made, foretold(Volume(volume), made), as_json=as_json)
+        print_plan(made, predict_losses(Volume(volume), made), as_json=as_json)
         if not as_json:
             print(f"  next: {_next_of_plan(made, output, source, volume)}")
         return

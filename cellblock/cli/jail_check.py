@@ -45,7 +45,7 @@ def verify(
     from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.jail import verify as code
-    from cellblock.jail.folding import fold
+    from cellblock.jail.difference_summary import fold
 
     if source is not None and not repair:
         raise UsageError("--source goes with --repair", hint="add --repair, or leave --source out")
@@ -108,7 +108,7 @@ def _repaired(result: VerifyResult) -> str:
 
 def _print_users(result: VerifyResult) -> None:
     """First, so that what is damaged is not above what is only told, and one line for each cause."""
-    from cellblock.jail.folding import fold
+    from cellblock.jail.difference_summary import fold
 
     lines = fold(result.users)
     for line in lines[:_SHOWN]:

@@ -18,7 +18,7 @@ from cellblock.text.printable import printable, shown
 if TYPE_CHECKING:
     from cellblock.jail.apply.transaction_runner import UpgradeResult
     from cellblock.jail.merge.change_plan import Plan
-    from cellblock.jail.volume.foretelling import Foretold
+    from cellblock.jail.volume.predicted_losses import PredictedLosses
 
 JOBS = 8
 """How many files are read at once, unless asked otherwise."""
@@ -81,10 +81,10 @@ def run(
     print_result(result, as_json=as_json)
 
 
-def print_plan(plan: Plan, foretold: Foretold, *, as_json: bool) -> None:
-    """A plan and what is foretold of losses, for people or as one JSON object."""
+def print_plan(plan: Plan, predicted: PredictedLosses, *, as_json: bool) -> None:
+    """A plan and what is predicted of losses, for people or as one JSON object."""
     if as_json:
-        _print_record(plan, foretold)
+        _print_record(plan, predicted)
         return
     for package in plan.packages:
         versions = " -> ".join(one for one in (package.before, package.after) if one)
@@ -105,14 +105,14 @@ def print_plan(plan: Plan, foretold: Foretold, *, as_json: bool) -> None:
             print(f"{name:9s} ... and {counts[name] - _SHOWN} more")
     if plan.glibc:
         print(f"The C library goes from {plan.glibc[0]} to {plan.glibc[1]}: no job may run (--drained).")
-    _print_losses(foretold)
+    _print_losses(predicted)
     print(_sum(plan))
 
 
-def _print_losses(foretold: Foretold) -> None:
+def _print_losses(predicted: PredictedLosses) -> None:
     from cellblock.jail.volume.filesystem_capabilities import CONSEQUENCES
 
-    lost, unknown = foretold
+    lost, unknown = predicted
     for one in lost:
         where = f"{one.what} of {one.count} files, for example {one.example}"
         print(printable(f"loss      {where}: {CONSEQUENCES[one.what]}"))
@@ -164,9 +164,9 @@ def _sum(plan: Plan) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in names if counts[name]) or "nothing to do"
 
 
-def _print_record(plan: Plan, foretold: Foretold) -> None:
+def _print_record(plan: Plan, predicted: PredictedLosses) -> None:
     """A plan as one JSON object, written as it is made: its lists may have millions of paths."""
-    lost, unknown = ([asdict(one) for one in losses] for losses in foretold)
+    lost, unknown = ([asdict(one) for one in losses] for losses in predicted)
     print(json.dumps({**plan_record(plan), "losses": lost, "losses_unknown": unknown})[:-1], end="")
     for name in ("update", "add", "remove", "metadata", "beside"):
         print(f', "{name}": [', end="")

@@ -1,6 +1,12 @@
 """The jail volume: one directory tree on a shared volume that every job sees as `/`.
 
-The folders, lowest first; each imports only those before it: tree, source, merge, volume, apply. The modules
-beside them are the commands (`assemble`, `upgrade`, `rollback`, `verify`, `changes`, `initialise`); `backup`
-is above all.
+    tree/      entries, manifests, and safe reading of a tree that users change at the same time
+    source/    where a jail's files come from: images, OCI layouts, tars, directories
+    merge/     the three-way merge of an upgrade or rollback, as a plan
+    volume/    a volume on disk: records, writer lock, history, shards
+    apply/     carries a plan out, so that a crash leaves a tree that can be finished
+    *.py       the commands: assemble, upgrade, rollback, verify, changes (`jail diff`), initialise
+    backup/    backups by restic
+
+A folder imports only those listed above it; tests/lint/test_jail_layers.py checks that.
 """

@@ -1,9 +1,10 @@
-"""Fill a jail volume from an image: all of it or nothing, and nothing when there is nothing to do.
+"""Fills a jail volume from an image: completely, or not at all.
 
-The source is read once and written by the image core (`image_core`) into a staging folder, which is then
-renamed. What a kill leaves is that folder: the same command goes on with it and writes no file again that is
-whole. After an error it is removed. Who may run at once: one writer a volume, held by `Volume.lock`, or the
-shards of one source (`shards`); readers and jobs see either no root or a whole one.
+Nothing is written when the volume holds that image already. The C code behind `image_core` reads the source
+once and writes into a staging folder, which is then renamed. A killed run leaves that folder: the same
+command continues with it and does not write complete files again. After an error the folder is removed.
+Only one writer runs at a time (`Volume.lock`), or the shards of one source (`shards`). Jobs see no root or
+a complete one.
 """
 
 from __future__ import annotations

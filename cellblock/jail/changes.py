@@ -1,4 +1,4 @@
-"""What users changed in a volume: added, changed and removed, by package, owner and size; and as a tar."""
+"""Lists what users changed in a volume (`jail diff`), by package, owner and size; or exports it as a tar."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal, NamedTuple
 from cellblock.errors import CellblockError
 from cellblock.jail.apply.transaction_runner import open_volume
 from cellblock.jail.comparison import Differing, differing
-from cellblock.jail.folding import owner_of_records
+from cellblock.jail.difference_summary import owner_of_records
 from cellblock.jail.merge.record_merge import ids
 from cellblock.jail.tree import databases, manifest, manifest_diff, walk
 from cellblock.jail.tree.access import Blocked, TreeAccess

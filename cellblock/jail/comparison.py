@@ -1,10 +1,10 @@
-"""What of an image's files a tree has otherwise, and whose doing that is.
+"""Compares a volume's tree with its image, and tells damage from what users did on purpose.
 
-Damage is what nobody can have meant: content that changed without its file's time (a failing disk, a
-restore gone wrong), and programs, libraries and data of the image that are gone or different although no
-package of the users' explains it. All else is the users': their own versions of packages, configuration,
-state, what an upgrade found changed and left as it was, a directory that they put elsewhere, with a link
-in its place, and what they chose of the image's files (`users_choices`): owner, mode, removal.
+Damage is a difference that nobody can have meant: content that changed while the file's time did not (a
+failing disk, a bad restore), and programs, libraries and data of the image that are missing or different
+although no package of the users explains it. Everything else is the users' own: their versions of packages,
+configuration, state, files that an upgrade found changed and left, directories that they moved and linked
+to, and the owners, modes and removals that they chose (`users_choices`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the pod of a Job does to a volume: all that is left to be done, so it can be started again.
+"""Prepares a volume in a cluster (`jail init`): does whatever is left to do, so it can be started again.
 
-Nothing there: assemble. Another image there: upgrade where that is asked for, else an error. An upgrade or a
-restore that was interrupted is finished by the same call. Then the volume is marked as ready (`ready`).
+An empty volume is assembled. A volume with another image is upgraded if that is asked for, and refused
+otherwise. An interrupted upgrade or restore is finished first. Then the volume is marked as ready
+(`ready`).
 """
 
 from __future__ import annotations

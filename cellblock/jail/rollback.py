@@ -1,4 +1,4 @@
-"""Undo an upgrade: the same merge, with what was before it as the image to go to."""
+"""Undoes an upgrade: a merge like an upgrade's, towards the tree as it was before."""
 
 from __future__ import annotations
 

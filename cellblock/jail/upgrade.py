@@ -1,4 +1,4 @@
-"""Upgrade a jail volume to another image: plan, stage, and carry out."""
+"""Upgrades a jail volume to another image: makes the plan, stages the new files, and carries the plan out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check a volume against what its image is, and put right what is damaged."""
+"""Checks a volume against its image (`jail verify`), and repairs what is damaged."""
 
 from __future__ import annotations
 

@@ -1,15 +1,20 @@
-"""Trees to assemble from."""
+"""Trees to assemble from, volumes, and a lease that a test can wait for."""
 
 from __future__ import annotations
 
+import fcntl
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jail_trees import make_everything
+from stopped_writer import LEASE_S
 from upgraded_jail import Jail
 
 from cellblock.events import Events
+from cellblock.jail.volume import volume
+from cellblock.jail.volume.writer_lock import WriterLock
 
 
 @pytest.fixture
@@ -39,3 +44,10 @@ def events() -> Events:
 def jail(tmp_path: Path) -> Jail:
     """A volume for upgrades, not assembled yet."""
     return Jail(tmp_path)
+
+
+@pytest.fixture
+def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process counts as another host than the writers of stopped_writer.py, and has their lease."""
+    monkeypatch.setattr(fcntl, "lockf", lambda *arguments: None)  # each host has its own
+    monkeypatch.setattr(volume, "WriterLock", functools.partial(WriterLock, lease_s=LEASE_S))

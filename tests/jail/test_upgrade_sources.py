@@ -199,12 +199,12 @@ def source_of(kind: str, images: Images, top: Path, archive: Path) -> str:
     return str({"directory": top, "tar": archive}.get(kind, images.folder / f"x.{kind}"))
 
 
-class TestOlderVolumes:
+class TestLostDatabases:
     """Of a form without a copy of the image's databases."""
 
     @pytest.fixture
     def jail(self, images: Images, events: Events) -> Path:
-        """The old image; the new one is `new` beside it. The volume's controls are gone."""
+        """The old image; the new one is `new` beside it. The volume's copy of the databases is gone."""
         debs = images.folder / "debs"
         debs.mkdir()
         old = DebTree.make(images.folder / "old", debs, Deb("foo", "1"))
@@ -240,7 +240,7 @@ class TestOlderVolumes:
             lambda: verify(images.volume, events),
             lambda: list(changes(images.volume)),
         ):
-            with pytest.raises(CellblockError, match=r"older Cellblock(.|\n)*--repair --source IMAGE"):
+            with pytest.raises(CellblockError, match=r"controls is missing(.|\n)*--repair --source IMAGE"):
                 act()
         assert snapshot(images.root) == before
         verify(images.volume, events, repair=True, source=str(moved))

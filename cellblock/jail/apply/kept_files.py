@@ -1,7 +1,7 @@
-"""What a transaction of the past took away, for a rollback: looked at anew, for what is there is users' work.
+"""Finds the files that an earlier transaction replaced and kept, so that a rollback can restore them.
 
-Users may have other names of these files, and so may have written to them since. A volume of an older
-Cellblock, or a restored one, may hold links there that users had put in the place of a file.
+They lie in `history/NUMBER/kept/`. Each is examined again before use: users may have other names (hard
+links) of a kept file and may have written to it since, and a restored volume can have links in that folder.
 """
 
 from __future__ import annotations

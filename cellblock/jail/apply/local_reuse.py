@@ -1,4 +1,7 @@
-"""Content that a new image has under another name than the old one: taken from the tree, not the source."""
+"""Copies content that an upgrade needs from files of the jail instead of reading it from the source again.
+
+This serves content that the new image has under another name than the volume's image.
+"""
 
 from __future__ import annotations
 

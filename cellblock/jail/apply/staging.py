@@ -1,7 +1,7 @@
-"""Makes every new file of a plan before the tree is touched: with its content, owner, mode and times.
+"""Creates every new file of a plan in a staging folder, with its content, owner, mode and times.
 
-After this an upgrade only renames. What cannot be made (a full disk, an attribute that the filesystem
-does not hold) is found out while nothing has changed yet.
+This happens before the tree is touched; afterwards an upgrade only renames. A full disk, or an attribute
+that the filesystem does not hold, therefore fails while nothing has changed yet.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One action of a plan, carried out on a tree that its users rearrange meanwhile.
+"""Carries out one action of a plan on a tree that users can change at the same time.
 
-The file that an action is about is opened once (`look`), checked against the plan, and then linked, compared
-and changed by that descriptor. A name is used only to give a file another one, and what was moved by that is
-checked afterwards: had users exchanged it, it goes back to its place. A file is in kept/ if and only if its
-action took it away and it is the file that the plan meant: a rollback brings back what is there.
+The file of the action is opened once (`look`), checked against the plan, and then linked, compared and
+changed through that descriptor. A name is used only to rename a file. After a rename the moved file is
+checked: if users had exchanged it, it is moved back. A file lies in kept/ if and only if its action removed
+it and it is the file that the plan meant, because a rollback restores what lies there.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Carries out a plan so that a crash at any moment leaves a tree that the same steps finish.
+"""Carries out a plan so that after a crash at any moment the same steps finish it.
 
     .cellblock/preparing-PID-RANDOM/   everything is made here first; a crash loses only this
     .cellblock/transaction/            the same folder, renamed: from here on it is carried out to the end
     .cellblock/history/NUMBER/         the same folder again, when it is done
 
-In it: `plan` (the actions, in order), `new/N` (the new file of action N), `kept/N` (the file that action N
-took away), what becomes of the volume's records (`next/`), and what they were (`old/`). `theirs/` holds files
-of users that could not be given back their place (`step`).
+The folder holds `plan` (the actions, in order), `new/N` (the new file of action N), `kept/N` (the file that
+action N replaced or removed), `next/` and `old/` (the volume's records after and before). `theirs/` holds
+files of users that could not be moved back to their place (`step`).
 
-Each action can be done twice: whether it was done shows in the tree and in new/ and kept/. No action
-overwrites what it did not expect: a file that users changed after the plan was made stays.
+Each action can be repeated: the tree, new/ and kept/ show whether it was done. No action overwrites a file
+that the plan did not expect: a file that users changed after the plan was made stays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What upgrade, rollback and repair have in common: who may, staging, doing, finishing what was not done.
+"""Runs a transaction on a volume: the steps that upgrade, rollback and repair have in common.
 
-What a crash leaves: before the commit a folder that the next run removes; after it a transaction that the
-next run finishes, whichever command that is. Who may run at once: one writer a volume; jobs go on.
+The steps are: become the only writer, finish an interrupted transaction, stage the new files, commit,
+replace files, update the records. A crash before the commit leaves a folder that the next run removes. A
+crash after it leaves a transaction that the next run finishes, whichever command that is. Jobs keep running
+meanwhile.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ Check = Callable[[], None]
 class UpgradeResult:
     """What was done, or with `changed` false would be. `number` is that in history; 0 for none.
 
-    `late` lists what users changed between the plan and its execution, `losses` what the volume could not
+    `skipped` lists what users changed between the plan and its execution, `losses` what the volume could not
     hold and was accepted without just now.
     """
 
@@ -136,7 +138,7 @@ def stage_files(
 ) -> Plan:
     """Make the plan's new files of the content in `blobs`, which are used up, and write the plan down.
 
-    `without` (otherwise the volume's) finds out what the volume cannot hold. Returns the plan as it was
+    `unsupported` (by default the volume's) finds out what the volume cannot hold. Returns the plan as it was
     written: with its actions in their final order.
     """
 
@@ -212,7 +214,7 @@ def write_records(volume: Volume, plan: Plan, folder: Path) -> None:
                 if content is not None:
                     after[action.path] = content
                     continue
-            after.pop(action.path, None)  # a link is not followed, as by `controls.of_tree`
+            after.pop(action.path, None)  # a link is not followed, as by `databases.of_tree`
     databases.save(folder / "before", before)
     databases.save(folder / "after", after)
     change_plan.write(plan, folder / "plan")

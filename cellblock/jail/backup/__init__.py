@@ -1,5 +1,5 @@
-"""Backups of the jail volume; restic does the storing.
+"""Backups of the jail volume, stored by restic.
 
-`backup` makes a snapshot, `restore` brings one back, whole or one path of it; `reconcile` compares what
-restic restored with what was backed up, and repairs what restic loses.
+`backup` makes a snapshot. `restore` restores one, all of it or one path. `reconcile` compares the restored
+tree with the tree that was backed up, and repairs what restic loses.
 """

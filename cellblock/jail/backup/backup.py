@@ -1,10 +1,9 @@
-"""Put a volume into a restic repository, while jobs run on it.
+"""Stores a volume in a restic repository while jobs run on it.
 
-What is in a snapshot: `root/`, and of `.cellblock` all that makes a restored volume a whole one (state,
-manifest, controls, history with the files that a rollback needs), and the list of the tree (`listing`). Not
-in it: the lock and what unfinished writers left. The volume's lock is held meanwhile, so no upgrade runs;
-jobs do, so files are of different moments. Killed at any moment it leaves no snapshot; the same command uses
-what had been stored.
+A snapshot has `root/`; of `.cellblock` the state, manifest, databases and history, so that the restored
+volume can be upgraded and rolled back; and a list of the tree (`listing`). It has no lock and nothing of
+unfinished writers. The writer lock is held meanwhile, so no upgrade runs. Jobs do run, so files may be of
+different moments. A killed run leaves no snapshot; the same command reuses what it had stored.
 """
 
 from __future__ import annotations

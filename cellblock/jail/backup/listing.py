@@ -1,16 +1,16 @@
-"""The list of a tree as it was when a backup began; it lies in the snapshot, as `tree.zst`.
+"""The list of a tree at the beginning of a backup, stored in the snapshot as `tree.zst`.
 
-restic 0.14 keeps owners, modes, times, attributes, devices and hard links of regular files, and loses three
-things (all tried): holes of sparse files become zeros on the disk, hard links of symbolic links and fifos
-become several files, and bytes of a symbolic link's target that are no UTF-8 become U+FFFD. What is restored
-is compared with this list, and these are put right. Format: zstd of
+restic 0.14 keeps owners, modes, times, attributes, devices and hard links of regular files. It loses three
+things (all were tried): holes of sparse files become zeros on the disk; hard links of symbolic links and
+fifos become several files; bytes of a symbolic link's target that are not UTF-8 become U+FFFD. After a
+restore the tree is compared with this list and these are repaired. The format is zstd of
 
     cellblock-listing 1
     f 644 0 0 104857600 1700000000000000000 sparse - home/ada/disk.img
     end 1 104857600
 
-whose lines are a manifest's (`cellblock.jail.tree.manifest`), except that no content is hashed: `-`, or
-`sparse`.
+with the lines of a manifest (`cellblock.jail.tree.manifest`), except that content is not hashed: its field
+is `-` or `sparse`.
 """
 
 from __future__ import annotations

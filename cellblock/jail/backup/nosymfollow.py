@@ -1,19 +1,18 @@
-"""Runs a program in a directory in which no symbolic link leads anywhere, whatever users do meanwhile.
+"""Runs a program in a directory in which symbolic links are never followed.
 
-    unfollowed.py DIRECTORY PROGRAM ARGUMENT...
+    nosymfollow.py DIRECTORY PROGRAM ARGUMENT...
 
-restic opens what it stores by path, as root and outside the jail. A user who puts a link to the host's /etc
-in the place of a directory, between restic's look at it and the opening of what is in it, would find the
-host's /etc/shadow in the snapshot, and in a restored home. In a mount namespace of its own the directory is
-mounted over itself with MOUNT_ATTR_NOSYMFOLLOW (mount_setattr(2), Linux 5.14): links can be read and not
-followed.
-Where that is not allowed (a pod without CAP_SYS_ADMIN) or not known, the program runs all the same, and one
-line of JSON on stdout says so. Runs as a program, without the rest of Cellblock.
+restic opens files by path, as root and outside the jail. A user could replace a directory by a link to the
+host's /etc, between restic's look at the directory and its opening of a file in it; the snapshot would then
+have the host's /etc/shadow. So the directory is mounted over itself, in a mount namespace of its own, with
+MOUNT_ATTR_NOSYMFOLLOW (mount_setattr(2), Linux 5.14): links can be read but not followed. Where the kernel
+does not know that or does not allow it (a pod without CAP_SYS_ADMIN), the program runs all the same, and
+one line of JSON on stdout says so. This file runs as a program and imports nothing of Cellblock.
 
-A FIFO in the place of a file makes restic's open(2) wait for a writer, for ever. No mount forbids that. So a
-second process looks once a second at what the program's threads wait for. One that waits for a FIFO gets a
-signal that a Go program ignores: the open is begun again, of what has the name by then. If that is the FIFO
-still, it is opened for writing and closed again, which ends the wait.
+A FIFO in the place of a file makes restic's open(2) wait for a writer for ever, and no mount option forbids
+that. So a second process checks once a second what the program's threads wait for. A thread that waits for
+a FIFO gets a signal that a Go program ignores, which begins its open(2) again, for whatever has the name by
+then. If that is still the FIFO, it is opened for writing and closed again, which ends the wait.
 """
 
 from __future__ import annotations

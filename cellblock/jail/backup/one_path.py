@@ -1,4 +1,4 @@
-"""Bring one path of a jail back: a file that somebody deleted, a home."""
+"""Restores one path of a jail from a backup: a deleted file, or a home directory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Compares a restored tree with the list that was made for its backup, and puts right what restic loses.
+"""Compares a restored tree with the list that was made for its backup, and repairs what restic lost.
 
-Where both differ, the snapshot decides what is right: jobs wrote while it was made, so a file may be in it
-as it became after it was listed. `restic ls` says which owner, mode, size and time it has; only what the
-snapshot has otherwise than the tree is a fault of the restore.
+Jobs write while a backup runs, so a file in the snapshot can be newer than its line in the list. Where tree
+and list differ, `restic ls` therefore decides: it gives the owner, mode, size and time in the snapshot.
+Only a file that differs from the snapshot too is a fault of the restore.
 """
 
 from __future__ import annotations

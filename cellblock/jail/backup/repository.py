@@ -1,6 +1,6 @@
-"""A restic repository: where it is, and where its password comes from.
+"""The location of a restic repository, and where its password is read from.
 
-Neither stands on a command line: a location may hold a login (`rest:https://user:word@host/`), and every
+Neither stands on a command line: a location can contain a login (`rest:https://user:word@host/`), and every
 user of a machine can read the arguments of all programs.
 """
 

@@ -1,7 +1,7 @@
-"""Runs restic, and says what went wrong in words that name the next step.
+"""Runs restic, and turns its errors into messages that name the next step.
 
-restic's features differ between 0.12 (Ubuntu 22.04), 0.14 (Debian 12) and later: an option is used where
-`restic COMMAND --help` lists it. Exit statuses say little before 0.17, so the text of an error decides.
+Features differ between restic 0.12 (Ubuntu 22.04), 0.14 (Debian 12) and later: an option is used where
+`restic COMMAND --help` lists it. Before 0.17 the exit status says little, so the text of an error decides.
 """
 
 from __future__ import annotations

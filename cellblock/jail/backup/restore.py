@@ -1,9 +1,8 @@
-"""Bring a volume back from a restic repository: all of it, or one path.
+"""Restores a volume from a restic repository: all of it, or one path.
 
-The snapshot is restored into a staging folder on the volume, compared with what was backed up and put right
-(`reconcile`), and only then put in place (`switching`): killed at any moment before that it leaves the volume
-as it was, and after it the same command finishes. Who may run at once: nobody else who writes, as
-everywhere.
+The snapshot is restored into a staging folder on the volume, compared with the list of its backup and
+repaired (`reconcile`), and only then put in place (`switching`). A kill before that leaves the volume as it
+was; after it, the same command finishes. Only one writer runs at a time.
 """
 
 from __future__ import annotations

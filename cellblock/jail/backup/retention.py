@@ -1,4 +1,4 @@
-"""Which snapshots stay: restic's rules, on the snapshots of one volume and no others."""
+"""Decides which snapshots of one volume stay, by restic's rules; snapshots of others are never touched."""
 
 from __future__ import annotations
 

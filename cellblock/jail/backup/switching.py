@@ -1,10 +1,10 @@
-"""Put a restored tree, and what Cellblock knows about it, in the place of a volume's: both or neither.
+"""Replaces a volume's tree and records by restored ones: both or neither.
 
-What is to be put in place is one folder, `.cellblock/restore`; its rename to that name is the decision. From
-then on it is carried out, and each step can be done again: a volume with such a folder is refused by every
-other command until `jail restore` has finished it. Of the tree, jobs see the old one or the new: it is
-exchanged by renameat2(2), and where that does not exist (NFS) there is none for the time between two
-renames. What was there before is moved to `.cellblock/replaced-TIME` and stays until somebody removes it.
+The restored tree and records lie in one folder. Renaming it to `.cellblock/restore` is the commit: from
+then on it is carried out, in steps that can be repeated, and every other command refuses the volume until
+`jail restore` has finished. The trees are exchanged by renameat2(2), so jobs see the old one or the new.
+Where that call does not exist (NFS), there is no tree between two renames. The previous tree and records
+are moved to `.cellblock/replaced-TIME`, which stays until somebody removes it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What an upgrade or rollback changes: the three-way merge of files, packages and records, as a plan."""
+"""The three-way merge of an upgrade or rollback: of files, packages and records. Its result is a plan."""

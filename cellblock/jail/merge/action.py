@@ -1,4 +1,4 @@
-"""One change of one path, as plans have it."""
+"""One action of a plan: the change of one path."""
 
 from __future__ import annotations
 

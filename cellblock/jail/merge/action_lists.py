@@ -1,4 +1,4 @@
-"""The actions of a plan: a tuple while they are few, in a file when they are many."""
+"""Lists of a plan's actions: in memory while they are few, in a temporary file when they are many."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The order in which files are replaced under running programs.
+"""The order in which an upgrade replaces files under running programs.
 
-Forward, new libraries come before what needs them, and what nobody needs any more goes last. A downgrade
-takes programs back first: an old program runs with a new library, not the other way round. The order
-among libraries (of which one needs another) is found later, from their content: see `elf_needs`.
+An upgrade replaces libraries before the programs that need them, and removes what nobody needs last. A
+downgrade replaces programs first: an old program runs with a new library, but not the other way round. The
+order among libraries is found later, from their content (`elf_needs`).
 """
 
 from __future__ import annotations

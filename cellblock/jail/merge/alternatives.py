@@ -1,7 +1,8 @@
-"""update-alternatives(1): what is left of a group of which the image has no choice any more.
+"""Merges groups of update-alternatives(1) of which the new image has no choice any more.
 
-Its file in /var/lib/dpkg/alternatives: the mode, the link, a name and a link for each slave, an empty line;
-for each choice its path, its priority and a path for each slave (empty where it has none); an empty line.
+A group is one file in /var/lib/dpkg/alternatives: the mode, the link, a name and a link for each slave, an
+empty line; for each choice its path, its priority and a path for each slave (empty where it has none); an
+empty line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plan: exactly what an upgrade or rollback would do to a tree, as data that can be read and kept."""
+"""A plan: every change that an upgrade or rollback would make to a tree, as data and as a file."""
 
 from __future__ import annotations
 

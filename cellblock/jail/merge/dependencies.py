@@ -1,4 +1,4 @@
-"""Whether a set of packages fits together: Depends, Pre-Depends, Breaks and Conflicts (deb-control(5))."""
+"""Checks whether packages fit together: Depends, Pre-Depends, Breaks, Conflicts (deb-control(5))."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Numbers of users and groups: the image's and the tree's may differ for one name.
+"""Maps the numbers of users and groups in an image to those in the tree, by name.
 
-Users make accounts of their own, and an image that brings a new system user may find its number taken; two
-builds of an image may number their system users differently. The name counts: the image's files get the
-number that the tree has for their owner's name. An account's number in the tree never changes, for files that
-no image knows of may be its own.
+Users create accounts, so the number of a new system user of the image may be taken; and two builds of an
+image may number their system users differently. Files of the image get the number that the tree has for
+their owner's name. The number of an account in the tree never changes, because files that no image knows
+may belong to it.
 """
 
 from __future__ import annotations

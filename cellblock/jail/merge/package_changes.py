@@ -1,4 +1,4 @@
-"""What a merge does to packages, for people and for those who must stop it."""
+"""Lists what a merge does to packages: for people, and to stop an upgrade that replaces the C library."""
 
 from __future__ import annotations
 

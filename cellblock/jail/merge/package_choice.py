@@ -1,6 +1,6 @@
-"""Which version of each package the merged tree has: the image's, the users', or none.
+"""Chooses the version of each package in the merged tree: the image's, the users', or none.
 
-The package is the unit: its files and its records in dpkg's database go one way together.
+A package is one unit: its files and its records in dpkg's database come from the same side.
 """
 
 from __future__ import annotations

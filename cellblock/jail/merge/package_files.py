@@ -1,4 +1,4 @@
-"""Who owns a path, where that matters to a merge: only packages of which not simply the image's goes on."""
+"""Finds which package owns a path, for packages that do not simply follow the new image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the plan of an upgrade or rollback: which file follows the image, and which stays the users'."""
+"""Plans an upgrade or rollback: which files follow the image, and which stay as users have them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cellblock.errors import CellblockError
 from cellblock.jail.merge.action_lists import ActionList
 from cellblock.jail.merge.alternatives import links_of_users
 from cellblock.jail.merge.change_plan import Action, Finding, Operation, Plan, Verb
+from cellblock.jail.merge.generated_files import is_generated
 from cellblock.jail.merge.identities import between, renumbered
 from cellblock.jail.merge.package_changes import new_glibc, package_changes
 from cellblock.jail.merge.package_choice import Choices, choose
 from cellblock.jail.merge.package_files import PackageFiles
-from cellblock.jail.merge.quiet_files import is_quiet
 from cellblock.jail.merge.record_merge import merge_databases
 from cellblock.jail.merge.three_way import Outcome, content, merge
 from cellblock.jail.merge.users_folders import left_to_users
@@ -289,11 +289,11 @@ class _Planner:
         return seen.entry if wanted is not None else pair.base
 
     def _act(self, path: bytes, outcome: Outcome, seen: _Seen, pair: PathDiff) -> None:
-        quiet = is_quiet(path)
+        generated = is_generated(path)
         if outcome.verdict in ("kept", "conflict"):
             if path == _LD_CACHE:
                 self.regenerate = True
-            if quiet:
+            if generated:
                 return
             kind = "d" if seen.entry is not None and seen.entry.kind == "d" else ""
             self.findings.append(Finding(outcome.verdict, path, outcome.why))

@@ -1,7 +1,7 @@
 """Three-way merges of files that are lists of records: by line, by entry, by stanza.
 
-Each takes the image's old content, the image's new one and the tree's; a record that users touched stays
-theirs, others follow the image. The order is the tree's, new records come at the end.
+Each merge takes the old image's content, the new image's and the tree's. A record that users changed stays
+theirs; others follow the image. The order is the tree's; new records come at the end.
 """
 
 from __future__ import annotations

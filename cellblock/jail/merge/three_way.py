@@ -1,7 +1,7 @@
-"""The three-way merge of one file: the image's old one, the image's new one, and the tree's.
+"""The three-way merge of one file: the old image's, the new image's, and the tree's.
 
-What users did not touch follows the image; what they changed stays. Content and each part of the metadata
-are merged by themselves, so a file whose mode somebody changed still gets the image's new content.
+What users did not change follows the image; what they changed stays. Content and each part of the metadata
+are merged separately, so a file whose mode somebody changed still gets the new content.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What somebody must have meant although it is a file of the image's: an owner, a mode, a removal.
+"""Recognises changes of the image's files that somebody must have intended: an owner, a mode, a removal.
 
-Nothing does these by itself, and a repair that undoes them without being asked takes from users what they
-decided. Content is another matter: a failing disk changes it too.
+No fault of a disk makes such a change, so a repair leaves it unless it is asked to undo it. Changed content
+is different: a failing disk changes that too.
 """
 
 from __future__ import annotations

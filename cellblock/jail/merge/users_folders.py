@@ -1,6 +1,6 @@
-"""Directories that the image takes away or puts something else in the place of, and where users have files.
+"""Finds directories that the new image removes or replaces, but in which users have files.
 
-rmdir(2) leaves such a one alone; here that is found out beforehand, so that a plan says it.
+rmdir(2) would leave such a directory alone anyway; finding it beforehand lets the plan say so.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where the files of a jail come from: images, OCI layouts, tars, directories, and reading them once."""
+"""The sources of a jail's files: images, OCI layouts, registries, tars and directories."""

@@ -1,4 +1,4 @@
-"""An OCI layout packed into a tar (`skopeo copy ... oci-archive:FILE`) as a source, read where it lies."""
+"""An OCI layout in a tar (`oci-archive:FILE`) as a source; it is read in place and not unpacked."""
 
 from __future__ import annotations
 

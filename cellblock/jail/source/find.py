@@ -1,4 +1,4 @@
-"""What a jail is assembled from: an image, an OCI layout, a tar, or a directory.
+"""Finds the source that a user named: an image, an OCI layout, a tar, or a directory.
 
     jail, localhost/cellblock/jail:debian13    an image that this checkout built
     localhost/IMAGE:TAG, containers-storage:IMAGE    an image in the storage of podman and buildah
@@ -8,8 +8,8 @@
     /PATH/x.tar[.gz|.zst|.xz|.bz2]       a tar
     /PATH, ./PATH, ../PATH               a root directory
 
-A source is asked for its identity first (cheap: is there anything to do?). Then `feed` gives its bytes to
-the image core, which reads them once.
+Every source has two methods. `identify` says cheaply which one it is, so that a command can stop when there
+is nothing to do. `feed` gives its bytes to the C code that reads them (`image_core`).
 """
 
 from __future__ import annotations

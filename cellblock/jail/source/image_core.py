@@ -1,6 +1,6 @@
-"""The image core of `native/layers`, for Python: layers or a directory become a tree on disk, in C.
+"""Python's access to the C code in native/layers, which writes an image's layers, or a directory, as a tree.
 
-This module turns its structs into typed values and its one error struct into `ImageError`.
+This module turns its structs into typed values and its error struct into `ImageError`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The digests of a manifest's files, for the image core to ask whether it has seen some content before.
+"""The digests of a manifest's files, which tell the C code what content the volume has already.
 
-They lie in a file without a name, of which the core reads a few hundred bytes for each question: for five
-million files they would take 40 MB beside the core's names of just as many.
+They lie in an unnamed file, of which each question reads a few hundred bytes: in memory, those of five
+million files would take 40 MB.
 """
 
 from __future__ import annotations

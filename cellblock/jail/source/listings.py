@@ -1,10 +1,9 @@
-"""What layers say, kept on the volume, so that an upgrade reads only the layers that it has not seen.
+"""Lists of the entries of each layer, kept on the volume, so that an upgrade reads only new layers.
 
-    VOLUME/.cellblock/layers/DIGEST     of the layer with this SHA-256: its entries with their files' digests
+    VOLUME/.cellblock/layers/DIGEST     the entries of the layer with this SHA-256, with their files' digests
 
-Written by the image core (`listing.h`) while a layer is read, each put in place by a rename and ended by a
-checksum: one that is damaged, or of another form, is as good as none. Nothing here is needed; without it a
-layer is read again.
+The C code writes a listing (`listing.h`) while it reads the layer. Each is put in place by a rename and
+ends in a checksum. A damaged listing, or one of another format, is ignored and its layer is read again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An image in a registry as a source: its layers go from the connection into the tree, never stored."""
+"""An image in a registry as a source; its layers go from the connection into the tree, never stored."""
 
 from __future__ import annotations
 

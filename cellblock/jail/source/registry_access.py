@@ -1,6 +1,7 @@
-"""How to reach the registries of sources: the environment says it, to all that a command does.
+"""How to reach registries (http or https, which authorities), in environment variables.
 
-A volume remembers its source, and a later verify or upgrade asks the same registry again.
+The options of a command set them, so that whatever in this process opens a source finds them: a volume
+remembers its source, and a later verify or upgrade asks that registry again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reading a source once: the manifest of its tree with all digests, its databases, and what is new of it.
+"""Reads a source once: its manifest with all digests, its databases, and the content that the volume lacks.
 
-The image core merges and hashes in threads. Content that the volume's image does not have yet is put aside on
-the way, by its digest, so that an upgrade reads its source once; a layer that the volume knows (see
-`listings`) is not read at all.
+The C code (`image_core`) merges layers and hashes in threads. While it reads, it stores new content by
+digest, so that an upgrade need not read the source again. A layer with a listing (`listings`) is not read
+at all.
 """
 
 from __future__ import annotations

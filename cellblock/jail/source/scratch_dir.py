@@ -1,8 +1,9 @@
-"""A folder for a source that is read for a moment, off the volume; a killed run's is taken away by the next.
+"""A temporary folder off the volume for reading a source; the next run cleans up after a killed one.
 
-An image of this machine's storage stays mounted when who had it mounted is killed: podman counts, and nobody
-takes back. On the volume a writer's staging folder says so to the next writer. A plan only reads and has
-none there; it makes its own, in /var/tmp, and holds a lock on it, which a killed process holds no more.
+podman counts the mounts of an image, and a mount stays when its process is killed. So the name of the
+mounted image is written into a folder: a writer uses its staging folder on the volume, which the next
+writer cleans up. A plan only reads and has no staging folder; it makes this one in /var/tmp, and holds a
+lock on it. A folder whose lock is free belongs to a killed process.
 """
 
 from __future__ import annotations

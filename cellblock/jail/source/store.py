@@ -1,4 +1,4 @@
-"""An image that this checkout built: what its name means to `jail assemble` and `jail upgrade`."""
+"""An image that this checkout built, as a source for `jail assemble` and `jail upgrade`."""
 
 from __future__ import annotations
 

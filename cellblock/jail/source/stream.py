@@ -1,6 +1,6 @@
-"""Bytes for the image core, which reads descriptors: a file's, or a pipe's that a thread fills.
+"""The bytes of a source, as descriptors for the C code: of a file, or of a pipe that a thread fills.
 
-Nothing is stored on the way: what comes from a registry goes through a pipe of 64 KiB.
+Nothing is stored on the way: layers from a registry go through a pipe of 64 KiB.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""File trees: their entries, the manifest that records one, and safe reading of a tree that users change."""
+"""File trees: entries, the manifest that records a tree, and safe reading of a tree that users change."""

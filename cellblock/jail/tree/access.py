@@ -1,9 +1,9 @@
-"""Reaching into a tree that its users may rearrange while we look.
+"""Opens paths of a jail's tree safely while its users can rearrange it.
 
-A path is walked one directory at a time, never through a symbolic link: users are root in the jail and
-could lay a link to the host's /etc where a directory was a moment ago. What is then done to the last name
-goes through the directory's descriptor. Paths come from users too (dpkg's lists, diversions and link targets
-are theirs to write): one that has `..` in it leads nowhere.
+A path is followed one directory at a time and never through a symbolic link: users are root in the jail and
+could replace a directory by a link to the host's /etc at any moment. The last name is then used through its
+directory's descriptor. Paths can come from users too (dpkg's lists, diversions and link targets); one with
+`..` in it leads nowhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The few files of a tree that are databases, whose content a merge has to know: of packages and accounts.
+"""The system databases of a tree: dpkg's, apt's and debconf's records, alternatives, and accounts.
 
-The image's own ones are kept on the volume, because users' changes overwrite them in the tree.
+A merge reads and merges their content. The image's own copies are kept on the volume
+(`.cellblock/controls`), because users' changes overwrite them in the tree.
 """
 
 from __future__ import annotations

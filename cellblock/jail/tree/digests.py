@@ -1,4 +1,4 @@
-"""SHA-256 of many small files of a tree: side by side, where the processor can (sha256_many.h)."""
+"""Computes the SHA-256 of many small files of a tree, several at once where the processor can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading dpkg's database: which packages are installed, which files are theirs (dpkg(1), deb-control(5))."""
+"""Reads dpkg's database: installed packages and their files (dpkg(1), deb-control(5))."""
 
 from __future__ import annotations
 

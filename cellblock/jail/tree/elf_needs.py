@@ -1,6 +1,6 @@
-"""Which other libraries an ELF file needs (DT_NEEDED; System V gABI, "Dynamic Section").
+"""Reads which other libraries an ELF file needs (DT_NEEDED; System V gABI, "Dynamic Section").
 
-Read here with the standard library: pyelftools takes 30 ms to load, a twentieth of a small upgrade.
+It uses the standard library only: pyelftools takes 30 ms to load, a twentieth of a small upgrade.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A directory tree as sorted entries."""
+"""Walks a directory that nobody changes meanwhile, as sorted entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One entry of a file tree: everything about a file that the jail preserves, except its bytes."""
+"""One entry of a file tree: everything that the jail preserves of a file, except its content."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""One file of a tree that its users may rearrange: what was looked at is what is read, linked and changed.
+"""A file of a jail's tree held by a descriptor, so that what was checked is what is then used.
 
-A name can lead to another file at each call. So a file is opened once, with O_PATH and O_NOFOLLOW: that opens
-nothing of it (no wait for a FIFO, no effect on a device, no link followed), and what the descriptor leads to
-never changes its type. Everything else goes through /proc/self/fd/N, which is this very inode.
+A name can lead to another file at each call, because users can rearrange the tree. So a file is opened
+once, with O_PATH and O_NOFOLLOW: that waits for no FIFO, has no effect on a device and follows no link, and
+the type of what the descriptor refers to never changes. Everything else goes through /proc/self/fd/N, which
+is that very inode.
 """
 
 from __future__ import annotations

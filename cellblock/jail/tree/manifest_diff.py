@@ -1,7 +1,7 @@
-"""What two manifests say differently, in one reading of both.
+"""Compares two manifests in one pass.
 
-Equal lines are compared as bytes and not parsed, so that millions of files that did not change cost next
-to nothing, in time and memory.
+Equal lines are compared as bytes and not parsed, so millions of unchanged files cost almost no time or
+memory.
 """
 
 from __future__ import annotations

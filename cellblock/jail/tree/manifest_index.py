@@ -1,4 +1,4 @@
-"""Finding single lines of a manifest: it is sorted, so by halving, without reading it all."""
+"""Looks up single lines of a manifest by binary search, without reading all of it."""
 
 from __future__ import annotations
 

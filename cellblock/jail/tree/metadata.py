@@ -1,4 +1,4 @@
-"""Gives a file the metadata of an entry, exactly: by a descriptor, as users may exchange names."""
+"""Sets the metadata of a file to that of an entry, through a descriptor."""
 
 from __future__ import annotations
 

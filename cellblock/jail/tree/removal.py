@@ -1,7 +1,7 @@
-"""Removes a folder of Cellblock's own that holds files of users.
+"""Removes a folder of Cellblock's own that may hold files of users.
 
-shutil.rmtree calls itself for each level: at a thousand levels, which users make in a moment, it ends with a
-RecursionError. Here a directory that is not empty is first renamed to the top, so that none is ever deep.
+shutil.rmtree calls itself for each level and raises RecursionError at a thousand levels, which users can
+make in a moment. Here a directory that is not empty is first renamed to the top, so that none is ever deep.
 """
 
 from __future__ import annotations

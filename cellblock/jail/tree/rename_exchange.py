@@ -1,4 +1,4 @@
-"""renameat2(2): swap two names at once, or rename over nothing, where the filesystem can."""
+"""renameat2(2): exchanges two names at once, or renames without replacing, where the filesystem can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values by path, for any number of paths: few are in memory, many in a file."""
+"""A mapping from paths to values that moves to a temporary file when it grows large."""
 
 from __future__ import annotations
 

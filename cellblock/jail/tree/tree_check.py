@@ -1,4 +1,4 @@
-"""Comparing a manifest with a tree, in threads, in bounded memory: the C in scan/ does the looking."""
+"""Compares a manifest with a tree on disk, in threads and bounded memory (C, `_volume_scan`)."""
 
 from __future__ import annotations
 

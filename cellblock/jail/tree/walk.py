@@ -1,7 +1,7 @@
-"""A walk of a tree that its users may rearrange meanwhile, which never leaves it.
+"""Walks a tree that its users can rearrange meanwhile, and never leaves it.
 
-Each directory is opened by its parent's descriptor and never through a symbolic link: by its path, a
-directory that is replaced by a link to the host's /etc between two looks would be walked as a part of it.
+Each directory is opened through its parent's descriptor and never through a symbolic link. By path, a
+directory that users replace by a link to the host's /etc would be walked as part of the tree.
 """
 
 from __future__ import annotations

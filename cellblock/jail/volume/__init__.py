@@ -1,1 +1,1 @@
-"""A jail volume on disk: its records, its lock, its history, and what its filesystem can hold."""
+"""A jail volume on disk: its records, writer lock, history and shards, and what its filesystem can hold."""

@@ -1,4 +1,4 @@
-"""Hold dpkg's and apt's own locks of a tree, so that no apt runs in the jail while its database changes."""
+"""Holds the locks of dpkg and apt in a tree, so that no apt runs in the jail while its database changes."""
 
 from __future__ import annotations
 

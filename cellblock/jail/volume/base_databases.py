@@ -1,8 +1,9 @@
-"""The databases of the image that a volume was made from, also for volumes that older Cellblocks made.
+"""Loads the databases of the image that a volume was made from, and finds them again when the copy is lost.
 
-Those kept no copy of them, and a copy can be damaged. The tree's are the users' by now: taken for the
-image's, an upgrade would remove what users installed. Where users changed none, the manifest's digests say
-so; else they come from the image that the volume was made from.
+The copy is `.cellblock/controls`. The tree's own databases cannot stand in for it: users have changed them,
+and an upgrade that took them for the image's would remove what users installed. If the copy is missing or
+damaged, the tree's are used where the manifest's digests show that nobody changed them; otherwise they are
+read from the image again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cellblock.jail.volume.volume import Volume, VolumeState
 
 
 def known_databases(volume: Volume, state: VolumeState) -> SystemDatabases:
-    """The databases of the volume's image, without a look at the image. Raises CellblockError."""
+    """Load the databases of the volume's image without reading the image. Raises CellblockError."""
     try:
         return databases.load(volume.private / "controls")
     except (FileNotFoundError, DamagedDatabasesError) as error:
@@ -39,9 +40,9 @@ def base_databases(
     notice: Callable[[str], None] = lambda text: None,
     source: str | None = None,
 ) -> SystemDatabases:
-    """The databases of the volume's image. `source` is where that lies now, if it moved.
+    """Load the databases of the volume's image. `source` names the image's new location, if it moved.
 
-    With `reading.keep` they are put down where they were missing. Raises CellblockError.
+    With `reading.keep` the missing copy is written again. Raises CellblockError.
     """
     path = volume.private / "controls"
     try:
@@ -61,9 +62,12 @@ def base_databases(
 
 
 def _what(volume: Volume, error: Exception) -> str:
-    if isinstance(error, DamagedDatabasesError):
-        return f"{error.message}; it is the copy of its image's package database"
-    return f"{volume.path} was made by an older Cellblock, which kept no copy of its image's package database"
+    found = (
+        error.message
+        if isinstance(error, DamagedDatabasesError)
+        else f"{volume.private / 'controls'} is missing"
+    )
+    return f"{found}; it is the copy of its image's package database"
 
 
 def _hint(volume: Volume, state: VolumeState) -> str:
@@ -95,5 +99,5 @@ def _of_source(
         raise CellblockError(
             f"{what}; it was made from {state.source}, and that is now {identity}", hint=hint
         )
-    with scratch_dir("cellblock-adopt-") as folder, origin.feed(folder / NOTE) as stream:
+    with scratch_dir("cellblock-databases-") as folder, origin.feed(folder / NOTE) as stream:
         return scan.read(stream, folder, reading, known=None).databases

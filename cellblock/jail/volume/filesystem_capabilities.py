@@ -1,7 +1,7 @@
-"""What a filesystem cannot hold of a jail, and what that means for those who work in it.
+"""Finds out what a volume's filesystem cannot hold (owners, times, hard links ...), and what that means.
 
-Some say so (EPERM, ENOTSUP), some take a change and do nothing: NFS with squashed root, FAT, many of FUSE.
-So each thing is tried on a file of its own and read back.
+Some filesystems refuse (EPERM, ENOTSUP); others accept a change and do nothing: NFS with squashed root,
+FAT, many of FUSE. So each capability is tried on a file and read back.
 """
 
 from __future__ import annotations

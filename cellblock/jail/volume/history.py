@@ -1,4 +1,4 @@
-"""What was done to a volume, and what a rollback would need."""
+"""The history of a volume: which transactions were carried out, and which of them a rollback can undo."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What tells the nodes of a cluster that a volume is ready: the file `ready` beside `root/`.
+"""The file `ready` beside `root/`, which tells the nodes of a cluster that a volume is ready.
 
-A worker may be up before the volume is filled. `root/` appears whole or not at all, so its presence says
-that there is a jail; this file says which one, and that the Job that was to fill or upgrade it is done. One
-line: the image's id, a space, its reference; replaced by rename. Readable by all, unlike `.cellblock`: a
-node may see the volume with its root squashed. Users cannot write it: the volume's folder is root's.
+A worker may start before the volume is filled. The presence of `root/` says that there is a jail; this file
+says which one, and that the Job that was to fill or upgrade it is done. It has one line, the image's id, a
+space and its reference, and is replaced by rename. Unlike `.cellblock` everybody can read it, because a
+node may see the volume with root squashed. Users cannot write it: the volume's folder belongs to root.
 """
 
 from __future__ import annotations

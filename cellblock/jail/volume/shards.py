@@ -1,4 +1,4 @@
-"""Several writers fill one volume together: each writes the files of its shard, the last publishes all.
+"""Lets several writers fill one volume together: each writes one shard, and the last publishes the volume.
 
     .cellblock/shards-SOURCE-of-N/
       root/           the tree, which all write into
@@ -6,7 +6,8 @@
       lost-I          what the volume could not hold of shard I
       lock-I          locked while shard I is being written; says by whom
 
-Which shard a file belongs to follows from the path of its directory, so nobody has to tell the others.
+The path of a file's directory decides which shard the file belongs to, so writers need not talk to each
+other.
 """
 
 from __future__ import annotations

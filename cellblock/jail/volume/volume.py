@@ -1,22 +1,22 @@
-"""A jail volume on disk, who may write it, and what a crash leaves.
+"""A jail volume on disk: its folders and records, who may write them, and what a crash leaves.
 
     VOLUME/
       root/                     the tree that jobs see; there is a whole one or none
       .cellblock/               root's alone, mode 0700
         lock, writer            held while someone writes; who and since when (see `writer_lock`)
         state.json              what root/ was made from
-        manifest                what root/ was when it was written (see `manifest`)
-        controls                the image's databases of packages and accounts (see `databases`)
-        layers/DIGEST           what a layer says that was read (see `listings`)
-        transaction/            an upgrade being carried out (see `transaction`)
+        manifest                what root/ was when it was written (see `tree.manifest`)
+        controls                the image's databases of packages and accounts (see `tree.databases`)
+        layers/DIGEST           the entries of a layer that was read (see `source.listings`)
+        transaction/            an upgrade being carried out (see `apply.transaction`)
         history/NUMBER/         upgrades of the past, with the files that they replaced
         staging-PID-RANDOM/     a tree being written: root/, state.json, manifest, mounted-image
         backup/                 the name of its snapshots, the list of the tree at the last (see `backup`)
         restore/                a restored tree being put in place (see `backup.switching`)
-        replaced-TIME/          what a restore replaced; nobody's any more
+        replaced-TIME/          what a restore replaced; nothing uses it any more
 
-The rename of staging's root/ to VOLUME/root is the moment a volume becomes assembled. state.json and
-manifest are put in place before it: as long as there is no root/ they mean nothing and are replaced.
+A volume becomes assembled when staging's root/ is renamed to VOLUME/root. state.json and manifest are put
+in place before that: as long as there is no root/ they mean nothing and are replaced.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""One writer a volume, among processes and among hosts that share it; a dead writer blocks nobody for long.
+"""Allows one writer per volume, among processes and among hosts; a dead writer blocks others only briefly.
 
-Two things are held. A lock of fcntl(2) on `lock`: the kernel gives it back however a process ends, and it
-works over NFS unless that is mounted with `nolock`. And a record in `writer`, made with link(2), which is
-atomic everywhere: who holds the volume, since when, and a beat that its holder renews. A record is taken
-over only when its holder is known to be dead (same boot of the same kernel, and no such process) or when
-its beat stood still for LEASE_S while we watched, by our own clock, so clocks of hosts need not agree. A
-record that cannot be read has no beat: a power cut may have left it empty, as beats are not flushed, which
-can take longer than the lease while the volume is being filled.
-Taking over is itself a link(2) to a name made of the old record's token, so only one can.
+A writer holds two things. The first is a lock of fcntl(2) on the file `lock`: the kernel releases it
+however a process ends, and it works over NFS unless that is mounted with `nolock`. The second is a record
+in the file `writer`, made with link(2), which is atomic everywhere: who writes, since when, and a heartbeat
+that the writer renews. A record is taken over only if its writer is known to be dead (same boot of the same
+kernel, and no such process), or if its heartbeat stood still for LEASE_S by the clock of the host that
+watches, so clocks need not agree. A record that cannot be read has no heartbeat: a power cut may leave it
+empty, because heartbeats are not flushed, which could take longer than the lease while the volume is being
+filled. Taking over is itself a link(2) to a name made of the old record's token, so only one host can.
 """
 
 from __future__ import annotations

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import functools
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stopped_writer import stopped_writer, wake
 from upgraded_jail import BAR, FOO, FOO2, LIB, Jail
 
 from cellblock.errors import CellblockError
@@ -24,70 +20,26 @@ from cellblock.jail.backup.restore import RestoreOptions, restore
 from cellblock.jail.rollback import rollback
 from cellblock.jail.upgrade import upgrade
 from cellblock.jail.verify import verify
-from cellblock.jail.volume import history, volume
+from cellblock.jail.volume import history
 from cellblock.jail.volume.volume import Volume
-from cellblock.jail.volume.writer_lock import LostLockError, WriterLock
+from cellblock.jail.volume.writer_lock import LostLockError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
-LEASE_S = 1.0
-OTHER_HOST = f"""
-import dataclasses, functools, sys
-from pathlib import Path
-from cellblock.errors import CellblockError
-from cellblock.events import Events, StepStarted
-from cellblock.jail.assemble import assemble
-from cellblock.jail.volume import volume, writer_lock
-from cellblock.jail.backup.repository import find_repository
-from cellblock.jail.backup.restore import RestoreOptions, restore
-from cellblock.jail.rollback import rollback
-from cellblock.jail.upgrade import upgrade
-from cellblock.jail.verify import verify
-writer_lock.fcntl.lockf = lambda *a: None
-volume.WriterLock = functools.partial(writer_lock.WriterLock, lease_s={LEASE_S})
-volume.myself = lambda what: dataclasses.replace(writer_lock.myself(what), boot="another-host")
-command, step, place, source = sys.argv[1:]
-
-def stop(event):
-    if isinstance(event, StepStarted) and event.step == step:
-        print("there", flush=True)
-        sys.stdin.readline()
-
-events = Events()
-events.subscribe(stop)
-try:
-    {{"assemble": lambda: assemble(source, Path(place), events),
-     "upgrade": lambda: upgrade(source, Path(place), events),
-     "rollback": lambda: rollback(Path(place), events),
-     "repair": lambda: verify(Path(place), events, content=True, repair=True),
-     "restore": lambda: restore(Path(place), find_repository(source), events, RestoreOptions(replace=True)),
-    }}[command]()
-    print("done")
-except CellblockError as error:
-    print(error)
-"""
 
 
 @pytest.fixture
-def prepared(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> Jail:
+def prepared(jail: Jail, short_lease: None) -> Jail:
     """A volume with something to upgrade to, to undo, to repair and to restore."""
     jail.assemble(FOO, BAR)
     jail.image("new", FOO2, LIB)
-    monkeypatch.setattr(fcntl, "lockf", lambda *arguments: None)  # each host has its own
-    monkeypatch.setattr(volume, "WriterLock", functools.partial(WriterLock, lease_s=LEASE_S))
     return jail
 
 
 def taken_over(jail: Jail, command: str, step: str, source: str, other: Callable[[], object]) -> str:
     """What the `command` says that was stopped at its `step` while the `other` one ran."""
-    argv = [sys.executable, "-c", OTHER_HOST, command, step, str(jail.path), source]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sleeper:
-        assert sleeper.stdout is not None
-        assert sleeper.stdout.readline() == "there\n"
-        os.kill(sleeper.pid, signal.SIGSTOP)
+    with stopped_writer(command, step, jail.path, source) as writer:
         other()
-        os.kill(sleeper.pid, signal.SIGCONT)
-        told, _ = sleeper.communicate("\n" * 1000)
-    return told
+        return wake(writer)
 
 
 def says_so(told: str) -> None:

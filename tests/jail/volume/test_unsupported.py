@@ -24,7 +24,7 @@ from cellblock.jail.changes import changes
 from cellblock.jail.tree.unsupported import UnsupportedMetadata, joined
 from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.verify import verify
-from cellblock.jail.volume.foretelling import foretold
+from cellblock.jail.volume.predicted_losses import predict_losses
 from cellblock.jail.volume.shards import Shard
 from cellblock.jail.volume.volume import Volume
 
@@ -183,7 +183,7 @@ def test_a_plan_of_what_the_volume_can_hold_foretells_nothing(jail: Jail) -> Non
         os.mkfifo(tree.root / f"etc/{tree.root.name}")
     os.setxattr(new.root / "usr/bin/foo", "security.capability", CAP_NET_RAW)
     assemble(str(old.root), jail.path, jail.events)
-    assert foretold(Volume(jail.path), jail.plan()) == ((), ())
+    assert predict_losses(Volume(jail.path), jail.plan()) == ((), ())
 
 
 def test_attributes_alone_are_refused_before_anything_is_changed(bare: Jail) -> None:

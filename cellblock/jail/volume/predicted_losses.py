@@ -1,9 +1,9 @@
-"""What a volume's filesystem could not hold of a planned upgrade, found out without writing to it.
+"""Predicts what a volume's filesystem could not hold of a planned upgrade, without writing to it.
 
-A filesystem without an extended attribute says so to who asks for its value (getxattr(2): EOPNOTSUPP, not
-ENODATA). Device nodes, FIFOs and links show only when they are made; those that the volume's image has, and
-that it was not accepted without, it can hold. What remains is said to be unknown: an upgrade tries it before
-it changes anything.
+A filesystem without an extended attribute says so when its value is read (getxattr(2): EOPNOTSUPP, not
+ENODATA). Device nodes, FIFOs and links show only when they are made; a kind that the volume's image has and
+that was not accepted as lost can be held. The rest is reported as unknown; the upgrade tries it before it
+changes anything.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cellblock.jail.tree.entry import shown
 from cellblock.jail.tree.unsupported import KINDS, Loss, UnsupportedMetadata, kind_of
 from cellblock.jail.volume.volume import Volume
 
-Foretold = tuple[tuple[Loss, ...], tuple[Loss, ...]]
+PredictedLosses = tuple[tuple[Loss, ...], tuple[Loss, ...]]
 """What would be lost, and what cannot be known."""
 
 
-def foretold(volume: Volume, plan: Plan) -> Foretold:
+def predict_losses(volume: Volume, plan: Plan) -> PredictedLosses:
     """The losses of `plan` that were not accepted yet, and what only the upgrade can tell; reads only."""
     unsupported = UnsupportedMetadata.of(volume.private)
     lost: dict[str, Loss] = {}

@@ -1,4 +1,4 @@
-"""Files that every system makes anew: of these the tree's are as good as the image's, whatever is in them."""
+"""Names files that every system generates anew; a merge keeps the tree's, and no difference is reported."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ _QUIET_FILES = frozenset(
 )
 
 
-def is_quiet(path: bytes) -> bool:
+def is_generated(path: bytes) -> bool:
     """Whether nobody wants to compare the two sides of `path`."""
     return path in _QUIET_FILES or path.startswith(_QUIET)

@@ -1,4 +1,4 @@
-"""One line for what has one cause: a package, a run of apt, a directory that was removed or given away."""
+"""Summarises differences, one line per cause: a package, a run of apt, a removed or re-owned directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cellblock.jail.comparison import Differing
-from cellblock.jail.merge.quiet_files import is_quiet
+from cellblock.jail.merge.generated_files import is_generated
 from cellblock.jail.tree.entry import shown
 
 _ALONE = 3
@@ -46,7 +46,7 @@ def _cause(one: Differing, changed: set[tuple[bytes, str]]) -> tuple[str, bytes,
         return "file", one.entry.path, one.what
     if one.package:
         return "package", b"", one.package
-    if owner_of_records(one.entry.path) or is_quiet(one.entry.path):
+    if owner_of_records(one.entry.path) or is_generated(one.entry.path):
         return "records", b"", ""
     top = one.entry.path
     while (parent := top.rpartition(b"/")[0]) and (parent, one.what) in changed:
