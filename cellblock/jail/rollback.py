@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.files import durable as records
+from cellblock.files import durable
 from cellblock.jail.apply import transaction
 from cellblock.jail.apply.kept_files import KeptFiles
 from cellblock.jail.apply.staging import arranged, stage
@@ -116,7 +116,7 @@ def _undo(
         refuse_new_glibc(plan, drained=drained)
         with events.step(path.name, "make the new files"):
             plan = _stage_rollback(volume, last, done, plan, folder)
-        records.write(folder / "undoes", " ".join(str(number) for number in (last.number, *repairs)))
+        durable.write(folder / "undoes", " ".join(str(number) for number in (last.number, *repairs)))
         # Each takes 1 KB for a file: not both while the plan is carried out.
         del done, changes
         return carry_out(volume, folder, check, events, started, plan)

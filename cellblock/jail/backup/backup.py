@@ -19,7 +19,7 @@ from typing import Any
 
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
-from cellblock.files import durable as records
+from cellblock.files import durable
 from cellblock.jail.apply import transaction
 from cellblock.jail.apply.transaction_runner import open_volume
 from cellblock.jail.backup import listing, nosymfollow
@@ -146,7 +146,7 @@ def volume_name(volume: Volume, wanted: str | None) -> str:
         raise UsageError(f"--name {name!r} cannot be a tag", hint="use letters, digits and dashes")
     if name != known:
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        records.write(file, name + "\n")
+        durable.write(file, name + "\n")
     return name
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from cellblock.files import durable as records
+from cellblock.files import durable
 from cellblock.jail.source.image_core import LayerBytes
 
 _KEPT = 256
@@ -70,7 +70,7 @@ class LayerListings:
             yield found
             for digest, path in fresh.items():
                 if path.stat().st_size:  # empty: the core could not tell it by a listing
-                    records.flush(path)
+                    durable.flush(path)
                     path.replace(self._folder / digest)
             if keep:
                 self._prune(used)

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 
 from cellblock.errors import CellblockError
-from cellblock.jail.tree.entry import KINDS, Entry, Xattrs, kept_xattrs, order, shown
+from cellblock.jail.tree.entry import KINDS, Entry, Xattrs, kept_xattrs
 
 
 def walk(root: bytes) -> Iterator[Entry]:
@@ -82,39 +82,3 @@ def read_xattrs(path: bytes) -> Xattrs:
     if not names:
         return ()
     return kept_xattrs((os.fsencode(name), os.getxattr(path, name, follow_symlinks=False)) for name in names)
-
-
-def differences(expected: Iterator[Entry], found: Iterator[Entry], limit: int = 10) -> list[str]:
-    """How `found` differs from `expected`, at most `limit` sentences; digests are not compared.
-
-    Both must be sorted. Empty: they are the same.
-    """
-    sentences: list[str] = []
-    left, right = next(expected, None), next(found, None)
-    while (left or right) and len(sentences) < limit:
-        if right is None or (left is not None and order(left.path) < order(right.path)):
-            assert left is not None
-            sentences.append(f"{shown(left.path)} is missing")
-            left = next(expected, None)
-        elif left is None or order(right.path) < order(left.path):
-            sentences.append(f"{shown(right.path)} should not be there")
-            right = next(found, None)
-        else:
-            if left._replace(digest="") != right:
-                sentences.append(_difference(left, right))
-            left, right = next(expected, None), next(found, None)
-    return sentences
-
-
-def _difference(expected: Entry, found: Entry) -> str:
-    changes = [
-        f"{field} is {_value(field, getattr(found, field))}, "
-        f"should be {_value(field, getattr(expected, field))}"
-        for field in ("kind", "mode", "uid", "gid", "size", "mtime_ns", "target", "device", "xattrs")
-        if getattr(expected, field) != getattr(found, field)
-    ]
-    return f"{shown(expected.path)}: {'; '.join(changes)}"
-
-
-def _value(field: str, value: object) -> str:
-    return f"{value:o}" if field == "mode" else repr(value) if isinstance(value, bytes) else str(value)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cellblock.errors import CellblockError
-from cellblock.files import durable as records
+from cellblock.files import durable
 from cellblock.jail.tree.entry import Entry, shown
 from cellblock.jail.tree.tree_check import Difference
 
@@ -74,7 +74,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 def write(path: Path, losses: Iterable[Loss]) -> None:
     """Write them down."""
-    records.write(path, json.dumps([asdict(one) for one in losses], indent=2) + "\n")
+    durable.write(path, json.dumps([asdict(one) for one in losses], indent=2) + "\n")
 
 
 def joined(paths: Iterable[Path]) -> list[Loss]:
@@ -184,7 +184,7 @@ class MetadataTrial(UnsupportedMetadata):
         """Write down in `folder` what the volume goes without from now on, if that is more than before."""
         found = [asdict(one) for one in self.found()]
         if found:
-            records.write(folder / NAME, json.dumps([*self._before, *found], indent=2) + "\n")
+            durable.write(folder / NAME, json.dumps([*self._before, *found], indent=2) + "\n")
 
 
 def _refused(path: bytes, name: str, error: OSError) -> CellblockError:

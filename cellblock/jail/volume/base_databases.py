@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 
 from cellblock.errors import CellblockError
-from cellblock.files import durable as records
+from cellblock.files import durable
 from cellblock.jail.source import scan
 from cellblock.jail.source.find import find_source
 from cellblock.jail.source.scan import Reading, database_digests
@@ -55,9 +55,9 @@ def base_databases(
         temporary = volume.private / "controls.new"
         temporary.unlink(missing_ok=True)
         databases.save(temporary, found)
-        records.flush(temporary)
+        durable.flush(temporary)
         temporary.replace(path)
-        records.sync_directory(volume.private)
+        durable.sync_directory(volume.private)
     return found
 
 

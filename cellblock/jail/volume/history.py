@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cellblock.errors import CellblockError
-from cellblock.files import durable as records
+from cellblock.files import durable
 from cellblock.jail.merge import change_plan
 from cellblock.jail.merge.change_plan import Finding, Plan
 from cellblock.jail.tree.removal import remove_tree
@@ -136,7 +136,7 @@ def _report(volume: Volume, folder: Path) -> dict[str, Any]:
     if text:
         report: dict[str, Any] = json.loads(text)
         return report
-    # Older versions did not flush it: a power cut left 0 bytes. All of it is in the other records.
+    # A power cut can leave it empty. The other records have all that it says.
     plan = change_plan.read(folder / "plan")
     ended = datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc)
     return {
@@ -169,7 +169,7 @@ def mark_undone(volume: Volume, undone: int, by: int) -> None:
     """Note that transaction `by` undid the transaction `undone`; whole or not at all, and more than once."""
     folder = volume.private / "history" / f"{undone:04d}"
     if folder.exists():
-        records.write(folder / "undone-by", str(by))
+        durable.write(folder / "undone-by", str(by))
 
 
 def last_undoable(volume: Volume) -> Done | None:

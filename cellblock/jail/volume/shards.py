@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import UsageError
-from cellblock.files import durable as records
+from cellblock.files import durable
 from cellblock.jail.source.image_core import Summary
 from cellblock.jail.tree import manifest, unsupported
 from cellblock.jail.tree.entry import Entry, order
@@ -138,11 +138,11 @@ class ShardFolder:
         new = self.path / f"new-{shard.index}"
         new.unlink(missing_ok=True)
         yield new
-        records.flush(new)
+        durable.flush(new)
         # The name says that all files of this shard are on the disk: nobody writes them again.
         sync_filesystem(self.path)
         new.replace(self.path / f"part-{shard.index}")
-        records.sync_directory(self.path)
+        durable.sync_directory(self.path)
 
     def lost(self, shard: Shard, found: list[Loss]) -> None:
         """Note what the volume could not hold of a shard."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Literal
 
 from cellblock.errors import CellblockError
-from cellblock.files import durable as records
+from cellblock.files import durable
 
 LEASE_S = 30.0
 """A host that cannot write for this long over NFS counts as dead; its writer gives up before: see BEAT_S."""
@@ -219,7 +219,7 @@ class WriterLock:
     def _take_record(self, notice: Callable[[str], None]) -> None:
         mine = self._private / f"writer-{self._me.token}"
         try:
-            records.put(mine, json.dumps(asdict(self._me)))
+            durable.put(mine, json.dumps(asdict(self._me)))
             while True:
                 try:
                     _publish(mine, self._private / "writer")

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cellblock.errors import CellblockError
-from cellblock.jail.tree import entries, manifest
+from cellblock.jail.tree import manifest
 from cellblock.jail.tree.entry import Entry, order
 from cellblock.jail.tree.manifest_index import opened, side_by_side
 
@@ -81,17 +81,6 @@ def test_damage_is_named_with_its_line(tmp_path: Path, damage: object, message: 
     with pytest.raises(CellblockError) as caught:
         list(manifest.read(path))
     assert message in str(caught.value)
-
-
-def test_differences_name_each_file_and_field() -> None:
-    changed = [ENTRIES[0]._replace(mode=0o700), *ENTRIES[2:], Entry(b"zoo", "p", 0, 0, 0, 0, 0)]
-    found = [entry._replace(digest="") for entry in changed]
-    assert entries.differences(iter(ENTRIES), iter(found)) == [
-        "/: mode is 700, should be 755",
-        "/bin is missing",
-        "/zoo should not be there",
-    ]
-    assert entries.differences(iter(ENTRIES), iter([entry._replace(digest="") for entry in ENTRIES])) == []
 
 
 few = st.lists(

@@ -218,7 +218,7 @@ def test_a_writer_on_one_host_keeps_one_on_another_out(machine: Machine) -> None
     holding = hold(machine, "ada", 30)
     refused = machine.facts("bob", TRY.replace('lock("trying")', 'lock("trying", 30)'))
     assert not refused["got"]
-    assert "is being written by `filesystem_capabilities` (process " in refused["error"]
+    assert "is being written by `holding` (process " in refused["error"]
     assert " on ada, since " in refused["error"]
     machine.run("ada", "touch", "/mnt/volume/LOCK/.cellblock/released")
     ended = machine.wait(holding)
