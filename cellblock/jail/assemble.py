@@ -138,7 +138,7 @@ def _unchanged(
 
 @dataclass(frozen=True)
 class _Writing:
-    """One run that has found out that there is something to write."""
+    """One run of `assemble` that has something to write."""
 
     target: Volume
     origin: Source
@@ -365,7 +365,7 @@ class _Writing:
 
 
 def _all_of(stream: SourceStream) -> set[str]:
-    """Every layer: a tree is made of content, which no listing has."""
+    """Digests of all layers: an assembly needs their content, which no listing has."""
     return {layer.digest for layer in stream.layers if layer.digest is not None}
 
 

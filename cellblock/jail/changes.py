@@ -31,7 +31,7 @@ Kind = Literal["added", "changed", "removed"]
 
 
 class Change(NamedTuple):
-    """One path that is otherwise than in the image. `size` is in bytes, 0 for what is removed."""
+    """One path that differs from the image. `size` is in bytes, 0 for a removed file."""
 
     kind: Kind
     path: bytes
@@ -63,7 +63,7 @@ class Summary:
 
 
 def changes(path: Path) -> Iterator[Change]:
-    """Every change: first what the image has, then what it has not, each in the order of a sorted walk.
+    """List every change: first of paths in the image, then of others, each in the order of a sorted walk.
 
     Files are compared by metadata, a file's time included. Raises CellblockError.
     """
@@ -72,7 +72,7 @@ def changes(path: Path) -> Iterator[Change]:
 
 
 def _both(path: Path) -> tuple[Iterator[Change], Iterator[Change]]:
-    """What the image has, and what it has not."""
+    """Changes of paths in the image, and changes of others."""
     volume, state = open_volume(path)
     manifest_diff.check(volume.manifest)
     tree = databases.of_root(volume.root)
@@ -149,7 +149,7 @@ def summarize(found: Iterator[Change]) -> Summary:
 
 
 def _added(path: Path, root: bytes) -> Iterator[Seen]:
-    """What the tree has and the manifest has not; both are read side by side."""
+    """List files of the tree that are not in the manifest; both are read side by side."""
     lines = _paths(path)
     expected = next(lines, None)
     for seen in walk.walk(root):
@@ -275,7 +275,7 @@ def _export_look(
 
 
 class _Exactly(io.RawIOBase):
-    """A file that has `size` bytes whatever its users do to it meanwhile: cut, or filled with zeros."""
+    """Reads exactly `size` bytes of a file that users may change: the rest is cut, or filled with zeros."""
 
     def __init__(self, file: io.BufferedReader, size: int) -> None:
         self._file = file

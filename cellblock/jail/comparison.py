@@ -55,7 +55,7 @@ _MODE_AND_OWNER = Difference.MODE | Difference.OWNER
 
 @dataclass(frozen=True)
 class Differing:
-    """A file of the image that the tree has otherwise. `entry` is what it should be, `now` what it is.
+    """A file of the image that differs in the tree. `entry` is what it should be, `now` what it is.
 
     `is_choice`: users gave it another owner or mode, or removed it; a repair may undo that when told to.
     `package` is the users' package that it is about, if any. `behind` is the link of the users' in the place
@@ -91,7 +91,7 @@ def differing(
     progress: Callable[[int], None] = lambda lines: None,
     damaged: Callable[[CellblockError], None] = lambda error: None,
 ) -> Iterator[Differing]:
-    """All of them, in the manifest's order. Raises CellblockError.
+    """List the files of the image that differ in the tree, in the manifest's order. Raises CellblockError.
 
     `damaged` is told of upgrades whose records cannot be read: what users kept then counts as damage.
     """

@@ -10,11 +10,11 @@ from cellblock.jail.merge.generated_files import is_generated
 from cellblock.jail.tree.entry import shown
 
 _ALONE = 3
-"""So many files of one directory, changed alike, are told one by one."""
+"""Up to this many files of one directory, changed alike, have a line each."""
 
 
 class Line(NamedTuple):
-    """What is to be said of `files`, of which there is at least one."""
+    """One line of the summary, and the files that it stands for (at least one)."""
 
     text: str
     files: Sequence[Differing]
@@ -57,7 +57,7 @@ def _cause(one: Differing, changed: set[tuple[bytes, str]]) -> tuple[str, bytes,
 def _together(
     groups: dict[tuple[str, bytes, str], list[Differing]],
 ) -> dict[tuple[str, bytes, str], list[Differing]]:
-    """The same with one group for many files of a directory."""
+    """Join the groups of single files in one directory into one group."""
     alone: dict[tuple[bytes, str], int] = {}
     for (kind, path, what), members in groups.items():
         if kind == "tree" and len(members) == 1:

@@ -45,7 +45,7 @@ class InitialiseOptions:
 
 @dataclass(frozen=True)
 class Initialised:
-    """What was done: assembled, upgraded, nothing (it was there), or waiting for the shards in `waiting`."""
+    """The result: assembled, upgraded, nothing (it was there), or waiting for the shards in `waiting`."""
 
     done: str
     waiting: tuple[int, ...]

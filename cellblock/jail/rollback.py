@@ -123,7 +123,7 @@ def _undo(
 
 
 def _states(volume: Volume, last: history.Done) -> tuple[VolumeState, VolumeState]:
-    """What the volume held after the transaction, and before it. A repair changes nothing of that."""
+    """Return the volume's states after and before the transaction. They are equal for a repair."""
     old, new = last.folder / "old", last.folder / "next"
     return volume.read_state(new if (new / "state.json").exists() else old), volume.read_state(old)
 

@@ -52,7 +52,7 @@ class MovedTreeError(CellblockError):
 
 
 def plan_upgrade(source: str, path: Path, *, jobs: int = 8) -> Plan:
-    """What `upgrade` would do now; the volume is only read. Raises CellblockError."""
+    """Plan an upgrade: the volume is only read. Raises CellblockError."""
     volume, state = open_volume(path)
     if transaction.pending(volume):
         raise CellblockError(

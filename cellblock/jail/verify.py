@@ -76,7 +76,7 @@ class VerifyResult:
 
 @dataclass
 class _Found:
-    """What a comparison found; of damaged files the first `most` are kept, of the users' `LISTED`.
+    """The result of a comparison; it keeps the first `most` damaged files, and `LISTED` of the users'.
 
     `choices_too`: what users chose is to be put right like damage.
     """
@@ -167,7 +167,7 @@ def _warning(events: Events) -> Callable[[CellblockError], None]:
 
 
 def _raise(error: CellblockError) -> None:
-    """A repair would undo what users kept in that upgrade."""
+    """Raise: a repair would undo what users kept in that upgrade, whose record is damaged."""
     raise error
 
 
@@ -256,7 +256,7 @@ def _with_links(volume: Volume, actions: list[Action]) -> list[Action]:
 
 
 def _action(one: Differing) -> Action:
-    """What makes a file as it should be."""
+    """Make the action that restores a file."""
     entry, now = one.entry, one.now
     if now is None:
         verb: Verb = "mkdir" if entry.kind == "d" else "put"

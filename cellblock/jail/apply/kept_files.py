@@ -50,7 +50,7 @@ class KeptFiles:
             return _has_content(look, entry)
 
     def find(self, entry: Entry) -> int | None:
-        """A descriptor of the content of `entry`, which the caller closes; None: it was not kept."""
+        """Open the kept content of `entry`: a descriptor that the caller closes, or None."""
         look = self.own(entry) or self._other(entry)
         if look is None:
             return None
@@ -78,11 +78,11 @@ class KeptFiles:
         return True
 
     def own(self, entry: Entry) -> Look | None:
-        """The file that was at the entry's path; the caller closes it."""
+        """Open the kept file that was at the entry's path; the caller closes it."""
         return self._look(self._numbers.of_path(entry.path))
 
     def _other(self, entry: Entry) -> Look | None:
-        """One that had the entry's content."""
+        """Open another kept file with the entry's content; the caller closes it."""
         return self._look(self._numbers.of_content(entry.digest)) if entry.digest else None
 
     def _look(self, number: int | None) -> Look | None:
@@ -123,7 +123,7 @@ def _link(look: Look, path: bytes) -> bool:
 
 
 def _copy(look: Look, path: bytes) -> None:
-    """As many bytes as it had when it was looked at: users may write without end."""
+    """Copy as many bytes as the file had when it was examined: users may append to it without end."""
     left = look.status.st_size
     with os.fdopen(look.open(), "rb") as source, open(path, "xb") as file:  # noqa: PTH123
         while data := source.read(min(_CHUNK, left)):

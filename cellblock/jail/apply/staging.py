@@ -44,7 +44,7 @@ def arranged(plan: Plan, find: Find) -> Sequence[Action]:
 
 
 def _wanted(actions: Iterable[Action], find: Find) -> dict[bytes, list[bytes]]:
-    """What the replaced libraries need, by path."""
+    """Read which libraries the replaced libraries need, by path."""
     wanted = {}
     for action in actions:
         if rank(action) == LIBRARY and action.after is not None and action.after.kind == "f":

@@ -180,7 +180,7 @@ class Step:
             yield look
 
     def _expect_kept(self, look: Look) -> None:
-        """What lies in kept/ is the file that was looked at, and as it was."""
+        """Check that the file in kept/ is the one that was examined, and unchanged."""
         kept = Look.at(self.folders.kept, self._name)
         if kept is None:
             raise MovedError("users replaced it meanwhile")
@@ -190,7 +190,7 @@ class Step:
             self._expect(kept.status)
 
     def _check_exchanged(self, look: Look, waiting: Look, parent: int, name: bytes) -> None:
-        """What the new file was swapped with is what was looked at; else it gets its place again."""
+        """Check that the new file was exchanged with the examined one; otherwise move the other back."""
         out = self._inside(self.folders.new)
         is_same = out is not None and look.is_same(out)
         if is_same and self._is_expected(look.now()):
@@ -213,7 +213,7 @@ class Step:
         return f"; one that they had there is {name.decode()} in this upgrade's record"
 
     def give_up(self) -> None:
-        """Forget what was prepared for a `put` that did not take place."""
+        """Remove what was prepared for a `put` that is not carried out."""
         if self.action.verb == "put":
             self._drop(self.folders.kept)
             self._drop(self.folders.new)

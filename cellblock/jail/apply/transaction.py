@@ -45,10 +45,10 @@ class Transaction:
     volume: Volume
     folder: Path
     skipped: list[Finding] = field(default_factory=list)
-    """What users changed between the plan and its execution; it stays as they have it."""
+    """Files that users changed between the plan and its execution. They stay as users have them."""
 
     def commit(self, check: Callable[[], None]) -> None:
-        """From here on this is carried out, by whoever comes next if not by us. `check` is that of `run`."""
+        """Commit: from here on this is carried out, by this run or the next. `check`: as in `run`."""
         sync_filesystem(self.volume.path)
         check()  # the flush may have taken minutes
         target = self.volume.private / "transaction"
@@ -146,6 +146,6 @@ def _opened(folder: Path) -> int:
 
 
 def pending(volume: Volume) -> Transaction | None:
-    """A transaction that was interrupted after its commit."""
+    """Return the transaction that was interrupted after its commit, if there is one."""
     folder = volume.private / "transaction"
     return Transaction(volume, folder) if folder.is_dir() else None

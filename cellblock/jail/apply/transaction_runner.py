@@ -52,7 +52,7 @@ Check = Callable[[], None]
 
 @dataclass(frozen=True)
 class UpgradeResult:
-    """What was done, or with `changed` false would be. `number` is that in history; 0 for none.
+    """The result of a transaction (with `changed` false: of a plan). `number` is its number in history, or 0.
 
     `skipped` lists what users changed between the plan and its execution, `losses` what the volume could not
     hold and was accepted without just now.
@@ -87,7 +87,7 @@ def open_volume(path: Path) -> tuple[Volume, VolumeState]:
 def exclusive_writer(
     volume: Volume, what: str, events: Events
 ) -> Iterator[tuple[Check, UpgradeResult | None]]:
-    """Be the only writer, of the volume and of its packages; first finish what was interrupted."""
+    """Become the only writer of the volume and its packages; finish an interrupted transaction first."""
     started = time.monotonic()
     with volume.lock(what, events.info) as check, apt_locked(volume.root):
         for leftover in volume.leftovers():
@@ -105,7 +105,7 @@ def exclusive_writer(
 
 @contextlib.contextmanager
 def preparing(volume: Volume) -> Iterator[Path]:
-    """A folder for the transaction. Removed at the end unless it was committed, and so renamed."""
+    """Make the folder of a transaction. It is removed at the end, unless a commit renamed it."""
     try:
         with volume.staging() as folder:
             yield folder
@@ -186,7 +186,7 @@ def keep_records(volume: Volume, folder: Path) -> None:
 
 
 def no_hard_links(volume: Volume) -> CellblockError:
-    """What to say of a volume that nothing can be changed in."""
+    """The error for a filesystem without hard links: nothing on it can be changed under running jobs."""
     return CellblockError(
         f"{volume.path} cannot be changed under running jobs: its filesystem has no hard links; "
         "nothing was changed",
@@ -335,7 +335,7 @@ def _make_ld_cache(root: Path, events: Events) -> None:
 
 
 def _special_configuration(root: Path) -> str:
-    """Which of the loader's files is a FIFO, which ldconfig(8) would wait for, or a device; else nothing."""
+    """Say which configuration file of the loader is a FIFO or a device, on which ldconfig(8) would hang."""
     with TreeAccess(os.fsencode(root)) as access:
         names = access.names(b"etc/ld.so.conf.d")
         for path in (b"etc/ld.so.conf", *(b"etc/ld.so.conf.d/" + name for name in names)):

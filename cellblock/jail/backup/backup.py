@@ -52,7 +52,7 @@ class BackupOptions:
 
 @dataclass(frozen=True)
 class BackupResult:
-    """What was stored. `added` are the bytes that the repository grew by (before 0.16: before compression).
+    """The result. `added` is the repository's growth in bytes (with restic before 0.16: before compression).
 
     `vanished` were removed and `changed` written while the backup ran: the snapshot has each as it was at
     some moment. `unread` could not be read, and are not in it. `removed` counts old snapshots.
@@ -103,7 +103,7 @@ def backup(path: Path, repository: Repository, events: Events, options: BackupOp
 
 
 def _refuse_inside(volume: Volume, repository: Repository) -> None:
-    """A repository in the tree would be stored in itself, and lost with the jail."""
+    """Refuse a repository inside the tree: it would be stored in itself, and lost with the jail."""
     place = Path(repository.location)
     if place.is_absolute():
         for inside in (volume.root, volume.private):

@@ -98,7 +98,7 @@ def total(path: Path) -> Sum:
 
 
 def read_tree(root: bytes) -> Iterator[Entry]:
-    """Every entry below `root`, sorted, while others write there: what vanishes meanwhile is left out.
+    """List every entry below `root`, sorted, while others write there; vanished files are left out.
 
     The root itself (path `b""`) comes first. Raises OSError for what cannot be read at all.
     """

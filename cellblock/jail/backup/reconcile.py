@@ -37,7 +37,7 @@ Accept = Callable[[bytes], bool]
 
 
 class Deviation(NamedTuple):
-    """A path that the list (`listed`) and the restored tree (`found`) have differently; None: not at all."""
+    """A path whose entries in the list and in the restored tree differ; None: there is no such entry."""
 
     path: bytes
     listed: Entry | None
@@ -45,7 +45,7 @@ class Deviation(NamedTuple):
 
 
 class _Core(NamedTuple):
-    """What `restic ls` tells of a file. The size only of regular files."""
+    """The metadata of a file that `restic ls` prints; the size only of regular files."""
 
     kind: str
     mode: int
@@ -157,7 +157,7 @@ def _needs_core(one: Deviation) -> bool:
 
 
 def _right(one: Deviation, core: _Core | None, within: bytes) -> Entry | None:
-    """What the file should be; None when it is right as it is, because jobs wrote meanwhile."""
+    """Return the entry that the file should have; None if it is right because jobs wrote it meanwhile."""
     listed, found = one.listed, one.found
     if listed is None:
         return None  # made after the list was; restic restores nothing that is not in the snapshot
@@ -212,7 +212,7 @@ def _cores(ls: Ls, paths: set[bytes]) -> dict[bytes, _Core]:
 
 
 def nanoseconds(text: str) -> int:
-    """A time of RFC 3339, as Go writes it, in nanoseconds since the epoch."""
+    """Parse a time of RFC 3339, as Go writes it, into nanoseconds since the epoch."""
     match = re.fullmatch(r"([\d-]+T[\d:]+)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", text)
     if not match:
         raise ValueError(f"{text!r} is no time of RFC 3339")
@@ -222,7 +222,7 @@ def nanoseconds(text: str) -> int:
 
 
 def _mangled(path: bytes) -> bytes:
-    """A path as JSON can hold it: restic writes U+FFFD for each byte that is no UTF-8."""
+    """Convert a path as restic writes it into JSON: with U+FFFD for each byte that is not UTF-8."""
     try:
         path.decode("utf-8")
     except UnicodeDecodeError:

@@ -99,7 +99,7 @@ def _password_of(given: Mapping[str, str], location: str) -> dict[str, str]:
 
 
 def _here(command: str) -> str:
-    """A command as a user wrote it, who meant the folder that we were started in."""
+    """Make a user's command run in the folder that Cellblock was started in."""
     return f"env -C {shlex.quote(str(Path.cwd()))} {command}"
 
 

@@ -107,7 +107,7 @@ class Snapshot:
 
     @property
     def short(self) -> str:
-        """As people write it."""
+        """The first eight digits, as people write an id."""
         return self.id[:8]
 
 
@@ -224,6 +224,6 @@ def _pairs(tags: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def pattern(path: bytes | str) -> str:
-    """A path as a pattern that matches just it: restic's are those of Go's filepath.Match."""
+    """Escape a path into a pattern that matches only it (Go's filepath.Match, as restic uses)."""
     text = path if isinstance(path, str) else path.decode("utf-8", "surrogateescape")
     return re.sub(r"([\\*?\[])", r"\\\1", text)

@@ -48,7 +48,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """What was restored where. `replaced` is where lies what was there before. `mended` says how the tree
+    """The result. `replaced` is the place of the previous tree. `mended` says how the tree
     compared; None: the snapshot has no list to compare with. `damaged` and `users` count what differs from
     the image's manifest, as `jail verify` sees it."""
 
@@ -144,7 +144,7 @@ def clean(volume: Volume, events: Events) -> None:
 
 @contextmanager
 def staged(volume: Volume) -> Iterator[Path]:
-    """A staging folder on the volume; a full disk is said as such."""
+    """Make a staging folder on the volume; raise a clear error when the disk is full."""
     try:
         with volume.staging() as folder:
             yield folder
@@ -256,7 +256,7 @@ def _check_space(volume: Volume, staging: Path) -> None:
 
 
 def _check_whole(staging: Path, snapshot: Snapshot) -> None:
-    """What makes a volume must be there before it becomes one."""
+    """Check that all records of a volume were restored before it is put in place."""
     one = Volume(staging)
     try:
         one.read_state(one.private)

@@ -21,13 +21,13 @@ class Keep:
     yearly: int = 0
 
     def arguments(self) -> list[str]:
-        """For `restic forget`; empty when all stay."""
+        """Build the arguments of `restic forget`; empty when all snapshots stay."""
         values = ((one.name, getattr(self, one.name)) for one in fields(self))
         return [text for name, value in values if value for text in (f"--keep-{name}", str(value))]
 
 
 def retain(restic: Restic, name: str, keep: Keep, events: Events) -> int:
-    """Forget what `keep` does not keep of the volume `name`, and free its space; returns how many.
+    """Remove the snapshots of the volume `name` that `keep` does not keep; returns how many.
 
     A repository that another uses at the moment is left as it is, with a warning: the next run does it.
     """

@@ -24,14 +24,14 @@ from cellblock.jail.volume.volume import RESTORE, Volume, sync_filesystem
 
 @dataclass(frozen=True)
 class Decision:
-    """What is being put in place. `replaced` is the folder for what was there; empty: there was nothing."""
+    """A restore that is being put in place. `replaced` is the folder for the previous tree, or empty."""
 
     snapshot: str
     replaced: str
 
 
 def decide(volume: Volume, staging: Path, snapshot: str, check: Callable[[], None] = lambda: None) -> None:
-    """From here on the volume is what `staging` (root/, .cellblock/) holds. `finish` comes next.
+    """Commit: the volume is from now on what `staging` (root/, .cellblock/) holds. Call `finish` next.
 
     `check` raises when another writer took over while all was flushed.
     """
@@ -51,7 +51,7 @@ def decide(volume: Volume, staging: Path, snapshot: str, check: Callable[[], Non
 
 
 def pending(volume: Volume) -> Decision | None:
-    """What was decided and is not finished."""
+    """Return the restore that was committed and not finished, if there is one."""
     try:
         plan = json.loads((volume.private / RESTORE / "plan.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def _switch_root(volume: Volume, new: Path, inode: int, kept: Path | None) -> No
 
 
 class _opened:  # noqa: N801 - a context manager that is read as a verb
-    """A descriptor of a directory for as long as the block lasts."""
+    """Open a directory for as long as the block lasts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

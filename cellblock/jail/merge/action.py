@@ -31,7 +31,7 @@ class Action:
 
     @property
     def summary(self) -> str:
-        """What this is to a reader: add, update, remove, metadata, beside."""
+        """Return the action's word in a report: add, update, remove, metadata, beside."""
         if self.beside:
             return "beside"
         if self.verb == "metadata":

@@ -35,12 +35,12 @@ class StoredActions(Sequence[Action]):
         self._count += len(rows)
 
     def put(self, number: int, action: Action) -> None:
-        """Have another action in the place of one."""
+        """Replace the action with this number by another."""
         statement = "UPDATE actions SET step = ?, key = ?, digest = ?, data = ? WHERE number = ?"
         self._database.run(statement, *_row(action), number)
 
     def sort(self, *, downgrade: bool) -> StoredActions:
-        """The same in the order of `action_order.in_order`."""
+        """Return the actions in the order of `action_order.in_order`."""
         found = StoredActions()
         for which, how in (("<", "key, number"), ("=", "key DESC, number DESC"), (">", "key, number")):
             rows = self._database.rows(
@@ -55,17 +55,17 @@ class StoredActions(Sequence[Action]):
         return found
 
     def of_step(self, step: int) -> list[tuple[int, Action]]:
-        """Those of one step, with their numbers."""
+        """Return the actions of one step, with their numbers."""
         found = self._database.rows("SELECT number, data FROM actions WHERE step = ? ORDER BY number", step)
         return [(number, _action(data)) for number, data in found]
 
     def by_path(self) -> Iterator[Action]:
-        """All, in the order of a sorted walk."""
+        """Iterate over the actions in the order of a sorted walk."""
         for (data,) in self._database.rows("SELECT data FROM actions ORDER BY key, number"):
             yield _action(data)
 
     def number_of(self, path: bytes) -> int | None:
-        """Of the last one with that path."""
+        """Return the number of the last action with this path."""
         if not self._indexed:
             self._database.run("CREATE INDEX by_key ON actions (key)")
             self._indexed = True
@@ -74,7 +74,7 @@ class StoredActions(Sequence[Action]):
         return number
 
     def last_with(self, digest: str) -> int | None:
-        """The last that takes away a file with this content."""
+        """Return the number of the last action that removes or replaces a file with this content."""
         if self._contents is None:
             self._contents = PathsStore[int](lambda number: b"%d" % number, int)
             for number, action in enumerate(self):
@@ -84,7 +84,7 @@ class StoredActions(Sequence[Action]):
         return None if found is None else found - 1
 
     def last_of_shared(self) -> dict[str, int]:
-        """Digest -> the last that needs it, of each content that several new files have."""
+        """Digest -> number of the last action that needs it, for content that several new files share."""
         return dict(
             self._database.rows(
                 "SELECT digest, max(number) FROM actions WHERE digest != '' "
@@ -112,7 +112,7 @@ class StoredActions(Sequence[Action]):
 
 
 class ActionList:
-    """Actions as they are found; then all of them, as they came or in order."""
+    """Collects the actions of a plan, and returns them as they came or in order."""
 
     def __init__(self) -> None:
         self._few: list[Action] = []
@@ -130,7 +130,7 @@ class ActionList:
         return {one.path: (at, one) for at, one in actions if one.verb == "put" and one.path in wanted}
 
     def put(self, number: int, action: Action) -> None:
-        """Have another action in the place of one."""
+        """Replace the action with this number by another."""
         if self._many is None:
             self._few[number] = action
         else:
@@ -138,7 +138,7 @@ class ActionList:
             self._many.put(number, action)
 
     def keep(self, wanted: Callable[[Action], bool]) -> None:
-        """Drop all others."""
+        """Drop the actions that are not wanted."""
         left = ActionList()
         for action in self.all():
             if wanted(action):
@@ -146,14 +146,14 @@ class ActionList:
         self._few, self._many = left._few, left._many
 
     def all(self) -> Sequence[Action]:
-        """As they came."""
+        """Return the actions in the order in which they were appended."""
         if self._many is None:
             return tuple(self._few)
         self._store()
         return self._many
 
     def sort(self, *, downgrade: bool) -> Sequence[Action]:
-        """In the order in which they are to be done."""
+        """Return the actions in the order in which they are carried out."""
         actions = self.all()
         if isinstance(actions, StoredActions):
             return actions.sort(downgrade=downgrade)
@@ -167,14 +167,14 @@ class ActionList:
 
 
 def by_path(actions: Sequence[Action]) -> Iterator[Action]:
-    """All of them in the order of a sorted walk."""
+    """Iterate over the actions in the order of a sorted walk."""
     if isinstance(actions, StoredActions):
         return actions.by_path()
     return iter(sorted(actions, key=lambda action: order(action.path)))
 
 
 class ActionIndex:
-    """The numbers of a plan's actions, by what they take away."""
+    """Finds the number of the action that removed or replaced a path or a content."""
 
     def __init__(self, actions: Sequence[Action]) -> None:
         self._actions = actions
@@ -190,13 +190,13 @@ class ActionIndex:
         }
 
     def of_path(self, path: bytes) -> int | None:
-        """Of the last with that path."""
+        """Return the number of the last action with this path."""
         if isinstance(self._actions, StoredActions):
             return self._actions.number_of(path)
         return self._paths.get(path)
 
     def of_content(self, digest: str) -> int | None:
-        """Of the last that takes away a file with that content."""
+        """Return the number of the last action that removes or replaces a file with this content."""
         if isinstance(self._actions, StoredActions):
             return self._actions.last_with(digest)
         return self._contents.get(digest)
@@ -208,14 +208,14 @@ def _takes_content(action: Action) -> bool:
 
 
 def last_of_shared(actions: Sequence[Action]) -> dict[str, int]:
-    """Digest -> the number of the last that needs it, at least of what several new files have."""
+    """Digest -> number of the last action that needs it, at least for content that new files share."""
     if isinstance(actions, StoredActions):
         return actions.last_of_shared()
     return {action.new_content: number for number, action in enumerate(actions) if action.new_content}
 
 
 def kept(actions: Sequence[Action]) -> Sequence[Action]:
-    """What a plan holds of them."""
+    """Make the actions immutable, as a plan holds them."""
     return actions if isinstance(actions, StoredActions) else tuple(actions)
 
 

@@ -23,7 +23,7 @@ GONE_PROGRAM, GONE, GONE_LIBRARY, GONE_FOLDER, AFTER_FOLDER = range(9, 14)
 
 
 def is_library(path: bytes) -> bool:
-    """By its name: what the dynamic loader might be asked for."""
+    """Tell by its name whether a file is a library that the dynamic loader may be asked for."""
     return _LIBRARY.search(path) is not None
 
 

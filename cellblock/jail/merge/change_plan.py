@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PackageChange:
-    """What becomes of a package; versions are empty where there is none."""
+    """The change of a package's version; a version is empty where there is no package."""
 
     key: str
     verdict: Literal["update", "add", "remove", "kept"]
@@ -49,7 +49,7 @@ class PackageChange:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it, in the order in which it is done."""
+    """A plan, with its actions in the order in which they are carried out."""
 
     operation: Operation
     base_manifest: str
@@ -78,7 +78,7 @@ class Plan:
 
 
 def _differences(mine: Iterator[Action], theirs: Iterator[Action]) -> Iterator[str]:
-    """What two sorted sequences of actions do otherwise."""
+    """List the differences of two sorted sequences of actions."""
     mark = "changed in the tree since"
     one, two = next(mine, None), next(theirs, None)
     while one is not None or two is not None:
@@ -115,7 +115,7 @@ def write(plan: Plan, path: Path) -> None:
 
 
 def _lines(head: dict[str, Any], plan: Plan) -> Iterable[dict[str, Any]]:
-    """One at a time: a plan may have a hundred thousand."""
+    """Read the lines one at a time: a plan may have a hundred thousand."""
     yield head
     for package in plan.packages:
         yield {"package": asdict(package)}

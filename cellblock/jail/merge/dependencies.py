@@ -51,7 +51,7 @@ def compare(left: str, right: str) -> int:
 
 @lru_cache(maxsize=50_000)
 def relations(text: str) -> tuple[tuple[Atom, ...], ...]:
-    """A field's relations, each a tuple of alternatives."""
+    """Parse a field into its relations, each a tuple of alternatives."""
     found = []
     for relation in text.replace("\n", " ").split(","):
         atoms = tuple(
@@ -86,7 +86,7 @@ def applies_to(text: str, package: Package) -> bool:
 
 
 def problems(packages: Mapping[str, Package]) -> list[Problem]:
-    """What is wrong with these packages being installed together; empty when nothing is."""
+    """List the relations that these packages would violate if they were installed together."""
     real: dict[str, list[Package]] = {}
     virtual: dict[str, list[tuple[str, Package]]] = {}
     for package in packages.values():

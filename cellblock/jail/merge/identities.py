@@ -36,7 +36,7 @@ class Identities:
 
 
 def between(image: SystemDatabases, tree: SystemDatabases) -> Identities:
-    """By the names that both have."""
+    """Pair the numbers of two sets of accounts by the names that both have."""
 
     def differing(path: bytes) -> dict[int, int]:
         theirs = ids(tree, path)
@@ -75,7 +75,7 @@ def renumbered(image: SystemDatabases, tree: SystemDatabases) -> dict[bytes, byt
 
 
 def _other_numbers(image: SystemDatabases, tree: SystemDatabases, path: bytes) -> dict[int, int]:
-    """What the image's numbers become that the tree has given to others, or has others for the names of."""
+    """Find new numbers for accounts of the image whose number or name the tree uses differently."""
     ours, theirs = ids(image, path), ids(tree, path)
     taken = {*theirs.values(), *ours.values()}
     found = {}

@@ -8,7 +8,7 @@ from cellblock.jail.tree.dpkg_database import Database
 
 
 def package_changes(choices: Choices, base: Database, new: Database, tree: Database) -> list[PackageChange]:
-    """What becomes of the packages, of those of which anything is to be said."""
+    """List the packages that a merge changes, and those that it keeps although the image has others."""
     found = []
     for key, side in sorted(choices.side.items()):
         ours, theirs = new.installed.get(key), tree.installed.get(key)

@@ -56,7 +56,7 @@ class PackageFiles:
                 self._held.setdefault(path, key)
 
     def _release(self) -> None:
-        """A directory of several packages, or a file that moved to a package which goes on, is not held.
+        """Release directories of several packages, and files that moved to a package that stays.
 
         Of what stays held it is noted which of the image's packages have it too.
         """
@@ -114,7 +114,7 @@ class PackageFiles:
         return None
 
     def md5(self, path: bytes) -> str | None:
-        """What dpkg says of the content of a file of the users' version of a package that is replaced."""
+        """Return dpkg's MD5 of a file in the users' version of a package that is replaced."""
         key = self.replaced.get(path)
         if key is None or key not in self._tree.packages or info_owner(path) is not None:
             return None

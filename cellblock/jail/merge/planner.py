@@ -164,7 +164,7 @@ class _Planner:
         return found
 
     def _target(self, path: bytes) -> bytes:
-        """What the link at `path` says; empty where there is none."""
+        """Read the symbolic link at `path`; empty where there is none."""
         try:
             look = self.access.look(path)
         except Blocked:
@@ -235,7 +235,7 @@ class _Planner:
             self._act(path, Outcome("conflict", seen.entry, new, rival.why), seen, pair)
 
     def _diverted(self, path: bytes) -> tuple[bytes, bool]:
-        """Where a package's file really lies when users diverted it (dpkg-divert(1))."""
+        """Return the real path of a package's file that users diverted (dpkg-divert(1))."""
         found = self.tree.diversions.get(path)
         if found is None or path in self.base.diversions or path in self.new.diversions:
             return path, False
@@ -272,7 +272,7 @@ class _Planner:
         return _Seen(look.entry(path, digest), stamp, md5)
 
     def _effective_base(self, path: bytes, pair: PathDiff, seen: _Seen) -> Entry | None:
-        """What an untouched file would be here: the image's old one, or that of the users' version."""
+        """Return the file as it would be untouched: the old image's, or of the users' package version."""
         if info_owner(path) is not None:
             return seen.entry
         key = self.owned.replaced.get(path)

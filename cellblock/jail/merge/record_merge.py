@@ -47,7 +47,7 @@ def _lines(base: bytes, new: bytes, tree: bytes) -> bytes:
 
 
 def _entries(base: bytes, new: bytes, tree: bytes) -> bytes:
-    """Of passwd(5) and its kin: the name is the key."""
+    """Split passwd(5) and similar files into records; the name is the key."""
     return _join(
         merge_records(
             base.splitlines(), new.splitlines(), tree.splitlines(), lambda line: line.partition(b":")[0]
@@ -60,7 +60,7 @@ def _join(lines: Sequence[bytes]) -> bytes:
 
 
 def _triples(base: bytes, new: bytes, tree: bytes) -> bytes:
-    """Of dpkg's diversions: three lines a record."""
+    """Split dpkg's diversions into records of three lines."""
     sides = []
     for text in (base, new, tree):
         lines = text.splitlines()
@@ -69,7 +69,7 @@ def _triples(base: bytes, new: bytes, tree: bytes) -> bytes:
 
 
 def _stanzas(base: bytes, new: bytes, tree: bytes) -> bytes:
-    """Of debconf's and apt's files: the name, or package and architecture, is the key."""
+    """Split debconf's and apt's files into stanzas; the name, or package and architecture, is the key."""
     return b"\n".join(merge_records(split(base), split(new), split(tree), _stanza_key)) + (
         b"\n" if tree else b""
     )
@@ -81,7 +81,7 @@ def _stanza_key(stanza: bytes) -> bytes:
 
 
 def merge_group(base: bytes, new: bytes, tree: bytes) -> bytes:
-    """Of group(5) and gshadow(5): by name, and the members of a group by name too."""
+    """Merge group(5) and gshadow(5): groups by name, and the members of each group by name."""
     sides = [_by_key(text.splitlines(), lambda line: line.partition(b":")[0]) for text in (base, new, tree)]
     merged = []
     for line in _entries(base, new, tree).splitlines():
@@ -92,7 +92,7 @@ def merge_group(base: bytes, new: bytes, tree: bytes) -> bytes:
 
 
 def _members(base: bytes, new: bytes, tree: bytes) -> bytes:
-    """One group that both sides have: the tree's line, with the members that the image added or took."""
+    """Merge one group: the tree's line, with the members that the image added or removed."""
     sets = [line.rpartition(b":")[2].split(b",") if line else [] for line in (base, new, tree)]
     old, ours, theirs = ([one for one in members if one] for members in sets)
     members = [one for one in theirs if one in ours or one not in old]
@@ -103,7 +103,7 @@ def _members(base: bytes, new: bytes, tree: bytes) -> bytes:
 
 
 def merge_alternatives(base: bytes, new: bytes, tree: bytes) -> bytes:
-    """Of update-alternatives(1): the choices of all sides; the mode and the names are the tree's."""
+    """Merge a group of update-alternatives(1): the choices of all sides; mode and names are the tree's."""
     if tree == base:
         return new
     if new == base or not tree:

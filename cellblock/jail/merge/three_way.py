@@ -16,7 +16,7 @@ Verdict = Literal["same", "add", "update", "metadata", "remove", "kept", "confli
 
 
 class Outcome(NamedTuple):
-    """What becomes of a file. `result` is what the tree is to hold: None is nothing.
+    """The result of a merge. `result` is the entry that the tree gets; None: no file.
 
     `beside` is the image's file when it could not take its place; `why` a half-sentence for people.
     """
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
 
 
 def content(entry: Entry | None) -> tuple[object, ...] | None:
-    """What of an entry is its content; None for no entry."""
+    """Return the fields of an entry that stand for its content; None for no entry."""
     if entry is None:
         return None
     return (entry.kind, entry.target, entry.device, entry.digest)

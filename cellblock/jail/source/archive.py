@@ -32,7 +32,7 @@ class ArchiveSource:
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[SourceStream]:
-        """Each layer from its place in the file."""
+        """Give each layer from its place in the file."""
         members = _Members(self.path)
         stream, layers = SourceStream(), []
         for digest in layout_reader.image_of(members, self.tag).layers:
@@ -49,7 +49,7 @@ class ArchiveSource:
 
 
 class _Members:
-    """Where the files of an uncompressed tar lie in it."""
+    """The positions of the files in an uncompressed tar."""
 
     def __init__(self, path: Path) -> None:
         self.name = f"oci-archive:{path}"
@@ -65,14 +65,14 @@ class _Members:
             raise CellblockError(f"{path}: cannot read this as an OCI archive: {error}") from error
 
     def place(self, name: str) -> tuple[int, int]:
-        """(offset, size)."""
+        """Return the file's offset and size in bytes."""
         try:
             return self._places[name]
         except KeyError:
             raise CellblockError(f"{self._path}: {name} is missing", hint="copy the image again") from None
 
     def json(self, name: str) -> dict[str, Any]:
-        """The file as JSON."""
+        """Read the file as JSON."""
         offset, size = self.place(name)
         found = json.loads(b"".join(part_of_file(self._path, offset, size)))
         if not isinstance(found, dict):

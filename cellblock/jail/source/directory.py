@@ -31,12 +31,12 @@ class DirectorySource:
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[SourceStream]:
-        """Its path."""
+        """Give the directory's path."""
         yield stream_of_directory(self.path.resolve())
 
 
 def stream_of_directory(folder: Path) -> SourceStream:
-    """With what it holds: its listing is in memory since it was walked for the identity."""
+    """Describe a directory, with its sizes: its metadata is cached since it was walked for the identity."""
     stream, seen = SourceStream(directory=folder), set[tuple[int, int]]()
     for place, folders, files in os.walk(os.fsencode(folder)):
         stream.files += 1 + len(files)

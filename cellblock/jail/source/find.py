@@ -84,7 +84,7 @@ def find_source(text: str) -> Source:
 
 
 def _named(text: str) -> str:
-    """What stands behind the first colon. Raises UsageError: nothing does, which would be this directory."""
+    """Return the text after the first colon. Raises UsageError if it is empty."""
     found = text.partition(":")[2]
     if found.partition(":")[0]:
         return found

@@ -15,7 +15,7 @@ _LABEL = "org.cellblock"
 
 @dataclass(frozen=True)
 class SourceIdentity:
-    """Which source exactly: `id` is equal for equal content and decides whether anything changed.
+    """Identifies a source: `id` is equal for equal content and decides whether anything changed.
 
     For images and layouts it is the digest of the image's configuration, for a tar the SHA-256 of the
     file, for a directory that of its listing. `stamp` is a shortcut that a tar's unchanged file has.
@@ -30,7 +30,7 @@ class SourceIdentity:
     stamp: str = ""
 
     def __str__(self) -> str:
-        """For a message: what was asked for and which one it was."""
+        """For a message: the reference that was asked for, and the id that it meant."""
         return f"{self.reference} ({self.id[: len('sha256:') + 12]})"
 
 
@@ -38,10 +38,10 @@ class Source(Protocol):
     """One kind of source."""
 
     def identify(self, known: SourceIdentity | None) -> SourceIdentity:
-        """Which source this is. `known` is one of the past that may save reading it all again."""
+        """Identify the source. `known` is an earlier identity that may save reading it all again."""
 
     def feed(self, note: Path) -> AbstractContextManager[SourceStream]:
-        """The bytes, for the image core; what must be undone after a kill is written to the file `note`."""
+        """Give the bytes to the image core; the file `note` gets what must be undone after a kill."""
 
 
 def from_labels(

@@ -50,7 +50,7 @@ class ImageError(CellblockError):
         self.layer = layer
 
     def for_users(self, state: str) -> BaseException:
-        """The same as users and the system's other errors say it; `state`: "nothing was changed"."""
+        """Return the exception to raise for users. `state` says what became of the volume."""
         hint = _HINTS.get(self.fault)
         if hint:
             return CellblockError(f"{self}; {state}", hint=hint)
@@ -87,7 +87,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of a manifest: its entries, the bytes of its regular files, the SHA-256 of its last line."""
+    """Summary of a manifest: number of entries, bytes of its regular files, SHA-256 of its last line."""
 
     entries: int
     bytes: int
@@ -96,7 +96,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Pick:
-    """Which content to write into a folder, each under its digest's name, instead of a tree.
+    """Selects content to write into a folder, each under its digest as name, instead of a tree.
 
     `digests` are sorted, the first 8 bytes of each: what to write if `wanted`, else what not to. Of paths
     that begin like one of `always` everything is written.
@@ -126,7 +126,7 @@ class Target:
 
 
 class _Calls:
-    """What the core calls back; an exception of one of them is raised once the core has stopped."""
+    """Functions that the core calls back; their exceptions are raised once the core has stopped."""
 
     def __init__(self, layers: Sequence[LayerBytes], progress: Callable[[int], None]) -> None:
         self.layers = layers
@@ -182,7 +182,7 @@ class Assembly:
 
     @property
     def layers(self) -> tuple[LayerBytes, ...]:
-        """What it is made of, the lowest first; none for a directory."""
+        """The layers, the lowest first; none for a directory."""
         return tuple(reversed(self._calls.layers))
 
     def run(self) -> None:
@@ -210,7 +210,7 @@ class Assembly:
         return Written(found.read, found.written, found.files, found.kept)
 
     def losses(self) -> list[Loss]:
-        """What the target could not hold."""
+        """Return what the target could not hold."""
         found = [(what, lib.image_assembly_lost(self._pointer, number)) for number, what in enumerate(LOSSES)]
         return [Loss(what, one.count, "/" + _text(one.first)) for what, one in found if one.count]
 

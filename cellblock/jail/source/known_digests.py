@@ -30,7 +30,7 @@ class KnownDigests:
 
 
 def records_folder() -> Path:
-    """Where the core may keep its records: on a local disk, rather than in memory as /tmp may be."""
+    """Return the folder for temporary records: on a local disk, because /tmp may be in memory."""
     return Path("/var/tmp") if os.access("/var/tmp", os.W_OK) else Path(tempfile.gettempdir())
 
 

@@ -44,7 +44,7 @@ class RegistrySource:
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[SourceStream]:
-        """Each layer by a connection of its own, when it is needed."""
+        """Give each layer by a connection of its own, opened when the layer is needed."""
         repository, manifest = self._manifest()
         stream = SourceStream(total=sum(layer.size for layer in manifest.layers))
         stream.needs = stream.total

@@ -17,7 +17,7 @@ CA = "CELLBLOCK_REGISTRY_CA"
 
 
 def reach_registries(*, plain_http: bool = False, ca: Path | None = None) -> None:
-    """Have this process and those that it starts speak so to the registries of sources."""
+    """Set how this process and those that it starts reach the registries of sources."""
     if plain_http:
         os.environ[PLAIN_HTTP] = "1"
     if ca is not None:

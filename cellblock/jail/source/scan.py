@@ -33,7 +33,7 @@ from cellblock.jail.tree.manifest_index import opened
 
 @dataclass(frozen=True)
 class SourceScan:
-    """A source as read: `manifest` is a file in the folder given, `blobs` a folder there of new content."""
+    """The result of reading a source: `manifest` is a file, `blobs` a folder of new content."""
 
     manifest: Path
     manifest_sha256: str
@@ -66,15 +66,15 @@ class Blobs:
 
     @property
     def folder(self) -> bytes:
-        """Where they all are."""
+        """The folder of all blobs."""
         return self._folder
 
     def path(self, digest: str) -> bytes:
-        """Where the content is, or would be."""
+        """Return the path of a blob, whether it exists or not."""
         return self._folder + b"/" + digest.encode()
 
     def missing(self, digests: Iterable[str]) -> set[str]:
-        """Those of `digests` that are not here."""
+        """Return those of `digests` whose content is not in the folder."""
         return {digest for digest in digests if not os.path.lexists(self.path(digest))}
 
 

@@ -30,7 +30,7 @@ _YOUNG_S = 10.0
 
 @contextmanager
 def scratch_dir(prefix: str) -> Iterator[Path]:
-    """A new folder of root's alone, removed at the end; first those of killed runs with this prefix."""
+    """Make a folder that only root can enter, removed at the end. First remove folders of killed runs."""
     place = records_folder()
     for leftover in sorted(place.glob(f"{prefix}*")):
         _remove(leftover)

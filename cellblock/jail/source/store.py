@@ -28,12 +28,12 @@ class StoreSource:
     """The digest that the name meant when it was first asked for: a build may give it to another image."""
 
     def identify(self, known: SourceIdentity | None) -> SourceIdentity:
-        """Its configuration's digest, which is the id that podman gives the image."""
+        """Return the identity: the configuration's digest, which is also podman's id of the image."""
         return self._source().identify(known)
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[SourceStream]:
-        """Its layers. No build removes them meanwhile."""
+        """Give its layers; no build can remove them meanwhile."""
         with image_store().writing(), self._source().feed(note) as stream:
             yield stream
 

@@ -17,7 +17,7 @@ from cellblock.jail.source.image_core import LayerBytes
 
 @dataclass
 class SourceStream:
-    """What a source gives to the core: layers, the lowest first, or a `directory`.
+    """The content of a source: layers, the lowest first, or a `directory`.
 
     `total` is the number of bytes that will be read, and `needs` the least that they will take on the
     volume; `files` how many there will be (0: not known before).
@@ -31,12 +31,12 @@ class SourceStream:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Of the layers; empty when one is not known, or there are none."""
+        """Digests of all layers; empty when one is unknown or there are none."""
         found = tuple(layer.digest for layer in self.layers if layer.digest is not None)
         return found if len(found) == len(self.layers) else ()
 
     errors: list[BaseException] = field(default_factory=list)
-    """Of threads that fill pipes: the cause, where the core only sees that a layer was cut off."""
+    """Errors of threads that fill pipes: the cause, where the core only sees that a layer was cut off."""
 
 
 def opener(path: Path) -> Callable[[], int]:

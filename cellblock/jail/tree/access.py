@@ -68,7 +68,7 @@ class TreeAccess:
             os.close(self._chain.pop()[1])
 
     def folder(self, path: bytes) -> int:
-        """A descriptor (O_PATH) of the directory `path`, valid until the next call.
+        """Open the directory `path`: a descriptor (O_PATH) that is valid until the next call.
 
         Raises FileNotFoundError, or Blocked when something on the way is no directory.
         """
@@ -101,7 +101,7 @@ class TreeAccess:
         return self._chain[-1][1]
 
     def at(self, path: bytes) -> tuple[int, bytes]:
-        """(descriptor of the parent, last name) of `path`. Raises as `folder`."""
+        """Split `path` into a descriptor of its parent and its last name. Raises as `folder`."""
         parent, _, name = path.rpartition(b"/")
         _names_of(name)
         return self.folder(parent), name or b"."
@@ -130,7 +130,7 @@ class TreeAccess:
             raise
 
     def open(self, path: bytes) -> int:
-        """A descriptor to read the regular file `path` from.
+        """Open the regular file `path` for reading.
 
         Raises FileNotFoundError, Blocked, and UnreadableError for what is none.
         """

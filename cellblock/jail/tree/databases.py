@@ -52,7 +52,7 @@ _SLOW_S = 0.0005
 _THREADS = 16
 
 PREFIXES = (*ACCOUNTS, STATUS, *_LINES, *_STANZAS, ALTERNATIVES, INFO)
-"""Beginnings of the paths of all of them, and of a few others."""
+"""Prefixes of the paths of all databases, and of a few other files."""
 
 SystemDatabases = Mapping[bytes, bytes]
 """Path -> content."""
@@ -73,7 +73,7 @@ def is_database(path: bytes) -> bool:
 
 
 def of_tree(access: TreeAccess) -> dict[bytes, bytes]:
-    """The control files of a tree as it is."""
+    """Read the databases of a tree."""
     paths = [*ACCOUNTS, STATUS, *_LINES, *_STANZAS]
     paths += [ALTERNATIVES + name for name in access.names(ALTERNATIVES.rstrip(b"/"))]
     paths += [INFO + name for name in access.names(INFO.rstrip(b"/")) if _OF_A_PACKAGE.fullmatch(INFO + name)]
@@ -120,7 +120,7 @@ def _read(root: bytes, paths: list[bytes]) -> dict[bytes, bytes]:
 
 
 def of_root(root: Path) -> dict[bytes, bytes]:
-    """The control files of the tree at `root`."""
+    """Read the databases of the tree at `root`."""
     with TreeAccess(os.fsencode(root)) as access:
         return of_tree(access)
 
@@ -144,7 +144,7 @@ def save(path: Path, files: SystemDatabases) -> None:
 
 
 def load(path: Path) -> dict[bytes, bytes]:
-    """What `save` wrote. Raises FileNotFoundError, and DamagedDatabasesError."""
+    """Read what `save` wrote. Raises FileNotFoundError, and DamagedDatabasesError."""
     found = {}
     try:
         with (

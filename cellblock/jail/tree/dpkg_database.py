@@ -64,7 +64,7 @@ class Package:
 
 
 class Database:
-    """What a set of control files says about packages."""
+    """The packages that a set of databases describes."""
 
     def __init__(self, databases: SystemDatabases, aliases: dict[bytes, bytes]) -> None:
         """`aliases` maps a top directory that is a link to what it leads to: b"bin" -> b"usr/bin"."""
@@ -85,7 +85,7 @@ class Database:
                 yield self.plain(path)
 
     def plain(self, path: bytes) -> bytes:
-        """A path with a linked top directory (/bin, /lib) replaced by the real one."""
+        """Replace a linked top directory of a path (/bin, /lib) by the real one."""
         top, slash, rest = path.partition(b"/")
         real = self._aliases.get(top)
         return real + slash + rest if real and slash else path

@@ -73,7 +73,7 @@ def _segment(text: bytes, at: int, order: str, *, is_64: bool) -> _Segment:
 
 
 def _offset(segments: list[_Segment], address: int) -> int:
-    """Where in the file lies what is loaded at an address."""
+    """Convert an address in memory to the offset in the file."""
     for one in segments:
         if one.kind == _LOAD and one.address <= address < one.address + one.size:
             return one.offset + address - one.address

@@ -11,7 +11,7 @@ from cellblock.jail.tree.entry import KINDS, Entry, Xattrs, kept_xattrs
 
 
 def walk(root: bytes) -> Iterator[Entry]:
-    """Every entry of the tree below `root`, sorted by `entry.order`, the root (path `b""`) first.
+    """List every entry of the tree below `root`, sorted by `entry.order`, the root (path `b""`) first.
 
     Directories on other filesystems are entered like any other. Sockets are left out: one means
     something only to the process that listens on it. Raises CellblockError naming what cannot be read.

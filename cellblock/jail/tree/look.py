@@ -36,7 +36,7 @@ class UnreadableError(Exception):
 
 
 class Stamp(NamedTuple):
-    """What changes when a file's content does: inode, size in bytes, and times in nanoseconds."""
+    """Fields that change when a file's content does: inode, size in bytes, and times in nanoseconds."""
 
     inode: int
     size: int
@@ -45,7 +45,7 @@ class Stamp(NamedTuple):
 
     @staticmethod
     def of(status: os.stat_result) -> Stamp:
-        """That of a file's status."""
+        """Make the stamp of a file's status."""
         return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
@@ -88,12 +88,12 @@ class Look:
 
     @property
     def magic(self) -> bytes:
-        """A path that is this very file, also for calls that follow links; also where it is a link."""
+        """Return a path that refers to this file, even if it is a link and a call follows links."""
         return b"/proc/self/fd/%d" % self.descriptor
 
     @property
     def kind(self) -> Kind | None:
-        """Its kind; None for a socket."""
+        """The kind of the file; None for a socket."""
         return KINDS.get(stat.S_IFMT(self.status.st_mode))
 
     def is_same(self, status: os.stat_result) -> bool:
@@ -101,7 +101,7 @@ class Look:
         return (status.st_dev, status.st_ino) == (self.status.st_dev, self.status.st_ino)
 
     def now(self) -> os.stat_result:
-        """Its status at this moment."""
+        """Return the file's status at this moment."""
         return os.fstat(self.descriptor)
 
     def link(self, folder: int, name: bytes) -> None:
@@ -113,7 +113,7 @@ class Look:
         return os.readlink(b"", dir_fd=self.descriptor)
 
     def open(self, flags: int = os.O_RDONLY) -> int:
-        """A descriptor of the content of a regular file. Raises UnreadableError, also for any other type."""
+        """Open the content of a regular file. Raises UnreadableError, also for any other type."""
         if not stat.S_ISREG(self.status.st_mode):
             raise UnreadableError("it is no regular file")
         try:
@@ -150,7 +150,7 @@ class Look:
             raise _explained(error) from error
 
     def xattrs(self) -> Xattrs:
-        """Its extended attributes that belong to a tree. Raises UnreadableError."""
+        """Read the extended attributes that the jail preserves. Raises UnreadableError."""
         found: list[tuple[bytes, bytes]] = []
         size = 0
         for name in self.xattr_names():
@@ -166,7 +166,7 @@ class Look:
         return kept_xattrs(found)
 
     def entry(self, path: bytes, digest: str | None = None) -> Entry | None:
-        """Its entry with the path `path`; the content is hashed unless `digest` is known.
+        """Make the file's entry with the path `path`; the content is hashed unless `digest` is known.
 
         None for a socket, which is no part of a tree. Raises UnreadableError.
         """

@@ -133,7 +133,7 @@ def compare(base: Path, new: Path, *, checked: Collection[Path] = ()) -> Manifes
 
 
 def _as_file(entry: Entry | None, index: ManifestIndex) -> Entry | None:
-    """A hard link as the file that it is another name of."""
+    """Replace a hard link by the file that it is another name of."""
     if entry is None or entry.kind != "h":
         return entry
     named = index.entry(entry.target)
@@ -188,7 +188,7 @@ def groups(path: Path) -> dict[bytes, list[bytes]]:
 
 @dataclass(frozen=True)
 class Image:
-    """One side of a merge: what an image's tree is. `entries` replaces what the manifest says of a path."""
+    """One side of a merge: the tree of an image."""
 
     manifest: Path
     databases: SystemDatabases
@@ -198,7 +198,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Changes:
-    """What to merge into a tree: the differences of two images, or of a tree before and after."""
+    """The differences to merge into a tree: of two images, or of a tree before and after an upgrade."""
 
     paths: ManifestDiff
     base: SystemDatabases

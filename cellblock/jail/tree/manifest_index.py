@@ -48,7 +48,7 @@ class ManifestIndex:
             start += len(line)
 
     def _place(self, key: bytes) -> int:
-        """Where the first line begins that does not sort before `key`."""
+        """Return the offset of the first line that does not sort before `key`."""
         low, high = self._start, self._end
         while low < high:
             middle = self._text.rfind(b"\n", 0, (low + high) // 2) + 1
@@ -63,7 +63,7 @@ class ManifestIndex:
 
 @contextmanager
 def opened(path: Path) -> Iterator[ManifestIndex]:
-    """A manifest, to be looked into while the context lasts. It must be whole: see `delta.check`."""
+    """Open a manifest for lookups while the block lasts. It must be complete: see `manifest_diff.check`."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         yield ManifestIndex(text)
 

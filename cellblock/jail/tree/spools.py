@@ -19,11 +19,11 @@ _CACHE_KIB = 8192
 
 
 class NoRoomError(CellblockError):
-    """What does not fit in memory does not fit on the disk either; of a volume that says nothing."""
+    """The disk for temporary files is full. It says nothing about the volume."""
 
 
 class TemporaryDatabase:
-    """SQLite's kind of it: the file is gone with the process. It lies in TMPDIR, or in /var/tmp."""
+    """An SQLite database in an unnamed file that ends with the process. It lies in TMPDIR, or in /var/tmp."""
 
     def __init__(self, schema: str) -> None:
         # One transaction that never ends, and that nobody could roll back: nothing waits for the disk.
@@ -42,7 +42,7 @@ class TemporaryDatabase:
             self._connection.execute(statement, values)
 
     def rows(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """What a query finds. Raises as `run`, also later: what is read takes the place of what waits."""
+        """Iterate over the rows of a query. Raises as `run`: reading can write pages out."""
         with _naming_the_disk():
             yield from self._connection.execute(statement, values)
 
@@ -110,7 +110,7 @@ class PathsStore(Generic[Value]):
         return bool(self._recent) or self._database is not None
 
     def items(self) -> Iterator[tuple[bytes, Value]]:
-        """All of them, in order. None may be added meanwhile."""
+        """Iterate over all paths and values, in order. None may be added meanwhile."""
         if self._database is None:
             yield from sorted(self._recent.items(), key=lambda one: order(one[0]))
             return

@@ -18,7 +18,7 @@ _BLOCK = 4 << 20
 
 
 class Difference(IntFlag):
-    """What is different; ATTRIBUTES only says that there are some to look at."""
+    """The kinds of difference; ATTRIBUTES only says that there are extended attributes to look at."""
 
     MISSING = lib.VOLUME_MISSING
     KIND = lib.VOLUME_KIND
@@ -35,7 +35,7 @@ class Difference(IntFlag):
 
 
 class Found(NamedTuple):
-    """An entry of the manifest that the tree has otherwise. `error` is an errno, or 0."""
+    """An entry of the manifest that differs in the tree. `error` is an errno, or 0."""
 
     entry: Entry
     difference: Difference
@@ -71,7 +71,7 @@ def check(
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    """A manifest's lines between its header and its end, in blocks of whole lines."""
+    """Read a manifest's lines between its header and its end, in blocks of whole lines."""
     rest = b""
     with path.open("rb") as file:
         file.readline()

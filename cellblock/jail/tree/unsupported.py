@@ -52,7 +52,7 @@ _MASKS = {
     "hard links": Difference.LINK,
 }
 KINDS = {"c": "device nodes", "b": "device nodes", "p": "fifos", "l": "symbolic links"}
-"""What a file of this kind of an entry is, by the names of `LOSSES`."""
+"""The name in `LOSSES` of each kind of entry that a filesystem may be unable to hold."""
 NAME = "losses.json"
 """In `.cellblock`, and in a transaction's `next` where it accepts more."""
 _CANNOT = (errno.EPERM, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.E2BIG)
@@ -73,12 +73,12 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def write(path: Path, losses: Iterable[Loss]) -> None:
-    """Write them down."""
+    """Write the losses to the file `path`."""
     durable.write(path, json.dumps([asdict(one) for one in losses], indent=2) + "\n")
 
 
 def joined(paths: Iterable[Path]) -> list[Loss]:
-    """Those of several shards, added up, from the files that `write` wrote. Raises CellblockError."""
+    """Add up the losses of several shards, from the files that `write` wrote. Raises CellblockError."""
     found: dict[str, Loss] = {}
     for one in (Loss(**record) for path in paths for record in _read(path)):
         before = found.get(one.what)
@@ -87,7 +87,7 @@ def joined(paths: Iterable[Path]) -> list[Loss]:
 
 
 class UnsupportedMetadata:
-    """What a volume goes without, for who compares and who writes."""
+    """The kinds of metadata that were accepted as lost on a volume, for comparing and for writing files."""
 
     def __init__(self, what: Collection[str] = ()) -> None:
         self._what = frozenset(what)
@@ -97,21 +97,21 @@ class UnsupportedMetadata:
 
     @staticmethod
     def of(private: Path) -> UnsupportedMetadata:
-        """Of the volume whose `.cellblock` this is. Raises CellblockError."""
+        """Read the record of the volume whose `.cellblock` is `private`. Raises CellblockError."""
         return UnsupportedMetadata([one["what"] for one in _read(private / NAME)])
 
     def attributes(self, entry: Entry) -> Entry:
-        """The entry with the extended attributes that the volume can hold."""
+        """Return the entry with those extended attributes that the volume can hold."""
         if not self._what or not entry.xattrs:
             return entry
         return entry._replace(xattrs=tuple(one for one in entry.xattrs if kind_of(one[0]) not in self._what))
 
     def differs(self, difference: Difference) -> Difference:
-        """What of a difference is not accepted."""
+        """Return the part of a difference that was not accepted."""
         return difference & ~self._mask
 
     def accepts(self, what: str) -> bool:
-        """Whether the volume goes without this, a name of `LOSSES`."""
+        """Whether this kind, a name of `LOSSES`, is accepted as lost."""
         return what in self._what
 
     def has_no(self, kind: str) -> bool:
@@ -120,7 +120,7 @@ class UnsupportedMetadata:
 
     @contextmanager
     def accepting(self, what: str, path: bytes, name: str = "") -> Iterator[None]:
-        """The block sets or makes `what` of `path`, which may fail where the volume goes without it.
+        """The block sets or makes `what` of `path`. It may fail if that kind is accepted as lost.
 
         `name` is what it is to people.
         """
@@ -133,7 +133,7 @@ class UnsupportedMetadata:
                 self._refuse(what, path, name or what, error)
 
     def _refuse(self, what: str, path: bytes, name: str, error: OSError) -> None:
-        """What was not accepted fails."""
+        """Raise the error of metadata that was not accepted as lost."""
         if name != what:
             raise _refused(path, name, error) from None
         raise error
@@ -151,9 +151,9 @@ class UnsupportedMetadata:
 
 
 class MetadataTrial(UnsupportedMetadata):
-    """That, for who makes new files: what a volume cannot hold is found out before anything is changed.
+    """Tries new metadata on staged files, to find out what the volume cannot hold before the tree is changed.
 
-    It is refused, saying so, or with `allow` noted: then the volume goes without that, too.
+    A kind that it cannot hold is an error; with `allow` it is recorded, and accepted as lost from then on.
     """
 
     def __init__(self, private: Path, *, allow: bool) -> None:
@@ -177,11 +177,11 @@ class MetadataTrial(UnsupportedMetadata):
         return super()._may_lack(what) or what in self._found
 
     def found(self) -> list[Loss]:
-        """What the volume cannot hold, and was not known to."""
+        """Return the losses that were found by this trial."""
         return [Loss(what, *one) for what, one in self._found.items()]
 
     def save(self, folder: Path) -> None:
-        """Write down in `folder` what the volume goes without from now on, if that is more than before."""
+        """Write the accepted losses into `folder`, if there are more than before."""
         found = [asdict(one) for one in self.found()]
         if found:
             durable.write(folder / NAME, json.dumps([*self._before, *found], indent=2) + "\n")
@@ -196,7 +196,7 @@ def _refused(path: bytes, name: str, error: OSError) -> CellblockError:
 
 
 def kind_of(attribute: bytes) -> str:
-    """What of `LOSSES` an extended attribute is, by its name."""
+    """Return which of `LOSSES` an extended attribute belongs to, by its name."""
     if attribute == b"security.capability":
         return "file capabilities"
     return "ACLs" if attribute.startswith(b"system.posix_acl_") else "extended attributes"

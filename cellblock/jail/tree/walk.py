@@ -41,7 +41,7 @@ class _Level:
 
 
 def walk(root: bytes, skip: Collection[int] = ()) -> Iterator[Seen]:
-    """Every file below `root`, sorted as by `entry.order`; the root itself is not told.
+    """List every file below `root`, sorted as by `entry.order`, without the root itself.
 
     What vanishes meanwhile is left out, as are directories that fail to open with an errno of `skip`. Raises
     OSError for what cannot be read.
@@ -104,7 +104,7 @@ def _opened(parent: int, name: bytes, path: bytes, gone: Collection[int]) -> int
 
 
 def _reopened(access: TreeAccess, path: bytes, gone: Collection[int]) -> int:
-    """A directory by its path, one name after the other."""
+    """Open a directory by its path, one name after the other."""
     try:
         parent, name = access.at(path)
     except (FileNotFoundError, Blocked):

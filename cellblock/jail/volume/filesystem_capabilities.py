@@ -43,7 +43,7 @@ _TIME_NS = 1_600_000_000_123_456_789
 
 @dataclass(frozen=True)
 class FilesystemCapabilities:
-    """What a target lacks (of `unsupported.LOSSES`), and how long a call to it takes, in seconds."""
+    """The kinds of `unsupported.LOSSES` that a filesystem lacks, and the seconds that a call takes."""
 
     lacks: tuple[str, ...]
     latency_s: float
@@ -139,7 +139,7 @@ def _tries(place: Path) -> dict[str, Callable[[], bool]]:
 
 
 def warning_text(volume: Path, loss: Loss) -> str:
-    """A loss in words."""
+    """Describe a loss and its consequence in one sentence."""
     return (
         f"{volume} could not hold the {loss.what} of {loss.count} files, for example {loss.example}: "
         f"{CONSEQUENCES[loss.what]}"

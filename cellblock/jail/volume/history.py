@@ -37,11 +37,11 @@ class Done:
     undone_by: int
 
     def plan(self) -> Plan:
-        """What was done, in order."""
+        """Read the plan that was carried out."""
         return change_plan.read(self.folder / "plan")
 
     def findings(self) -> tuple[Finding, ...]:
-        """What stayed as users had it. Raises CellblockError when that is damaged."""
+        """Read what stayed as users had it. Raises CellblockError when the record is damaged."""
         with whole(self.folder):
             return change_plan.read(self.folder / "plan", actions_too=False).findings
 
@@ -71,12 +71,12 @@ class Damaged:
 
 
 def read(volume: Volume) -> list[Done]:
-    """All whose records can be read, the oldest first."""
+    """List the transactions whose records can be read, the oldest first."""
     return [one for one in listed(volume) if isinstance(one, Done)]
 
 
 def listed(volume: Volume) -> list[Done | Damaged]:
-    """All of them, the oldest first."""
+    """List all transactions, the oldest first."""
     found: list[Done | Damaged] = []
     for folder in _folders(volume):
         try:
@@ -90,7 +90,7 @@ def listed(volume: Volume) -> list[Done | Damaged]:
 
 
 def kept_by_users(volume: Volume) -> tuple[set[bytes], list[Damaged]]:
-    """The paths that upgrades found changed and left; and the upgrades of which that is not known."""
+    """Return the paths that upgrades left as users had them, and the upgrades whose record is damaged."""
     paths: set[bytes] = set()
     unknown = []
     for one in listed(volume):
@@ -108,14 +108,14 @@ def kept_by_users(volume: Volume) -> tuple[set[bytes], list[Damaged]]:
 
 
 def _folders(volume: Volume) -> list[Path]:
-    """By number: of more than 9,999 the names have five digits."""
+    """Sort by number: after 9,999 the names have five digits."""
     names = (volume.private / "history").glob("[0-9]*")
     return sorted((path for path in names if path.name.isdecimal()), key=lambda path: int(path.name))
 
 
 @contextmanager
 def whole(folder: Path) -> Iterator[None]:
-    """What fails in this block because the record in `folder` is not whole is said to be that."""
+    """Turn errors in the block into one that says that the record in `folder` is damaged."""
     try:
         yield
     except NoRoomError:
@@ -216,7 +216,7 @@ def undoable_since(volume: Volume, number: int) -> list[Done]:
 
 
 def _undone_before(one: Done, number: int, found: list[Done | Damaged]) -> int:
-    """An upgrade, up to that `number`, which the rollback `one` undid; 0 for none."""
+    """Return an upgrade up to `number` that the rollback `one` undid; 0 for none."""
     undoes = one.folder / "undoes"
     numbers = [int(text) for text in undoes.read_text().split()] if undoes.exists() else []
     repairs = {each.number for each in found if isinstance(each, Done) and each.operation == "repair"}
@@ -242,7 +242,7 @@ def _spent(volume: Volume) -> set[int]:
 
 
 def prune(volume: Volume, keep: int = KEEP) -> None:
-    """Forget all but `keep`: the oldest go first, and before them those that no rollback can undo any more.
+    """Remove all but `keep` transactions: first those that no rollback can undo any more, then the oldest.
 
     So a rollback takes no earlier upgrade's files away, and all that are kept can be undone one after the
     other. Only the holder of the lock may.
@@ -263,7 +263,7 @@ def prune(volume: Volume, keep: int = KEEP) -> None:
 
 
 def read_skipped(folder: Path) -> list[list[str]]:
-    """What the transaction in `folder` found changed, and left: kind, path and reason of each."""
+    """Read which files the transaction in `folder` skipped: kind, path and reason of each."""
     try:
         lines = (folder / "late").read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

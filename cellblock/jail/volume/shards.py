@@ -149,7 +149,7 @@ class ShardFolder:
         unsupported.write(self.path / f"lost-{shard.index}", found)
 
     def all_lost(self) -> list[Loss]:
-        """What it could not hold of all of them."""
+        """Return what the volume could not hold of all shards."""
         return unsupported.joined(self.path / f"lost-{number}" for number in range(self._of))
 
     def waiting(self) -> tuple[int, ...]:

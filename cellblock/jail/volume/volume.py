@@ -46,7 +46,7 @@ RESTORE = "restore"
 
 @dataclass(frozen=True)
 class VolumeState:
-    """What a volume's root/ was made from, when, and how much it was.
+    """The record of a volume's root/: its source, its time, and its size.
 
     `layers` are the digests of the image's layers, the lowest first; none where they are not known.
     """
@@ -72,7 +72,7 @@ class Volume:
 
     @property
     def private(self) -> Path:
-        """What Cellblock knows about the volume."""
+        """The folder of Cellblock's records, `.cellblock`."""
         return self.path / ".cellblock"
 
     @property
@@ -82,7 +82,7 @@ class Volume:
 
     @property
     def layers(self) -> Path:
-        """What the layers of images say that were read for this volume (see `listings`)."""
+        """The folder of layer listings (see `source.listings`)."""
         return self.private / "layers"
 
     def is_assembled(self) -> bool:
@@ -101,7 +101,7 @@ class Volume:
             ) from None
 
     def state(self) -> VolumeState | None:
-        """What root/ was made from; None when there is no root. Raises CellblockError."""
+        """Read what root/ was made from; None when there is no root. Raises CellblockError."""
         for folder in (self.path, self.private):
             ask_anew(folder)
         if (self.private / RESTORE).exists():
@@ -132,7 +132,7 @@ class Volume:
             ) from None
 
     def read_state(self, folder: Path) -> VolumeState:
-        """What `write_state` wrote into `folder`. Raises OSError and ValueError."""
+        """Read what `write_state` wrote into `folder`. Raises OSError and ValueError."""
         return _decode(folder / "state.json")
 
     def write_state(self, state: VolumeState, folder: Path) -> None:
@@ -189,13 +189,13 @@ class Volume:
         return sorted((*self.private.glob("staging-*"), *self.private.glob("shards-*")))
 
     def lasting(self) -> list[Path]:
-        """What in `.cellblock` belongs to the jail, and not to who writes there now or to nobody."""
+        """List the files of `.cellblock` that belong to the jail, not to running or killed writers."""
         passing = ("lock", "writer", "staging-", "shards-", "replaced-", RESTORE, "ready")
         return sorted(one for one in self.private.iterdir() if not one.name.startswith(passing))
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """A new folder on the volume, removed at the end with all that is still in it."""
+        """Make a folder on the volume; it is removed at the end with everything in it."""
         folder = self.private / f"staging-{os.getpid()}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)
         try:
@@ -239,7 +239,7 @@ def sync_filesystem(path: Path) -> None:
 
 
 def ask_anew(folder: Path) -> None:
-    """Have the next look for a name in `folder` see what other hosts have made there.
+    """Make the next lookup in `folder` see files that other hosts made (NFS caches directories).
 
     NFS remembers that there is no file of a name, for 30 s by default (acdirmin, nfs(5)), and asks the server
     again when the folder is opened.

@@ -169,7 +169,7 @@ class WriterLock:
         raise self._loss()
 
     def _loss(self) -> LostLockError:
-        """What is to be said of it."""
+        """Make the error that says how the lock was lost."""
         holder = self._read("writer")
         if holder and holder.token == self._me.token:
             why = "it had not written to it for too long, so that another may begin"
@@ -276,7 +276,7 @@ class WriterLock:
         )
 
     def _effective(self, without: str = "") -> Holder | None:
-        """Who holds the volume: the record's, or who is about to take it over from a dead one."""
+        """Return the holder: of the record, or a host that is about to take it over from a dead one."""
         holder = self._read("writer")
         while holder is not None:
             name = f"writer-after-{holder.token}"
@@ -298,7 +298,7 @@ class WriterLock:
         return Holder(_UNREADABLE, "", "", "", 0, 0, 0, "")
 
     def _judge(self, holder: Holder, notice: Callable[[str], None]) -> Literal["alive", "dead", "gone"]:
-        """What is known for sure; waits up to the lease for a holder that we cannot look at."""
+        """Judge whether the holder is alive; waits up to the lease for a holder on another host."""
         if holder.boot == self._me.boot and holder.namespace == self._me.namespace:
             return "alive" if _start_of(holder.pid) == holder.start else "dead"
         notice(f"{holder} is silent; waiting up to {self._lease_s:.0f} s for a sign of life")
