@@ -19,6 +19,7 @@ from cellblock.cli.options import (
     PlainHttpOption,
     VariantOption,
 )
+from cellblock.launcher.failure import typeable
 from cellblock.text.printable import printable
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _next_of_plan(made: Plan, output: Path | None, source: str, volume: Path) ->
         ["jail", "apply", str(output), str(volume)] if output else ["jail", "upgrade", source, str(volume)]
     )
     drained = " --drained (when no job runs)" if made.glibc else ""
-    return f"`{printable(shlex.join(words))}`{drained} does it"
+    return typeable(f"`{printable(shlex.join(words))}`{drained} does it")
 
 
 def apply(
@@ -163,8 +164,10 @@ def rollback(
         hint = records.upgrade_below_a_repair(Volume(volume), results[0].number)
         if hint is not None:
             print(
-                f"  what was undone is a repair; the upgrade before it is still there: `jail rollback "
-                f"{printable(str(volume))} --to {hint.number - 1}` undoes that"
+                typeable(
+                    f"  what was undone is a repair; the upgrade before it is still there: `jail rollback "
+                    f"{printable(str(volume))} --to {hint.number - 1}` undoes that"
+                )
             )
 
 

@@ -12,6 +12,7 @@ from cellblock.cli.jail import image_reference
 from cellblock.cli.jail_change import VolumeArgument
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption
+from cellblock.launcher.failure import typeable
 from cellblock.text.printable import printable, shown
 
 if TYPE_CHECKING:
@@ -86,18 +87,18 @@ def verify(
         )
         if not result.is_clean:
             again = f" again: {result.n_left} are left" if result.repaired else ""
-            print(f"  next: `{_again(volume, users=users)}`{again or ' restores them from the image'}")
+            print(f"  next: {_again(volume, users=users)}{again or ' restores them from the image'}")
         if result.n_choices:
             print(
                 f"  {result.n_choices} of the users' changes are owners, modes or removals of the image's "
-                f"own files; `{_again(volume, users=True)}` undoes these"
+                f"own files; {_again(volume, users=True)} undoes these"
             )
     if not result.is_clean:
         raise typer.Exit(1)
 
 
 def _again(volume: Path, *, users: bool) -> str:
-    return f"jail verify --repair{' --users' if users else ''} {printable(str(volume))}"
+    return typeable(f"`jail verify --repair{' --users' if users else ''} {printable(str(volume))}`")
 
 
 def _repaired(result: VerifyResult) -> str:

@@ -116,7 +116,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         spec, images={role: built.images[role].id if ids else built.images[role].reference for role in _ROLES}
     )
     with _timed(phases, "jail"):
-        jail = _assemble(built.images[request.jail].reference, spec, events)
+        jail = assemble_jail(built.images[request.jail].reference, spec, events)
     with _timed(phases, "cluster"):
         status = _start(spec, jail.is_new, events)
     with _timed(phases, "proof"):
@@ -138,7 +138,7 @@ class _Jail:
     outdated: str = ""
 
 
-def _assemble(jail: str, spec: ClusterSpec, events: Events) -> _Jail:
+def assemble_jail(jail: str, spec: ClusterSpec, events: Events) -> _Jail:
     """Fill the cluster's volume, or go on with the jail that is there: users have work in it."""
     try:
         return _Jail(is_new=assemble(jail, spec.volume, events).changed)
@@ -152,6 +152,13 @@ def _assemble(jail: str, spec: ClusterSpec, events: Events) -> _Jail:
             f"the jail in {spec.volume} is from an earlier build of its image and is kept as it is: {advice}"
         )
         return _Jail(outdated=advice)
+    except BaseException:
+        # What the next `up` goes on with stays; other folders would stand for a cluster that never was.
+        with suppress(CellblockError, OSError):
+            volume = Volume(spec.volume)
+            if not volume.is_assembled() and not volume.leftovers():
+                delete_unused(spec.name, events)
+        raise
 
 
 def _start(spec: ClusterSpec, is_new_jail: bool, events: Events) -> ClusterStatus:

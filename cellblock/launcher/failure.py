@@ -36,7 +36,7 @@ def prints_json(args: list[str]) -> bool:
 
 def tell(message: str, next_step: str, status: int, args: list[str]) -> int:
     """Say what failed and what to do next, in the way that `args` ask for; returns `status`."""
-    message, next_step = _as_called(message), _as_called(next_step)
+    message, next_step = _as_called(message), typeable(next_step)
     if logs_json(args):
         sys.stderr.write(_json(event="error", time=time.time(), error=message, next=next_step, status=status))
     else:
@@ -91,6 +91,13 @@ def _as_called(text: str) -> str:
     if PROGRAM == "build.py":
         return text
     return text.replace("python3 build.py ", f"{PROGRAM} ").replace("build.py ", f"{PROGRAM} ")
+
+
+def typeable(hint: str) -> str:
+    """`hint` with the commands between backquotes as a person types them: `jail verify VOLUME`, say."""
+    program = "python3 build.py" if PROGRAM == "build.py" else PROGRAM
+    hint = hint.replace("`jail ", f"`{program} jail ")
+    return _as_called(hint.replace("`build.py ", f"`{program} "))
 
 
 def _own(args: list[str]) -> list[str]:

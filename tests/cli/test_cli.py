@@ -98,7 +98,7 @@ def test_wrong_usage_is_one_message_and_status_2(arguments: tuple[str, ...], mes
 def test_a_cluster_that_is_not_there_is_status_1_with_the_next_step(target: str, tmp_path: Path) -> None:
     done = run(target, "--name", "nowhere", CELLBLOCK_STATE=str(tmp_path))
     assert done.returncode == 1
-    assert "error: there is no cluster nowhere\n  next: start it: `build.py up --name nowhere`" in done.stderr
+    assert "error: there is no cluster nowhere\n  next: start it: `python3 build.py up --name" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -110,14 +110,24 @@ def test_down_of_a_cluster_that_is_not_there_names_those_that_are_and_makes_no_f
     assert done.returncode == 1
     assert done.stdout == ""
     assert "error: there is no cluster nope; clusters of this machine: mine\n" in done.stderr
-    assert "next: start one: `build.py up --name nope`" in done.stderr
+    assert "next: start one: `python3 build.py up --name nope`" in done.stderr
     assert not (tmp_path / "clusters" / "nope").exists()
 
 
 FAILURES = [
-    (("why", "wroker"), 2, "there is no image 'wroker'; did you mean 'worker'?", "see `build.py targets`"),
-    (("why", "--nope"), 2, "No such option: --nope", "`build.py why --help` lists what there is"),
-    (("jail", "verify", "/nowhere"), 1, "/nowhere holds no jail yet", "`jail assemble SOURCE VOLUME` makes"),
+    (
+        ("why", "wroker"),
+        2,
+        "there is no image 'wroker'; did you mean 'worker'?",
+        "see `python3 build.py targets`",
+    ),
+    (("why", "--nope"), 2, "No such option: --nope", "`python3 build.py why --help` lists what there is"),
+    (
+        ("jail", "verify", "/nowhere"),
+        1,
+        "/nowhere holds no jail yet",
+        "`python3 build.py jail assemble SOURCE VOLUME`",
+    ),
     (("jail", "upgrade", "./nothing", "/nowhere"), 1, "/nowhere holds no jail", "jail assemble"),
 ]
 

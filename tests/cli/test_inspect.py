@@ -125,7 +125,7 @@ def test_report_without_a_build_says_what_to_do(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("CELLBLOCK_CACHE", str(tmp_path))
     done = run("report", "-v", "debian12", "-o", str(tmp_path / "page.html"))
     assert done.returncode == 1
-    assert "next: build them: `build.py build -v debian12`" in done.stderr
+    assert "next: build them: `python3 build.py build -v debian12`" in done.stderr
     assert not (tmp_path / "page.html").exists()
 
 

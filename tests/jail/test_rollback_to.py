@@ -66,7 +66,7 @@ def test_all_of_them_can_be_undone_at_once(upgraded: Jail) -> None:
 def test_without_a_number_the_repair_is_undone_and_it_is_said_how_to_go_on(upgraded: Jail) -> None:
     said = CliRunner().invoke(app, ["jail", "rollback", str(upgraded.path), "--log", "plain"])
     assert upgraded.read("usr/share/foo/data") == "damaged"
-    assert f"`jail rollback {upgraded.path} --to 1` undoes that" in said.output
+    assert f"`python3 build.py jail rollback {upgraded.path} --to 1` undoes that" in said.output
     rollback_to(upgraded.path, 1, upgraded.events)
     assert upgraded.tree.versions() == {"foo": "2", "lib": "1"}
 

@@ -128,7 +128,7 @@ def test_what_users_chose_is_named_and_undone_when_told(volume: Path, name: str)
     said = CliRunner().invoke(app, command)
     assert said.exit_code == 0
     assert f"/{name}: {what}" in said.output
-    assert f"`jail verify --repair --users {volume}` undoes these" in said.output
+    assert f"`python3 build.py jail verify --repair --users {volume}` undoes these" in said.output
     assert CliRunner().invoke(app, [*command, "--repair", "--users"]).exit_code == 0
     assert untimely(snapshot(volume / "root")) == untimely(before)
     assert verify(volume, EVENTS, content=True).users == ()

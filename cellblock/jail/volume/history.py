@@ -195,7 +195,7 @@ def undoable_since(volume: Volume, number: int) -> list[Done]:
         raise CellblockError(
             f"the history of {volume.path} begins with number {first}: what was before {first} can be had, "
             "and nothing older; nothing was changed",
-            hint=f"jail rollback {volume.path} --to {first - 1}; {command}",
+            hint=f"`jail rollback {volume.path} --to {first - 1}`; {command}",
         )
     if number != first - 1 and number not in {one.number for one in found}:
         raise CellblockError(f"{volume.path} has no number {number} in its history", hint=command)

@@ -71,3 +71,7 @@ def test_commands_are_named_as_they_are_called(tmp_path: Path) -> None:
     nothing = jail("verify", str(tmp_path), CELLBLOCK_PROGRAM="cellblock")
     assert nothing.returncode != 0
     assert "build.py" not in nothing.stderr
+    hint = jail("verify", "/nowhere")
+    assert "next: `python3 build.py jail assemble SOURCE VOLUME` makes one" in hint.stderr
+    in_a_pod = jail("verify", "/nowhere", CELLBLOCK_PROGRAM="cellblock")
+    assert "next: `cellblock jail assemble SOURCE VOLUME` makes one" in in_a_pod.stderr
