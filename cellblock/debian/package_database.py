@@ -1,6 +1,6 @@
 """dpkg's database of an image: its packages, the files they own, and their copyright files.
 
-Formats: deb822(5), deb-control(5), dpkg-query(1); /var/lib/dpkg/info holds PACKAGE.list or PACKAGE:ARCH.list.
+/var/lib/dpkg/info holds PACKAGE.list or PACKAGE:ARCH.list.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cellblock.debian.control_fields import one_line_fields
+from cellblock.debian.status import packages_of
 from cellblock.oci.contents import Contents
 from cellblock.oci.layer_tar import Entry
 
@@ -53,23 +53,21 @@ def installed_packages(contents: Contents) -> tuple[InstalledPackage, ...]:
     if status is None:
         return ()
     found = []
-    for stanza in status.decode("utf-8", "replace").split("\n\n"):
-        fields = one_line_fields(stanza)
-        # "want error state": deinstalled packages keep a stanza while their configuration is there.
-        if fields.get("Status", "").split()[-1:] != ["installed"]:
+    for package in packages_of(status):
+        # Deinstalled packages keep a stanza while their configuration is there.
+        if not package.is_installed:
             continue
-        name, version = fields["Package"], fields["Version"]
-        source = _SOURCE.match(fields.get("Source", name))
+        source = _SOURCE.match(package.line("Source", package.name))
         assert source is not None  # neither is empty
         found.append(
             InstalledPackage(
-                name,
-                version,
-                fields.get("Architecture", "all"),
+                package.name,
+                package.line("Version"),
+                package.line("Architecture", "all"),
                 source["name"],
-                source["version"] or version,
-                fields.get("Maintainer", ""),
-                fields.get("Homepage", ""),
+                source["version"] or package.line("Version"),
+                package.line("Maintainer"),
+                package.line("Homepage"),
             )
         )
     return tuple(sorted(found, key=lambda package: (package.name, package.architecture)))

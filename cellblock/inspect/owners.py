@@ -1,6 +1,6 @@
 """Which package a file of an image belongs to, and the versions, from dpkg's database in the layers.
 
-Formats: dpkg-query(1), deb822(5); the lists in /var/lib/dpkg/info are PACKAGE.list or PACKAGE:ARCH.list.
+The lists in /var/lib/dpkg/info are PACKAGE.list or PACKAGE:ARCH.list.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cellblock.debian.control_fields import one_line_fields
+from cellblock.debian.status import packages_of
 from cellblock.oci.contents import LayerContents
 from cellblock.oci.layer_tar import Entry
 
@@ -52,9 +52,8 @@ def owners(layers: Iterable[LayerContents]) -> dict[str, str]:
 def installed(status: bytes) -> dict[str, str]:
     """Versions of the packages that a dpkg status file calls installed; `name:arch` for a second one."""
     found: dict[str, str] = {}
-    for stanza in status.decode("utf-8", "surrogateescape").split("\n\n"):
-        fields = one_line_fields(stanza)
-        if fields.get("Status", "").endswith(" installed"):
-            name = fields["Package"]
-            found[f"{name}:{fields.get('Architecture', '')}" if name in found else name] = fields["Version"]
+    for package in packages_of(status):
+        if package.is_installed:
+            name = package.name
+            found[f"{name}:{package.architecture}" if name in found else name] = package.version
     return found

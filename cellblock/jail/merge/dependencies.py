@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from debian.debian_support import NativeVersion
 
+from cellblock.debian.status import Package
 from cellblock.errors import CellblockError
-from cellblock.jail.tree.dpkg_database import Package
 
 _ATOM = re.compile(
     r"\s*([a-z0-9][a-z0-9+.-]*)(?::([a-z0-9-]+))?\s*(?:\(\s*(<<|<=|=|>=|>>|<|>)\s*([^)\s]+)\s*\))?"

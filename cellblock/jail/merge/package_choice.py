@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cellblock.debian.status import Package
 from cellblock.jail.merge.dependencies import Problem, compare, problems
-from cellblock.jail.tree.dpkg_database import Database, Package
+from cellblock.jail.tree.dpkg_database import Database
 
 Side = Literal["image", "tree", "none"]
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from cellblock.debian.status import split
 from cellblock.jail.merge.alternatives import without_images
 from cellblock.jail.merge.package_choice import Choices
 from cellblock.jail.tree.databases import ACCOUNTS, ALTERNATIVES, STATUS, SystemDatabases
-from cellblock.jail.tree.dpkg_database import Database, split
+from cellblock.jail.tree.dpkg_database import Database
 
 Key = Callable[[bytes], bytes]
 

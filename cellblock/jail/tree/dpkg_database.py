@@ -1,66 +1,18 @@
-"""Reads dpkg's database: installed packages and their files (dpkg(1), deb-control(5))."""
+"""A volume's dpkg database: which packages are installed, which files are theirs (dpkg(1))."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from cellblock.debian.status import Package, packages_of
 from cellblock.jail.tree.databases import INFO, STATUS, SystemDatabases
-
-_FIELD = re.compile(rb"^([A-Za-z-]+):[ \t]*(.*(?:\n[ \t].*)*)", re.MULTILINE)
 
 INFO_MEMBERS = (
     *("list", "md5sums", "conffiles", "triggers", "shlibs", "symbols", "templates", "config"),
     *("preinst", "postinst", "prerm", "postrm"),
 )
 """What dpkg keeps of a package in its info directory: deb(5) and deb-conffiles(5) to deb-triggers(5)."""
-
-
-@dataclass(frozen=True)
-class Package:
-    """One stanza of the status file. `key` is the name as dpkg's info files have it."""
-
-    key: str
-    stanza: bytes = field(repr=False)
-
-    @cached_property
-    def fields(self) -> dict[str, str]:
-        """Name -> value of each field."""
-        return {
-            name.decode("ascii"): value.decode("utf-8", "surrogateescape")
-            for name, value in _FIELD.findall(self.stanza)
-        }
-
-    @property
-    def name(self) -> str:
-        """The package's name without an architecture."""
-        return self.fields["Package"]
-
-    @property
-    def version(self) -> str:
-        """The version, or nothing."""
-        return self.fields.get("Version", "")
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether it is there in full; `rc` (only its configuration is left) is not."""
-        return self.fields.get("Status", "").endswith(" installed")
-
-    @property
-    def is_held(self) -> bool:
-        """Whether somebody told dpkg to leave it as it is."""
-        return self.fields.get("Status", "").startswith("hold ")
-
-    @cached_property
-    def conffiles(self) -> dict[bytes, str]:
-        """Path -> MD5 of the conffiles as the package brought them."""
-        lines = self.fields.get("Conffiles", "").splitlines()
-        rows = [line.split() for line in lines if line.strip()]
-        return {
-            row[0].encode("utf-8", "surrogateescape").lstrip(b"/"): row[1] for row in rows if len(row) >= 2
-        }
 
 
 class Database:
@@ -70,7 +22,7 @@ class Database:
         """`aliases` maps a top directory that is a link to what it leads to: b"bin" -> b"usr/bin"."""
         self.databases = databases
         self._aliases = aliases
-        self.packages = {package.key: package for package in _stanzas(databases.get(STATUS, b""))}
+        self.packages = {package.key: package for package in packages_of(databases.get(STATUS, b""))}
 
     @property
     def installed(self) -> dict[str, Package]:
@@ -117,19 +69,3 @@ def info_owner(path: bytes) -> str | None:
         return None
     name, dot, _ = path[len(INFO) :].rpartition(b".")
     return name.decode("utf-8", "surrogateescape") if dot else None
-
-
-def _stanzas(text: bytes) -> Iterator[Package]:
-    for stanza in split(text):
-        fields = dict(_FIELD.findall(stanza))
-        name = fields.get(b"Package", b"").decode("utf-8", "surrogateescape")
-        if not name:
-            continue
-        architecture = fields.get(b"Architecture", b"").decode("utf-8", "surrogateescape")
-        is_same = fields.get(b"Multi-Arch", b"") == b"same"
-        yield Package(f"{name}:{architecture}" if is_same else name, stanza)
-
-
-def split(text: bytes) -> list[bytes]:
-    """The stanzas of a file, each ending with one newline."""
-    return [stanza.strip(b"\n") + b"\n" for stanza in re.split(rb"\n\n+", text) if stanza.strip()]
