@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Cellblock's one command: `python3 build.py --help`.
 
 Needs nothing but the standard library: `cellblock.launcher.main` makes .venv on first use and then hands

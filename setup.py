@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one thing pyproject.toml cannot say: which extension modules cffi builds.
 
 The launcher sets CELLBLOCK_WITHOUT_C where there may be no compiler: for tests that need nothing but Python.

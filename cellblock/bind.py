@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What programs in another root see of this machine."""
 
 from __future__ import annotations

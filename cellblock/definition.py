@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images as data: images/NAME/image.yaml and the files beside it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this machine can and cannot do, and what to install: the findings behind `build.py doctor`.
 
 Only looks: nothing is installed, mounted, started or loaded. Features are tried, not derived from

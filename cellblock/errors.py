@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The errors a user can meet.
 
 Every one says what happened, where, and what to do next. Nothing below `cellblock.cli` prints or

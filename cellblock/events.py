@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is going on, as data.
 
 Code below `cellblock.cli` reports through an `Events` object and never prints. A view (a live

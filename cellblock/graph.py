@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images as a directed acyclic graph: what must be built before what."""
 
 from __future__ import annotations

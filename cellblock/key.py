@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cache keys: an image is built again exactly when something that goes into it changed.
 
 A key is the SHA-256 over named inputs, each a digest of its own, so that the input that changed

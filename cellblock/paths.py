@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where Cellblock keeps things on this machine.
 
 `CELLBLOCK_STATE` (default /var/lib/cellblock) holds what must not be lost: clusters and their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Running other programs: output line by line, and none left behind.
 
 Programs run in a session of their own, so that Ctrl-C at the terminal reaches only Cellblock, which

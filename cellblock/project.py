@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The definitions of a project: its variants and images, each read once, when it is first asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jinja2 with StrictUndefined over what a variant is: one context for definitions and files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """YAML that remembers where every key stood, so that an error can name file, line and key."""
 
 from __future__ import annotations

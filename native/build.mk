@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How all C of Cellblock is compiled, archived, linked and tested; included by native/Makefile and those of the programs.
 #
 # Every source is named from the top of the project: $(ROOT)/native/base/error.c becomes $(BUILD)/objects/native/base/error.o, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """C code compiled once for all tests of it: by workers of pytest side by side, and by the next run.
 
 What is compiled lies in a folder whose name is the hash of all that goes in, as ccache would have it. A run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libFuzzer on what C code brings along: its targets side by side, from their corpora.
 
 They run at a low priority (nice) for so many seconds by the clock: what waits for Slurm, for a container or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strings and errors of the C that is compiled for Python, as text."""
 
 from __future__ import annotations

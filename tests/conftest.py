@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which tests may run side by side, when `build.py test` runs all of them with three workers.
 
 A group runs in one worker, one test after the other: tests that share a cluster, a daemon or an image, or

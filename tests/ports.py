@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports of loopback for what a test starts: none that another worker of pytest takes, nor the kernel.
 
 A server that is told its port has to be told one before it binds it. One of the kernel's own choice (port 0)

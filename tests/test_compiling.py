@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What users compile: a warning of their compiler is none of their errors, and none that tests let pass."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The doctor: what it says of a machine that lacks something, and that it only looks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tests/needs.txt: each path is there, and what it says to need nothing but Python does."""
 
 from __future__ import annotations

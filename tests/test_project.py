@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Definitions are read when they are asked for, once."""
 
 from __future__ import annotations

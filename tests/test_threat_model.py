@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/threat-model.md names tests that there are."""
 
 from __future__ import annotations

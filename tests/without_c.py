@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plugin of pytest: no part of Cellblock that is compiled can be imported, as where nothing compiled it."""
 
 from __future__ import annotations

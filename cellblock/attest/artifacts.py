@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attestations as OCI artifacts that refer to an image (image-spec 1.1, manifest.md, artifact usage).
 
 Documents are an artifact each, its type the document's media type. Signatures are laid out as cosign reads

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py audit`: is there anything in these images that must not be pushed?
 
 Each check is a module of cellblock/attest/checks and yields findings; the policy's exceptions are taken out

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bill of materials of an image, before it is written in one of the formats: packages, and files of none.
 
 Two builds of one image give equal bills: nothing here is of the clock or of the machine.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One thing that is wrong with an image, said so that a person can act on it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Licences of a Debian package, from its copyright file, as an SPDX licence expression.
 
 Only the machine-readable form (DEP-5, "Machine-readable debian/copyright file" 1.0) can be read by a

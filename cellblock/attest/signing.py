@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signatures in cosign's form: ECDSA over P-256 with SHA-256, in DER.
 
 A key in a PEM file (also an encrypted one, with the password in COSIGN_PASSWORD) signs right here. Keys that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bill of materials as SPDX 2.3 in JSON, written and validated by spdx-tools.
 
 The image is a package that contains the others; a package's deb has its SHA-256 where the lock is known.

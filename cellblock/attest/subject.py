@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An image that something is said of: where it lies, and by which names it is known."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Benchmarks: what docs/benchmarks.md says, measured anew on this machine."""

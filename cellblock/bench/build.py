@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What building costs, beside what the builders of the field take for the same images on this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same images by the builders people have: `buildah build` and `docker build` of the Containerfiles.
 
 Each starts without images and without a layer cache, with all debs and lists on this machine's disk: no

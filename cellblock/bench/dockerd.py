@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A dockerd of one's own: for measuring and testing, on a machine where Docker is only installed."""
 
 from __future__ import annotations

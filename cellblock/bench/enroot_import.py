@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an import costs, from a registry on loopback, beside what else makes a squashfs or a root of an image.
 
 Each import is cold: nothing of it is in enroot's cache. The registry's files are in the page cache for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes two images to import: `base`, a small distribution, and `big`, one for machine learning.
 
 Files of this machine's Debian packages in layers of gzip -6, as an OCI layout (OCI image-spec 1.1).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the jail costs a step: `srun true` with the plugin and without, interleaved.
 
 All runs of a round are on one worker of one cluster, inside one allocation, so that only the step is

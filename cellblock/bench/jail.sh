@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs on a worker, outside the jail, in an allocation. Prints KIND NAME NUMBER, a line a run:
 #   step NAME MICROSECONDS     srun true; without the plugin in the rounds of a level: without:LEVEL
 #   tasks LEVEL MICROSECONDS   what all tasks of srun --ntasks=$TASKS true together spent on entering

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Order statistics of measurements."""
 
 from __future__ import annotations

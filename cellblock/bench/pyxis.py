@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a container costs a step: `srun true` with --container-* and without, interleaved.
 
 On a running cluster, as a user who is not root, in the jail, all steps in one allocation. The image is the

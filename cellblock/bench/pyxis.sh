@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # In the jail on the login node, as the benchmark's user: ROUNDS REFERENCE. Prints
 # KIND MICROSECONDS, a line a step; all steps are in one allocation on one worker, and each round has one of each kind, in
 # any order.

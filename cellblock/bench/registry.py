@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Debian's docker-registry for a benchmark, with images of the benchmarks' layout."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders and variables that a benchmark has for itself, and that are gone afterwards."""
 
 from __future__ import annotations

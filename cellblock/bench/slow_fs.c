@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file system that shows a directory and takes its time: SLOW_FS_US microseconds for each call, as a server
  * over a network does, for any number of calls at once. With SLOW_FS_LOSSY it holds no attributes, links, devices
  * or owners. For measurements and tests.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mounts a directory as a filesystem whose every call takes a time of its own (`slow_fs.c`, by FUSE)."""
 
 from __future__ import annotations

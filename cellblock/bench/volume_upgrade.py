@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What upgrade and verify of a jail volume cost, beside `find` and `sha256sum` over the same tree.
 
 All times are wall clock of whole commands, ours with Python's start, warm (each is run before it is timed),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Building the images of a variant: plan, find what exists, build the rest side by side."""
 
 from __future__ import annotations

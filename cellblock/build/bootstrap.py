@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command lines that put exactly the locked packages into a root: mmdebstrap for the first layer, then apt.
 
 Both see one flat archive that holds the locked packages and no other (cellblock.packages.repository).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py render containerfile`: the images of a variant as one Containerfile, with its build context.
 
 One stage an image, so that all of them share what they stand on; `--target IMAGE` chooses.

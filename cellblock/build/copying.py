@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies files out of images, and sources into a root, without running anything of theirs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds images with Docker, each by its recipe: what has its key is left alone, the rest built at once."""
 
 from __future__ import annotations

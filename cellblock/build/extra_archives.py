@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Archives beside the distribution's: a Slurm compiled from source, empty packages, and NVIDIA's CUDA.
 
 They serve builds and are named in no image. The first two are folders in this machine's cache, the third is

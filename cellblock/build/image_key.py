@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The key of an image: the inputs that it is made of, each with a digest of its own; `why` compares them.
 
 An image of the native engine has the keys of its layers (`cellblock.build.nodes`) and of its settings. An

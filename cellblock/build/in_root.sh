@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program inside a root filesystem made of layers, in namespaces of its own: what it mounts and starts
 # is gone when it ends, however it ends. Called by cellblock/build/root.py under
 #   unshare --mount --pid --ipc --uts --fork --kill-child

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes one layer: bootstraps, installs packages, lays files over, or compiles, and stores the result.
 
 Nothing half made is ever seen: a layer's tree and its record are renamed into place when its blob is stored.

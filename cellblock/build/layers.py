@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which packages form a layer: planned over all images of a variant, so that what images share is one blob.
 
 Images already form a tree by `from`. Where several images of one parent hold the same packages, those become

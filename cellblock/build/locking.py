@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes, checks and compares the locks of variants."""
 
 from __future__ import annotations

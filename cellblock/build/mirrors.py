@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which archives the packages of a variant come from.
 
 In order: what the person names (--mirror), what the variant names, the host's own mirror when it

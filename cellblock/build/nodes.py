@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layers of a variant as a graph: each with what it stands on, what makes it, and its cache key.
 
 A layer's key is the SHA-256 over all that shapes its bytes: what is below it, the debs by SHA-256, files with

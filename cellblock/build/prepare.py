@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a request to a plan: definitions, the lock, every image's layers with their keys.
 
 No image is built here. But packages may be resolved, which asks the archives and writes a lock below

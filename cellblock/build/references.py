@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names under which images of a variant are tagged, in the store and in the storage of an engine."""
 
 from __future__ import annotations

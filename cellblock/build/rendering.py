@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders the declared images of a variant, each once: lock, keys, layers and Containerfile are made of it.
 
 A template is rendered where its place is known, so that an error names FILE:LINE: KEY.

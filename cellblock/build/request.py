@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a build is asked for, and what it gives."""
 
 from __future__ import annotations

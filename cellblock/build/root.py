@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Working roots: layers' trees put together by overlay, in which programs run and leave one layer more.
 
 A tree is a folder in overlayfs' own form (kernel Documentation/filesystems/overlayfs.rst): what a layer

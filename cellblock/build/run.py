@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carries out a build: what is there already is left alone, the rest is made side by side."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds images by making each of their layers once, in working roots, side by side.
 
 What an image needs is found by key; what is not there is made, in the order in which most work waits for

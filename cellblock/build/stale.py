@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which built images are of earlier inputs: definitions, packages, code or tools have changed since."""
 
 from __future__ import annotations

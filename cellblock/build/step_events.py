@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an engine or the builder reports of one image or layer, as events."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps that make a rendered image, for the layer builder, an engine, or a Containerfile."""
 
 from __future__ import annotations

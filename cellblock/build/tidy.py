@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a build leaves in a root that is no part of an image: logs, caches, what belongs to one machine."""
 
 from __future__ import annotations

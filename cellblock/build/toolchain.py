@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Throwaway roots with compilers, of exactly locked packages; lines run in an overlay over them.
 
 Which packages and versions a toolchain is made of is resolved once and kept in the cache, as for images

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A layer's blob back into a tree in overlayfs' form: it came from a registry, or its tree was trimmed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unpacks a layer's packages as dpkg would, in one stream: their files, then their records as "unpacked".
 
 dpkg unpacks one package after the other, each decompressed anew; most packages are files and a script that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The matrix as a workflow of GitHub Actions.
 
 Each variant is a job with a strategy over its architectures and a job that joins them, so that a variant

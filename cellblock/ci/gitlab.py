@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The matrix as a pipeline of GitLab CI/CD.
 
 Jobs name what they need, so each starts when that is there, and a variant that fails stops no other.

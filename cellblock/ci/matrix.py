@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The jobs that build several variants: one per variant and architecture, and one that joins architectures.
 
 The jobs share nothing but the registry: it is their cache, and it holds what the joining job joins.

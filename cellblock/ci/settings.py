@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person decides about CI jobs, checked; and the shell lines that every job needs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m cellblock.cli`: runs the application and turns errors into a message and a status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The application: all targets, each registered from the module of its group."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py cache`: what builds keep on this machine to be fast."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`--install-completion` and `--show-completion`: completion in a shell, also for `python3 build.py`.
 
 typer answers what fits; its own scripts would ask it for `./build.py` only, and all pages say `python3

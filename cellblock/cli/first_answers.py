@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes cellblock/launcher/first_answers.json: `python -m cellblock.cli.first_answers`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py diff | graph | report | plan | why`: looking at what is declared and built."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How differences, causes and plans look on a terminal (rich), and as plain lines elsewhere."""
 
 from __future__ import annotations

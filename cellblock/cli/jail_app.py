@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The targets of `build.py jail` by themselves: loading all others takes longer than an upgrade at rest."""
 
 from __future__ import annotations

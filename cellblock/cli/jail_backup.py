@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py jail backup|restore`: a jail volume in a restic repository, and back."""
 
 from __future__ import annotations

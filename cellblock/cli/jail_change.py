@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py jail upgrade|apply|rollback|history`: change a jail volume, and back."""
 
 from __future__ import annotations

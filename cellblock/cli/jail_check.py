@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py jail verify|diff`: what a volume is, against what it was made from."""
 
 from __future__ import annotations

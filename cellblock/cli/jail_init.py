@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py jail init`: what the pod of a Job runs."""
 
 from __future__ import annotations

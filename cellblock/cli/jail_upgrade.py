@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail upgrade` once its words are understood, and its report; of the plainest form the words as well.
 
 Without typer, which takes longer to load and to read the words than an upgrade at rest does.

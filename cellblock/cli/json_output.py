@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints what `--json` asks for: one object on one line of stdout."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py render`: images and volumes in the words of other tools."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py render kubernetes`: the jail's volume, its Job and its backups as manifests."""
 
 from __future__ import annotations

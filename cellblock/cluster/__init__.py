@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The local cluster: Slurm's configuration, secrets, and containers over the Docker API."""
 
 from cellblock.cluster.local import shell_argv, start, status, stop

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds the Docker API: podman's, started for the purpose, or Docker's.
 
 podman shares buildah's storage, so that images need no copy. Its service is Cellblock's own: a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each container of the cluster may do: everything else is dropped.
 
 Found by trial, one capability at a time: docs/decisions/cluster-capabilities.md has the evidence.

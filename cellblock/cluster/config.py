@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders deploy/slurm: Slurm's configuration and the mount plans of a cluster.
 
 One folder a mount: config/slurm is /etc/slurm of controller and login (slurmctld hands its .conf files to

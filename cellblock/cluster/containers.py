@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The containers of a cluster as data: what `start` creates and what its fingerprint is taken of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends a cluster: its containers, and with `purge` all that it kept."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this machine gives containers: cgroups, memory, processors, limits, and who holds a port."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders deploy/kubernetes: the jail's volume, the Job that fills it, its backups.
 
 Only what Cellblock's own commands need to run in a cluster: Slurm's daemons are deployed by other tools. What

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts, stops and describes a cluster on this machine.
 
 `start` brings a cluster to what its specification says or to nothing: a failure, or Ctrl-C, removes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cluster is asked to be, and what it is found to be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that show the cluster at work: both workers, one jail, the login node.
 
 An ordinary user of the jail submits them, as root in the jail may not.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The user who submits the proof's jobs: an ordinary user of the jail, made when missing."""
 
 from __future__ import annotations

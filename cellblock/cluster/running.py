@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The containers of a cluster in an engine: created, found, executed in, removed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The secrets of a cluster, made when the cluster is made: no image carries one.
 
     secrets/munge/munge.key                     what controller and workers see

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a cluster on this machine: paths.state()/clusters/NAME.
 
     state.json       written last, by rename, when the cluster runs; removed first by `stop`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From nothing to a job in the jail: build, assemble, start, prove."""
 
 from __future__ import annotations

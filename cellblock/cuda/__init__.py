@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVIDIA's own repository of CUDA as one more archive for apt: its key checked, its version pinned."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The key that signs an archive: from a URL or file, and taken only with the fingerprint that was told."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The repository of a variant with `cuda: {from: nvidia, ...}`: a flat archive with a key of its own."""
 
 from __future__ import annotations

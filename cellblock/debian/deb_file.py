@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two archives in a deb (deb(5), format 2.0), read as streams."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dpkg's database of an image: its packages, the files they own, and their copyright files.
 
 /var/lib/dpkg/info holds PACKAGE.list or PACKAGE:ARCH.list.

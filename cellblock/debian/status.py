@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads dpkg's status file, the one reader of it here (deb-control(5), dpkg-query(1)).
 
 By bytes, and not by python-debian. A stanza that is kept is written back as it was. Users write status files,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """References that come from tables of the C sources: mount plan, plugstack.conf, enroot's settings.
 
 The names, types and defaults are read from the sources. The meanings are written here, and `page` raises

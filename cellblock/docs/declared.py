@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference of declared files: keys of image.yaml and variants.yaml, from the models that read them."""
 
 from __future__ import annotations

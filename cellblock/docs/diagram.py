@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws the flowcharts of pages as SVG, so that the site needs no script for them.
 
 Pages hold them as Mermaid, which places that show Markdown draw themselves. Known here is the part of its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All pages that are made from the program, by their path below docs/."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the documentation as a site, and shows it: `build.py docs`."""
 
 from __future__ import annotations

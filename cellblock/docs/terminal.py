@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the picture of a terminal in the README from what a real `up` printed.
 
     script -c "python3 build.py up --name NAME" /tmp/typescript

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Engines turn a recipe into an image. `Engine` is the protocol that each one fits."""
 
 from __future__ import annotations

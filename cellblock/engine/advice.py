@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What to do about failures that have a known remedy."""
 
 from __future__ import annotations

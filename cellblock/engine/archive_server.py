@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Package archives of this machine over HTTP, for builders that cannot mount them: loopback, read-only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The build context of a Containerfile: the files that its stages take, and the tars of its bases."""
 
 from __future__ import annotations

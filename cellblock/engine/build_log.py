@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What dockerd's classic builder says while it builds, as steps and lines of output."""
 
 from __future__ import annotations

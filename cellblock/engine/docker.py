@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The docker engine: builds the Containerfile that `build.py render containerfile` shows, a stage at a time.
 
 A recipe's stage is sent to dockerd through the docker SDK with what it copies; in the place of the other

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an engine is asked to do: a parent, steps, and the image's configuration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shell lines as the text of one RUN instruction, in the form that every builder reads alike.
 
 A RUN is one logical line: its physical ones are joined, empty ones dropped, and those that begin with

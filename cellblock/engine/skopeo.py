@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """skopeo(1): copies images between layouts and engines' storages. Only long-lived flags are used."""
 
 from __future__ import annotations

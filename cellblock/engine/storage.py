@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The storage that buildah and podman share: images of a layout are loaded into it to be run.
 
 Only command lines are used: their versions differ between distributions (buildah 1.23 to 1.41), so only

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes small files whole: who reads one meanwhile sees the old one or the new one.
 
 `write` is for what must be there after a power cut. A rename reaches the disk before what the file holds,

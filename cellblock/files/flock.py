@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Locks between processes: flock(2) on a file, given back by the kernel however a process ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SHA-256 of content that need not fit into memory."""
 
 from __future__ import annotations

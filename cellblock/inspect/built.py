@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which images of a variant are there, with what is remembered of their builds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why two images that should be the same have different digests: every byte that counts, times included.
 
 For `build.py verify`: what was built again against what is there.

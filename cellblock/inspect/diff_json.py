@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Differences of images as JSON-able values."""
 
 from __future__ import annotations

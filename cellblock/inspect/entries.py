@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How two entries of the same path differ, in words."""
 
 from __future__ import annotations

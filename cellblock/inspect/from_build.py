@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is about to be built, in the words of `planned` and `why`."""
 
 from __future__ import annotations

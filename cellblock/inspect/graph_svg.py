@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The graph of images as an SVG picture that stands alone and follows the viewer's light or dark."""
 
 from __future__ import annotations

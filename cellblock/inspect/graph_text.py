@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The graph of images as text that other tools draw: Mermaid (flowcharts) and DOT (graphviz)."""
 
 from __future__ import annotations

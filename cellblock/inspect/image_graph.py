@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images and what they need of each other, with what was built, as data that can be drawn."""
 
 from __future__ import annotations

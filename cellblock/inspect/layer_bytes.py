@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the bytes of a layer are: by package, and the largest files of each."""
 
 from __future__ import annotations

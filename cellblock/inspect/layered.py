@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Places the nodes of a small directed acyclic graph in rows, as Sugiyama, Tagawa and Toda do (1981).
 
 Rows by the longest way from a root; an edge over several rows passes through a place of its own in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a build would make, before it does: layers, predicted sizes, who shares them, a node's pull."""
 
 from __future__ import annotations

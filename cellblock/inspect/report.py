@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the report of a variant says, as data: layers with their parts, images, times, a node's pull."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report as one HTML page: it loads nothing from anywhere, and most of it is readable without JavaScript.
 
 Its parts are in page/: the template, its style, and the treemap.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Line by line differences of small text files of two images, read in a second pass over their layers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the time of builds went: by layer, which several images wait for once, and by kind of step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds an image again, from nothing, and says whether it is the same to the byte."""
 
 from __future__ import annotations

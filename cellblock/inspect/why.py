@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why an image would be built again: the inputs of its key that changed, in words.
 
 Names and values of inputs are those of build records: `package NAME` is "VERSION SHA-256", a path of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The jail volume: one directory tree on a shared volume that every job sees as `/`.
 
     tree/      entries, manifests, and safe reading of a tree that users change at the same time

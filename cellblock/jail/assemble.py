@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fills a jail volume from an image: completely, or not at all.
 
 Nothing is written when the volume holds that image already. The C code behind `image_core` reads the source

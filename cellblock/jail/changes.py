@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists what users changed in a volume (`jail diff`), by package, owner and size; or exports it as a tar."""
 
 from __future__ import annotations

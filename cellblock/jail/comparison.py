@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares a volume's tree with its image, and tells damage from what users did on purpose.
 
 Damage is a difference that nobody can have meant: content that changed while the file's time did not (a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Summarises differences, one line per cause: a package, a run of apt, a removed or re-owned directory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prepares a volume in a cluster (`jail init`): does whatever is left to do, so it can be started again.
 
 An empty volume is assembled. A volume with another image is upgraded if that is asked for, and refused

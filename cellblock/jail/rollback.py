@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Undoes an upgrade: a merge like an upgrade's, towards the tree as it was before."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Upgrades a jail volume to another image: makes the plan, stages the new files, and carries the plan out."""
 
 from __future__ import annotations

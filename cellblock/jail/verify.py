@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks a volume against its image (`jail verify`), and repairs what is damaged."""
 
 from __future__ import annotations

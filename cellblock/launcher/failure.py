@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a command says that it failed: text for people, JSON for the programs that asked for it.
 
     --log json   one line on stderr, as progress has them: event, time, error, next, status

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers of a checkout in which nothing is installed yet: `--help` and `targets`.
 
 The texts of `--help` and the variants are in first_answers.json, written by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """First use of `build.py`: install system packages, make .venv, install Cellblock into it.
 
 Standard library only. Called by `cellblock.launcher.main` when its stamp does not hold. Writes to stderr, in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `build.py` does before Cellblock itself can run: make .venv and find what it needs.
 
 Standard library only, and on the everyday path as little of that as possible: a stamp in .venv says

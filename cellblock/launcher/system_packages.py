@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The system packages Cellblock needs and why, and which of them apt offers here.
 
 Read by the launcher before anything is installed (so: standard library only, and nothing of Cellblock

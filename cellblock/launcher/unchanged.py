@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Knows that a build has nothing to do before anything of Cellblock is imported.
 
 After a build, the metadata of every file that shaped it is written down under the command line: size, times

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """apt with a root of its own: lists, keys, status and settings in one folder, nothing of this machine's.
 
 It fetches the lists of any suite and architecture, and answers what apt would install on a system that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What changes between two locks, as a person wants to read it."""
 
 from __future__ import annotations

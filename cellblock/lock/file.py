@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads and writes locks/VARIANT.lock.yaml.
 
 One package a line, in order of names, so that version control shows an upgrade as the lines that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a lock says: every package of every image of a variant, by version and SHA-256."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resolves the closure of every image of a variant with apt, outside of any root filesystem."""
 
 from __future__ import annotations

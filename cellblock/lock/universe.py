@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of an archive that could matter to what is asked for.
 
 apt looks at every package of an archive for each question: two seconds for the 69,000 of Debian 13, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this machine runs, and which variant is its own. Standard library only: the launcher asks, too."""
 
 from __future__ import annotations

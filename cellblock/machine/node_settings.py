@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of this machine's kernel that shield users from each other, in the jail and outside.
 
 The jail holds with all of them off. On, they also shield programs that are not careful, inside and outside.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What writes one blob of a layout, and knows afterwards what it is called."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A registry as the shared cache of builds: what one machine has made, others fetch by its cache key.
 
 An entry is an artifact (image-spec 1.1, "Guidelines for Artifact Usage") under the tag `cache-NAME-KEY`: its

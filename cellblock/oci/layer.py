@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One pass from a tree in overlayfs' form to a layer: tar, its digest, compression, the blob's digest.
 
 The same tree gives the same bytes: entries sorted, owners by number, no time after `epoch`, no access or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An OCI image layout (image-spec 1.1, image-layout.md): a folder of blobs by digest, and an index of names.
 
 Several processes may write at once. A blob is written beside its place, verified, and renamed, so that

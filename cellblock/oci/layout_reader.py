@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading an OCI layout: which image a tag names, its layers and labels (OCI image-spec 1.1)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pushes images of a layout to a registry: what it lacks, and the names last.
 
 First all blobs of all images go, each once: a blob that several repositories need is sent to one of them and

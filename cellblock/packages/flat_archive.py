@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flat apt archives that are made on this machine: each once for a key, in a folder named after it.
 
 A folder named after its key is whole: it is filled under another name and renamed. What a crash leaves is a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Debs taken apart: the files a package puts into a root, ready for tar, and what dpkg's database says of it.
 
     abcd....deb            as fetched (`cellblock.packages.store`)

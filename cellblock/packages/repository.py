@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A flat apt repository of exactly given packages: `deb [trusted=yes] file:/FOLDER ./`.
 
 Whatever apt is asked for, it can find only the versions that a lock names. The debs are hard links into

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The package store: every deb once, under the name of its SHA-256, shared by all builds of a machine.
 
     FOLDER/sha256/ab/abcd....deb       complete and verified; never changed, so that links to it stay right

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads one file of an archive from a place on, over HTTP or from a folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attests built images: gathers what is known of their builds, writes, attaches and signs the documents."""
 
 from __future__ import annotations

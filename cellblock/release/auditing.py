@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Audits built images with the locks that they were built from."""
 
 from __future__ import annotations

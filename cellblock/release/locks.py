@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lock that a built image's packages came from, found again by its digest."""
 
 from __future__ import annotations

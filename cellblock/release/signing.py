@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attests and signs what a push sends, for the names that the push gives it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slurm from a release tarball: compiled in a throwaway root, packaged, and offered to apt as an archive.
 
 The packages bear the names that Debian's and Ubuntu's have, so an image asks for `slurmd` whoever made it.

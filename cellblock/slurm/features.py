@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Slurm can be compiled with: the packages it takes, what configure is told, and how it shows.
 
 configure leaves out what it does not find, and says so in a line among a thousand. So its results are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which file of an installed Slurm belongs to which package.
 
 Names are those of Debian and Ubuntu, so that definitions and people find what they know. What no rule

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The flat apt archive of a compiled Slurm: made once for each key, below CELLBLOCK_CACHE/slurm."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A release tarball of Slurm: fetched once, verified always, and asked what it is."""
 
 from __future__ import annotations

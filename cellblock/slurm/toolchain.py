@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What compiling needs of whoever makes roots: a throwaway root with compilers, to run shell lines in."""
 
 from __future__ import annotations

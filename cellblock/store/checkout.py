@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which checkout this is: the names of images that it built mean nothing to others on the machine.
 
 The file `.cellblock-checkout` holds a random id and the folder that it was made for. A copy of it has

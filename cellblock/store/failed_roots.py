@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Roots of failed steps that `build --keep` leaves for a person: paths.cache()/failed/IMAGE-LAYER.
 
 Each has a script, `enter`, that opens a shell in it. It stays until the same layer fails again with `--keep`,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The images built on this machine: one layout, in which each checkout has names of its own.
 
 Layers and builds are shared, by their digests and keys. A plain name, `localhost/cellblock/worker:debian13`,

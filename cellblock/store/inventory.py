@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is kept, as things that can go by themselves: each with its size on disk and when it was last used.
 
     debs/          packages, by SHA-256, with what was made of them: fetched again when they are needed

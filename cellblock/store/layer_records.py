@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds layers that are there already, by what they are made of."""
 
 from __future__ import annotations

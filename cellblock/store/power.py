@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a power cut may have taken: files that were renamed into place and whose data never reached the disk.
 
 Nothing is synced while a build runs: that takes as long as the build (docs/decisions/build-power-cut.md).

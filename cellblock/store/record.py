@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is remembered of each build: the inputs of its key, its layers with their packages, its times.
 
 One JSON file an image and variant, of each checkout, replaced by rename: `why`, `report`, `diff` and the

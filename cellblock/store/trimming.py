@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes room in the cache: what was not used for longest goes first, until what is left fits.
 
 Nobody builds meanwhile (`Layout.alone`, the store's lock); who comes waits. A removal that is ended half-way

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders for working roots, each owned by whoever holds the flock(2) of its lock file.
 
     FOLDER/PID-RANDOM        one working root; the pid is for a person who looks

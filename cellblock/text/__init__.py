@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers and names of files as a person reads them."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names that users gave, for a terminal: they may name a file so that it tells the terminal what to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes a bundle: a copy of this program with an image behind it, for `enroot bundle`. bundle_run.c and main.c call
  * it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A bundle: this very program with an image behind it. It runs the image from where it lies; nothing is extracted. */
 #ifndef ENROOT_BUNDLE_H
 #define ENROOT_BUNDLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a bundle: mounts or extracts the image that lies behind this program. main.c calls it when the program is a
  * bundle. */
 #define _GNU_SOURCE

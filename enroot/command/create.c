@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot create`: unpacks an image into a new root. main.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>

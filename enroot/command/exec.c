@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot exec`: runs a program in a container that runs already. main.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot export`: makes an image of a root with mksquashfs. main.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>

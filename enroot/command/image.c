@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the commands that enroot-image does (import, load, digest, cache): finds that program and becomes it.
  * main.c calls it. */
 #define _GNU_SOURCE

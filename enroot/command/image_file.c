@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a file is that should be an image, told before a mount or unsquashfs fails on it. squashfs 4.0: the superblock. */
 #define _GNU_SOURCE
 #include <endian.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot version` and `enroot info`, which says what this machine can do and which settings are in force.
  * main.c calls it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot list`: prints the roots and, with -f, the processes in them. main.c calls it. */
 #define _GNU_SOURCE
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the options of a command from its table with getopt_long. Files of this folder and enroot/ call it. */
 #define _GNU_SOURCE
 #include "options.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options of commands, as a table each: how they are spelt, and where their values go. */
 #ifndef ENROOT_OPTIONS_H
 #define ENROOT_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads what most commands begin with: settings, the one word they take, and the path of its container. All commands
  * call it. */
 #define _GNU_SOURCE

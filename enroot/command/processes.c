@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the processes that run in containers, by /proc. list.c calls it. */
 #define _GNU_SOURCE
 #include "processes.h"

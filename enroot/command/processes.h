@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes in containers, as `list -f` shows them. */
 #ifndef ENROOT_PROCESSES_H
 #define ENROOT_PROCESSES_H

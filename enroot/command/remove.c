@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot remove`: asks, and removes roots. main.c calls it. */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes, commits and removes roots under hidden names, so that a killed command leaves nothing half made. Files of
  * this folder and enroot/ call it. */
 #define _GNU_SOURCE

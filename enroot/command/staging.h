@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Roots that are being made or removed: hidden directories of DATA_PATH, locked while somebody works on them. What a
  * killed command left there, the next one removes. */
 #ifndef ENROOT_STAGING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot start` and `enroot batch`: reads their options and starts the container. main.c and bundle_run.c
  * call it. */
 #define _GNU_SOURCE

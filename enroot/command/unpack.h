@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef ENROOT_UNPACK_H
 #define ENROOT_UNPACK_H
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Holds the usage text of each command and prints it. Each command of enroot and enroot-image calls it. */
 #define _GNU_SOURCE
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The usage of each command, printed. */
 #ifndef ENROOT_USAGE_H
 #define ENROOT_USAGE_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Completion of enroot for bash; to be installed as /usr/share/bash-completion/completions/enroot.
 
 # Not by compgen -W, which runs the $(commands) in its words: a name may be anything, and come from an image's file.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packs the user's configuration files into a bundle and unpacks them when the bundle runs. root.c and enroot/command
  * call it. */
 #define _GNU_SOURCE

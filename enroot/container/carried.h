@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Configuration files that a bundle carries: of a user's environ.d, mounts.d and hooks.d, one behind the other, each
  * with a line "MODE LENGTH FOLDER/NAME" before it. */
 #ifndef ENROOT_CARRIED_H

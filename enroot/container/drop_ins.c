@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists the files of environ.d, mounts.d and hooks.d in the order in which they count. environment.c, hooks.c and
  * mounts.c call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads files of lines KEY=VALUE and expands what the values refer to. environment_file.c, hooks.c and launch.c call
  * it. */
 #define _GNU_SOURCE

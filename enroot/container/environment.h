@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of lines KEY=VALUE. */
 #ifndef ENROOT_ENVIRONMENT_H
 #define ENROOT_ENVIRONMENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the container's environment from its image, the drop-ins and the command line. launch.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

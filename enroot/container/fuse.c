@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens and mounts /dev/fuse for a program that serves the mount. image_mount.c, overlay.c and root.c call it. */
 #define _GNU_SOURCE
 #include "fuse.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts that programs of the user serve: /dev/fuse opened and mounted here, the rest is the program's. */
 #ifndef ENROOT_FUSE_H
 #define ENROOT_FUSE_H

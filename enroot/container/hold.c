@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Holds a container without a command, for others to join. launch.c and the command start call it. */
 #define _GNU_SOURCE
 #include "native/container/container.h"

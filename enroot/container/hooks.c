@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the default hooks, and then the hook scripts of the administrator and the user. launch.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>

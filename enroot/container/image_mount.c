@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts a squashfs file with squashfuse. root.c calls it. */
 #define _GNU_SOURCE
 #include "image_mount.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts a squashfs file by the kernel, through a loop device, if root made the file. root.c calls it. */
 #define _GNU_SOURCE
 #include "kernel_image.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An image as a mount of the kernel's own squashfs, through a loop device: several times faster than squashfuse, and for
  * files alone that root made, because the kernel's parser of file systems trusts what it reads. */
 #ifndef ENROOT_KERNEL_IMAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starts a container: makes namespaces and mounts in order, then becomes the command. start.c and the commands exec
  * and start call it. */
 #define _GNU_SOURCE

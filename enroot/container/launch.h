@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef ENROOT_LAUNCH_H
 #define ENROOT_LAUNCH_H
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts what every container has, then the administrator's, the user's and the command line's lines of fstab.
  * launch.c calls it. */
 #define _GNU_SOURCE

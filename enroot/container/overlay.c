@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lays a tmpfs that takes what is written over a read-only image. root.c calls it. */
 #define _GNU_SOURCE
 #include "overlay.h"

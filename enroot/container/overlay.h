@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An image below, read-only, and a tmpfs above that takes what is written. */
 #ifndef ENROOT_OVERLAY_H
 #define ENROOT_OVERLAY_H

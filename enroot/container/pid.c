@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gives a container a PID namespace of its own, if one is asked for. launch.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>

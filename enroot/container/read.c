@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a small file of the container's root without following links out of it. The environment and the hooks call
  * it. */
 #define _GNU_SOURCE

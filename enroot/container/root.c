@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens or mounts the root of a container: a created one or an image. launch.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs hook scripts, the configuration script of --conf and its rc(). hooks.c and launch.c call it. */
 #define _GNU_SOURCE
 #include <errno.h>

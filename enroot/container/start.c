@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Looks up the user, and starts the container that a command asks for. enroot/command calls it. */
 #define _GNU_SOURCE
 #include "start.h"

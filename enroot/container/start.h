@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a request to a running command. */
 #ifndef ENROOT_START_H
 #define ENROOT_START_H

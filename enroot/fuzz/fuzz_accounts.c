@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The passwd of an image, merged with the accounts that a container needs. */
 #define _GNU_SOURCE
 #include <string.h>

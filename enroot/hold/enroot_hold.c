@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* enroot-hold READY LIFE NAME: keeps a container that others join (container/hold.h).
  *
  * Static, for it runs within any root; it is handed over as a descriptor. Exit status 0 when LIFE is closed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Merges entries into the text of passwd(5) and group(5). shadow.c calls it. */
 #define _GNU_SOURCE
 #include "accounts.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* passwd(5) and group(5) as text: lines whose first field is a name. */
 #ifndef ENROOT_ACCOUNTS_H
 #define ENROOT_ACCOUNTS_H

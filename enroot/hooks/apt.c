@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tells apt in the container not to change its user, which a namespace of one uid cannot. container/hooks.c calls it.
  * */
 #define _GNU_SOURCE

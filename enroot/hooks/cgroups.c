@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts /sys/fs/cgroup anew where it begins at the container's own cgroup. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shows the node's /dev/log in a container that has a /dev of its own. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include "hook.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts the user's home directory if ENROOT_MOUNT_HOME asks for it. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The default hooks, each a file. Each is left out where hooks.d has a file of its name: docs/enroot.md. */
 #ifndef ENROOT_HOOK_H
 #define ENROOT_HOOK_H

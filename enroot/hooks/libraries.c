@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the host's ldconfig over the container after hooks have brought libraries. mellanox.c and nvidia_cdi.c call
  * it. */
 #define _GNU_SOURCE

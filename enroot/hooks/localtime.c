@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gives the container the node's time zone. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include "hook.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shows InfiniBand devices in the container as MELLANOX_VISIBLE_DEVICES asks. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include <dirent.h>

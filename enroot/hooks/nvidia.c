@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shows NVIDIA GPUs and their driver in the container as NVIDIA_VISIBLE_DEVICES asks. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shows NVIDIA GPUs by the node's CDI specification, where nvidia-container-cli is not there. nvidia.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>

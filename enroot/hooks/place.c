@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts, reads, writes and links files in the container's root for the hooks in this folder, which call it. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adds the user and the group to the container's passwd and group. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include <grp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* enroot cache ls, prune, verify, init. */
 #define _GNU_SOURCE
 #include <errno.h>

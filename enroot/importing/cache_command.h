@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of "enroot cache". */
 #ifndef ENROOT_CACHE_COMMAND_H
 #define ENROOT_CACHE_COMMAND_H

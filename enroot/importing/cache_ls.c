@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot cache ls`: prints what the cache keeps. cache_command.c calls it. */
 #define _GNU_SOURCE
 #include <pwd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot cache prune` and `enroot cache verify`. cache_command.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>

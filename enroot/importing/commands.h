@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The commands of enroot-image: each gets its arguments, its own name first, and returns the exit status. */
 #ifndef IMPORTING_COMMANDS_H
 #define IMPORTING_COMMANDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Images of docker's daemon and of podman, by their own programs. */
 #ifndef IMPORTING_DAEMON_H
 #define IMPORTING_DAEMON_H

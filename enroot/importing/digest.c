@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot digest [-a ARCH] URI`: prints the digest of an image in a registry. main.c calls it. */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the list of layers of a docker-archive, as `docker save` writes it. source.c calls it. */
 #define _GNU_SOURCE
 #include <jansson.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Converts errors of native/layers to the error that programs report. place.c and produce.c call it. */
 #define _GNU_SOURCE
 #include "fault.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of the image core as errors of the program. */
 #ifndef IMPORTING_FAULT_H
 #define IMPORTING_FAULT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The three files that an image gets for the runtime: text from its configuration, for a shell and for mounting. */
 #ifndef IMPORTING_GENERATE_H
 #define IMPORTING_GENERATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache get [-a ARCH] URI [COMMAND [ARG...]]: the path of the image in the cache, made if it is not there. For programs that run
  * it, and want no file of their own.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot import [-a ARCH] [-o FILE] URI`: makes a squashfs file of an image. main.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

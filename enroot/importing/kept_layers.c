@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Takes layers of a registry's image from the cache, and stores the others there while they are downloaded. origin.c
  * calls it. */
 #define _GNU_SOURCE

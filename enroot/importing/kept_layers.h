@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers of a registry's image that the cache has, and those that it gets while they are downloaded. */
 #ifndef IMPORTING_KEPT_LAYERS_H
 #define IMPORTING_KEPT_LAYERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `enroot load [-a ARCH] [-n NAME] [-f] URI`: makes a root of an image. main.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

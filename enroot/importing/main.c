@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* enroot-image: what `enroot import`, `load`, `digest` and `cache` run. A program of its own, because it needs libraries
  * for the network and for compression, which a start must not wait for. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds an image in the cache, or makes it and keeps it there. get.c and import.c call it. */
 #define _GNU_SOURCE
 #include "obtain.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An image as a squashfs file: from the cache, or made and kept there. */
 #ifndef IMPORTING_OBTAIN_H
 #define IMPORTING_OBTAIN_H

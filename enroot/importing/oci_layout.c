@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the manifest and list of layers of an OCI layout or archive. source.c calls it. */
 #define _GNU_SOURCE
 #include <jansson.h>

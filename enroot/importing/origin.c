@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the source of an import, a registry or this machine, and tells the user what goes wrong. load.c and obtain.c
  * call it. */
 #define _GNU_SOURCE

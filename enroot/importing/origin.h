@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where an image to import comes from, a registry or this machine, ready to be produced from.
  *
  * What goes wrong here is told to the user at once: a registry's answer may take several lines.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rewrites the owner of all entries to the user who imports, on their way to another sink. produce.c calls it. */
 #define _GNU_SOURCE
 #include "owners.h"

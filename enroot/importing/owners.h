@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A sink before another one: all files belong to who runs this, as nobody else's can be made, or are wanted. */
 #ifndef IMPORTING_OWNERS_H
 #define IMPORTING_OWNERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens files of a local image, in a directory or inside an archive. daemon.c and source.c call it. */
 #define _GNU_SOURCE
 #include "place.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the files of a local image lie: a directory, or an archive (tar) that is read where it is. */
 #ifndef IMPORTING_PLACE_H
 #define IMPORTING_PLACE_H

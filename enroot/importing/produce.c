@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a squashfs file or a root from an image's configuration and layers. origin.c calls it. */
 #define _GNU_SOURCE
 #include "produce.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From an image's configuration and layers to a squashfs file, or to a root filesystem. */
 #ifndef IMPORTING_PRODUCE_H
 #define IMPORTING_PRODUCE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints how far an import is. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "progress.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether there is room for what is written, told to people: before, and when it ran out. */
 #ifndef IMPORTING_ROOM_H
 #define IMPORTING_ROOM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An image to import: its configuration and layers, wherever they come from. */
 #ifndef IMPORTING_SOURCE_H
 #define IMPORTING_SOURCE_H

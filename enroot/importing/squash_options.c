@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses ENROOT_SQUASH_OPTIONS, which has the options of mksquashfs. produce.c calls it. */
 #define _GNU_SOURCE
 #include "squash_options.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ENROOT_SQUASH_OPTIONS: the options of mksquashfs, for the writer here. */
 #ifndef IMPORTING_SQUASH_OPTIONS_H
 #define IMPORTING_SQUASH_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the files of an uncompressed tar are, so that each can be read without the others. */
 #ifndef IMPORTING_TAR_INDEX_H
 #define IMPORTING_TAR_INDEX_H

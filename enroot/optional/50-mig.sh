@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Slices of GPUs (MIG): the nodes of NVIDIA's capabilities where /dev is a small one (--ipc, ENROOT_RESTRICT_DEV), and
 # the right to change or watch slices where NVIDIA_MIG_CONFIG_DEVICES or NVIDIA_MIG_MONITOR_DEVICES asks for it.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Reductions in the switches (SHARP): settings of the job, and the socket of the daemon of this node.
 set -euo pipefail
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # MPI over PMI: a container gets the step's variables and the directory of PMIx's server.
 # Variables of a single task stay with it: whoever joins the container later brings its own.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # torch.distributed in a Slurm step: rendezvous and ranks for images that have PyTorch. What is set already stays.
 set -euo pipefail
 

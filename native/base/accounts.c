@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the passwd and group of a jail or container as data, without the C library's NSS modules. enroot/container
  * and spank_jail/enter call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The jail's users, read as plain data.
  *
  * passwd(5) and group(5) of the jail are parsed here and not by the C library: getpwnam would load the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allocates memory that is released all at once. yaml_tree.c and native/cdi call it. */
 #include "arena.h"
 

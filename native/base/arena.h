@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that is released all at once: what is read from one file lives and dies together. */
 #ifndef JAIL_ARENA_H
 #define JAIL_ARENA_H

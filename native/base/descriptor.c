@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sends and receives a file descriptor over a Unix socket. enroot/importing, native/mount, pyxis/step and
  * spank_jail/enter call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the SONAME of a shared object from its ELF headers. native/cdi and spank_jail/driver call it. */
 #define _GNU_SOURCE
 #include "elf_soname.h"

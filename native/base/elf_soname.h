@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The name by which programs ask for a shared object. */
 #ifndef JAIL_ELF_SONAME_H
 #define JAIL_ELF_SONAME_H

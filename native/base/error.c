@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills in and prints the error that functions of the jail, the containers and the plugins return. Files of this
  * folder, enroot/, other libraries in native/, pyxis/ and spank_jail/ call it. */
 #define _GNU_SOURCE

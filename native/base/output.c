@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a file that appears under its name only when it is complete. enroot/command, enroot/importing and
  * native/cache call it. */
 #define _GNU_SOURCE

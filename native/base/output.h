@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file that is there whole or not at all: nameless until it is complete, so that a killed command leaves nothing. */
 #ifndef ENROOT_OUTPUT_H
 #define ENROOT_OUTPUT_H

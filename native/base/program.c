@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds, runs and waits for other programs. enroot/, other libraries in native/ and pyxis/ call it. */
 #define _GNU_SOURCE
 #include "program.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Other programs: found, run, waited for. They die with this one. */
 #ifndef ENROOT_PROGRAM_H
 #define ENROOT_PROGRAM_H

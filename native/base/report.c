@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints [INFO], [WARN] and [ERROR] lines. enroot/ and other libraries in native/ call it. */
 #define _GNU_SOURCE
 #include "report.h"

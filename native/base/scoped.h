@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors and memory that release themselves at the end of their block. */
 #ifndef JAIL_SCOPED_H
 #define JAIL_SCOPED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes system calls that old C libraries lack wrappers for, with a seam by which tests make any one fail. Files of
  * this folder, enroot/, other libraries in native/, pyxis/ and spank_jail/ call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* System calls of the mount core, called directly.
  *
  * Directly because the oldest C library we compile against (Ubuntu 22.04, glibc 2.35) has no wrappers

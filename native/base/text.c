@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Formats and copies strings, keeps lists of them, and reads small files. Files of this folder, enroot/, other
  * libraries in native/ and pyxis/ call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strings, lists of them, and small files read whole.
  *
  * A command that cannot get a few bytes for a string cannot go on: what is here ends the program then, so that no

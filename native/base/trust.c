@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that a file and the directories above it can be written by root alone. enroot/, other libraries in native/,
  * pyxis/ and spank_jail/ call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What root reads and enters must not be in anybody else's hands. */
 #ifndef JAIL_TRUST_H
 #define JAIL_TRUST_H

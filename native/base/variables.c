@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps a list of KEY=VALUE pairs. enroot/, other libraries in native/ and pyxis/ call it. */
 #define _GNU_SOURCE
 #include "variables.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* KEY=VALUE pairs: settings, and environments. */
 #ifndef ENROOT_VARIABLES_H
 #define ENROOT_VARIABLES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is said to be which version. */
 #ifndef ENROOT_VERSION_H
 #define ENROOT_VERSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses YAML or JSON into a tree with libyaml, which it opens when it is first needed. native/cdi calls it. */
 #define _GNU_SOURCE
 #include "yaml_tree.h"

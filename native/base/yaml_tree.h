@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* YAML and JSON (which is YAML 1.2) as a tree, read by libyaml.
  *
  * The library is opened when the first document is read, so that a step whose plan has no cdi line pays

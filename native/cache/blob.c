@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers: found in anybody's store, waited for, downloaded into one's own. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The image cache: what was imported once is imported no more; docs/decisions/enroot-cache.md.
  *
  * A store is a directory in which one user alone writes. There is a personal one (ENROOT_CACHE_PATH), and in the

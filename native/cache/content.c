@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Computes the digest by which the cache notices a damaged image. deliver.c, draft.c, image.c and enroot/importing
  * call it. */
 #define _GNU_SOURCE

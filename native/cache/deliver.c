@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file that a user gets of an image. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Manifests and configurations: they lie beside the layers, those that anybody may have in the shared store. */
 #define _GNU_SOURCE
 #include <fcntl.h>

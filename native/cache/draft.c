@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes an entry of the cache under a hidden, locked name, and gives it its own name when it is whole. Files of this
  * folder and enroot/ call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is being made in a store: a file in a directory of its own, locked while its maker lives. */
 #ifndef ENROOT_CACHE_DRAFT_H
 #define ENROOT_CACHE_DRAFT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the images of a store and checks their records. image.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "entry.h"

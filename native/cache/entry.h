@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Images of a store, read. */
 #ifndef ENROOT_CACHE_ENTRY_H
 #define ENROOT_CACHE_ENTRY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Images: found, waited for, made. */
 #define _GNU_SOURCE
 #include <errno.h>

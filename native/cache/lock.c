@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Locks what is being made, and waits for others who make it. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "lock.h"

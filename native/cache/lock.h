@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who makes a thing holds its lock, and writes into the lock's file how far it is; others wait by looking again.
  *
  * Locks are those of fcntl(2), of an open file description: the kernel gives them back however a process ends, and NFS passes them

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and writes the record that lies beside an image. blob.c, document.c and entry.c call it. */
 #define _GNU_SOURCE
 #include "record.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lies beside an image: which one it is, and how its file looked when it was whole. Lines "KEY VALUE". */
 #ifndef ENROOT_CACHE_RECORD_H
 #define ENROOT_CACHE_RECORD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A store: a directory that belongs to one user, below which that user alone can write.
  *
  *   images/KEY/image.sqsh, record   whole images

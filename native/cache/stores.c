@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the stores that count for a process: the user's own, the administrator's and trusted users'. Files of this
  * folder call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stores that a process knows. */
 #ifndef ENROOT_CACHE_STORES_H
 #define ENROOT_CACHE_STORES_H

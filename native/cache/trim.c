@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists what is in the stores, and removes what was used least recently when there is no room. blob.c, image.c and
  * enroot/importing call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is in stores, and which of it goes when there is no room. */
 #ifndef ENROOT_CACHE_TRIM_H
 #define ENROOT_CACHE_TRIM_H

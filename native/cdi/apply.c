@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Applies one cdi line of a mount plan: mounts files and devices of a CDI specification into the jail's tree. Files
  * of this folder, other libraries in native/ and spank_jail/ call it. */
 #define _GNU_SOURCE

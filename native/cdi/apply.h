@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cdi lines of a plan become devices and mounts in the jail's tree. */
 #ifndef JAIL_CDI_APPLY_H
 #define JAIL_CDI_APPLY_H

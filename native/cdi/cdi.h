@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Specifications of the Container Device Interface (CDI 0.3 to 1.0), and which one defines a device.
  *
  * Files of the node, written by the vendor's tools (nvidia-ctk cdi generate), as typed values. Nothing here

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the edits of a CDI specification name on this node, and what becomes of it in the jail. */
 #define _GNU_SOURCE
 #include <errno.h>

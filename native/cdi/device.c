@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device nodes of a CDI specification. */
 #define _GNU_SOURCE
 #include <errno.h>

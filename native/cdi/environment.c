@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The variables of the cdi lines, for whoever starts the task. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which specification of this node defines a device, and when that may have changed. */
 #define _GNU_SOURCE
 #include <dirent.h>

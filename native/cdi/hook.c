@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hooks of a CDI specification.
  *
  * A hook is a program of the node that a container runtime runs as root, with the container's root

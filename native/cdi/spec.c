@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the tree of a YAML file to the values of a CDI specification. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The image's stubs of libraries that the node's driver lacks.
  *
  * Without them ldconfig, run by some package's script in a job on this node, would drop their names from the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles the image core into `cellblock._image_core` (cffi, out of line, API mode).
 
 Run by setuptools (`cffi_modules` in setup.py) with the project's root as working directory. Users of the

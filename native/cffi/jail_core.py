@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles the Slurm-free mount core into `cellblock._jail_core` (cffi, out of line, API mode).
 
 Run by setuptools (`cffi_modules` in setup.py) with the project's root as working directory. The sources

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A container that is being started: what was asked for, and what is there of it so far. */
 #ifndef ENROOT_CONTAINER_H
 #define ENROOT_CONTAINER_H

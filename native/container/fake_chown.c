@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attaches a system call filter by which chown and the like do nothing and succeed. join.c and enroot/container call
  * it. */
 #define _GNU_SOURCE

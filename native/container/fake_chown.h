@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A user namespace with one uid has nobody else to give a file to: calls that change owners and ids do nothing in
  * a container and succeed, so that package managers and tar go on. */
 #ifndef ENROOT_FAKE_CHOWN_H

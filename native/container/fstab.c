@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses lines of fstab(5) with enroot's extensions. enroot/container, enroot/hooks, pyxis/options and pyxis/step
  * call it. */
 #define _GNU_SOURCE

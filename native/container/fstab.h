@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of fstab(5) with enroot's extensions: x-create, x-move, x-detach, guessed fields, a pass before and one
  * after the hooks. */
 #ifndef ENROOT_FSTAB_H

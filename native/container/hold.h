@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A container without a command, for others to join: `start --hold READY,LIFE,NAME`, as pyxis does it.
  *
  * Its one process is LIBRARY_PATH/enroot-hold, a static program that any root can run: it writes a byte to READY and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What of holding is text alone. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Enters the namespaces of a container that runs. enroot/command and pyxis/step call it. */
 #define _GNU_SOURCE
 #include "join.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Becoming a member of a container that runs: without a helper, by descriptors alone. */
 #ifndef ENROOT_JOIN_H
 #define ENROOT_JOIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the user and mount namespace of a container, and drops its rights. enroot/container/launch.c and join.c call
  * it. */
 #define _GNU_SOURCE

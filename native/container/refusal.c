@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Explains why the kernel refuses a namespace. namespaces.c, enroot/command and enroot/container call it. */
 #define _GNU_SOURCE
 #include "refusal.h"

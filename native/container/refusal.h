@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why the kernel refuses a namespace: which setting, and what to do. */
 #ifndef ENROOT_REFUSAL_H
 #define ENROOT_REFUSAL_H

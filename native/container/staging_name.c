@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Forms and recognises the hidden names of roots that are being made or removed. enroot/command and pyxis/step call
  * it. */
 #include "staging_name.h"

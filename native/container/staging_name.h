@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hidden names of roots that are being made or removed. */
 #ifndef ENROOT_STAGING_NAME_H
 #define ENROOT_STAGING_NAME_H

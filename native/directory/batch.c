@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small files, links, fifos and devices that one thread makes together. */
 #include <stdlib.h>
 

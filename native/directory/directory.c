@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Receives the entries of a merged tree and queues them for the threads that write them to a directory. parts.h,
  * native/layers and native/volume call it. */
 #define _GNU_SOURCE

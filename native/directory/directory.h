@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sink that writes a directory: many threads, by descriptors, never through a path that can be swapped.
  *
  * The target is a folder that only root can enter. Directories are made when the first thing in them comes,

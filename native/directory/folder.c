@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens and makes the directories that files are written into, and keeps the last ones open. file.c and directory.c
  * call it. */
 #define _GNU_SOURCE

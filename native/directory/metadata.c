@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets owner, mode, time and extended attributes, and counts what the target cannot hold. The other files of this
  * folder call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the directory sink share. Private to it. */
 #ifndef IMAGE_DIRECTORY_PARTS_H
 #define IMAGE_DIRECTORY_PARTS_H

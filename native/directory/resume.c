@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an earlier run left, against the content that comes now: after a power cut, or an error of the disk, a
  * file has its size and its time already, and zeros instead of its content. */
 #define _GNU_SOURCE

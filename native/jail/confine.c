@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cuts capabilities, keys and system calls of the calling thread. spank_jail/enter, spank_jail/pam and
  * spank_jail/slurm call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What root may do inside: capabilities, system calls, keys. docs/jail-isolation.md is the reference.
  *
  * In two calls, because whoever starts a user's process still needs root's rights in between, to set

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Enters the jail for good, for programs that are no step of Slurm. spank_jail/enter and spank_jail/pam call it. */
 #define _GNU_SOURCE
 #include "enter.h"

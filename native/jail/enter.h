@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Entering the jail for good, in one call: for what is not a Slurm step. */
 #ifndef JAIL_ENTER_H
 #define JAIL_ENTER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Forks, and stands for the child: passes signals on and ends as the child ends. spank_jail/enter calls it. */
 #define _GNU_SOURCE
 #include "mirror.h"

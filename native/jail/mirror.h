@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process that stands for its child, for whoever started it and waits for it. */
 #ifndef JAIL_MIRROR_H
 #define JAIL_MIRROR_H

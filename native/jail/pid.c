@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes and enters PID namespaces whose init is a process of the node. enter.c, spank_jail/enter, spank_jail/pam and
  * spank_jail/slurm call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PID namespaces: processes that see and signal each other and nobody else.
  *
  * A namespace lives as long as its first process, init, which is of the node and not of the jail: a program

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan becomes mounts on a tree. */
 #ifndef JAIL_TREE_H
 #define JAIL_TREE_H

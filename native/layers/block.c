@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allocates blocks of bytes from one bounded pool and passes them between threads. entry.h and stream.c call it. */
 #define _GNU_SOURCE
 #include "block.h"

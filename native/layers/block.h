@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of a stream's bytes, shared by all who read them, and bounded queues between threads.
  *
  * The pool is the one bound of memory: who wants a block waits until another is given back. What holds a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One entry of a tree: everything about a file that an image preserves, except its bytes. */
 #ifndef IMAGE_ENTRY_H
 #define IMAGE_ENTRY_H

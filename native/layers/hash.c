@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Computes the SHA-256 of a stream with OpenSSL. Files of this folder, enroot/ and other libraries in native/ call
  * it. */
 #define _GNU_SOURCE

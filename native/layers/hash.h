@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 of one stream, by OpenSSL: with the processor's SHA instructions where there are any. */
 #ifndef IMAGE_HASH_H
 #define IMAGE_HASH_H

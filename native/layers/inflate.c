@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decompresses a layer, and recognises its format by the first bytes. stream.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "inflate.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decompression of one layer: gzip (RFC 1952, also several members), zstd (RFC 8878, also several frames), none.
  *
  * Which one it is shows in the first bytes, never in a name or media type: registries hold layers whose

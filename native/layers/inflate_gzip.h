@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gzip by ISA-L where it is there (IMAGE_ISAL), else by zlib: see docs/decisions for what was measured. */
 #ifndef IMAGE_INFLATE_GZIP_H
 #define IMAGE_INFLATE_GZIP_H

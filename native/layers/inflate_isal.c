@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decompresses gzip with ISA-L. inflate.c calls it where that library is there. */
 #ifdef IMAGE_ISAL
 #define _GNU_SOURCE

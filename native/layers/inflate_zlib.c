@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decompresses gzip with zlib. inflate.c calls it where ISA-L is not there. */
 #ifndef IMAGE_ISAL
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the layers of an image, top one first, into a sink. enroot/importing and native/volume call it. */
 #define _GNU_SOURCE
 #include "layers.h"

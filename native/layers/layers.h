@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the layers of an image into a sink: streams, tar and merge together. */
 #ifndef IMAGE_LAYERS_H
 #define IMAGE_LAYERS_H

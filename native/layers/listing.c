@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes and reads the listing of a layer: its entries without their content. layers.c calls it. */
 #define _GNU_SOURCE
 #include "listing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a layer says, without its content: written while the layer is read, and read in its place later.
  *
  * A file's digest is in it where the file was part of the tree that the layer was read for; what a higher layer

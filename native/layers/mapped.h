@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file that is mapped and read from its beginning to its end: what was read need not stay in memory. */
 #ifndef IMAGE_MAPPED_H
 #define IMAGE_MAPPED_H

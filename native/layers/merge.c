@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Merges layers into one tree as the OCI specification says, and tells a sink what is new. layers.c and merge_parts.h
  * call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers become one tree (OCI image-spec 1.1, "Image Layer Filesystem Changeset"), read from the top down.
  *
  * What the top layers have is settled when a lower one comes, so each byte is read once and nothing that is

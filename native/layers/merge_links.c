@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Resolves hard links across layers while they are merged. merge.c calls it. */
 #define _GNU_SOURCE
 #include <stdio.h>

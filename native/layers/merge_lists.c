@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps lists of nodes that wait for something while layers are merged. merge_parts.h uses it. */
 #include "merge_lists.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the merge knows of hard links, by node: who waits for a file, and the names of each. Each question takes the same
  * time however many there are, for a layer may have as many as it likes. Private to the merge. */
 #ifndef IMAGE_MERGE_LISTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the merge share. Private to them. */
 #ifndef IMAGE_MERGE_PARTS_H
 #define IMAGE_MERGE_PARTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sorts the nodes of a tree by path. native/squashfs and native/volume call it. */
 #define _GNU_SOURCE
 #include "order.h"

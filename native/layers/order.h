@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tree in the order of a sorted walk, once nothing is added any more. */
 #ifndef IMAGE_ORDER_H
 #define IMAGE_ORDER_H

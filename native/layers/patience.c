@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Asks, while threads wait for each other, whether to go on. block.c and work.c call it. */
 #define _GNU_SOURCE
 #include "patience.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the thread that reads an image does while it waits for others: now and then it asks whether to go on. Signals, as
  * that of Ctrl-C, are noticed there. */
 #ifndef IMAGE_PATIENCE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stores what is known of each file of a tree in files without a name. listing.c, native/directory and
  * native/squashfs call it. */
 #define _GNU_SOURCE

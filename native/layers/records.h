@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is known of each node besides its name, in a file without a name: millions of them stay out of memory.
  *
  * One thread adds entries; any may put digests of other nodes at the same time. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors, memory and mutexes that release themselves at the end of their block. */
 #ifndef IMAGE_SCOPED_H
 #define IMAGE_SCOPED_H

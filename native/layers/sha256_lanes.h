@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Included once for each number of LANES; TARGET are the instructions to use. See sha256_many.c. */
 
 typedef uint32_t NAMED(words) __attribute__((vector_size(4 * LANES)));

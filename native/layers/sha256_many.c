@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Computes many SHA-256 digests at once, in the lanes of vector registers. native/cache and native/directory call it.
  * */
 #define _GNU_SOURCE

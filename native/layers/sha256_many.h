@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 (FIPS 180-4) of many buffers at once: one lane of a vector register each.
  *
  * Where the processor has SHA instructions OpenSSL is faster on one buffer than this on many; where not, this

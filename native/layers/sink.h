@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a merged tree goes: a directory, or a squashfs image. All calls come from one thread.
  *
  * The merge calls in the order in which the layers say things, from the top layer down: a directory may be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps an array in memory up to a limit, and in a mapped file beyond. merge_lists.c, tree.c and native/squashfs call
  * it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory for tables with millions of entries: beyond the first bytes it is mapped from a file without a name.
  *
  * The kernel can take such memory back when it wants it for others, and image_spill_tend gives it back beyond a bound,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads, checks and decompresses one layer in threads ahead of whoever reads it. */
 #define _GNU_SOURCE
 #include "stream.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of one layer, decompressed, in blocks; its digests are checked on the way.
  *
  * Threads of its own read, hash and decompress: none waits for another longer than a few blocks. A block

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the entries of a tar: ustar, pax and GNU. layers.c and tar_reader.h call it. */
 #define _GNU_SOURCE
 #include "tar.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a tar: POSIX ustar and pax (with global headers), GNU (long names, sparse files in all four forms),
  * extended attributes as SCHILY.xattr. (star, GNU tar, OCI layers) and LIBARCHIVE.xattr. (bsdtar).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fixed header of a tar's member, and what the records before it change. Private to the tar reader. */
 #ifndef IMAGE_TAR_HEADER_H
 #define IMAGE_TAR_HEADER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses pax extended headers. tar.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

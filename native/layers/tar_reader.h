@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a tar reader. Private to its files. */
 #ifndef IMAGE_TAR_READER_H
 #define IMAGE_TAR_READER_H

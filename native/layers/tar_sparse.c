@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the maps of sparse files in a tar. tar.c calls it. */
 #define _GNU_SOURCE
 #include "tar_reader.h"

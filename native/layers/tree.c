@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the names of millions of files as a compact tree. Files of this folder and other libraries in native/ call
  * it. */
 #define _GNU_SOURCE

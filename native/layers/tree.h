@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The names of a tree, small enough for millions: 24 bytes, 2 to 4 of an index and the name itself, each.
  *
  * A node is found by its parent and name, is never removed, and keeps its number. Nodes lie in chunks that

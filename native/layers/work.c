@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs work items in a pool of threads. native/directory and native/squashfs call it. */
 #define _GNU_SOURCE
 #include "work.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that run jobs in the order in which they came; the first error stops the rest. */
 #ifndef IMAGE_WORK_H
 #define IMAGE_WORK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pwrite(2), of everything. */
 #ifndef IMAGE_WRITE_AT_H
 #define IMAGE_WRITE_AT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packs and unpacks lists of extended attributes. tar_header.c, native/directory, native/squashfs and native/volume
  * call it. */
 #define _GNU_SOURCE

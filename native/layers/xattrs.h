@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Extended attributes in one piece of memory: for each, by rising name, the length of the name (2 bytes), of
  * the value (4 bytes), both in the machine's order, the name without a zero byte, the value. */
 #ifndef IMAGE_XATTRS_H

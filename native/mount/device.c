@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills a private /dev with the devices that every job has. native/jail calls it. */
 #define _GNU_SOURCE
 #include "device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The private /dev (type "dev"). */
 #ifndef JAIL_DEVICE_H
 #define JAIL_DEVICE_H

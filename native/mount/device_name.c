@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the spelling of CDI device names, such as nvidia.com/gpu=all. The parser of mount plans calls it, and native/cdi for
  * the names that a specification defines. */
 #define _GNU_SOURCE

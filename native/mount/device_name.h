@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of devices of the Container Device Interface. */
 #ifndef JAIL_DEVICE_NAME_H
 #define JAIL_DEVICE_NAME_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A mount that is attached nowhere yet, as a descriptor: what a line of the plan becomes first. */
 #ifndef JAIL_FILESYSTEM_H
 #define JAIL_FILESYSTEM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses and names the levels of isolation. setup.c, native/jail, spank_jail/enter and spank_jail/slurm call it. */
 #include "level.h"
 

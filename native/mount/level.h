@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How far a process in the jail is cut off from the node. Each level includes those before it. */
 #ifndef JAIL_LEVEL_H
 #define JAIL_LEVEL_H

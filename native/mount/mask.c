@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Covers parts of proc and sysfs that show or change the node. native/jail calls it. */
 #define _GNU_SOURCE
 #include "mask.h"

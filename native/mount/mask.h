@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* /proc and /sys of a jail from level capabilities up: what is covered, what is read-only.
  *
  * Root inside has no capabilities to speak of, but it owns the kernel's files: in /proc/sys, /proc/irq or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes, opens and enters mount namespaces. Files of this folder, enroot/, other libraries in native/ and spank_jail/
  * call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mount namespaces: one of our own to build in, one that is already pivoted into the jail. */
 #ifndef JAIL_NAMESPACE_H
 #define JAIL_NAMESPACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the mount plan, a file in the form of fstab(5). Files of this folder, other libraries in native/ and
  * spank_jail/ call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The mount plan: a file in fstab(5) form, read with getmntent(3) into a list, before anything is done.
  *
  * docs/jail-plan.md is the reference for users. The parser touches no path that the plan names.

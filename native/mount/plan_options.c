@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The third and fourth field of a line of the plan: type and options. */
 #include <string.h>
 

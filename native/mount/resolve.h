@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Paths inside the jail, which its users may change at any moment.
  *
  * Every path is resolved by openat2(2) with RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS: symlinks and ".."

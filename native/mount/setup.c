@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Says which lines of a mount plan are left out, and which failures nofail forgives. The code that applies plans calls it:
  * native/jail/tree.c and native/cdi. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a caller adds to applying a mount plan to a tree, and what happens to lines that are left out.
  *
  * Below the code that applies plans (native/jail/tree.h), so that native/cdi can use it, too. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A bind that a user asks for, where the plan's come from root.
  *
  * Two trees that he may write are involved. The source is looked up below a directory that the

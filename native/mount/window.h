@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The window: how a daemon opens files in the jail without living there (docs/decisions).
  *
  * A copy of the tree, reached by no path, into which the calling thread moves by chroot. In it the node's own

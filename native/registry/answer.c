@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Explains a registry's refusal in one sentence. authorization.c, endpoint.c and foreign.c call it. */
 #define _GNU_SOURCE
 #include "answer.h"

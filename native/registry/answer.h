@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a registry's refusal means: one sentence that names the host, and the next step. */
 #ifndef REGISTRY_ANSWER_H
 #define REGISTRY_ANSWER_H

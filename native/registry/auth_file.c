@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads credentials from docker's config.json and podman's auth.json. authorization.c and credentials.c call it. */
 #define _GNU_SOURCE
 #include "auth_file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* docker's config.json and podman's auth.json (containers-auth.json(5)). */
 #ifndef REGISTRY_AUTH_FILE_H
 #define REGISTRY_AUTH_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the Authorization header: basic, or a bearer token from the registry's token server. endpoint.c calls it. */
 #define _GNU_SOURCE
 #include "authorization.h"

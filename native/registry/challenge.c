@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the WWW-Authenticate header of a 401. authorization.c calls it. */
 #define _GNU_SOURCE
 #include "challenge.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* WWW-Authenticate of a 401 (RFC 9110, 11.6.1). */
 #ifndef REGISTRY_CHALLENGE_H
 #define REGISTRY_CHALLENGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses certificate authorities and proxy of a host, and explains why a host is not reached. http.c calls it. */
 #define _GNU_SOURCE
 #include "connection.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a host is reached: which authorities its certificate may have, through which proxy; and what it means when it is
  * not reached. */
 #ifndef REGISTRY_CONNECTION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records where a credential was looked for, and decides for whom one counts. credentials.c and auth_file.c call it. */
 #define _GNU_SOURCE
 #include "credential.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One credential, and what it is looked for by. */
 #ifndef REGISTRY_CREDENTIAL_H
 #define REGISTRY_CREDENTIAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the credentials for a registry in the places where enroot, docker, podman and skopeo keep them.
  * authorization.c calls it. */
 #define _GNU_SOURCE

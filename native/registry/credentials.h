@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Credentials for a registry, from where enroot, docker, podman and skopeo keep them.
  *
  * In this order: CONFIG_PATH/.credentials, the file of REGISTRY_AUTH_FILE, podman's auth.json of the session and of the

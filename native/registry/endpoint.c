@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sends requests to one place that has the repository, the registry or a mirror. session.c calls it. */
 #define _GNU_SOURCE
 #include "endpoint.h"

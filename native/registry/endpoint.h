@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One place that has the repository: the registry itself, or a mirror. Requests to it, with what proves who we are. */
 #ifndef REGISTRY_ENDPOINT_H
 #define REGISTRY_ENDPOINT_H

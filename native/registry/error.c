@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills in the error that functions of the registry client return. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one error convention of the registry client.
  *
  * A function that can fail takes a `struct registry_error *` as its last argument and returns -1 (or NULL); only then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Downloads one blob, and resumes when connections break. work.c calls it. */
 #define _GNU_SOURCE
 #include "fetch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One blob over connections that may break: its bytes in order, from one request or, after breaks, several. */
 #ifndef REGISTRY_FETCH_H
 #define REGISTRY_FETCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Downloads layers from the addresses that their descriptor names. fetch.c calls it. */
 #define _GNU_SOURCE
 #include "foreign.h"

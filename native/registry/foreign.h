@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers that a registry need not have ("foreign", "nondistributable"): their descriptor says where else they are (image-spec
  * 1.1, descriptor.md, `urls`). */
 #ifndef REGISTRY_FOREIGN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sends one HTTP request and follows its redirects. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "http.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One HTTP request and its answer, over a connection that is kept for the next. Redirects are followed here and not by
  * the library: what proves who we are goes to no other host.
  */

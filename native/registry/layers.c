@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers are fetched by up to ENROOT_MAX_CONNECTIONS threads, in the order they are read in. The one that is read streams
  * through a pipe; those whose turn comes later go to a spool, or to the file that the caller gave. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses manifests, indexes and configurations. session.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "manifest.h"

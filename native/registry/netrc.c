@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses lines of .netrc. credentials.c calls it. */
 #define _GNU_SOURCE
 #include "netrc.h"

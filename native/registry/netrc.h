@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines "machine HOST login USER password PASS", as .netrc has them. */
 #ifndef REGISTRY_NETRC_H
 #define REGISTRY_NETRC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replaces variables and commands that stand for a password in .credentials. auth_file.c and credentials.c call
  * it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Passwords of .credentials that stand for something else. */
 #ifndef REGISTRY_PASSWORD_H
 #define REGISTRY_PASSWORD_H

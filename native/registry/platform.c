@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Converts names of processors, and chooses the entry of an index. manifest.c, session.c and enroot/importing call
  * it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of processors, as images, Debian, the kernel and -a have them; which entry of an index is meant (OCI image-spec
  * 1.1, "Image Index": os, architecture, variant). */
 #ifndef REGISTRY_PLATFORM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads registries.conf: where a repository is and which mirrors it has. session.c calls it. */
 #define _GNU_SOURCE
 #include "registries.h"

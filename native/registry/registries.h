@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* registries.conf, as skopeo and podman read it (containers-registries.conf(5), version 2): where a repository is. */
 #ifndef REGISTRY_REGISTRIES_H
 #define REGISTRY_REGISTRIES_H

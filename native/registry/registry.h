@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The registry client of enroot: from a URI to one image's manifest, configuration and layers.
  *
  *	struct registry_uri uri;

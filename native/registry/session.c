@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens an image of a registry: resolves its name and reads its manifest. */
 #define _GNU_SOURCE
 #include "session.h"

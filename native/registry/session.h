@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* struct registry, for the files of the client alone: registry.h is for its users. */
 #ifndef REGISTRY_SESSION_H
 #define REGISTRY_SESSION_H

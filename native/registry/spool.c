@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps layers that arrive before their turn in files without a name. work.c calls it. */
 #define _GNU_SOURCE
 #include "spool.h"

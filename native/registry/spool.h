@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where layers wait that came before their turn: files without a name. */
 #ifndef REGISTRY_SPOOL_H
 #define REGISTRY_SPOOL_H

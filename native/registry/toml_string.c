@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses strings of TOML. toml.c calls it. */
 #define _GNU_SOURCE
 #include "toml_string.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strings of TOML, and where its reader is. */
 #ifndef REGISTRY_TOML_STRING_H
 #define REGISTRY_TOML_STRING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps what all connections of one import share. http.c calls it. */
 #define _GNU_SOURCE
 #include "transport.h"

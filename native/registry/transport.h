@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What all connections of one import share: options, the sign to stop, and a registry's wish that all wait. */
 #ifndef REGISTRY_TRANSPORT_H
 #define REGISTRY_TRANSPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@DIGEST]. registries.c and registry.h call it. */
 #define _GNU_SOURCE
 #include "uri.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@sha256:...] */
 #ifndef REGISTRY_URI_H
 #define REGISTRY_URI_H

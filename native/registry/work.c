@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tracks one layer on its way from the thread that downloads it to the reader. layers.c calls it. */
 #define _GNU_SOURCE
 #include "work.h"

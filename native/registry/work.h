@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One layer on its way from a fetching thread to whoever reads it, for the files of the client alone.
  *
  * All of it is under the transport's lock, and waits for its condition: a stop wakes everybody.

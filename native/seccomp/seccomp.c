@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles the system call filter to BPF and attaches it. Files of this folder, other libraries in native/ and
  * spank_jail/ call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The system call filter: what no job needs and every kernel exploit likes.
  *
  * Refuses what seccomp_rules.c lists and allows the rest, so that programs that nobody thought of work:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The calls that are refused in the jail, each with its reason.
  *
  * Three kinds: what reaches past the jail and is guarded by nothing else; what is guarded by a capability

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Directories that settings name: made, and looked at. Others may have been there first, as in /tmp. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expands variables and a few commands in a value, as a shell would. settings.c, enroot/container and
  * native/container call it. */
 #define _GNU_SOURCE

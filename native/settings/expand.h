@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a shell would make of a value, as far as that is allowed: variables and five commands, and no shell. */
 #ifndef ENROOT_EXPAND_H
 #define ENROOT_EXPAND_H

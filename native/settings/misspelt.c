@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measures how far a setting's name is from a known one. settings.c calls it. */
 #include "misspelt.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings whose names somebody mistyped. */
 #ifndef ENROOT_MISSPELT_H
 #define ENROOT_MISSPELT_H

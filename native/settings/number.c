@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses settings that are numbers, sizes or times. settings.c, enroot/importing and native/cache call it. */
 #define _GNU_SOURCE
 #include "number.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings that are numbers. */
 #ifndef ENROOT_NUMBER_H
 #define ENROOT_NUMBER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads enroot's configuration from the environment, enroot.conf and its drop-ins. Files of this folder, enroot/,
  * other libraries in native/ and pyxis/ call it. */
 #define _GNU_SOURCE

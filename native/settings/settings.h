@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The configuration: environment, enroot.conf, its drop-ins, defaults; what is set first wins. */
 #ifndef ENROOT_SETTINGS_H
 #define ENROOT_SETTINGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Asks slurmctld whether a job is over, and drains nodes. pyxis/slurm and spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "controller.h"

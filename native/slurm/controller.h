@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the plugin asks of slurmctld, and tells it. Each call is a message there and back. */
 #ifndef JAIL_CONTROLLER_H
 #define JAIL_CONTROLLER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compresses one block with lz4, zstd or zlib. data.c, metadata.c and squashfs.c call it. */
 #define _GNU_SOURCE
 #include "compress.h"

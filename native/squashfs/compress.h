@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compression of one block after another, by one thread. */
 #ifndef SQUASHFS_COMPRESS_H
 #define SQUASHFS_COMPRESS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the content of files as compressed blocks, in threads. parts.h uses it. */
 #define _GNU_SOURCE
 #include "data.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The first part of an image: the content of files, in blocks that many threads compress.
  *
  * Blocks lie in the image in the order in which they were put, whichever thread is done first: the image is the

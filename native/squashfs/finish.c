@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lies behind the content, and the superblock that says where. */
 #define _GNU_SOURCE
 #include <stdlib.h>

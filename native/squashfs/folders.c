@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the table of directories. finish.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the inode of one file. folders.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a table of metadata in compressed pieces of 8 KiB. parts.h uses it. */
 #define _GNU_SOURCE
 #include "metadata.h"

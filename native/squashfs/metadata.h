@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table of metadata: bytes in compressed pieces of 8 KiB.
  *
  * With a file (`fd`, from `offset` on) pieces are written there as they come. Else they are kept in memory, and those

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the squashfs sink share. Private to them. */
 #ifndef SQUASHFS_PARTS_H
 #define SQUASHFS_PARTS_H

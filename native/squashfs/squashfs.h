@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sink that writes a squashfs 4.0 image, with nothing unpacked and no privilege at all.
  *
  * Content is compressed and written as it comes; what the tree is goes behind it, at the end. All files belong to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collects extended attributes and writes their table. squashfs.c and finish.c call it. */
 #define _GNU_SOURCE
 #include <stdio.h>

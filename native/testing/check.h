@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The least a C unit test needs: each failed check names its line, the program ends with the count. */
 #ifndef JAIL_CHECK_H
 #define JAIL_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares lines of a manifest with a tree, in threads. digest.c calls it. */
 #define _GNU_SOURCE
 #include "check.h"

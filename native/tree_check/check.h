@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares lines of a manifest with a tree, in threads: by metadata, and by content where asked.
  *
  * The tree is written by its users: no symbolic link is followed on the way to a file, and the call that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 by OpenSSL's libcrypto, which uses what the processor has for it. */
 #ifndef VOLUME_DIGEST_H
 #define VOLUME_DIGEST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The error of the comparison: what went wrong, in words, and its errno. */
 #ifndef VOLUME_ERROR_H
 #define VOLUME_ERROR_H

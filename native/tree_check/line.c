@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses one line of a manifest. check.c calls it. */
 #include "line.h"
 

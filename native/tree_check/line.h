@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One line of a manifest, in pieces. */
 #ifndef VOLUME_LINE_H
 #define VOLUME_LINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From layers, or a directory, to a directory and its manifest: the one way in for Python. */
 #ifndef IMAGE_ASSEMBLY_H
 #define IMAGE_ASSEMBLY_H

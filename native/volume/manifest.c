@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the manifest of a tree. assembly.c calls it. */
 #define _GNU_SOURCE
 #include "manifest.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds where two sorted manifests differ. Python calls it (native/cffi/image_core.py). */
 #define _GNU_SOURCE
 #include "manifest_compare.h"

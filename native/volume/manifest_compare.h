@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where two manifests differ: both are sorted, and are read side by side once. */
 #ifndef IMAGE_MANIFEST_COMPARE_H
 #define IMAGE_MANIFEST_COMPARE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a directory as a sorted series of entries, as a tar would be read. assembly.c calls it. */
 #define _GNU_SOURCE
 #include "walk.h"

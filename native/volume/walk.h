@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a directory as a tar would be read: entries in the order of a sorted walk, and their content.
  *
  * Directories on other file systems are entered like any other. Sockets are left out: one means something

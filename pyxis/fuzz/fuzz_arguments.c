@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of the plugin, one a line. */
 #define _GNU_SOURCE
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Environments: first what pyxis is asked for, then the task's and the container's, pair by line; an empty line between. */
 #define _GNU_SOURCE
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What enroot, hooks and importers print, which the keeper and tasks read, both of them forks of slurmstepd. */
 #define _GNU_SOURCE
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options of a user: the first byte says which, the rest is the value; line by line. */
 #define _GNU_SOURCE
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the plugin's arguments in plugstack.conf. pyxis/slurm and pyxis/step call it. */
 #define _GNU_SOURCE
 #include "arguments.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's arguments in plugstack.conf. */
 #ifndef PYXIS_ARGUMENTS_H
 #define PYXIS_ARGUMENTS_H

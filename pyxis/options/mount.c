@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses one mount of --container-mounts into a line of fstab. request.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the options --container-* and checks what they mean together. arguments.c, mount.c, pyxis/slurm and
  * pyxis/step call it. */
 #define _GNU_SOURCE

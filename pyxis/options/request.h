@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the user asks for with --container-*: each option's grammar, and what they mean together.
  *
  * Knows nothing of Slurm: slurm/option_input.h connects it. Messages begin with the option's name.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Removes what a job leaves on a node: containers of its own scope, and what killed steps left. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "epilog.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a job leaves on a node: containers of its own scope, and what a step could not clear away because it was killed.
  *
  * slurmd's epilog runs as root, outside of any jail: it enters the jail first, by jail-enter, and as the user.

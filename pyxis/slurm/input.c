@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the options and environment variables of a job from Slurm. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "input.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options and environment variables of a job, as Slurm hands them over. */
 #ifndef PYXIS_INPUT_H
 #define PYXIS_INPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the plugin says, each line with its name. */
 #ifndef PYXIS_LOG_H
 #define PYXIS_LOG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The SPANK plugin behind `srun --container-image`: what Slurm calls, mapped onto the container of a step.
  *
  * All work is done by the tasks, in task_init: as the user, and where spank_jail comes first in plugstack.conf, in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds, makes and starts the container of a step, in its first task. Files of this folder and pyxis/ call it. */
 #define _GNU_SOURCE
 #include "container.h"

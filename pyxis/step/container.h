@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The container of a step: found running, made from an image, started. In the first task, as the user. */
 #ifndef PYXIS_CONTAINER_H
 #define PYXIS_CONTAINER_H

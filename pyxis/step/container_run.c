@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that are run for a container, and what its user is told of them. */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Closes the descriptors of slurmstepd in a process that was forked from it. keeper.c, runtime.c and pyxis/slurm call
  * it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Of a fork of slurmstepd that goes on without it. */
 #ifndef PYXIS_DESCRIPTORS_H
 #define PYXIS_DESCRIPTORS_H

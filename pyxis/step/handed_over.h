@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache's own file of an image, instead of a file made of it: the import hands over a descriptor whose lock keeps the
  * image from being trimmed, and its path. */
 #ifndef PYXIS_HANDED_OVER_H

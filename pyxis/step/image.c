@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Imports an image, or finds the file, that `enroot start` takes. container.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "image.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From an image to what `enroot start` takes. */
 #ifndef PYXIS_IMAGE_SOURCE_H
 #define PYXIS_IMAGE_SOURCE_H

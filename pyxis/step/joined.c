@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares what a step asks for with the container that runs already. container.c calls it. */
 #define _GNU_SOURCE
 #include "joined.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a container that runs already has what a step asks of its container. */
 #ifndef PYXIS_JOINED_H
 #define PYXIS_JOINED_H

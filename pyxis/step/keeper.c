@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the process of the user that saves and removes the container after the last task of a step. pyxis/slurm
  * calls it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What happens after the last task of a step on a node: told by slurmstepd, done by a process of the user.
  *
  * slurmstepd has the outside in reach, so it runs nothing: it holds pipes. Closing `life` ends the container's own

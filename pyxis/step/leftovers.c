@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Removes containers that earlier jobs of the user left. container.c and shared.c call it. */
 #define _GNU_SOURCE
 #include "leftovers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What earlier jobs of the user left beside the containers: their keeper was killed, and no epilog ran, for the node went
  * down or was given up. Nothing on the node may know of them any more, and homes are shared by nodes and by clusters: what
  * bears the mark of this cluster goes as soon as slurmctld says that its job is over.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes and reads the label in a root that says which job and step made it. container.c, image.c, leftovers.c and
  * pyxis/slurm call it. */
 #define _GNU_SOURCE

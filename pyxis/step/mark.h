@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose a root is, written into it: `start` has a file there that no export takes along.
  *
  * "JOB.STEP" is a container with a name, and the step that made it. "JOB.STEP temporary CLUSTER" goes with that step. A

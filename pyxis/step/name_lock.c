@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Locks the name of a container while one step makes it. container.c calls it. */
 #define _GNU_SOURCE
 #include "name_lock.h"

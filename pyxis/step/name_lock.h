@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One at a time makes the container of a name: nodes of a step, and jobs, may share the directory of containers. */
 #ifndef PYXIS_NAME_LOCK_H
 #define PYXIS_NAME_LOCK_H

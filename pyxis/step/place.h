@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What of the node a container shows beside what its user asks for. */
 #ifndef PYXIS_PLACE_H
 #define PYXIS_PLACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Passes PMIx's variables and directories into a container, for MPI. container.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "pmix.h"

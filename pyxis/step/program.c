@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Explains why a task's program will not run in its container. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "program.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why a task's program will not run in its container, told before Slurm's bare "execve(): No such file or directory". */
 #ifndef PYXIS_PROGRAM_H
 #define PYXIS_PROGRAM_H

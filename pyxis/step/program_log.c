@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps what a program printed, to show it when the program fails. container.c, container_run.c, image.c and save.c
  * call it. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recognises a full disk in what a program printed, and says what to do. image.c and save.c call it. */
 #define _GNU_SOURCE
 #include "room.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a program failed because a file system is full, and what its user can do. */
 #ifndef PYXIS_ROOM_H
 #define PYXIS_ROOM_H

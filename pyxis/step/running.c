@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds containers that run on this node, by /proc. container.c calls it. */
 #define _GNU_SOURCE
 #include "running.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Containers that run on this node, as the caller can see them in /proc. */
 #ifndef PYXIS_RUNNING_H
 #define PYXIS_RUNNING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the program enroot as the task's user. container.c, mark.c, pmix.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "runtime.h"

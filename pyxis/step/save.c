@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes an image of the container for --container-save. container.c calls it. */
 #define _GNU_SOURCE
 #include "save.h"

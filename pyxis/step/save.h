@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --container-save: the container becomes an image when the step has ended. */
 #ifndef PYXIS_SAVE_H
 #define PYXIS_SAVE_H

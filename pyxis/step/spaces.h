@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Namespaces of a step that are not to be the node's: net, ipc, uts. */
 #ifndef PYXIS_SPACES_H
 #define PYXIS_SPACES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moves a task into its container. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "task.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A task becomes part of a container: by descriptors alone, in the task's own process. */
 #ifndef PYXIS_TASK_H
 #define PYXIS_TASK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's arguments in plugstack.conf. */
 #define _GNU_SOURCE
 #include "native/testing/check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the user is told when there is no container, and how the importer is called. There is no enroot here: only a
  * start gets as far as to need one, and says so. */
 #define _GNU_SOURCE

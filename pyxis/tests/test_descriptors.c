@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a fork of slurmstepd keeps open. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a task's variables become, and what enroot is given of a job's. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A container that runs already: what a step asks for must be there, or it is refused, with what is missing.
  *
  * The containers are processes of this test with namespaces of their own; nothing is played but enroot. */

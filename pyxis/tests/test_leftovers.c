@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the things beside the containers are of jobs that are over, and whose. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose a root is, written into it: its image's author may have put anything there, before. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The grammar of --container-mounts. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"

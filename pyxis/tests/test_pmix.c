@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a container shows for MPI, and what becomes of a task's variables. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"

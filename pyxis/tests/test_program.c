@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why a program will not run in a container; and an image of the cache handed over by an import. */
 #define _GNU_SOURCE
 #include <elf.h>

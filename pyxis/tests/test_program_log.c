@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What programs say: kept, cut into lines, told while they run; and a file system that is full. */
 #define _GNU_SOURCE
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The other options, one by one and together; their environment variables. */
 #define _GNU_SOURCE
 #include <fnmatch.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver of one node, as files: what `jail-driver collect` found, and what it makes of that.
  *
  * docs/jail-driver.md is the reference for administrators, docs/decisions/jail-driver.md says why.

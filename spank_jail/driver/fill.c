@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A set of files becomes a directory: DIRECTORY/N with lib64, bin, the specification and what it was made of. */
 #define _GNU_SOURCE
 #include <errno.h>

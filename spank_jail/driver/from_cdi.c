@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver as CDI specifications describe it. */
 #define _GNU_SOURCE
 #include <errno.h>

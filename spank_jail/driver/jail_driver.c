@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* jail-driver: makes the directory of a node's GPU driver, which jobs in the jail see as /usr/local/nvidia. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's directory is made out of sight and shown whole.
  *
  *   DIRECTORY/           a small file system in memory, of this node

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the set of a driver's files and links, and checks it. The other files of jail-driver call it. */
 #define _GNU_SOURCE
 #include <errno.h>

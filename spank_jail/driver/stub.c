@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stubs of libraries that this node's driver lacks, beside it.
  *
  * Without them ldconfig, run by some package's script in a job on this node, would drop their names from the

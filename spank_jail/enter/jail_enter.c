@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* jail-enter: runs a command in the jail, or says what would be there.
  *
  * Exit status: that of CMD; 127 CMD not found, 126 not executable, 125 the jail could not be entered,

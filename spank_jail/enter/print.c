@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a mount plan as it was understood. jail_enter.c calls it. */
 #include "print.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens a terminal in the jail and copies between it and the caller's. jail_enter.c calls it. */
 #define _GNU_SOURCE
 #include "terminal.h"

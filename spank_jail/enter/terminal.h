@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A terminal in the jail for who calls from one outside.
  *
  * Handed into the jail, the caller's own terminal would be within reach of root inside, who could read what is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's arguments in plugstack.conf, one a line of the input. */
 #define _GNU_SOURCE
 #include <string.h>

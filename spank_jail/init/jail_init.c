@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The init of a PID namespace: sleeps until it is killed.
  *
  * Whoever starts it (core/pid.c) has it ignore SIGCHLD, so the kernel reaps orphans, and dies with it by

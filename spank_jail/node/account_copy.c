@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the copies of the jail's accounts that libnss-extrausers reads. jail_accounts.c calls it. */
 #define _GNU_SOURCE
 #include "account_copy.h"

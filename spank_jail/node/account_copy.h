@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of the jail's accounts on a node: passwd, group and shadow in a directory that libnss-extrausers reads. */
 #ifndef ACCOUNT_COPY_H
 #define ACCOUNT_COPY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the fields of passwd, group and shadow lines that come from the jail. account_records.c calls it. */
 #define _GNU_SOURCE
 #include "account_fields.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the jail's passwd, group and shadow, and writes them anew for the node. account_copy.c and account_fields.c
  * call it. */
 #define _GNU_SOURCE

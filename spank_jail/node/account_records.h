@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* passwd(5), group(5) and shadow(5) of the jail, checked and written anew for the node.
  *
  * The texts come from people who are root in the jail: they are data, and nothing of them is copied unseen. What a line

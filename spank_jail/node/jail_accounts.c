@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* jail-accounts: keeps a checked copy of the jail's accounts on this node, for libnss-extrausers.
  *
  * The jail's people write its /etc: the C library of slurmctld or sshd is not to read there, where a FIFO has it wait

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* node-supervise: runs a daemon of a node and starts it again when it fails.
  *
  * A user whose processes fill the node can make slurmd end (it takes a thread that cannot be had for fatal). Jobs do not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PAM session module: the session's process, and with it the login shell, enters the jail for good.
  *
  *   session required pam_jail.so root=/mnt/jail/root plan=/etc/cellblock/jail.fstab level=capabilities

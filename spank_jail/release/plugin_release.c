@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plugin-release PLUGIN VERSION: is PLUGIN, a SPANK plugin, built for the Slurm that calls itself VERSION?
  *
  * Slurm's loader asks the same question, but at a node's first job. An image's build asks it here, with

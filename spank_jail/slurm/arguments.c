@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the plugin's arguments in plugstack.conf. option_input.c, options.c and step.c call it. */
 #include "arguments.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's arguments in plugstack.conf. */
 #ifndef JAIL_ARGUMENTS_H
 #define JAIL_ARGUMENTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Removes the files that sbcast left on a node. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "bcast.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What sbcast and srun --bcast leave on a node, outside the jail: it ends with the user's last job there. */
 #ifndef JAIL_BCAST_H
 #define JAIL_BCAST_H

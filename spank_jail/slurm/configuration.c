@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks slurm.conf for settings that cannot be had with the jail. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "configuration.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What of slurm.conf cannot be had together with the jail. */
 #ifndef JAIL_CONFIGURATION_H
 #define JAIL_CONFIGURATION_H

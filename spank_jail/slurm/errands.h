@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ends the errands of slurmd that wait for a user.
  *
  * For sbcast and for X11, slurmd forks a child that becomes the user, opens one file or socket and ends, and a thread of

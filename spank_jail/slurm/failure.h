@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why a step has no jail: kept until it can be told, and whose fault it is. docs/decisions/jail-failure.md. */
 #ifndef JAIL_FAILURE_H
 #define JAIL_FAILURE_H

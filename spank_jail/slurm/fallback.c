@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a step goes whose jail cannot be built, until the reason can be told. */
 #define _GNU_SOURCE
 #include <errno.h>

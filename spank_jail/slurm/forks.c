@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What slurmstepd forks for a step is forked into the step's PID namespace. */
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes, finds and removes the mounts that all steps of a job share. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "job_mounts.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a job's steps on a node share: the mounts marked x-jail.per-job, such as its /tmp.
  *
  * The mount table of slurmd's own namespace holds them, at HOLDER/JOB/TARGET: the first step makes the

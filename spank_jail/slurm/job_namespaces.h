@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a job's steps on a node share besides mounts (job_mounts.h): namespaces, pinned in the holder. All of this file is
  * for slurmd's own namespace.
  */

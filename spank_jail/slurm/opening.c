@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens what a step works with until it has entered the jail. fallback.c and step.c call it. */
 #define _GNU_SOURCE
 #include "opening.h"

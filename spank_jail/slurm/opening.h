@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a step works with until it has entered the window; step.c takes it through its stages. */
 #ifndef JAIL_OPENING_H
 #define JAIL_OPENING_H

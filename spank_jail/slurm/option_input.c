@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the job's options from the command line, #SBATCH lines and the environment. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "option_input.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options of a job, as they come from Slurm: the command line, #SBATCH lines, environment variables.
  *
  * In srun, sbatch and salloc they are checked, so that a mistake is told at once. To the node Slurm brings

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options of a job: what they say, what the administrator allows, what becomes of the plan.
  *
  * Knows nothing of Slurm: option_input.h connects it. What is checked where a job is submitted is a

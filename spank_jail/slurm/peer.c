@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the process at the other end of a connection within this node. pmix.c calls it. */
 #define _GNU_SOURCE
 #include "peer.h"

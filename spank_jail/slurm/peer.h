@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose process is at the other end of a connection within this node. */
 #ifndef JAIL_PEER_H
 #define JAIL_PEER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The SPANK plugin: what Slurm calls, mapped onto the jail of a step (step.h).
  *
  * slurmstepd only visits the jail, from init_post_opt to user_init, to open the job's files; tasks enter

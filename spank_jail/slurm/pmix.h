@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The PMIx server that `srun --mpi=pmix` starts in slurmstepd: it does as root, outside, what is asked of it over TCP. */
 #ifndef JAIL_PMIX_H
 #define JAIL_PMIX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a job's tree was made of, so that a later step can tell whether it would make the same.
  *
  * A record is a file beside the tree: the identity of the plan, of the jail's root and of every path of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ends login sessions of users who have no job on the node any more. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "sessions.h"

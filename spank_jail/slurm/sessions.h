@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Login sessions of users on a node, which are for those with a job there. */
 #ifndef JAIL_SESSIONS_H
 #define JAIL_SESSIONS_H

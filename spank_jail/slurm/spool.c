@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shows a task its part of slurmd's spool directory. step.c and views.c call it. */
 #define _GNU_SOURCE
 #include "spool.h"

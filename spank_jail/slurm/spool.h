@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a task may see of slurmd's spool directory.
  *
  * The jail has a small tmpfs, the view, at the spool's own path with, read-only, the configuration cache,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Takes a step through the stages of entering the jail, in the order in which Slurm calls. failure.c, forks.c,
  * opening.c and plugin.c call it. */
 #define _GNU_SOURCE

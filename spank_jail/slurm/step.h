@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The jail of one step: everything slurmstepd does for it, in the order Slurm calls. */
 #ifndef JAIL_STEP_H
 #define JAIL_STEP_H

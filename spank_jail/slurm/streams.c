@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks and closes the descriptors that a task takes into the jail. step.c calls it. */
 #define _GNU_SOURCE
 #include "streams.h"

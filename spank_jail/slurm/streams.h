@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The descriptors a task takes with it into the jail. */
 #ifndef JAIL_STREAMS_H
 #define JAIL_STREAMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes and checks tickets, which prove that a job was submitted from outside the jail. option_input.c calls it. */
 #define _GNU_SOURCE
 #include "ticket.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tickets for --no-jail: the proof that a job was submitted from outside the jail, by the user it runs as.
  *
  * A ticket is a symbolic link with an unguessable name in DIRECTORY/UID, where DIRECTORY is on a volume that

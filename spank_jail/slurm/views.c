@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes and opens the mount namespaces of a job, once for all its steps. opening.c calls it. */
 #define _GNU_SOURCE
 #include "views.h"

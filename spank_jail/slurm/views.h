@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The mount namespaces of a job on this node, made once and used by all its steps.
  *
  *   home     a copy of the node's own, for slurmstepd: the job's /tmp lies over the node's, because PMIx uses

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ends a wait of slurmstepd for a user's FIFO. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "watch.h"

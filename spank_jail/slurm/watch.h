@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ends the waiting of slurmstepd for a user, in the window.
  *
  * A FIFO that a user gives as --input or --output is opened when somebody opens its other end. Until then

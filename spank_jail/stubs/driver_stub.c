@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for a GPU driver's library on a node without GPUs: docs/decisions/jail-cdi.md.
  *
  * It is there to be found by ldconfig under the driver's name. Of the two libraries that programs ask at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The jail's accounts as they are written for a node. */
 #define _GNU_SOURCE
 #include <stdlib.h>

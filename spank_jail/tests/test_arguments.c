@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's arguments in plugstack.conf. */
 #include "native/seccomp/seccomp.h"
 #include "spank_jail/slurm/arguments.h"

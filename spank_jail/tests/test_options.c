@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the options of a job may say, and what becomes of the plan. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each check in an image that it must find fault with, and in one that it must not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an audit finds by names: secrets by those of variables, and accounts that share a number."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The keys of `build.py bench enroot --json`, which others read."""
 
 import dataclasses

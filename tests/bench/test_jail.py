@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The keys of `build.py bench jail --json`, which others read."""
 
 import pytest

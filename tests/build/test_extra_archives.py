@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What locks, keys and images say of a compiled Slurm and of NVIDIA's CUDA: nothing of this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Locking the images of a small project from a small archive, through the command line as well."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images of earlier inputs are told from those that a build would give, without asking an archive."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Empty packages that take the place of large ones: apt prefers them, and they say why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packages that Slurm is compiled with: resolved once, exactly those, and all of them in the key."""
 
 from __future__ import annotations

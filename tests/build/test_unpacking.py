@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who unpacks what, and what dpkg is left to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What CI services are given: valid by their schema, sound by a linter, and run with a stand-in build.py."""
 
 from __future__ import annotations

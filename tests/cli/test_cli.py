@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line as a person uses it: what is printed where, and the exit status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion as a person has it: installed by the command of the README, then typed to a real shell."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the pages tell people to type exists: each target and each of its options."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py diff | graph | report` as a person uses them, and the printers of verify, why and plan."""
 
 from __future__ import annotations

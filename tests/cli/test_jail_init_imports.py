@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command of jail-init starts without the folders of the package that the image leaves out."""
 
 from __future__ import annotations

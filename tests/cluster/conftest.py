@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A specification of a cluster that nothing has to exist for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An engine in memory that answers as the Docker API does, as far as `cellblock.cluster` asks."""
 
 from __future__ import annotations

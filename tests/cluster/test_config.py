@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is written for Slurm, to the letter."""
 
 from __future__ import annotations

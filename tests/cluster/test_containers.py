@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each container is given."""
 
 from __future__ import annotations

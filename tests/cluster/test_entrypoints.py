@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shell of the entrypoints: bounded waits, and a jail of another release is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rendered manifests are what Kubernetes accepts, and their pods may do no more than is written down."""
 
 from __future__ import annotations

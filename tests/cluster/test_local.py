@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starting and stopping: all or nothing, twice is once, and every refusal says why."""
 
 from __future__ import annotations

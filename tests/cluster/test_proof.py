@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The proof: what counts, and what is refused."""
 
 from __future__ import annotations

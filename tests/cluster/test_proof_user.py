@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The script that makes the user of the proof, run with programs of the test's own."""
 
 from __future__ import annotations

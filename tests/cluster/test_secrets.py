@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Secrets are made when a cluster is made, and nobody else can read them."""
 
 from __future__ import annotations

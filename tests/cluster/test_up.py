@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `up` does before there is a cluster."""
 
 from __future__ import annotations

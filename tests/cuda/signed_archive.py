@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small archive in the form of NVIDIA's: flat, signed, with packages for two versions of CUDA."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVIDIA's repository is used when the told key signed it and it holds the told version, and else refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status file of dpkg is read as it is, also one that users wrote."""
 
 from __future__ import annotations

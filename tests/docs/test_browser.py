@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The site in a real browser (headless Chromium): it opens, asks nobody else, and its search finds."""
 
 from __future__ import annotations

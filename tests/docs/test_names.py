@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages name files, variables and examples that there are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of the documentation are made of what they show."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The site: it is built strictly, loads nothing from elsewhere, and each page has its place and kind."""
 
 from __future__ import annotations

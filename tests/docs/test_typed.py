@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How-to pages of the jail's volume, typed line by line on a small volume that was made of a folder.
 
 Other pages are typed elsewhere: getting-started.md by tests/integration/test_first_cluster.py, the tutorials

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """enroot compiled, a user to run it as, and a small root filesystem of this machine's own programs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C unit tests, one program a unit, and libFuzzer on what reads files of users."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Debian: packages are installed in it by somebody who is root nowhere else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Directories that settings name, where other users could have been first; files that an image's author
 could have put where enroot writes. With fs.protected_* all 0: what a user could do then, root does here."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What docs/enroot.md tells people to type to install enroot leaves all parts where they are looked for."""
 
 from __future__ import annotations

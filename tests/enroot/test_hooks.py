@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hooks for devices: CDI in YAML, InfiniBand adapters, and the scripts that are not enabled by default."""
 
 from __future__ import annotations

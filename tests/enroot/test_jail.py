@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In the project's own jail, which refuses clone3 and cgroup namespaces and shows a masked /proc and /sys."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIGKILL at random moments: nothing that looks whole and is not, no mount, no temporary file later.
 
 Each command is killed CELLBLOCK_KILL_ROUNDS times (15), at moments spread over the time that it takes.

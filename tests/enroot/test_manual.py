@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What enroot(1) and the completion say is all that there is."""
 
 from __future__ import annotations

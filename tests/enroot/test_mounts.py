@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fstab with enroot's extensions, the default mounts, hooks."""
 
 from __future__ import annotations

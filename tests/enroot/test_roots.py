@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Roots and images: create, export, list, remove, bundle; whole or not there at all."""
 
 from __future__ import annotations

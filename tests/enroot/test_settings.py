@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where settings come from, and what a value may say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a command finds in a container, and what it cannot do there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who reads a file that is written sees the old one or the new one, whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of a small variant: base, slurm on it, and worker and login, which share a layer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report's page in a real browser (headless Chromium): what a person sees, and can do with keys."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small variant in a layout, with dpkg's database in its layers, and the records of its build."""
 
 from __future__ import annotations

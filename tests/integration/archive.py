@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A signed-by-nobody apt archive in a folder, of real packages under another suite's name.
 
 Ubuntu's archive cannot be reached from every machine that runs the tests. What an Ubuntu variant does

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cluster does instead of what a test waits for, so that a failure explains itself."""
 
 from __future__ import annotations

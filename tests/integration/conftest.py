@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One real cluster for all integration tests that need one: built, assembled and started by `up`'s code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every rank says who and where it is, and the sum of all ranks, which only MPI can have told it. */
 #include <mpi.h>
 #include <stdio.h>

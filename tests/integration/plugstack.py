@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """plugstack.conf of the shared cluster, changed for a while."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A proxy in front of a registry that commits the faults of networks and registries, on order and exactly.
 
 It can also ask for tokens, and is its own token server then.

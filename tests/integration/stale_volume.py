@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A FUSE file system whose every file handle is stale: what a node sees of an NFS export that was redone.
 
 usage: python3 stale_volume.py PID PATH - mount it at PATH in the mount namespace of PID, and serve until

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a cluster of tests has its state; the cluster of a run that was killed is found by it and removed."""
 
 from __future__ import annotations

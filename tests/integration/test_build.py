@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds for real, on top of the project's own base image."""
 
 from __future__ import annotations

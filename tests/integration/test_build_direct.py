@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a build of layers promises: the same bytes again, others' layers from a registry, exactly the lock."""
 
 from __future__ import annotations

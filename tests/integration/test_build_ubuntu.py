@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ubuntu variants against a local file:// archive that the test makes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an Ubuntu variant's toolchain compiles: with the container plugin, which its Slurm loads.
 
 From a local archive of Debian's packages, as in test_build_ubuntu.py. It compiles for a minute, and so runs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`up`, `shell` and `down` as typed: of one worker, that fails, of a command with options."""
 
 from __future__ import annotations

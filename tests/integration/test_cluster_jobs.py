@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real jobs in a real cluster, whose / is the jail."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starting twice, healing, and what the containers and images of a cluster are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person is told of a failed step: image, step, line of image.yaml, and the root to enter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A newcomer types what docs/getting-started.md says, line by line."""
 
 from __future__ import annotations

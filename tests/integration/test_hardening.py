@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the images carry: the plugin, the PAM module and programs as their toolchain compiled them."""
 
 from __future__ import annotations

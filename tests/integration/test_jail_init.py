@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The image jail-init and the rendered manifests, run by podman: a volume is filled, backed up and restored.
 
 podman knows pods and claims, and no Jobs: it plays the pod of each, with the index that a Job would have set.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options of a job, --jail-readonly, --jail-bind and --no-jail, in a real cluster."""
 
 from __future__ import annotations

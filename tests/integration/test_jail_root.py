@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Root in the jail, and any system user that it becomes, is nobody to Slurm by default."""
 
 from __future__ import annotations

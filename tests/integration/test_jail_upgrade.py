@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Upgrades of the real jail image: its own libc, bash and python in new versions, under running programs."""
 
 from __future__ import annotations

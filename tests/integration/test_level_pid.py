@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Level pid: the tasks of a step on a node see and signal each other alone, and Slurm notices nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The jail's users and groups on controller, workers and login node, while root in the jail changes them."""
 
 from __future__ import annotations

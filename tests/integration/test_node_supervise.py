@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers live on: slurmd is started again and jobs go on; a fork bomb leaves a node to other users."""
 
 from __future__ import annotations

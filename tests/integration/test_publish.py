@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`build.py push`: from a store, a layout or the engine to a registry, and a file of digests."""
 
 from __future__ import annotations

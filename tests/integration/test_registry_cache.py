@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A registry as the cache that builds on several machines share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slurm compiled from the tarball that Debian's own source package carries, as a variant would have it.
 
 Without optimisation, which would double its minutes, and otherwise with all there is. It stays in the cache

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thousand steps and more, a part of them killed at any moment: all others work, and nothing is left.
 
 About a minute and a half on two cores, at 30 ms a step. CELLBLOCK_SOAK_STEPS=10000 is for a long run.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A newcomer types what the tutorials say, line by line, in a copy of the checkout.
 
 docs/getting-started.md has a test of its own (test_first_cluster.py), and what docs/tutorial-ci.md pushes is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees to assemble from, volumes, and a lease that a test can wait for."""
 
 from __future__ import annotations

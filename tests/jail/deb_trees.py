@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Root filesystems with a real dpkg database, made of small packages by dpkg itself within milliseconds."""
 
 from __future__ import annotations

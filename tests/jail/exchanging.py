@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Users who exchange a file of the jail at a chosen moment: before the Nth call to the filesystem.
 
 `Moments` counts the calls of Python's os module and of renameat2(2). At the moment asked for, the file is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees with everything a filesystem can hold, and an independent way to compare them."""
 
 from __future__ import annotations

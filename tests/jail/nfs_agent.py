@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Init of the machine of nfs_machine.py: an NFS server, two hosts that mount it, and whatever is asked.
 
 Standard library only. argv: the folder of requests, on the host; that of the kernel's modules.

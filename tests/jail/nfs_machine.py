@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine with an NFS server and two hosts that mount it, wherever the tests run.
 
 The kernel that runs the tests often has no NFS, neither client nor server, and a test could not load it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A writer on another host that is stopped in its work, and wakes up when another has finished."""
 
 from __future__ import annotations

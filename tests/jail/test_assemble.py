@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail assemble`: everything comes through, and whatever happens the volume is whole or untouched."""
 
 from __future__ import annotations

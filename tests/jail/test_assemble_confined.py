@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assembling in a container: seccomp profiles of Docker and containerd forbid unshare(2)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fidelity on real filesystems, against GNU tar; what they cannot hold; shards; and interrupted runs."""
 
 from __future__ import annotations

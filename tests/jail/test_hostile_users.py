@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Users are root in the jail, and root outside works on what they wrote: nothing of theirs leads out of it.
 
 Each test is an attack: paths that climb, links that are put in the place of what was just looked at, files

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail init`, what a Job's pod runs: all that is left to be done, however often it is started."""
 
 from __future__ import annotations

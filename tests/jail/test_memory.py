@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is in memory at once: a jail may have millions of files, and any number of them may differ."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail upgrade` in its plainest form, without typer: understood as typer does, or left to it."""
 
 from __future__ import annotations

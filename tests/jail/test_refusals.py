@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong sources, volumes and plans are refused before anything is written, saying what to write."""
 
 from __future__ import annotations

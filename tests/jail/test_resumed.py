@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An assembly that goes on after a power cut: files have their size and time by then, not their content."""
 
 from __future__ import annotations

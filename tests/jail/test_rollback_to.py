@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail rollback --to N`: which state to go back to, past repairs and several upgrades."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail upgrade` and `rollback`: the image's changes arrive, the users' stay, packages fit together."""
 
 from __future__ import annotations

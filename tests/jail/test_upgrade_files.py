@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail upgrade` of files of every kind: owners, modes, links, devices, diversions, accounts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An upgrade from every kind of source, which reads no layer that the volume knows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail verify` and `jail diff`: damage is found and repaired, users' changes are theirs and listed."""
 
 from __future__ import annotations

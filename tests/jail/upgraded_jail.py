@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A volume that tests upgrade, made of packages."""
 
 from __future__ import annotations

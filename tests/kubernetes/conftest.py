@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Kubernetes of two nodes for the tests here; where there is none, they are skipped and say why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rendered manifests in a real Kubernetes: a jail is filled, backed up and restored with all options.
 
 Manifests are for Kubernetes 1.27 and later; tests/cluster/test_kubernetes.py validates them. Here an older

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A checkout in which nothing is installed answers `--help` and `targets` at once, as others do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """build.py: what it installs, when it installs it again, and what it costs when there is nothing to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a checkout answers before anything is installed is what the commands say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Imports run one way: a package imports what lies below it, and no two packages import each other.
 
 An import inside a function counts, too: it hides a circle from Python and not from a reader.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Imports within cellblock/jail run one way: a folder imports only folders below it."""
 
 from __future__ import annotations

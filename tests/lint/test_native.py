@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the C is cut: libraries below, programs above, no circles, and files that say what they do."""
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def circles(needs: Mapping[str, set[str]]) -> set[frozenset[str]]:
 
 
 def first_comment(text: str) -> str:
-    """What a file begins with, as one line; empty when that is no comment."""
+    """What a file begins with behind its licence, as one line; empty when that is no comment."""
+    text = re.sub(r"\A/\* SPDX-License-Identifier: [^\n]* \*/\n", "", text)
     match = re.match(r"\s*/\*(.*?)\*/", text, re.DOTALL)
     return " ".join(re.sub(r"\n \*", " ", match[1]).split()) if match else ""
 
@@ -183,6 +185,8 @@ def test_a_circle_is_told() -> None:
     [
         ("#include <stdio.h>\n", False),
         ("/* Plans. */\n", False),
+        ("/* SPDX-License-Identifier: Apache-2.0 */\n#include <stdio.h>\n", False),
+        ("/* SPDX-License-Identifier: Apache-2.0 */\n/* Parses the mount plan: plan.h. */\n", True),
         ("/* Parses the mount plan.\n * plan.h says how. */\n", True),
     ],
 )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No file names the host of a package registry or mirror: those are the machine's to choose.
 
 Which hosts that would be is read from this machine's own configuration of apt, pip and npm, so that no

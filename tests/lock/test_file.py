@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Locks as files: what is written is read again, and what was edited is refused by line."""
 
 from __future__ import annotations

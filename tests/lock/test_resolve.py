@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What apt resolves, from archives that the tests make."""
 
 from __future__ import annotations

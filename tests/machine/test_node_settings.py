@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel settings of the node: which are safe, what is said of the others; `up` says it in one line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C unit tests of the libraries in native/, one program a unit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libFuzzer on what the libraries in native/ read that others wrote.
 
 All targets of a library run at once, each for CELLBLOCK_FUZZ_SECONDS, from the seeds in its fuzz/corpus.

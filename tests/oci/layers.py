@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small images in a layout, of layers that a test spells out."""
 
 from __future__ import annotations

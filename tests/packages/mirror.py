@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small HTTP server over a folder, with Range, that fails as it is told."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An apt archive of packages of a few bytes, made within milliseconds, in a folder of the test."""
 
 from __future__ import annotations

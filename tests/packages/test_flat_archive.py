@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An archive is made once for its key, whole or not at all."""
 
 from __future__ import annotations

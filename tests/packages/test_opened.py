@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Debs taken apart, from real ones that dpkg-deb makes."""
 
 from __future__ import annotations

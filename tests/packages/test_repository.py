@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The flat repository, as apt itself sees it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fetching into the store: from a small HTTP server that fails in the ways that mirrors do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `srun --container-*` asks for, read by the very C code of the SPANK plugin `pyxis/`.
 
 Options, their environment variables and the plugin's own arguments are parsed by C; this module turns its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C unit tests of the container plugin, one program a unit, and libFuzzer on what users write."""
 
 from __future__ import annotations

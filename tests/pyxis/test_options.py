@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grammar of container options against docs/pyxis.md's contract, by the plugin's own C."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tarball that builds like Slurm's, in a second: own configure, Makefiles, programs and plugins."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small Slurm compiled and packaged by the real scripts, in an overlay over this machine's root."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tarball is fetched once, verified always, and is the release that the variant says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small jail on disk, and a namespace of one's own in which the core can enter it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What of the hardening that spank_jail/Makefile asks for is missing in a binary, and what it exports."""
 
 from __future__ import annotations

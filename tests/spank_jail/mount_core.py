@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mount core of `spank_jail`, for Python: the very C code that puts jobs into the jail.
 
 Plans are parsed, paths resolved and jails entered by C; this module turns its structs into typed values

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C unit tests, one program a unit, and what the compiler lets through."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What root keeps and loses in the jail at level capabilities, tried as the node's own root."""
 
 from __future__ import annotations

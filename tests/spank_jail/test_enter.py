@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entering a jail, in user and mount namespaces of its own: the code that ships, without Slurm."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every system call of the core fails in turn, with several errors each: what is told, what is left."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libFuzzer on what the jail's programs read that others wrote: the plugin's arguments, the jail's accounts.
 
 All targets run at once, each for CELLBLOCK_FUZZ_SECONDS (60), from the seeds in spank_jail/fuzz/corpus.

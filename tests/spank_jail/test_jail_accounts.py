@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """jail-accounts: the jail's accounts as a node gets them, whatever root in the jail makes of them."""
 
 from __future__ import annotations

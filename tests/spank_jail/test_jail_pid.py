@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """jail-enter at level pid: CMD in a PID namespace, and a process outside that stands for it."""
 
 from __future__ import annotations

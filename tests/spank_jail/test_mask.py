@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """/proc and /sys from level capabilities up: covered, read-only, and no better one in a user namespace."""
 
 from __future__ import annotations

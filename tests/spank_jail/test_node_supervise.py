@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """node-supervise: a daemon that fails is started again; what it leaves running is let alone."""
 
 from __future__ import annotations

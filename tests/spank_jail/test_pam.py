@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PAM module in a stack of the real libpam: what its arguments make of a session."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parser through cffi: the C unit tests have the details, here is what Python sees of it."""
 
 from __future__ import annotations

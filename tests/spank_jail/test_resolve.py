@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paths inside the jail cannot lead out of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of images: each checkout has its own, in one store."""
 
 from __future__ import annotations

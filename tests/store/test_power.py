@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A power cut: the records and names are there, the data of what was written last is not."""
 
 from __future__ import annotations

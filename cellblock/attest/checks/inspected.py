@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the checks look at: an image with its files and packages, read once for all of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packages that an image must not hold, that its lock does not have, or that come from elsewhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SPANK plugins against the Slurm of the same image.
 
 Slurm's loader compares the major and minor release in the symbol plugin_version with its own, at a node's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What secrets look like: by the name of a file, and by bytes in it.
 
 Forms of tokens are those that their issuers document so that they can be found in leaks; what has no form of

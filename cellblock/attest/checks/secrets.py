@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Secrets in any layer of an image, also those that a later layer removes, and in its configuration.
 
 Whoever can pull an image can read each of its layers: a file that a later one deletes is only hidden.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Completion of Cellblock's commands in bash: for `python3 build.py` and for `./build.py`.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds the files that an earlier transaction replaced and kept, so that a rollback can restore them.
 
 They lie in `history/NUMBER/kept/`. Each is examined again before use: users may have other names (hard

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies content that an upgrade needs from files of the jail instead of reading it from the source again.
 
 This serves content that the new image has under another name than the volume's image.

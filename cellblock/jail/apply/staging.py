@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Creates every new file of a plan in a staging folder, with its content, owner, mode and times.
 
 This happens before the tree is touched; afterwards an upgrade only renames. A full disk, or an attribute

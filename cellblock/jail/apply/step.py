@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carries out one action of a plan on a tree that users can change at the same time.
 
 The file of the action is opened once (`look`), checked against the plan, and then linked, compared and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carries out a plan so that after a crash at any moment the same steps finish it.
 
     .cellblock/preparing-PID-RANDOM/   everything is made here first; a crash loses only this

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a transaction on a volume: the steps that upgrade, rollback and repair have in common.
 
 The steps are: become the only writer, finish an interrupted transaction, stage the new files, commit,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stores a volume in a restic repository while jobs run on it.
 
 A snapshot has `root/`; of `.cellblock` the state, manifest, databases and history, so that the restored

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a program in a directory in which symbolic links are never followed.
 
     nosymfollow.py DIRECTORY PROGRAM ARGUMENT...

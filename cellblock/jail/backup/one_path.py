@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restores one path of a jail from a backup: a deleted file, or a home directory."""
 
 from __future__ import annotations

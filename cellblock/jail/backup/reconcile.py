@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares a restored tree with the list that was made for its backup, and repairs what restic lost.
 
 Jobs write while a backup runs, so a file in the snapshot can be newer than its line in the list. Where tree

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The location of a restic repository, and where its password is read from.
 
 Neither stands on a command line: a location can contain a login (`rest:https://user:word@host/`), and every

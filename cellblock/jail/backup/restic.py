@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs restic, and turns its errors into messages that name the next step.
 
 Features differ between restic 0.12 (Ubuntu 22.04), 0.14 (Debian 12) and later: an option is used where

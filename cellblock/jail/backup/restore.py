@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restores a volume from a restic repository: all of it, or one path.
 
 The snapshot is restored into a staging folder on the volume, compared with the list of its backup and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decides which snapshots of one volume stay, by restic's rules; snapshots of others are never touched."""
 
 from __future__ import annotations

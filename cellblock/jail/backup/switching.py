@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replaces a volume's tree and records by restored ones: both or neither.
 
 The restored tree and records lie in one folder. Renaming it to `.cellblock/restore` is the commit: from

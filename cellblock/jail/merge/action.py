@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One action of a plan: the change of one path."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists of a plan's actions: in memory while they are few, in a temporary file when they are many."""
 
 from __future__ import annotations

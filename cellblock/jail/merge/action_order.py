@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order in which an upgrade replaces files under running programs.
 
 An upgrade replaces libraries before the programs that need them, and removes what nobody needs last. A

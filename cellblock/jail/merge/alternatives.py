@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Merges groups of update-alternatives(1) of which the new image has no choice any more.
 
 A group is one file in /var/lib/dpkg/alternatives: the mode, the link, a name and a link for each slave, an

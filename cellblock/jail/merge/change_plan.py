@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan: every change that an upgrade or rollback would make to a tree, as data and as a file."""
 
 from __future__ import annotations

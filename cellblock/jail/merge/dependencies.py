@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks whether packages fit together: Depends, Pre-Depends, Breaks, Conflicts (deb-control(5))."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names files that every system generates anew; a merge keeps the tree's, and no difference is reported."""
 
 from __future__ import annotations

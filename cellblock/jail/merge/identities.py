@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Maps the numbers of users and groups in an image to those in the tree, by name.
 
 Users create accounts, so the number of a new system user of the image may be taken; and two builds of an

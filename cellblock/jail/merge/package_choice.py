@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chooses the version of each package in the merged tree: the image's, the users', or none.
 
 A package is one unit: its files and its records in dpkg's database come from the same side.

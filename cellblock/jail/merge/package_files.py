@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds which package owns a path, for packages that do not simply follow the new image."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans an upgrade or rollback: which files follow the image, and which stay as users have them."""
 
 from __future__ import annotations

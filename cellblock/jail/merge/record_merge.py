@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Three-way merges of files that are lists of records: by line, by entry, by stanza.
 
 Each merge takes the old image's content, the new image's and the tree's. A record that users changed stays

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The three-way merge of one file: the old image's, the new image's, and the tree's.
 
 What users did not change follows the image; what they changed stays. Content and each part of the metadata

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recognises changes of the image's files that somebody must have intended: an owner, a mode, a removal.
 
 No fault of a disk makes such a change, so a repair leaves it unless it is asked to undo it. Changed content

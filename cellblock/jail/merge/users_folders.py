@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds directories that the new image removes or replaces, but in which users have files.
 
 rmdir(2) would leave such a directory alone anyway; finding it beforehand lets the plan say so.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An OCI layout in a tar (`oci-archive:FILE`) as a source; it is read in place and not unpacked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A directory that holds a root filesystem, as a source."""
 
 from __future__ import annotations

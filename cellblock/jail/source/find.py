@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds the source that a user named: an image, an OCI layout, a tar, or a directory.
 
     jail, localhost/cellblock/jail:debian13    an image that this checkout built

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which image or tree a jail was filled from, so that a later command can tell whether it changed."""
 
 from __future__ import annotations

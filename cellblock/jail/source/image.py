@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An image in the storage of podman and buildah on this machine, as a source."""
 
 from __future__ import annotations

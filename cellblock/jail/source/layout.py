@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An OCI layout in a directory, as a source: `oci:DIR[:TAG]`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How to reach registries (http or https, which authorities), in environment variables.
 
 The options of a command set them, so that whatever in this process opens a source finds them: a volume

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a source once: its manifest with all digests, its databases, and the content that the volume lacks.
 
 The C code (`image_core`) merges layers and hashes in threads. While it reads, it stores new content by

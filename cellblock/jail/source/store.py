@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An image that this checkout built, as a source for `jail assemble` and `jail upgrade`."""
 
 from __future__ import annotations

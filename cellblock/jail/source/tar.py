@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tar file of a root filesystem, compressed or not, as a source."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Opens paths of a jail's tree safely while its users can rearrange it.
 
 A path is followed one directory at a time and never through a symbolic link: users are root in the jail and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The system databases of a tree: dpkg's, apt's and debconf's records, alternatives, and accounts.
 
 A merge reads and merges their content. The image's own copies are kept on the volume

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Computes the SHA-256 of many small files of a tree, several at once where the processor can."""
 
 from __future__ import annotations

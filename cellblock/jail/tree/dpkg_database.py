@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A volume's dpkg database: which packages are installed, which files are theirs (dpkg(1))."""
 
 from __future__ import annotations

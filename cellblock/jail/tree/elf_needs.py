@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads which other libraries an ELF file needs (DT_NEEDED; System V gABI, "Dynamic Section").
 
 It uses the standard library only: pyelftools takes 30 ms to load, a twentieth of a small upgrade.

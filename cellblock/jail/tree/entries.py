@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Walks a directory that nobody changes meanwhile, as sorted entries."""
 
 from __future__ import annotations

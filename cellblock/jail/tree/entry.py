@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One entry of a file tree: everything that the jail preserves of a file, except its content."""
 
 from __future__ import annotations

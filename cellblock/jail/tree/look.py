@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file of a jail's tree held by a descriptor, so that what was checked is what is then used.
 
 A name can lead to another file at each call, because users can rearrange the tree. So a file is opened

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifest: what a tree was when Cellblock wrote it. Format, version 1:
 
     cellblock-manifest 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares two manifests in one pass.
 
 Equal lines are compared as bytes and not parsed, so millions of unchanged files cost almost no time or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Looks up single lines of a manifest by binary search, without reading all of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sets the metadata of a file to that of an entry, through a descriptor."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Removes a folder of Cellblock's own that may hold files of users.
 
 shutil.rmtree calls itself for each level and raises RecursionError at a thousand levels, which users can

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mapping from paths to values that moves to a temporary file when it grows large."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares a manifest with a tree on disk, in threads and bounded memory (C, `_volume_scan`)."""
 
 from __future__ import annotations

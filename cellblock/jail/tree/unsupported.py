@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kinds of metadata that a volume's filesystem cannot hold, and that its administrator accepted to lose.
 
 `.cellblock/losses.json` lists them by the names of `LOSSES`. An assembly or upgrade with `--allow-lossy`

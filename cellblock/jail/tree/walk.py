@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Walks a tree that its users can rearrange meanwhile, and never leaves it.
 
 Each directory is opened through its parent's descriptor and never through a symbolic link. By path, a

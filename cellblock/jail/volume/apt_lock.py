@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Holds the locks of dpkg and apt in a tree, so that no apt runs in the jail while its database changes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads the databases of the image that a volume was made from, and finds them again when the copy is lost.
 
 The copy is `.cellblock/controls`. The tree's own databases cannot stand in for it: users have changed them,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds out what a volume's filesystem cannot hold (owners, times, hard links ...), and what that means.
 
 Some filesystems refuse (EPERM, ENOTSUP); others accept a change and do nothing: NFS with squashed root,

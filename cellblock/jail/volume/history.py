@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The history of a volume: which transactions were carried out, and which of them a rollback can undo."""
 
 from __future__ import annotations

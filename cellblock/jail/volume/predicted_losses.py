@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Predicts what a volume's filesystem could not hold of a planned upgrade, without writing to it.
 
 A filesystem without an extended attribute says so when its value is read (getxattr(2): EOPNOTSUPP, not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file `ready` beside `root/`, which tells the nodes of a cluster that a volume is ready.
 
 A worker may start before the volume is filled. The presence of `root/` says that there is a jail; this file

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lets several writers fill one volume together: each writes one shard, and the last publishes the volume.
 
     .cellblock/shards-SOURCE-of-N/

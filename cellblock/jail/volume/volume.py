@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A jail volume on disk: its folders and records, who may write them, and what a crash leaves.
 
     VOLUME/

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Allows one writer per volume, among processes and among hosts; a dead writer blocks others only briefly.
 
 A writer holds two things. The first is a lock of fcntl(2) on the file `lock`: the kernel releases it

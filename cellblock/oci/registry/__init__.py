@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registries that speak OCI distribution-spec 1.1, and docker's registry API before it.
 
     registry = Registry("registry.example:5000")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The requests of OCI distribution-spec 1.1 to one registry and its repositories."""
 
 from __future__ import annotations

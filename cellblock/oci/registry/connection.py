@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a registry's host is reached: TLS or not, which authorities, through which proxy.
 
 Certificates follow containers-certs.d(5): `ca.crt` and other `*.crt` are authorities, `NAME.cert` with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Credentials for a registry, from where docker, podman and skopeo keep them (containers-auth.json(5)).
 
 In this order: CELLBLOCK_REGISTRY_USER and CELLBLOCK_REGISTRY_PASSWORD; the file of REGISTRY_AUTH_FILE;

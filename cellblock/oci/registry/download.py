@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fetches one blob over connections that may break, and verifies it while it comes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a registry, or the way to it, can answer: each a sentence that names the host and the next step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to one registry: connections kept, retries, redirects, and errors that say what to do.
 
 A request that fails for a reason that may pass is made again after a growing, jittered wait, or after the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends one blob so that a broken connection costs only what was on its way (distribution-spec 1.1, "Push").
 
 A blob goes as one request where the connection lasts. After a break the registry is asked how much it has,

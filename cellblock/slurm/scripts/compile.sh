@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Compiles the Slurm that configure.sh configured and installs it into /build/stage.
 set -eu
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Unpacks and configures Slurm in a toolchain root: configure.sh ARGUMENT...
 # /in/slurm.tar is the tarball; config.h and config.status are copied to /out for Cellblock to look at.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Splits /build/stage into packages and writes them, with a flat apt archive's Packages and Release, to /out.
 #
 # /in/packages/NN-NAME holds for each package, in the order in which they take files:

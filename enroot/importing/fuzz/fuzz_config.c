@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any text as a configuration: refused with a reason, or three files of which no line can be broken out of. */
 #define _GNU_SOURCE
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two tars as the layers of an image: refused with a reason, or a squashfs that holds together. The last byte, which the tars
  * of fuzz_tar's corpus do not need, says how much belongs to the upper one. Checksums are made right first, as there. */
 #define _GNU_SOURCE

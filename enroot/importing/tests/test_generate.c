@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The three files, from configurations as builders write them and as nobody should. */
 #define _GNU_SOURCE
 #include <stdlib.h>

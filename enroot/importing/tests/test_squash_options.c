@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options of mksquashfs, and what is said about those that are none. */
 #define _GNU_SOURCE
 #include <stdlib.h>

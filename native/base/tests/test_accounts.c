@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* passwd(5) and group(5) as plain data. */
 #include <stdlib.h>
 

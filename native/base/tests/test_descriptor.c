@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors over a socket. */
 #define _GNU_SOURCE
 #include "native/base/descriptor.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What root may read and enter. The cases that need files of other owners run as root only. */
 #define _GNU_SOURCE
 #include <errno.h>

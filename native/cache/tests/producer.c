@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plays an import for tests of the cache: what the real one downloads, this one invents from the digest.
  *
  *   producer image NAME SIZE PACE OUTPUT [private|late]  acquire the image NAME, make it if it is not there, deliver it to OUTPUT

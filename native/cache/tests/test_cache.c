@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys, records, sizes, digests of content, locks. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A CDI specification, JSON or YAML. */
 #define _GNU_SOURCE
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Specifications of the Container Device Interface: what is read, and what each wrong one is told. */
 #include <errno.h>
 #include <stdlib.h>

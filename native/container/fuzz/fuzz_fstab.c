@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file of fstab lines. */
 #define _GNU_SOURCE
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The grammar of fstab lines; what they do is tested by running containers. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The directory that an image's /etc/rc enters, read and not run. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"

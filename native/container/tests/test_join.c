@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Joining: who enters without becoming anybody enters no mounts that a user made. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which setting refuses namespaces, told from a /proc that is made up. */
 #define _GNU_SOURCE
 #include <errno.h>

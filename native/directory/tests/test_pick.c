@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which content is to be written, and the digests that a manifest's lines have. */
 #include <endian.h>
 #include <stdio.h>

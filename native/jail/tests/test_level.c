@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Levels, and what they leave of a process's rights. */
 #define _GNU_SOURCE
 #include "native/mount/level.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process that stands for its child: what its own parent sees. */
 #define _GNU_SOURCE
 #include "native/jail/mirror.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a layer's listing. With an even first byte, what is between a listing's head and its checksum, which
  * is right: each entry is whole, or the listing is damaged. With an odd one, all of the file: then it is refused, unless
  * it is a listing. libFuzzer sees what is compared, and has found the checksum of one without entries. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any entries in any layers: refused with a reason, or the tree is one. Each pair of bytes is an entry: what it is
  * and where, of a few names, so that they meet. The rules themselves are compared with a model in tests/jail. */
 #include "native/layers/tests/memory_tar.h"

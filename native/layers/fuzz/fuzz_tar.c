@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a tar: refused with a reason, or each entry is one that a tree can hold. Checksums are made
  * right first, or no input would get past them. */
 #include "native/layers/tests/memory_tar.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A layer's listing: what was written is read back; what is cut, changed or of another form is refused. */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The merge from the top down: what is told to the sink, and in which order. More in tests/jail, by a model. */
 #include "native/testing/check.h"
 #include <time.h>

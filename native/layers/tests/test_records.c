@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records are what was put last, whoever put them and however many wait to be written. */
 #include <pthread.h>
 #include <stdlib.h>

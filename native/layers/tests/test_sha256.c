@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many at once have the same digests as one by one, at every length around a block's border. */
 #include <openssl/evp.h>
 #include <stdlib.h>

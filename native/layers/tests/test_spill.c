@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tables that lie in a file are what they are in memory, and do not stay in it. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tar reader: numbers, names and maps, and what it refuses. Whole archives are compared with GNU tar's
  * and Python's in tests/jail. */
 #include "native/layers/tar_header.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tree whose names are at the end of their 4 GiB: the next is refused, and writes over none of the first. */
 #include "native/layers/tree.c"
 

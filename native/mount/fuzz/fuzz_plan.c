@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes are a plan or a clear error, and a plan that is printed and read again is the same plan. */
 #define _GNU_SOURCE
 #include <string.h>

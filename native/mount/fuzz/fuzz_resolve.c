@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A hostile tree and paths through it: nothing outside the tree is ever opened or made.
  *
  * An input is text, a line a step (corpus/resolve has examples):

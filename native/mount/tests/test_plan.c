@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parser: what a line means, and what each wrong line is told. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Paths in a tree that somebody hostile has prepared. Needs no privileges. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Binds that a user asks for, on both sides prepared by him. Runs as root only: it mounts and becomes others. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Documents: registries.conf, manifests, configurations, auth files, a registry's errors. The first byte says which. */
 #include <string.h>
 

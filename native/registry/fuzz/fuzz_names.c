@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What users and registries write on one line: URIs, .credentials, WWW-Authenticate. The first byte says which. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Asks a registry through the client's own interface, for the tests in Python.
  *
  *	fetch digest [-a ARCH] URI       prints the digest

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is read of .credentials, and of a 401. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which entry of an index is meant. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TOML, and what registries.conf makes of a name. */
 #include "native/testing/check.h"
 #include "native/registry/registries.h"

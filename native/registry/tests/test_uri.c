@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* docker:// URIs: what they mean, and which are none. */
 #include "native/testing/check.h"
 #include "native/registry/uri.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The system call filter: the program, run by a small interpreter for every number, and in the kernel. */
 #define _GNU_SOURCE
 #include "native/seccomp/seccomp.h"

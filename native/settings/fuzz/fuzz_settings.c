@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A configuration file, and the same text as the script of --conf and as a file of variables. */
 #define _GNU_SOURCE
 #include <string.h>

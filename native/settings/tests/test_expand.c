@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values of configuration and of fstab. */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table of metadata is the same bytes in memory, in a file of its own, and written as it comes. */
 #define _GNU_SOURCE
 #include <stdlib.h>

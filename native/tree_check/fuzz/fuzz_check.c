@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any manifest against a small tree that leads out of itself wherever it can: findings are of its lines, and what lies
  * outside the tree is never opened, which its access time would show. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a line of a manifest: refused, or its paths stay in the tree, and say the same when written again. */
 #include <ctype.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tree of one of each, and what the comparison says when one thing about it is different. */
 #define _GNU_SOURCE
 #include <errno.h>

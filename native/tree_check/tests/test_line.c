@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of manifests, as cellblock/jail/tree/manifest.py writes them, and everything beside that is close to one. */
 #include <string.h>
 

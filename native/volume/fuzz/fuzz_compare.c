@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any two texts as manifests, divided by the first zero byte: it ends, every difference is the beginning of a line,
  * and asking for a few at a time gives the same. Their digests are sorted, and no more than there are lines. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two manifests side by side: which paths differ, in the order of a sorted walk. More in tests/jail, by a model. */
 #include "native/volume/manifest_compare.h"
 #include "native/testing/check.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of cases: what a user types, and all that it prints.
 
     == the name of the case

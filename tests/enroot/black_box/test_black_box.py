@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of this folder: what users of enroot type, and what they expect."""
 
 from __future__ import annotations

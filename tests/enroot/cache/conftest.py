@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cache compiled with a program that plays imports, and two users who do not trust each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`enroot import` of a registry's images through the cache, the requests counted by the registry itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files under names of the shared cache that were never made for it, where nothing protects from links.
 
 That is fs.protected_hardlinks, fs.protected_symlinks, fs.protected_fifos and fs.protected_regular at 0.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images that one user imports again and again: found, shared by processes, trimmed, whole after kills."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What took credentials stays with its user: each response decides for what it brought.
 
 The registries are real, with htpasswd; the one in front of them gives some requests its own password, so

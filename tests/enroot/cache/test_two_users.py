@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One administrator's directory for users who do not trust each other: they share what can be checked, and
 can at most delay each other, for a bounded time."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """enroot-image compiled, and run with folders of its own."""
 
 from __future__ import annotations

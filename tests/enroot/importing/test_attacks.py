@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images made to break, to trick or to exhaust whoever imports them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C unit tests of importing, one program a unit, and its fuzz targets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An import that is killed leaves nothing that looks whole, and nothing at all after the next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every source but a registry: layouts and archives of many images, and images of podman and docker."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tree of an imported image is the one that umoci unpacks: byte for byte, mode for mode."""
 
 from __future__ import annotations

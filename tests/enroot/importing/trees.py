@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a tree is, in a form to compare: all but owners, /dev, and the runtime's own three files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client compiled as a small program, a real registry with images in it, a proxy that commits faults."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images made of bytes, pushed by plain HTTP: the registry's own rules are the only code in between."""
 
 from __future__ import annotations

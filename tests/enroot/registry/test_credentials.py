@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who asks: where that is looked for, what is sent to whom, and what is said when it is missing or wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hostile registry: where it may send us, what it gets to know, and what of an answer is anybody's."""
 
 from __future__ import annotations

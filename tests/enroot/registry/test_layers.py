@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers stream in order while those behind them come, over connections and registries that fail."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a repository is: TLS and its authorities, proxies, plain http, and registries.conf."""
 
 from __future__ import annotations

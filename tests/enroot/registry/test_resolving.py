@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a URI to one manifest: formats, platforms, digests, and what is asked of the registry for it."""
 
 from __future__ import annotations

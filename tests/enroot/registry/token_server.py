@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A token server for docker's registry (its token specification): JSON Web Tokens, signed by openssl.
 
 It is a small real one: the registry verifies what it gives, and refuses a token without the right to a

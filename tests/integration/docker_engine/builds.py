@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Definitions of few packages, and what each engine of this machine makes of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds by a real dockerd that fail, are stopped, or have no daemon."""
 
 from __future__ import annotations

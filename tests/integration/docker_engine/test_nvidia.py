@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVIDIA's repository through a rendered Containerfile: trusted by its key alone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The docker engine and the rendered Containerfile, with a real dockerd and the builders of this machine.
 
 What each builder makes of the same definitions is compared path by path.

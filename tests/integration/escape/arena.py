@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the attacks happen: a worker with every capability, and what on it must not be reached.
 
 A node of real metal gives slurmd everything, so the workers of this cluster do, too: what holds here, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways out that are tried, and the level that closes each.
 
 `below` is what was seen on a worker with every capability at level `filesystem`: `escaped` proves that

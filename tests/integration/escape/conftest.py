@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster of its own, whose workers have every capability; gone before other tests start theirs.
 
 Of the default variant, or of the one that a test's parameter names.

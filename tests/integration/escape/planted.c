@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A SPANK plugin that does what a site's own may do by mistake. By hand of spank.h's stable names: no header is
  * needed. Compiled with -DPLUGIN_VERSION, which Slurm compares, and -DPLANT or -DFORK. */
 #define _GNU_SOURCE

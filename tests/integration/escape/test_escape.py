@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Root inside a job tries to get out: one test a way and level. README.md of this folder says how."""
 
 from __future__ import annotations

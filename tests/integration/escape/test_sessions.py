@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Login sessions: root inside reaches neither the daemons of the login node nor other sessions' terminals."""
 
 from __future__ import annotations

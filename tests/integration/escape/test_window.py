@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The window, seen from outside while a step waits in it; and a site's plugins that open or fork there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job that is tried on a faulty node, and what came of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """After each test, the worker serves again."""
 
 from __future__ import annotations

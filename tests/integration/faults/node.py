@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of a node, its plan or its volume, and what the cause is called."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong while a job runs: with its sources, with what the node keeps of it, with slurmd."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong with a node, its plan or its volume: no program runs outside the jail, one line names the
 cause where the user and the administrator look, and the node is drained for its own faults alone."""
 

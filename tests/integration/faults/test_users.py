@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mistakes of a user: they drain no node."""
 
 from __future__ import annotations

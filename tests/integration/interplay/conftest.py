@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that take a minute of Slurm's own time are submitted before the first test."""
 
 from __future__ import annotations

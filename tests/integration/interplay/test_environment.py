@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs around the task, its environment and its folder: docs/slurm-in-the-jail.md says it in words."""
 
 from __future__ import annotations

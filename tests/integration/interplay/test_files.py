@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that Slurm brings, reads and writes for a job."""
 
 from __future__ import annotations

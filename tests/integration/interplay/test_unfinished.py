@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that end early or run twice; the last of this folder, for its slow jobs take a minute."""
 
 from __future__ import annotations

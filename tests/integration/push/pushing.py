@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images of random bytes, pushed by Cellblock and read by skopeo."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail assemble` and `jail init` from registries that need a word said about how to reach them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pushes over a network that fails in every way that it can be told to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `build.py matrix` writes for a CI service, run word for word as that service's shell does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pushes to a real registry: what arrives there, and what is attached to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registries that refuse, that are reached in another way, and that ask who is there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signatures and attestations of pushed images, checked by cosign, and by skopeo with a policy."""
 
 from __future__ import annotations

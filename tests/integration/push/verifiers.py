@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that check signatures: cosign, and skopeo with a policy, of the newest Debian that has them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An image of the jail's own programs, made in the jail, and a way to run containers from it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 # mpi_image.sh IMAGE PROGRAMS [MPI-PROGRAM]: an image of Open MPI as the jail has it, python and a few programs; those of
 # the folder PROGRAMS are in its /opt. Only what is needed, so that making it takes a second.

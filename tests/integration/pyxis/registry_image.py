@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An image for the tests' registry, of one layer that is given."""
 
 from __future__ import annotations

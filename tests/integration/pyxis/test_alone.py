@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Without spank_jail: the worker's own enroot, for root and for users."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """srun --container-image and its kind, in the jail, as a user who is not root."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user reads when something is wrong: first what failed, then why and what to do. Never rc=-1."""
 
 from __future__ import annotations

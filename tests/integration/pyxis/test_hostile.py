@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What users, and root in the jail, do to what makes their containers.
 
 docs/decisions/pyxis-hostile-users.md has the rest of what was tried.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Joining a container that runs: a step gets what it asks for, or is refused with what is missing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step could not clear away goes in the job's epilog; what a user called like a job stays."""
 
 from __future__ import annotations

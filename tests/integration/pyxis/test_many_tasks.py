@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many tasks of a step enter one container a node; steps of more than one program or job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tasks of two nodes that find each other in containers: Open MPI by PMIx, PMI-2, PyTorch's way."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packages installed in a container by a user who is root there alone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the administrator says in plugstack.conf: an importer, entrypoints, names that go with their job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images of a real registry on the cluster's network: imported, found again, refused with a reason."""
 
 from __future__ import annotations

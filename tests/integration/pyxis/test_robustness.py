@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs cancelled at any moment, nodes that forget, full file systems: nothing hangs, nothing is left, and the
 next job works.
 

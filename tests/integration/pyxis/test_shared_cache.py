@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cache of all users, as the jail's image brings it: layers come once, an image once for its user."""
 
 from __future__ import annotations

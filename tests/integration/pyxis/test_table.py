@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What docs/pyxis.md promises, as one sees it in a shell: many steps of one allocation, which is cheap."""
 
 from __future__ import annotations

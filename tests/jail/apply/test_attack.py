@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs in the jail exchange files, directories and databases without end while it is upgraded.
 
 No upgrade and no rollback ends in an error, no file of the host beside the volume is touched, and nothing of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Users exchange a file between a look of the volume tools and what they then do: at each moment, in turn.
 
 Whatever they put there, no file of the host is read, changed or waited for, and the command ends well. CI

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A power cut at any moment of an assembly, upgrade or rollback costs neither users' files nor the way back.
 
 The filesystem of a loop device is shut down (ioctl FS_IOC_SHUTDOWN): what it had not written is gone. Every

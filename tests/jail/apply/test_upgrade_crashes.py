@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An upgrade or rollback that is killed, or runs out of space, at any moment is finished by the same command.
 
 CI tries a few moments; CELLBLOCK_CRASHES=200 CELLBLOCK_FULL_DISKS=20 in the environment tries that many, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server that speaks S3, for a restic repository in a bucket (which restic makes)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`jail backup` and `jail restore`, by real restic: what was there comes back, or it is said why not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """As test_exchanged_files.py, for the commands that store the jail and bring it back, by real restic."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a restore has otherwise than the list is put right, unless the snapshot has it so, too."""
 
 from __future__ import annotations

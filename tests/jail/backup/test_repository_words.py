@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What names the repository and its password means the folder that the command was typed in."""
 
 from __future__ import annotations

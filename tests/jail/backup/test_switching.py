@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Putting a restored tree in place: stopped at any step, the next call finishes; jobs see old or new."""
 
 from __future__ import annotations

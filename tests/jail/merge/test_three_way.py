@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The three-way merge: properties of one file's, and whole trees against a model that is a few lines long."""
 
 from __future__ import annotations

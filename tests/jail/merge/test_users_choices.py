@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What users told dpkg and the filesystem to do with files of ours holds through upgrades and repairs."""
 
 from __future__ import annotations

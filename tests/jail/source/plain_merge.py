@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tar archives and stacks of layers as sorted entries: the plain way, which the image core is compared with.
 
 An archive is read twice: first its headers, which say what the merged tree is and which content of which

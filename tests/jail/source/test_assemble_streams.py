@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources that come as streams: a registry's layers, an OCI archive, compressed layers, damaged ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C: Python raises it where its code begins to run, which is in a callback of the core."""
 
 from __future__ import annotations

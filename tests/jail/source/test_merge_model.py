@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers of a few names in any combination: the image core's merge, from the top down, against a plain one.
 
 The plain one (`plain_merge`) lays each layer over those below.

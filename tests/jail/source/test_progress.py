@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far the image core is, told while it reads: within a file that is most of an image, too."""
 
 from __future__ import annotations

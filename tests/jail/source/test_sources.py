@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every kind of source makes the same tree; layers are merged as the OCI specification says."""
 
 from __future__ import annotations

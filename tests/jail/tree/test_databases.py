@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The databases of a tree are found and read, however many there are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is looked at is what is then read, linked and changed; and what users can make a look fail with."""
 
 from __future__ import annotations

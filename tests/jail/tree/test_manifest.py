@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifest: what is written is what is read, and damage is noticed."""
 
 from __future__ import annotations

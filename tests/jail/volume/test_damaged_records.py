@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of a volume that are damaged, foreign or too new: said, with what to do, and nothing is lost."""
 
 from __future__ import annotations

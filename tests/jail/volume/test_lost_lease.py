@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A writer that another took over says so, and not what it stumbled over: its folder is gone by then."""
 
 from __future__ import annotations

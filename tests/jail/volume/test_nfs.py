@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A volume on NFS, used by two hosts: what is done to it there, locks, and what NFS cannot hold."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A writer that was stopped, or cut off, wakes up in the tree that another has put in place meanwhile."""
 
 from __future__ import annotations

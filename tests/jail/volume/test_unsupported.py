@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A volume that was accepted without something: what comes later neither misses it nor fails for it."""
 
 from __future__ import annotations

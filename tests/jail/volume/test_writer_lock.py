@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One writer a volume: among threads, processes and hosts; the dead are known, the living left alone."""
 
 from __future__ import annotations

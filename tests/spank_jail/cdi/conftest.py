@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A jail with stubs of a GPU driver, and drivers made for the occasion."""
 
 from __future__ import annotations

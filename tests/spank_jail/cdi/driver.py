@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPU driver to play with: real shared objects and devices, and a specification of them in CDI form."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """jail-driver collect: a node's driver becomes a directory, which jobs see as /usr/local/nvidia."""
 
 from __future__ import annotations

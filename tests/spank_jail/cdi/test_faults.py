@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is missing or fails while a cdi line is applied: all of it is there, or nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where cdi lines of the plan put what a driver is made of: real libraries, devices and mounts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which specification counts, and what is said of a wrong one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An attack is a function that tries one way out of the jail, and says how it ended.
  *
  * It ends by escaped() or held(), never by returning. It must harm nothing: the kernel is the test

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The daemons of the node, each by its number: signalled, steered, and what only they have. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device nodes: the disk below the volume, the kernel's memory and log, other people's terminals. */
 #define _GNU_SOURCE
 #include <dirent.h>

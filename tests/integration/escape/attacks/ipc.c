@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Objects of System V and POSIX: left by one job, looked for by another. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* System calls that change or read the kernel as a whole. Each is asked with arguments that it refuses
  * only after it has asked for permission: another answer than EPERM says that it may be used. */
 #define _GNU_SOURCE

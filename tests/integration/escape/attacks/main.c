@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attack NAME: see attack.h. Linked statically: it runs in the jail of any distribution. */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts: the kernel's file systems anew, the outside's trees, and what the plan laid over the jail. */
 #define _GNU_SOURCE
 #include <errno.h>

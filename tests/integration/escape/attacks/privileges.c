@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a file gives to who executes it: run inside, where it may, and outside, where it must not. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ways out through paths: what /proc shows of processes outside, kept descriptors, old roots. */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes outside: seen, signalled, traced, steered, or borrowed. VICTIM is root's, DAEMON another's. */
 #define _GNU_SOURCE
 #include <errno.h>

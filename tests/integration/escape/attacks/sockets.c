@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The network is the node's own: sockets without a path, raw packets, settings. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

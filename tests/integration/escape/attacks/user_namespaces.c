@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A user namespace gives its maker every capability inside it. What it does not give: the kernel's own
  * settings, unless uid 0 is mapped to uid 0 and a writable /proc can be had. */
 #define _GNU_SOURCE

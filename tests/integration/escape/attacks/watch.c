@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs on the node: tells what is opened and made there. By inode, so by whatever name and from whatever root. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The walk: every number of a descriptor, and every name of a process, where Slurm opens something for a job.
 
 What counts is what the watch outside sees (Arena.watched), not what a job prints: a step of which one file

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a way out is judged: by what is seen outside, or in the job's output."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Libraries of the jail that a daemon might load."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PMIx server of a step: a part of slurmstepd, outside and root, that listens on the node's loopback."""
 
 from __future__ import annotations

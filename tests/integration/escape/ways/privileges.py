@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rights that a file of the volume gives: inside as on any system, outside none; and forged tickets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job leaves: objects of System V and POSIX, processes, files of sbcast."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A slurmctld of the user's own hands slurmd a configuration, which names what slurmd loads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of odd kinds, and what steers a step: options, variables, prologs, a tree that changes under it."""
 
 from __future__ import annotations

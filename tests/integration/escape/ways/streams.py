@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files, folders and terminals that slurmstepd opens for a job."""
 
 from __future__ import annotations

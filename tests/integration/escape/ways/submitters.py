@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may submit: nobody whom the node or Slurm knows as its own, whatever the jail calls him."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every task gives all others a number through PMI-2's key-value space, and says what the numbers add up to.
 
 The wire protocol of PMI-2 (MPICH's pmi2 document): "cmd=...;key=value;" behind six digits of length.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch.distributed does first, env://: rank 0 listens at MASTER_ADDR, others tell who they are.
 
 Each then says its RANK of WORLD_SIZE, its LOCAL_RANK, and what all ranks add up to, which only rank 0 knows.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* forward-data LIBRARY NODE SOCKET: has the slurmd of NODE connect to a Unix socket there and write a word to it, as PMI2 of
  * Slurm does for the tasks of a step (REQUEST_FORWARD_DATA). LIBRARY is Slurm's, of the jail. Prints what slurmd answers: an
  * error number, or 0. */

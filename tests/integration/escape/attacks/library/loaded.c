@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A library that must never be loaded by slurmstepd or slurmd. Its constructor says where it was.
  *
  * Programs in the jail may load it: users' libraries are theirs to load.

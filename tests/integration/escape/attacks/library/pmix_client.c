@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pmix-client remove PATH [end] | join: what a process may ask of the PMIx server of a step (PMIx Standard 4.1), by which
  * it finds the server. Linked dynamically: libpmix is the jail's own, and takes geteuid of this program for libc's. */
 #define _GNU_SOURCE

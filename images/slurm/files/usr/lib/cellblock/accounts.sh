@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shell functions of the roles: the jail's users and groups on this node. Needs waiting.sh.
 # docs/decisions/jail-accounts.md says what is copied and why.
 # shellcheck shell=sh

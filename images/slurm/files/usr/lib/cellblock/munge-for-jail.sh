@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shell functions of cellblock-init: a second munged, for the jail, that vouches for users alone: not for root, nor system users.
 # docs/decisions/jail-root-and-slurm.md says why and how.
 # shellcheck shell=sh

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shell functions of cellblock-init, for containers with a jail: what is in reach of slurmd, slurmstepd and sshd.
 # docs/threat-model.md says against whom.
 # shellcheck shell=sh

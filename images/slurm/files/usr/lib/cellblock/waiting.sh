@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shell functions of the entrypoints: bounded waits and checks, each with a message.
 # shellcheck shell=sh
 
