@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be said of an image to others: what is in it, how it came to be, that nothing in it is wrong."""
+"""Documents about an image for others: bill of materials, provenance, signature; and the audit of images."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bill of materials of an image, before it is written in one of the formats: packages, and files of none.
+"""The bill of materials of an image, before a format is chosen: its packages, and files of no package.
 
 Two builds of one image give equal bills: nothing here is of the clock or of the machine.
 """

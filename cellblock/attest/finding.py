@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thing that is wrong with an image, said so that a person can act on it."""
+"""One fault that an audit found in an image, with what to do about it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image that something is said of: where it lies, and by which names it is known."""
+"""The image that a document is about: where it is stored, and its names."""
 
 from __future__ import annotations
 

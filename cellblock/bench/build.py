@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What building costs, beside what the builders of the field take for the same images on this machine."""
+"""Measures building, beside `buildah build` and `docker build` of the same images on this machine."""
 
 from __future__ import annotations
 

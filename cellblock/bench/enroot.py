@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the container runtime costs: a start from a created root and from an image file, and a create.
+"""Measures the container runtime: a start from a created root and from an image file, and a create.
 
 All of one image the size of a big one for machine learning (docs/benchmarks.md), made of this machine's own
 programs. The figures of `import` are in enroot_import.py.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container costs a step: `srun true` with --container-* and without, interleaved.
+"""Measures what a container adds to a step: `srun true` with --container-* and without, interleaved.
 
 On a running cluster, as a user who is not root, in the jail, all steps in one allocation. The image is the
 big one of `bench enroot`, 1.5 GB in eight layers: as a .sqsh file, as a named container that exists, and from

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders and variables that a benchmark has for itself, and that are gone afterwards."""
+"""Folders and environment variables of one benchmark, removed afterwards."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it takes to assemble a jail volume, beside what others use to fill a directory.
+"""Measures assembling a jail volume, beside other ways to fill a directory.
 
 One tree of at least 45,000 files and 1.4 GB, taken from this machine's own /usr, as a directory, a plain
 tar, an OCI layout of one zstd layer, and a restic repository. Each way writes it to the same filesystem, ours

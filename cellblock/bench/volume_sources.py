@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmark of a volume is made of: a tree from this machine's own /usr, and images of it."""
+"""Makes what the benchmark of a volume reads: a tree of this machine's own /usr, and images of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What upgrade and verify of a jail volume cost, beside `find` and `sha256sum` over the same tree.
+"""Measures upgrade and verify of a jail volume, beside `find` and `sha256sum` over the same tree.
 
 All times are wall clock of whole commands, ours with Python's start, warm (each is run before it is timed),
 the best of several runs: other work on the machine only adds to them.

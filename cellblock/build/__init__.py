@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building the images of a variant: plan, find what exists, build the rest side by side."""
+"""Builds the images of a variant: plans, finds what exists, makes the rest side by side."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which packages form a layer: planned over all images of a variant, so that what images share is one blob.
+"""Decides which packages form a layer, over all images of a variant, so that what images share is one blob.
 
 Images already form a tree by `from`. Where several images of one parent hold the same packages, those become
 a layer between the parent and them; the largest saving first, while it is worth a layer and within a budget

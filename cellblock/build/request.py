@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build is asked for, and what it gives."""
+"""The request for a build, and its result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which built images are of earlier inputs: definitions, packages, code or tools have changed since."""
+"""Finds built images whose inputs have changed since: definitions, packages, code or tools."""
 
 from __future__ import annotations
 

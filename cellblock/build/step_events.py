@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine or the builder reports of one image or layer, as events."""
+"""Turns what an engine or the layer builder reports of one image or layer into events."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build leaves in a root that is no part of an image: logs, caches, what belongs to one machine."""
+"""Removes from a root what is no part of an image: logs, caches, files of one machine."""
 
 from __future__ import annotations
 

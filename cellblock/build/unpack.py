@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer's blob back into a tree in overlayfs' form: it came from a registry, or its tree was trimmed."""
+"""Unpacks a layer's blob into a tree in overlayfs' form: one of a registry, or one whose tree was trimmed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the cluster's images to Docker, whose storage is not buildah's."""
+"""Copies the cluster's images to Docker, whose storage is not buildah's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster is asked to be, and what it is found to be."""
+"""The state that a cluster is asked to have, and the state that it is found in."""
 
 from __future__ import annotations
 

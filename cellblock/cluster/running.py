@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containers of a cluster in an engine: created, found, executed in, removed."""
+"""The containers of a cluster in an engine: creates, finds, executes in and removes them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about failures that have a known remedy."""
+"""What to do about failures of a build that have a known remedy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dockerd's classic builder says while it builds, as steps and lines of output."""
+"""Reads the messages of dockerd's classic builder as steps and lines of output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine is asked to do: a parent, steps, and the image's configuration."""
+"""A recipe: how an engine makes one image, as a parent, steps and the image's configuration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which images of a variant are there, with what is remembered of their builds."""
+"""The images of a variant that are built, with the records of their builds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is about to be built, in the words of `planned` and `why`."""
+"""Turns a prepared build into what `plan` shows and `why` compares."""
 
 from __future__ import annotations
 

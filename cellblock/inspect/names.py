@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which images a person means: by name, reference, digest, place on disk, or a whole variant."""
+"""Finds the images that a person named: by name, reference, digest, place on disk, or a whole variant."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which package a file of an image belongs to, and the versions, from dpkg's database in the layers.
+"""Finds the package of each file of an image, and the versions, in dpkg's database in the layers.
 
 The lists in /var/lib/dpkg/info are PACKAGE.list or PACKAGE:ARCH.list.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build would make, before it does: layers, predicted sizes, who shares them, a node's pull."""
+"""A build before it is done: its layers, their predicted sizes, who shares them, and what a node pulls."""
 
 from __future__ import annotations
 

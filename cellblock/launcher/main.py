@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `build.py` does before Cellblock itself can run: make .venv and find what it needs.
+"""What `build.py` does before Cellblock itself can run: makes .venv and finds what it needs.
 
 Standard library only, and on the everyday path as little of that as possible: a stamp in .venv says
 what was installed, from what; when it still holds, the process becomes the virtual environment's Python.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knows that a build has nothing to do before anything of Cellblock is imported.
+"""Remembers that a build has nothing to do, so that nothing of Cellblock is imported to find that out.
 
 After a build, the metadata of every file that shaped it is written down under the command line: size, times
 of change and of content, inode, mode. When the same command line comes again and none of them moved, and the

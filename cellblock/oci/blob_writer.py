@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What writes one blob of a layout, and knows afterwards what it is called."""
+"""Writes one blob of a layout, and computes its digest meanwhile."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where cosign looks for what it made or what was made for it (its specs/SIGNATURE_SPEC.md).
+"""The names under which cosign looks for signatures (its specs/SIGNATURE_SPEC.md).
 
 Newer releases ask for referrers of these types; all know the tags, which are made of the image's digest.
 """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Built images before others have them: found where they lie, audited, attested, signed."""
+"""Built images on their way to others: found by name, audited, attested, signed and pushed."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock that a built image's packages came from, found again by its digest."""
+"""Finds the lock that a built image's packages came from, by its digest."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what is kept again, and removes what the disk has damaged: it is fetched, unpacked or built again."""
+"""Reads the whole cache and removes what the disk has damaged: it is fetched, unpacked or built again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which checkout this is: the names of images that it built mean nothing to others on the machine.
+"""Identifies this checkout: the names of images that it built mean nothing to other checkouts of the machine.
 
 The file `.cellblock-checkout` holds a random id and the folder that it was made for. A copy of it has
 another folder, and a new clone in the same folder has no file: both get an id of their own.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roots of failed steps that `build --keep` leaves for a person: paths.cache()/failed/IMAGE-LAYER.
+"""Roots of failed steps that `build --keep` leaves: paths.cache()/failed/IMAGE-LAYER.
 
 Each has a script, `enter`, that opens a shell in it. It stays until the same layer fails again with `--keep`,
 or `cache trim`. What a kill leaves half moved is a working folder, which the next build removes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept, as things that can go by themselves: each with its size on disk and when it was last used.
+"""Lists what is in the cache as items that can go one by one, each with its size on disk and its last use.
 
     debs/          packages, by SHA-256, with what was made of them: fetched again when they are needed
     lists/         package lists of a variant from given mirrors: fetched again

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds layers that are there already, by what they are made of."""
+"""Records of layers: finds the layers that are there already, by their keys."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a power cut may have taken: files that were renamed into place and whose data never reached the disk.
+"""Finds what a power cut may have damaged: files with a name whose data had not reached the disk.
 
 Nothing is synced while a build runs: that takes as long as the build (docs/decisions/build-power-cut.md).
 Instead it is known which files could be affected, and these are read again once, by the first build after a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered of each build: the inputs of its key, its layers with their packages, its times.
+"""Records of builds: the inputs of an image's key, its layers with their packages, its times.
 
 One JSON file an image and variant, of each checkout, replaced by rename: `why`, `report`, `diff` and the
 attestations read them. Losing them loses no image.

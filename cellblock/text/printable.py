@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that users gave, for a terminal: they may name a file so that it tells the terminal what to do."""
+"""Makes names of files safe to print: users may name a file so that it commands the terminal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks look at: an image with its files and packages, read once for all of them."""
+"""The image that checks look at: its files and packages, read once for all checks."""
 
 from __future__ import annotations
 

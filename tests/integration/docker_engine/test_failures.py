@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from cellblock.build import build_images
 from cellblock.build.containerfile import RenderRequest, rendered
+from cellblock.build.references import reference
 from cellblock.engine.docker import DockerEngine
 from cellblock.engine.recipe import StepFailed
 from cellblock.errors import CellblockError
@@ -71,8 +73,12 @@ def test_a_stopped_engine_builds_nothing_more(builds: Builds) -> None:
     engine = DockerEngine()
     engine.stop()
     asked = RenderRequest((CHILD,), VARIANT, (builds.archive,), builds.definitions)
-    with rendered(asked) as file, pytest.raises(Interrupted, match=CHILD):
-        engine.build(file.recipes[-1], _Silent())
+    with rendered(asked) as file:
+        recipe = file.recipes[-1]
+        # What the daemon calls the images that are stages of the file.
+        there = {need: reference(need, file.variant) for need in recipe.made_from}
+        with pytest.raises(Interrupted, match=CHILD):
+            engine.build(replace(recipe, made_from=there), _Silent())
 
 
 class _Silent:
