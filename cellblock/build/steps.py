@@ -61,7 +61,7 @@ def definition_steps(
     users = tuple(add_users(rendered.image.fields.users))
     if users:
         # Before packages: a package's script that would make the user finds it.
-        steps.append(Shell(users, "make users"))
+        steps.append(Shell(users, "make users", at=(_place(rendered, "users"),)))
     if archive:
         steps += _package_steps(rendered, archive, first=False)
     if rendered.image.files.is_dir():
@@ -93,7 +93,14 @@ def _package_steps(rendered: RenderedImage, archive: Archive, *, first: bool) ->
     manuals = rendered.image.fields.manuals
     if first or not rendered.packages:
         return []
-    return [Install(rendered.packages, options, archive.build_only, archive.preferences, manuals)]
+    at = (_place(rendered, "packages"),)
+    return [Install(rendered.packages, options, archive.build_only, archive.preferences, manuals, at)]
+
+
+def _place(rendered: RenderedImage, key: str) -> str:
+    """Where a key of the definition stands: FILE:LINE: KEY."""
+    source = rendered.image.source
+    return f"{source.path}:{source.line((key,))}: {key}"
 
 
 def _write_files(rendered: RenderedImage, staging: Path) -> None:

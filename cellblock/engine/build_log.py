@@ -17,6 +17,7 @@ from cellblock.process import TAIL_LINES
 _STEP = re.compile(r"Step (\d+)/\d+ : ")
 # The builder's own remarks: ids of intermediate containers and images, and whether its cache was used.
 _REMARK = re.compile(r" ---> |Removing intermediate container |Successfully built ")
+_RUNNING = re.compile(r" ---> Running in ([0-9a-f]+)")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -29,6 +30,10 @@ class BuildLog:
     def __init__(self, instructions: Sequence[Instruction], report: StepReport) -> None:
         self.title = "begin"
         self.instruction = "docker build"
+        self.at: tuple[str, ...] = ()
+        """Where definitions ask for the instruction."""
+        self.container = ""
+        """Id of the container that the instruction runs in."""
         self.image = ""
         """Id of the image that was built last."""
         self.error = ""
@@ -71,6 +76,8 @@ class BuildLog:
     def _line(self, line: str) -> None:
         text = _COLOURS.sub("", line).rstrip("\r")
         step = _STEP.match(text)
+        if running := _RUNNING.match(text):
+            self.container = running[1]
         if step:
             self._begin(int(step[1]))
         elif text.strip() and not _REMARK.match(text):
@@ -82,6 +89,8 @@ class BuildLog:
             return
         instruction = self._instructions[number - 1]
         self.instruction = instruction.text
+        self.at = instruction.at
+        self.container = ""
         self.tail.clear()
         if instruction.title != self.title:
             self._step.close()

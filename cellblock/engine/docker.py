@@ -186,7 +186,11 @@ class DockerEngine:
             finished = Finished(
                 (log.instruction,), log.status, "", tuple(deque([*log.tail, log.error], TAIL_LINES))
             )
-            raise StepFailed(recipe, log.title, finished, hint=_advice(recipe, finished))
+            hint = _advice(recipe, finished)
+            if self._keep_failed and log.container:
+                look = f"look into the root with: {_enter(log.container)}"
+                hint = f"{hint}; {look}" if hint else look
+            raise StepFailed(recipe, log.title, finished, where=_where(log.at), hint=hint)
         return log.image
 
     @contextmanager
@@ -209,6 +213,18 @@ class DockerEngine:
             client.hooks["response"] = []
             with self._lock:
                 self._streams.difference_update(mine)
+
+
+def _where(at: Sequence[str]) -> str:
+    """Which lines of definitions an instruction carries out; dockerd does not tell which of them failed."""
+    if len(at) < 2:
+        return "".join(at)
+    return f"one of the {len(at)} lines from {at[0]} to {at[-1]}"
+
+
+def _enter(container: str) -> str:
+    """A shell line that opens a shell in what a container left."""
+    return f"docker run --rm -it --entrypoint sh $(docker commit {container})"
 
 
 def _all_sources(recipe: Recipe) -> list[str]:

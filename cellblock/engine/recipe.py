@@ -44,6 +44,8 @@ class Install:
     sources: tuple[str, ...] = ()
     preferences: str = ""
     manuals: bool = False
+    at: tuple[str, ...] = field(default=(), compare=False)
+    """Where a definition asks for them, FILE:LINE: KEY."""
 
     title = "install packages"
 
@@ -169,10 +171,13 @@ class StepReport(Protocol):
 class StepFailed(CellblockError):
     """A step of an image's recipe failed; names image, step and command, and shows the last lines."""
 
-    def __init__(self, recipe: Recipe, title: str, finished: Finished, *, hint: str = "") -> None:
+    def __init__(
+        self, recipe: Recipe, title: str, finished: Finished, *, where: str = "", hint: str = ""
+    ) -> None:
         # A command can be a whole script: its beginning tells which one it is.
         command = f"\n  command: {beginning(shlex.join(finished.argv))}"
-        self._say(recipe.image, title, finished, command, recipe.reproduce, hint)
+        after = f"{command}\n  in {where}" if where else command
+        self._say(recipe.image, title, finished, after, recipe.reproduce, hint)
 
     @classmethod
     def of(

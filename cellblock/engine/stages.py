@@ -40,6 +40,8 @@ class Instruction:
     text: str
     title: str
     comment: str = ""
+    at: tuple[str, ...] = ()
+    """Where definitions ask for what it does, FILE:LINE: KEY."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def stages_of(recipe: Recipe, name_of: Callable[[str], str], *, inherits_command
                 writer.copy([there], here, step.title, "Made in another stage.", name_of(step.image))
         elif isinstance(step, Shell):
             comment = step.title.capitalize() if step.title != Shell.title else ""
-            writer.run(shell_text.statements(step.lines), step.title, comment and f"{comment}.")
+            writer.run(shell_text.statements(step.lines), step.title, comment and f"{comment}.", step.at)
         else:
             before.append(_compile(step, recipe, name_of(step.image)))
             writer.copy([step.output], step.output, step.title, "All that was compiled.", before[-1].name)
@@ -143,6 +145,7 @@ class _Pending:
     items: list[str] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
+    at: list[str] = field(default_factory=list)
 
 
 class _Writer:
@@ -160,12 +163,13 @@ class _Writer:
         self._flush()
         return Stage(name, parent, summary, tuple(self._instructions), tuple(self._files), tuple(self._roots))
 
-    def add(self, text: str, title: str, comment: str = "") -> None:
+    def add(self, text: str, title: str, comment: str = "", at: Sequence[str] = ()) -> None:
         self._flush()
-        self._instructions.append(Instruction(text, title, comment))
+        self._instructions.append(Instruction(text, title, comment, tuple(at)))
 
-    def run(self, items: Sequence[str], title: str, comment: str = "") -> None:
+    def run(self, items: Sequence[str], title: str, comment: str = "", at: Sequence[str] = ()) -> None:
         self._pending.items += items
+        self._pending.at += at
         if title not in self._pending.titles:
             self._pending.titles.append(title)
         if comment:
@@ -186,7 +190,8 @@ class _Writer:
         argument = f"ARG {SOURCES_ARGUMENT}"
         if all(instruction.text != argument for instruction in self._instructions):
             self._instructions.append(Instruction(argument, step.title))
-        self.run(_install(step), step.title, "Packages, without recommended ones and documentation.")
+        comment = "Packages, without recommended ones and documentation."
+        self.run(_install(step), step.title, comment, step.at)
 
     def overlay(self, step: Overlay) -> None:
         """Files go to their folders one by one: copying a folder would change the modes of those there."""
@@ -264,7 +269,8 @@ class _Writer:
         if pending.items:
             text = shell_text.run([*pending.items, *cleaning(self._per_machine)])
             comment = "\n".join(dict.fromkeys(pending.comments))
-            self._instructions.append(Instruction(f"RUN {text}", ", ".join(pending.titles), comment))
+            titles = ", ".join(pending.titles)
+            self._instructions.append(Instruction(f"RUN {text}", titles, comment, tuple(pending.at)))
 
 
 def _compile(step: CompileIn, recipe: Recipe, toolchain: str) -> Stage:
@@ -272,7 +278,7 @@ def _compile(step: CompileIn, recipe: Recipe, toolchain: str) -> Stage:
     writer = _Writer(recipe.image)
     writer.sources(step)
     text = shell_text.run(shell_text.statements(step.lines))
-    writer.add(f"RUN {text}", step.title)
+    writer.add(f"RUN {text}", step.title, at=step.at)
     return writer.stage(f"{recipe.image}-compile", toolchain, f"compiles what {recipe.image} holds")
 
 

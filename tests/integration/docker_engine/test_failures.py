@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
@@ -33,6 +34,9 @@ def test_a_failed_step_says_image_step_last_lines_and_what_to_do(builds: Builds)
     assert "| about to fail" in text
     assert f"python3 build.py build {name} --variant {VARIANT}" in text
     assert "--engine docker" in text
+    assert re.search(
+        rf"in one of the 2 lines from \S*/{name}/image.yaml:3: run to \S*/{name}/image.yaml:3: run", text
+    )
     assert not [reference for reference in DockerEngine().images() if name in reference]
     assert builds.client.containers.list(all=True) == []
 
@@ -42,6 +46,24 @@ def test_an_unknown_package_is_named_with_the_place_to_correct(builds: Builds) -
     with pytest.raises(StepFailed, match="Unable to locate package no-such-package-anywhere") as raised:
         build_images(builds.request(builds.declare("dockertest-unknown", text)), Events())
     assert "correct `packages`" in raised.value.hint
+    assert re.search(r"\n  in \S*/dockertest-unknown/image.yaml:3: packages$", raised.value.message)
+
+
+def test_the_root_of_a_failed_step_is_kept_and_the_way_into_it_is_told(builds: Builds) -> None:
+    text = f"summary: b\nfrom: {ROOT}\nrun: ['echo here > /left; exit 3']\n"
+    asked = replace(builds.request(builds.declare("dockertest-kept", text)), keep_failed=True)
+    with pytest.raises(StepFailed) as raised:
+        build_images(asked, Events())
+    told = re.search(
+        r"look into the root with: docker run .* \$\(docker commit ([0-9a-f]+)\)", raised.value.hint
+    )
+    assert told is not None
+    container = builds.client.containers.get(told[1])
+    try:
+        members, _ = container.get_archive("/left")
+        assert b"here" in b"".join(members)
+    finally:
+        container.remove()
 
 
 def test_a_stopped_build_ends_at_once_and_leaves_nothing(builds: Builds) -> None:
