@@ -89,8 +89,9 @@ def stages_of(recipe: Recipe, name_of: Callable[[str], str], *, inherits_command
         elif isinstance(step, Overlay):
             writer.overlay(step)
         elif isinstance(step, CopyFrom):
-            for there, here in step.files:
-                writer.copy([there], here, step.title, "Made in another stage.", name_of(step.image))
+            for number, (there, here) in enumerate(step.files):
+                origin, at = name_of(step.image), step.at[number : number + 1]
+                writer.copy([there], here, step.title, "Made in another stage.", origin, at)
         elif isinstance(step, Shell):
             comment = step.title.capitalize() if step.title != Shell.title else ""
             writer.run(shell_text.statements(step.lines), step.title, comment and f"{comment}.", step.at)
@@ -217,7 +218,13 @@ class _Writer:
             self.copy(list(context), here, step.title, "Files that are laid over the root.")
 
     def copy(
-        self, sources: Sequence[str], target: str, title: str, comment: str = "", origin: str = ""
+        self,
+        sources: Sequence[str],
+        target: str,
+        title: str,
+        comment: str = "",
+        origin: str = "",
+        at: Sequence[str] = (),
     ) -> None:
         words = [*sources, target]
         for word in words:
@@ -233,7 +240,7 @@ class _Writer:
         self._flush()
         # Once for a row of them.
         repeated = any(one.title == title and one.comment == comment for one in self._instructions)
-        self.add(f"COPY {option}{text}", title, "" if repeated else comment)
+        self.add(f"COPY {option}{text}", title, "" if repeated else comment, at)
 
     def sources(self, step: CompileIn) -> None:
         for index, (folder, there) in enumerate(step.sources):
