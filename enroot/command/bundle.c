@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "enroot/container/carried.h"
+#include "enroot/container/bundled_config.h"
 #include "native/base/program.h"
 #include "native/base/report.h"
 #include "command.h"

@@ -13,7 +13,7 @@
 struct bundle_header {
 	char magic[24];
 	uint64_t offset; /* of the image in this file; 0: this is no bundle */
-	uint64_t files_offset, files_length; /* configuration files: container/carried.h */
+	uint64_t files_offset, files_length; /* configuration files: container/bundled_config.h */
 	char sha256[72]; /* of the image, in hex; empty: not to be checked */
 	char description[512], target[512];
 };

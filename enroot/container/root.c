@@ -16,7 +16,7 @@
 #include "native/base/sys.h"
 #include "native/jail/tree.h"
 #include "native/base/report.h"
-#include "carried.h"
+#include "bundled_config.h"
 #include "native/container/container.h"
 #include "fuse.h"
 #include "image_mount.h"

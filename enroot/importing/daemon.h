@@ -3,7 +3,7 @@
 #ifndef IMPORTING_DAEMON_H
 #define IMPORTING_DAEMON_H
 
-#include "place.h"
+#include "image_files.h"
 
 /* The archive that `docker save` or `podman save` writes. `uri`: dockerd://IMAGE or podman://IMAGE. */
 struct place *daemon_save(const char *uri, const struct settings *settings, struct jail_error *err);

@@ -17,7 +17,7 @@
 #include "enroot/command/options.h"
 #include "native/base/report.h"
 #include "commands.h"
-#include "obtain.h"
+#include "cached_image.h"
 
 /* What COMMAND finds the path in. */
 #define VARIABLE "ENROOT_IMAGE"

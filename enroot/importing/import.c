@@ -11,7 +11,7 @@
 #include "native/base/output.h"
 #include "native/base/report.h"
 #include "commands.h"
-#include "obtain.h"
+#include "cached_image.h"
 #include "progress.h"
 
 struct import {
@@ -83,7 +83,7 @@ int importing_import(int argc, char **argv)
 	const struct command_option options[] = {
 		{ .name = "arch", .letter = 'a', .value = &import.architecture },
 		{ .name = "output", .letter = 'o', .value = &output },
-		/* Of other programs, no user's: pyxis/step/handed_over.h. */
+		/* Of other programs, no user's: pyxis/step/image_descriptor.h. */
 		{ .name = "descriptor", .value = &descriptor },
 		{ .name = NULL },
 	};

@@ -8,7 +8,7 @@
 #include "enroot/command/staging.h"
 #include "native/base/report.h"
 #include "commands.h"
-#include "origin.h"
+#include "import_source.h"
 #include "progress.h"
 
 struct arguments {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a squashfs file or a root from an image's configuration and layers. origin.c calls it. */
+/* Writes a squashfs file or a root from an image's configuration and layers. import_source.c calls it. */
 #define _GNU_SOURCE
 #include "produce.h"
 
@@ -10,11 +10,11 @@
 #include "native/base/scoped.h"
 #include "native/volume/assembly.h"
 #include "native/base/report.h"
-#include "fault.h"
-#include "generate.h"
+#include "layer_error.h"
+#include "runtime_files.h"
 #include "owners.h"
 #include "progress.h"
-#include "room.h"
+#include "disk_space.h"
 #include "squash_options.h"
 
 /* Threads that write: ENROOT_MAX_PROCESSORS may say anything. */

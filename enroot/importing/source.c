@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the configuration and layers of an image on this machine, of any kind. docker_archive.c, oci_layout.c and
- * origin.c call it. */
+ * import_source.c call it. */
 #define _GNU_SOURCE
 #include "source.h"
 

@@ -4,7 +4,7 @@
 #define IMPORTING_SOURCE_H
 
 #include "native/layers/layers.h"
-#include "place.h"
+#include "image_files.h"
 
 struct source_layer {
 	char *file;        /* in the place */

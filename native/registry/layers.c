@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "work.h"
+#include "layer_download.h"
 
 #define PIPE_SIZE (1024 * 1024)
 /* Threads besides, for layers that are read a second time while all others wait for the reader. */

@@ -8,7 +8,7 @@
 #include "native/base/scoped.h"
 #include "native/testing/fuzz.h"
 #include "pyxis/step/program_log.h"
-#include "pyxis/step/room.h"
+#include "pyxis/step/disk_space.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -28,7 +28,7 @@
 #include "native/base/sys.h"
 #include "native/base/trust.h"
 #include "pyxis/step/descriptors.h"
-#include "pyxis/step/mark.h"
+#include "pyxis/step/root_label.h"
 #include "log.h"
 
 /* The node takes no other job until the epilog is over, and the user decides how long removing takes: by what he left,

@@ -16,7 +16,7 @@
 #include "native/base/scoped.h"
 #include "image.h"
 #include "joined.h"
-#include "mark.h"
+#include "root_label.h"
 #include "name_lock.h"
 #include "pmix.h"
 #include "program_log.h"

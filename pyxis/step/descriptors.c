@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closes the descriptors of slurmstepd in a process that was forked from it. keeper.c, runtime.c and pyxis/slurm call
+/* Closes the descriptors of slurmstepd in a process that was forked from it. step_cleanup.c, runtime.c and pyxis/slurm call
  * it. */
 #define _GNU_SOURCE
 #include "descriptors.h"

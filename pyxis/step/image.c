@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "handed_over.h"
-#include "mark.h"
+#include "image_descriptor.h"
+#include "root_label.h"
 #include "program_log.h"
-#include "room.h"
+#include "disk_space.h"
 
 bool pyxis_image_is_unpacked(const struct pyxis_arguments *arguments)
 {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "mark.h"
+#include "root_label.h"
 
 /* So many roots of other jobs are looked into: of a user with hundreds of jobs most are of jobs that run. */
 #define LOOKS 16

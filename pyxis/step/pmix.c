@@ -7,7 +7,7 @@
 
 #include "native/base/argument.h"
 #include "native/base/scoped.h"
-#include "place.h"
+#include "implicit_mounts.h"
 
 /* The server's own directory, with its files of shared memory. */
 #define DIRECTORY "PMIX_SERVER_TMPDIR"

@@ -13,7 +13,7 @@
 
 #include "native/base/scoped.h"
 #include "program_log.h"
-#include "room.h"
+#include "disk_space.h"
 
 static char *absolute(const char *asked)
 {

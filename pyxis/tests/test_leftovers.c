@@ -10,7 +10,7 @@
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
 #include "pyxis/step/leftovers.h"
-#include "pyxis/step/mark.h"
+#include "pyxis/step/root_label.h"
 #include "pyxis/step/name_lock.h"
 
 static char folder[] = "/tmp/pyxis-test-XXXXXX";

@@ -13,7 +13,7 @@
 #include "native/base/descriptor.h"
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
-#include "pyxis/step/handed_over.h"
+#include "pyxis/step/image_descriptor.h"
 #include "pyxis/step/program.h"
 
 static void write_file(const char *path, const void *text, size_t length, mode_t mode)

@@ -7,7 +7,7 @@
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
 #include "pyxis/step/program_log.h"
-#include "pyxis/step/room.h"
+#include "pyxis/step/disk_space.h"
 #include "pyxis/step/runtime.h"
 
 static void check_lines(void)

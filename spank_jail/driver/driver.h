@@ -73,11 +73,11 @@ int driver_check(struct driver_set *set, struct jail_error *err);
 /* "535.54.03", or "" where no library's name says it. */
 const char *driver_version(const struct driver_set *set);
 
-/* from_cdi.c: reads the devices of the request; 0 with nothing added when no specification describes them and
+/* find_by_cdi.c: reads the devices of the request; 0 with nothing added when no specification describes them and
  * they were not asked for by name. */
 int driver_from_cdi(struct driver_set *set, const struct driver_request *request, struct jail_error *err);
 
-/* injected.c: files and devices that a container runtime mounted into this container. */
+/* find_in_directories.c: files and devices that a container runtime mounted into this container. */
 int driver_from_injected(struct driver_set *set, const struct driver_request *request, struct jail_error *err);
 
 /* stub.c: a stub library with `soname` for its name, in memory that the caller frees; `size` in bytes. */

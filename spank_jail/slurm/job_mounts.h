@@ -3,7 +3,7 @@
  *
  * The mount table of slurmd's own namespace holds them, at HOLDER/JOB/TARGET: the first step makes the
  * mount, each takes a clone, and the job's epilog takes them away. Nothing of the job has to stay alive
- * between steps, slurmd may restart, and a node that goes down takes them with it. views.h keeps more there.
+ * between steps, slurmd may restart, and a node that goes down takes them with it. job_mount_namespaces.h keeps more there.
  */
 #ifndef JAIL_JOB_MOUNTS_H
 #define JAIL_JOB_MOUNTS_H

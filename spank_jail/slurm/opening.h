@@ -12,7 +12,7 @@
 #include "native/mount/window.h"
 #include "record.h"
 #include "step.h"
-#include "views.h"
+#include "job_mount_namespaces.h"
 
 struct jail_opening {
 	struct jail_step *step;

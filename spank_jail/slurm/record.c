@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and compares the record of what a job's tree was made of. opening.c and views.c call it. */
+/* Writes and compares the record of what a job's tree was made of. opening.c and job_mount_namespaces.c call it. */
 #define _GNU_SOURCE
 #include "record.h"
 

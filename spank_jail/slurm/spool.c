@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows a task its part of slurmd's spool directory. step.c and views.c call it. */
+/* Shows a task its part of slurmd's spool directory. step.c and job_mount_namespaces.c call it. */
 #define _GNU_SOURCE
 #include "spool.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "native/testing/fuzz.h"
-#include "enroot/importing/generate.h"
+#include "enroot/importing/runtime_files.h"
 
 /* Comments, then lines of which each word outside of quotes is one that belongs there. */
 static void check_rc(const char *text, const struct image_config *config)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tracks one layer on its way from the thread that downloads it to the reader. layers.c calls it. */
 #define _GNU_SOURCE
-#include "work.h"
+#include "layer_download.h"
 
 #include <errno.h>
 #include <poll.h>

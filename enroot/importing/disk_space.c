@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks before an import whether the disk has room, and explains a full disk afterwards. produce.c calls it. */
 #define _GNU_SOURCE
-#include "room.h"
+#include "disk_space.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds an image in the cache, or makes it and keeps it there. get.c and import.c call it. */
 #define _GNU_SOURCE
-#include "obtain.h"
+#include "cached_image.h"
 
 #include <stdio.h>
 #include <stdlib.h>

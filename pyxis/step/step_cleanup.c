@@ -2,7 +2,7 @@
 /* Starts the process of the user that saves and removes the container after the last task of a step. pyxis/slurm
  * calls it. */
 #define _GNU_SOURCE
-#include "keeper.h"
+#include "step_cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens files of a local image, in a directory or inside an archive. daemon.c and source.c call it. */
 #define _GNU_SOURCE
-#include "place.h"
+#include "image_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "native/base/scoped.h"
 #include "native/layers/inflate.h"
 #include "native/layers/stream.h"
-#include "fault.h"
+#include "layer_error.h"
 #include "tar_index.h"
 
 #define SMALL_FILE ((size_t)16 << 20) /* a manifest or configuration; registries refuse those above 4 MiB */

@@ -2,7 +2,7 @@
 /* Packs the user's configuration files into a bundle and unpacks them when the bundle runs. root.c and enroot/command
  * call it. */
 #define _GNU_SOURCE
-#include "carried.h"
+#include "bundled_config.h"
 
 #include <dirent.h>
 #include <errno.h>

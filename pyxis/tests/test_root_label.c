@@ -11,7 +11,7 @@
 #include "native/base/text.h"
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
-#include "pyxis/step/mark.h"
+#include "pyxis/step/root_label.h"
 
 static char folder[] = "/tmp/pyxis-test-XXXXXX";
 static const struct pyxis_owner owner = { 7, 0, 1000, 1000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the three files that an image gets for the runtime: rc, environment and fstab. produce.c calls it. */
 #define _GNU_SOURCE
-#include "generate.h"
+#include "runtime_files.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recognises a full disk in what a program printed, and says what to do. image.c and save.c call it. */
 #define _GNU_SOURCE
-#include "room.h"
+#include "disk_space.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts errors of native/layers to the error that programs report. place.c and produce.c call it. */
+/* Converts errors of native/layers to the error that programs report. image_files.c and produce.c call it. */
 #define _GNU_SOURCE
-#include "fault.h"
+#include "layer_error.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adds the mounts of the node that a container shows without being asked. pmix.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
-#include "place.h"
+#include "implicit_mounts.h"
 
 #include <stdlib.h>
 #include <unistd.h>

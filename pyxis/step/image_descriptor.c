@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Receives the descriptor and path of an image in the cache from the program that imports it. image.c calls it. */
 #define _GNU_SOURCE
-#include "handed_over.h"
+#include "image_descriptor.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,7 +6,7 @@
 #ifndef IMPORTING_ORIGIN_H
 #define IMPORTING_ORIGIN_H
 
-#include "kept_layers.h"
+#include "layer_cache_use.h"
 #include "produce.h"
 #include "source.h"
 

@@ -4,7 +4,7 @@
 #define IMPORTING_OBTAIN_H
 
 #include "native/cache/cache.h"
-#include "origin.h"
+#include "import_source.h"
 
 struct obtain {
 	const char *uri, *architecture;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the source of an import, a registry or this machine, and tells the user what goes wrong. load.c and obtain.c
+/* Opens the source of an import, a registry or this machine, and tells the user what goes wrong. load.c and cached_image.c
  * call it. */
 #define _GNU_SOURCE
-#include "origin.h"
+#include "import_source.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Writes and reads the label in a root that says which job and step made it. container.c, image.c, leftovers.c and
  * pyxis/slurm call it. */
 #define _GNU_SOURCE
-#include "mark.h"
+#include "root_label.h"
 
 #include <fcntl.h>
 #include <string.h>

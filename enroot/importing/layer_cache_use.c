@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes layers of a registry's image from the cache, and stores the others there while they are downloaded. origin.c
+/* Takes layers of a registry's image from the cache, and stores the others there while they are downloaded. import_source.c
  * calls it. */
 #define _GNU_SOURCE
-#include "kept_layers.h"
+#include "layer_cache_use.h"
 
 #include <fcntl.h>
 #include <limits.h>

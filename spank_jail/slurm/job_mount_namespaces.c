@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes and opens the mount namespaces of a job, once for all its steps. opening.c calls it. */
 #define _GNU_SOURCE
-#include "views.h"
+#include "job_mount_namespaces.h"
 
 #include <fcntl.h>
 #include <linux/nsfs.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "native/testing/check.h"
-#include "enroot/importing/generate.h"
+#include "enroot/importing/runtime_files.h"
 
 static struct jail_error err;
 
