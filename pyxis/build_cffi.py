@@ -30,8 +30,8 @@ struct text_list { char **items; size_t n; ...; };
 enum pyxis_option { PYXIS_N_OPTIONS, ... };
 static const char *option_name(unsigned option);
 static const char *option_variable(unsigned option);
-enum pyxis_switch { PYXIS_UNSET, PYXIS_NO, PYXIS_YES };
-enum pyxis_name_flag { PYXIS_AUTO, PYXIS_CREATE, PYXIS_EXEC, PYXIS_NO_EXEC };
+enum pyxis_switch { PYXIS_UNSET, PYXIS_NO, PYXIS_YES, ... };
+enum pyxis_name_flag { PYXIS_AUTO, PYXIS_CREATE, PYXIS_EXEC, PYXIS_NO_EXEC, ... };
 static const unsigned PYXIS_UNSHARE_NET, PYXIS_UNSHARE_IPC, PYXIS_UNSHARE_UTS;
 struct pyxis_request {
     char *image; struct text_list mounts; struct text_list sources; char *workdir, *name, *save;
@@ -46,7 +46,7 @@ int pyxis_request_take_variable(struct pyxis_request *request, enum pyxis_option
 bool pyxis_request_gives(const struct pyxis_request *request, enum pyxis_option option);
 void pyxis_request_free(struct pyxis_request *request);
 
-enum pyxis_image_mount { PYXIS_MOUNT_AUTO, PYXIS_MOUNT_FUSE, PYXIS_MOUNT_UNPACK, PYXIS_MOUNT_KERNEL };
+enum pyxis_image_mount { PYXIS_MOUNT_AUTO, PYXIS_MOUNT_FUSE, PYXIS_MOUNT_UNPACK, PYXIS_MOUNT_KERNEL, ... };
 struct pyxis_arguments {
     const char *runtime_path, *importer;
     bool execute_entrypoint, job_scope, sbatch_support, use_enroot_load;

@@ -19,7 +19,12 @@ HAS_ISAL = Path("/usr/include/isa-l/igzip_lib.h").exists()
 DECLARATIONS = """
 enum image_fault {
     IMAGE_FAULT_NONE, IMAGE_FAULT_SYSTEM, IMAGE_FAULT_SOURCE, IMAGE_FAULT_LOSSY, IMAGE_FAULT_CHANGED,
-    IMAGE_FAULT_CANCELLED, IMAGE_FAULT_ABSENT
+    IMAGE_FAULT_CANCELLED, IMAGE_FAULT_ABSENT, ...
+};
+enum image_loss {
+    IMAGE_LOSS_OWNER, IMAGE_LOSS_MODE, IMAGE_LOSS_TIME, IMAGE_LOSS_CAPABILITY, IMAGE_LOSS_ACL,
+    IMAGE_LOSS_ATTRIBUTE, IMAGE_LOSS_DEVICE, IMAGE_LOSS_FIFO, IMAGE_LOSS_SYMLINK, IMAGE_LOSS_HARDLINK,
+    IMAGE_N_LOSSES, ...
 };
 struct image_error {
     enum image_fault fault; char path[512]; char syscall[24]; int number; char message[512];
@@ -73,7 +78,6 @@ void image_sha256_many(struct sha256_one *all, size_t count);
 
 const char *image_inflate_library(void);
 
-static const int N_LOSSES;
 extern "Python" int cellblock_image_open_layer(void *context, unsigned layer);
 extern "Python" int cellblock_image_progress(void *context, unsigned long long bytes);
 """
@@ -86,8 +90,6 @@ SOURCE = """
 #include "native/volume/manifest_compare.h"
 #include "native/directory/pick.h"
 #include "native/layers/sha256_many.h"
-
-static const int N_LOSSES = IMAGE_N_LOSSES;
 """
 
 ffi = cffi.FFI()

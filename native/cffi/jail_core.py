@@ -22,8 +22,8 @@ struct jail_error {
 char *jail_error_format(const struct jail_error *err, char *buffer, size_t size);
 
 enum jail_type { JAIL_BIND, ... };
-enum jail_create { JAIL_CREATE_NONE, JAIL_CREATE_DIR, JAIL_CREATE_FILE };
-enum jail_scope { JAIL_SCOPE_JOB, JAIL_SCOPE_STEP };
+enum jail_create { JAIL_CREATE_NONE, JAIL_CREATE_DIR, JAIL_CREATE_FILE, ... };
+enum jail_scope { JAIL_SCOPE_JOB, JAIL_SCOPE_STEP, ... };
 struct jail_parameter { const char *key, *value; ...; };
 struct jail_entry {
     int line; char *source; char *target; enum jail_type type; uint64_t attributes;
@@ -41,7 +41,7 @@ const char *jail_type_name(enum jail_type type);
 int jail_resolve(int root, const char *path, uint64_t flags, struct jail_error *err);
 int jail_resolve_create(int root, const char *path, enum jail_create create, struct jail_error *err);
 
-enum jail_level { JAIL_LEVEL_FILESYSTEM, JAIL_LEVEL_CAPABILITIES, JAIL_LEVEL_PID };
+enum jail_level { JAIL_LEVEL_FILESYSTEM, JAIL_LEVEL_CAPABILITIES, JAIL_LEVEL_PID, ... };
 int jail_level_parse(const char *name, enum jail_level *level);
 int jail_confine(enum jail_level level, struct jail_error *err);
 int jail_confine_final(enum jail_level level, struct jail_error *err);

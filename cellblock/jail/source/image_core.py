@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cellblock.errors import CellblockError
-from cellblock.jail.tree.unsupported import LOSSES, Loss
+from cellblock.jail.tree.unsupported import Loss
 
 try:
     from cellblock._image_core import ffi, lib
@@ -28,7 +28,29 @@ except ImportError as error:  # an installation without a compiler
     ) from error
 
 Fault = Literal["system", "source", "lossy", "changed", "cancelled", "absent"]
-_FAULTS: tuple[Fault, ...] = ("system", "system", "source", "lossy", "changed", "cancelled", "absent")
+_FAULTS: dict[int, Fault] = {
+    lib.IMAGE_FAULT_NONE: "system",
+    lib.IMAGE_FAULT_SYSTEM: "system",
+    lib.IMAGE_FAULT_SOURCE: "source",
+    lib.IMAGE_FAULT_LOSSY: "lossy",
+    lib.IMAGE_FAULT_CHANGED: "changed",
+    lib.IMAGE_FAULT_CANCELLED: "cancelled",
+    lib.IMAGE_FAULT_ABSENT: "absent",
+}
+
+_LOSSES: dict[int, str] = {
+    lib.IMAGE_LOSS_OWNER: "owners",
+    lib.IMAGE_LOSS_MODE: "modes",
+    lib.IMAGE_LOSS_TIME: "times",
+    lib.IMAGE_LOSS_CAPABILITY: "file capabilities",
+    lib.IMAGE_LOSS_ACL: "ACLs",
+    lib.IMAGE_LOSS_ATTRIBUTE: "extended attributes",
+    lib.IMAGE_LOSS_DEVICE: "device nodes",
+    lib.IMAGE_LOSS_FIFO: "fifos",
+    lib.IMAGE_LOSS_SYMLINK: "symbolic links",
+    lib.IMAGE_LOSS_HARDLINK: "hard links",
+}
+"""The names of `LOSSES`, by enum image_loss."""
 
 _HINTS: dict[Fault, str] = {
     "changed": "run this again when nobody writes to the source",
@@ -212,7 +234,7 @@ class Assembly:
 
     def losses(self) -> list[Loss]:
         """Return what the target could not hold."""
-        found = [(what, lib.image_assembly_lost(self._pointer, number)) for number, what in enumerate(LOSSES)]
+        found = [(what, lib.image_assembly_lost(self._pointer, number)) for number, what in _LOSSES.items()]
         return [Loss(what, one.count, "/" + _text(one.first)) for what, one in found if one.count]
 
     def _fail(self, layer: int) -> None:
