@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Python knows of C's enumerations."""
 
 from __future__ import annotations
