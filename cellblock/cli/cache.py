@@ -37,10 +37,10 @@ def cache(context: typer.Context) -> None:
 @app.command()
 def show(as_json: JsonOption = False) -> None:
     """Say what is kept, and where."""
-    from cellblock.store.inventory import KINDS, kept, layout_of, sizes
+    from cellblock.store.inventory import KINDS, items, layout_of, sizes
 
     cache = paths.cache()
-    things = kept(cache)
+    things = items(cache)
     size = sizes(things, layout_of(cache))
     found = {}
     for kind in KINDS:

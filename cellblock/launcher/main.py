@@ -77,9 +77,9 @@ def main(args: list[str]) -> int:
     if args[:1] == ["build"]:
         from cellblock.launcher import unchanged
 
-        said = unchanged.said_before(PROJECT, args[1:]) if unchanged.is_simple(args[1:]) else None
-        if said is not None:
-            return _print(f"{said}\n")
+        answer = unchanged.cached_answer(PROJECT, args[1:]) if unchanged.is_simple(args[1:]) else None
+        if answer is not None:
+            return _print(f"{answer}\n")
     python = venv_python(PROJECT)
     sys.stdout.flush()
     sys.stderr.flush()

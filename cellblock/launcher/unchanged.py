@@ -38,7 +38,7 @@ def is_simple(args: list[str]) -> bool:
     return True
 
 
-def said_before(project: str, args: list[str]) -> str | None:
+def cached_answer(project: str, args: list[str]) -> str | None:
     """What to print for `build.py build ARGS` when nothing changed since it was done; None to build."""
     stamp = _stamp(project, args)
     try:

@@ -18,7 +18,7 @@ from cellblock.files.flock import locked
 from cellblock.files.sha256 import sha256_of_file
 from cellblock.oci.layer import WHITEOUT, open_layer
 from cellblock.oci.layout import Layout
-from cellblock.store.inventory import KeptKind, layout_of, remove_deb, remove_made, store_of
+from cellblock.store.inventory import ItemKind, layout_of, remove_deb, remove_made, store_of
 from cellblock.store.layer_records import collect_layers, layer_records
 from cellblock.store.record import LayerRecord
 from cellblock.store.work_folders import WorkFolders
@@ -34,7 +34,7 @@ _TIME_DIFFERS = b": Mod time differs\n"
 class Damaged:
     """What was removed: a deb, blob, tree or image by its name, and what was wrong with it."""
 
-    kind: KeptKind | str
+    kind: ItemKind | str
     name: str
     found: str
 

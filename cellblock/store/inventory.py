@@ -23,23 +23,23 @@ from cellblock.oci.model import Descriptor
 from cellblock.packages.store import PackageStore
 from cellblock.store.layer_records import layer_records
 
-KeptKind = Literal["lists", "tree", "deb", "image"]
+ItemKind = Literal["lists", "tree", "deb", "image"]
 """In the order in which they go when they were used at the same time: by what it costs to have them again."""
 
 MADE = (".control", ".opened", ".files")
 """Suffixes of what is made of a deb and kept beside it (`cellblock.packages.store`)."""
 
-KINDS: tuple[KeptKind, ...] = ("lists", "tree", "deb", "image")
+KINDS: tuple[ItemKind, ...] = ("lists", "tree", "deb", "image")
 
 
 @dataclass(frozen=True)
-class Kept:
+class CacheItem:
     """One thing: its size in bytes on the disk, and when it was last used in seconds since the epoch.
 
     The size of an image is that of its blobs, of which others may need some.
     """
 
-    kind: KeptKind
+    kind: ItemKind
     name: str
     size: int
     used: float
@@ -58,14 +58,14 @@ def store_of(cache: Path) -> PackageStore:
     return PackageStore(cache / "debs")
 
 
-def kept(cache: Path) -> list[Kept]:
+def items(cache: Path) -> list[CacheItem]:
     """All things below `cache`, in no order. What goes meanwhile is left out or counted."""
     return [*_debs(cache), *_lists(cache), *_trees(cache), *images(cache)]
 
 
-def sizes(things: list[Kept], layout: Layout) -> dict[KeptKind, int]:
+def sizes(things: list[CacheItem], layout: Layout) -> dict[ItemKind, int]:
     """Bytes of each kind; blobs that images share count once."""
-    found: dict[KeptKind, int] = {
+    found: dict[ItemKind, int] = {
         kind: sum(thing.size for thing in things if thing.kind == kind) for kind in KINDS
     }
     blobs = frozenset[str]().union(*(thing.blobs for thing in things))
@@ -73,7 +73,7 @@ def sizes(things: list[Kept], layout: Layout) -> dict[KeptKind, int]:
     return found
 
 
-def _debs(cache: Path) -> Iterator[Kept]:
+def _debs(cache: Path) -> Iterator[CacheItem]:
     for path in store_of(cache).folder.glob("sha256/*/*"):
         if path.suffix in (".deb", ".part"):
             try:
@@ -81,15 +81,15 @@ def _debs(cache: Path) -> Iterator[Kept]:
             except FileNotFoundError:
                 continue  # a fetch finished it meanwhile
             size = status.st_size + sum(size_of(path.with_suffix(suffix)) for suffix in MADE)
-            yield Kept("deb", path.name, size, status.st_mtime, path)
+            yield CacheItem("deb", path.name, size, status.st_mtime, path)
 
 
-def _lists(cache: Path) -> Iterator[Kept]:
+def _lists(cache: Path) -> Iterator[CacheItem]:
     for path in (cache / "lists").glob("*"):
         # Touched whenever packages are resolved (cellblock.lock.apt_root).
         used = max((each.lstat().st_mtime for each in list_parts(path)), default=None)
         if used is not None:
-            yield Kept("lists", path.name, sum(map(size_of_tree, list_parts(path))), used, path)
+            yield CacheItem("lists", path.name, sum(map(size_of_tree, list_parts(path))), used, path)
 
 
 def list_parts(folder: Path) -> list[Path]:
@@ -97,16 +97,16 @@ def list_parts(folder: Path) -> list[Path]:
     return [path for path in folder.glob("*") if path.name != "lock"]
 
 
-def _trees(cache: Path) -> Iterator[Kept]:
+def _trees(cache: Path) -> Iterator[CacheItem]:
     for path in (cache / "trees").glob("*"):
         try:
             used = (cache / "layers" / f"{path.name}.json").stat().st_mtime
         except FileNotFoundError:
             used = 0.0  # its layer was forgotten, or is being made
-        yield Kept("tree", path.name, size_of_tree(path), used, path)
+        yield CacheItem("tree", path.name, size_of_tree(path), used, path)
 
 
-def images(cache: Path) -> Iterator[Kept]:
+def images(cache: Path) -> Iterator[CacheItem]:
     """Each image once, whatever names it has; one that lacks blobs has the others."""
     layout = layout_of(cache)
     digests: dict[str, tuple[Descriptor, list[str]]] = {}
@@ -123,7 +123,7 @@ def images(cache: Path) -> Iterator[Kept]:
         variants = {name.rpartition(":")[2].partition(".of-")[0] for name in names if ".key-" not in name}
         used = max([used, *(asked.get(variant, 0.0) for variant in variants)])
         size = sum(size_of(layout.blob(blob)) for blob in blobs)
-        yield Kept("image", " ".join(sorted(names)), size, used, layout.blob(digest), blobs)
+        yield CacheItem("image", " ".join(sorted(names)), size, used, layout.blob(digest), blobs)
 
 
 def layer_ids(cache: Path) -> dict[str, list[str]]:

@@ -18,9 +18,9 @@ from cellblock.store.failed_roots import remove_kept_roots
 from cellblock.store.inventory import (
     KINDS,
     MADE,
-    Kept,
-    KeptKind,
-    kept,
+    CacheItem,
+    ItemKind,
+    items,
     layer_ids,
     layout_of,
     list_parts,
@@ -37,7 +37,7 @@ from cellblock.store.work_folders import WorkFolders
 class Trimmed:
     """What went: how many things of each kind, and bytes; and the bytes that are left."""
 
-    removed: Mapping[KeptKind, int]
+    removed: Mapping[ItemKind, int]
     freed: int
     left: int
 
@@ -55,9 +55,9 @@ def trim(cache: Path, max_size: int, waiting: Callable[[], None] | None = None) 
         freed = layout.remove_unreached()
         collect_layers(cache, layout)
         _remove_strays(store)
-        things = sorted(kept(cache), key=lambda thing: (thing.used, KINDS.index(thing.kind)))
+        things = sorted(items(cache), key=lambda thing: (thing.used, KINDS.index(thing.kind)))
         run = _Trim(cache, things)
-        removed: Counter[KeptKind] = Counter()
+        removed: Counter[ItemKind] = Counter()
         for thing in things:
             if run.total <= max_size:
                 break
@@ -71,7 +71,7 @@ def trim(cache: Path, max_size: int, waiting: Callable[[], None] | None = None) 
 class _Trim:
     """Removes things, and knows what is left: images share blobs, trees go with their layer."""
 
-    def __init__(self, cache: Path, things: list[Kept]) -> None:
+    def __init__(self, cache: Path, things: list[CacheItem]) -> None:
         self._layout = layout_of(cache)
         self._work = WorkFolders(cache / "work")
         self._needed = Counter(digest for thing in things for digest in thing.blobs)
@@ -80,7 +80,7 @@ class _Trim:
         self.total = sum(sizes(things, self._layout).values())
         self.freed = 0
 
-    def remove(self, thing: Kept) -> bool:
+    def remove(self, thing: CacheItem) -> bool:
         """False when it went before, with another."""
         if thing.kind == "image":
             self._layout.untag(thing.name.split())

@@ -15,18 +15,18 @@ from cellblock.events import Events
 from cellblock.launcher import unchanged
 from cellblock.packages.repository import write_repository
 from cellblock.store.checking import check
-from cellblock.store.inventory import kept, sizes
+from cellblock.store.inventory import items, sizes
 from cellblock.store.layer_records import layer_records
 from cellblock.store.trimming import trim
 from tests.store.conftest import NOW, SmallCache
 
 
 def total(cache: SmallCache) -> int:
-    return sum(sizes(kept(cache.folder), cache.layout).values())
+    return sum(sizes(items(cache.folder), cache.layout).values())
 
 
 def test_an_empty_cache_takes_nothing(cache: SmallCache) -> None:
-    assert kept(cache.folder) == []
+    assert items(cache.folder) == []
     assert trim(cache.folder, 0).freed == 0
     assert check(cache.folder, Events()).damaged == ()
 
@@ -37,7 +37,7 @@ def test_usage_counts_each_kind_and_what_images_share_once(cache: SmallCache) ->
     cache.image("b", shared, own)
     package = cache.deb("x")
     cache.store.path(package).with_name("f" * 64 + ".part").write_bytes(b"x" * 10)
-    things = kept(cache.folder)
+    things = items(cache.folder)
     assert sorted(thing.kind for thing in things) == ["deb", "deb", "image", "image", "tree", "tree"]
     found = sizes(things, cache.layout)
     assert found["deb"] == package.size + 10
@@ -95,8 +95,8 @@ def test_what_a_build_with_nothing_to_do_stands_for_counts_as_used(
     cache.image("other", cache.layer("b", 30_000), hours_ago=1)
     assert unchanged.used(str(cache.folder)) == {}
     unchanged.remember("/project", ["-v", "v"], "v: all 2 images are up to date", {})
-    assert unchanged.said_before("/project", ["-v", "v"])
-    used = {thing.name: thing.used for thing in kept(cache.folder) if thing.kind == "image"}
+    assert unchanged.cached_answer("/project", ["-v", "v"])
+    used = {thing.name: thing.used for thing in items(cache.folder) if thing.kind == "image"}
     assert all(when > NOW for when in used.values())
 
 
