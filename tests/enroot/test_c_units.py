@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C unit tests, one program a unit, and libFuzzer on what reads files of users."""
+"""How enroot is hardened, and libFuzzer on what of it reads files of users; units are in tests/native."""
 
 from __future__ import annotations
 
@@ -10,22 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.c_fuzzing import fuzz
-from tests.enroot.conftest import SOURCES, make
+from tests.enroot.conftest import SOURCES
 from tests.spank_jail.hardening import weaknesses
 
 SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "15"))
 TARGETS = ("accounts",)
-
-
-def test_units(build: Path) -> None:
-    done = make(build, "check")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(", 0 failed") == len(list(SOURCES.glob("tests/test_*.c")))
-
-
-def test_units_under_sanitizers(build: Path) -> None:
-    done = make(build, "check", "SANITIZE=1")
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_program_is_hardened(build: Path) -> None:
