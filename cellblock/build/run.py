@@ -93,9 +93,9 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made or forgotten:
-        from cellblock.store.power import note_settled
+        from cellblock.store.power import mark_synced
 
-        note_settled(paths.cache())
+        mark_synced(paths.cache())
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
         build = direct_build(prepared, maker, layout, events, programs, fetched.stopped)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading an OCI layout: which image a tag names, its layers and labels (OCI image-spec 1.1)."""
+"""Reads images of OCI layouts that other tools made (OCI image-spec 1.1), from a folder or from a tar.
+
+It finds the image that a tag names, for this machine's architecture, with its layers and labels. `layout`
+reads and writes the layouts that Cellblock itself keeps, in which every image has a name.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,8 @@ from typing import Any, Protocol
 
 from cellblock.errors import CellblockError
 from cellblock.files.sha256 import sha256_of_file
+from cellblock.oci.model import DOCKER_LIST, INDEX, REF_NAME
 
-_REF_NAME = "org.opencontainers.image.ref.name"
-_INDEX_TYPES = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 """uname(2)'s names to those of images."""
 
@@ -75,7 +75,7 @@ def image_of(files: Files, tag: str) -> LayoutImage:
         return files.json(f"blobs/{descriptor['digest'].replace(':', '/')}")
 
     descriptor = _choose(files, files.json("index.json"), tag)
-    while descriptor.get("mediaType") in _INDEX_TYPES:
+    while descriptor.get("mediaType") in (INDEX, DOCKER_LIST):
         descriptor = _of_this_machine(files, read(descriptor))
     manifest = read(descriptor)
     config = read(manifest["config"])
@@ -111,7 +111,7 @@ def blob(folder: Path, digest: str) -> Path:
 
 def _choose(files: Files, index: dict[str, Any], tag: str) -> dict[str, Any]:
     manifests: list[dict[str, Any]] = index.get("manifests", [])
-    tags = [(one.get("annotations") or {}).get(_REF_NAME, "") for one in manifests]
+    tags = [(one.get("annotations") or {}).get(REF_NAME, "") for one in manifests]
     if not tag and len(manifests) == 1:
         return manifests[0]
     if tag and tag in tags:

@@ -56,7 +56,7 @@ def recover(cache: Path, events: Events) -> None:
         _write(mark, boot)
 
 
-def note_settled(cache: Path) -> None:
+def mark_synced(cache: Path) -> None:
     """Have it noted that what earlier builds made is on the disk, if that is likely to be so already."""
     try:
         made = max((cache / name).stat().st_mtime for name in ("layers", "trees", "images/blobs/sha256"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.events import Event, Events, Message
-from cellblock.store.power import boot_id, note_settled, recover, settled
+from cellblock.store.power import boot_id, mark_synced, recover, settled
 from tests.store.conftest import NOW, SmallCache, damage
 
 
@@ -96,13 +96,13 @@ def test_a_cache_without_a_mark_is_taken_as_it_is(cache: SmallCache) -> None:
 
 def test_a_minute_after_the_last_layer_all_is_noted_to_be_on_the_disk(cache: SmallCache) -> None:
     cache.image("a", cache.layer("t"))
-    note_settled(cache.folder)
+    mark_synced(cache.folder)
     time.sleep(0.2)
     assert settled(cache.folder) == 0, "it may not be so yet"
     past = time.time() - 61
     for name in ("layers", "trees", "images/blobs/sha256"):
         os.utime(cache.folder / name, (past, past))
-    note_settled(cache.folder)
+    mark_synced(cache.folder)
     for thread in threading.enumerate():
         if thread.name == f"settle {cache.folder}":
             thread.join(60)
@@ -115,5 +115,5 @@ def test_a_cache_that_cannot_be_written_is_for_others_to_complain_of(tmp_path: P
 
 
 def test_no_cache_is_no_error(tmp_path: Path) -> None:
-    note_settled(tmp_path / "none")
+    mark_synced(tmp_path / "none")
     recover(tmp_path / "none", Events())
