@@ -133,7 +133,9 @@ class Moments:
     def _open(self, path: Any, flags: int, *arguments: Any, **options: Any) -> int:
         descriptor = os_open(path, flags, *arguments, **options)
         mode = os_fstat(descriptor).st_mode
-        if not flags & os.O_PATH and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        # Python opens the host's /dev/null itself when it starts a program, such as ldconfig, without input.
+        is_special = not stat.S_ISREG(mode) and not stat.S_ISDIR(mode) and path != os.devnull
+        if is_special and not flags & os.O_PATH:
             self.opened.append(str(path))
         return descriptor
 
