@@ -46,9 +46,19 @@ def connect(engine: EngineName) -> Iterator[docker.DockerClient]:
         client.close()
 
 
+def _service() -> Path:
+    """The folder of podman's service for processes with this one's limits.
+
+    A service without CAP_SYS_RESOURCE gives containers no higher limits than its own, and the process that
+    started it may have had lower ones than this one.
+    """
+    limits = "-".join(str(limit.value) for limit in host.container_limits())
+    return _RUN / f"podman-{limits}"
+
+
 def podman_environment() -> dict[str, str]:
     """Variables that make the podman command use the same settings as Cellblock's service."""
-    return {"CONTAINERS_CONF": str(_RUN / "containers.conf")}
+    return {"CONTAINERS_CONF": str(_service() / "containers.conf")}
 
 
 def containers_conf(limits: tuple[host.Limit, ...], *, runc: bool, systemd: bool) -> str:
@@ -71,7 +81,7 @@ def containers_conf(limits: tuple[host.Limit, ...], *, runc: bool, systemd: bool
 
 
 def _podman() -> docker.DockerClient:
-    socket = _RUN / "podman.sock"
+    socket = _service() / "podman.sock"
     client = _answering(f"unix://{socket}")
     return client or _start_podman(socket)
 
@@ -85,7 +95,8 @@ def _start_podman(socket: Path) -> docker.DockerClient:
         )
     try:
         _RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (_RUN / "containers.conf").write_text(
+        socket.parent.mkdir(mode=0o700, exist_ok=True)
+        (socket.parent / "containers.conf").write_text(
             containers_conf(
                 host.container_limits(),
                 runc=shutil.which("runc") is not None,
@@ -93,7 +104,7 @@ def _start_podman(socket: Path) -> docker.DockerClient:
             ),
             encoding="utf-8",
         )
-        log = (_RUN / "podman.log").open("w", encoding="utf-8")
+        log = (socket.parent / "podman.log").open("w", encoding="utf-8")
     except OSError as error:
         raise CellblockError(
             f"no Docker API: {error.filename}: {error.strerror}", hint="run as root"
@@ -117,7 +128,7 @@ def _start_podman(socket: Path) -> docker.DockerClient:
         time.sleep(0.02)
     if service.poll() is None:
         service.terminate()
-    tail = (_RUN / "podman.log").read_text(encoding="utf-8", errors="replace").strip()[-2000:]
+    tail = (socket.parent / "podman.log").read_text(encoding="utf-8", errors="replace").strip()[-2000:]
     raise CellblockError(
         f"no Docker API: podman's service did not start: {tail or 'no answer'}",
         hint="try `podman info`; `build.py doctor` checks this machine",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks and resolves bind mounts that users ask for, with the user's own rights. Filesystem.c, native/jail and
+/* Checks and resolves bind mounts that users ask for, with the user's own rights. native/jail and
  * spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "user_bind.h"

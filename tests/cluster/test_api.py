@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +78,29 @@ def test_a_podman_that_fails_says_so_in_its_own_words(
         api.connect("podman"),
     ):
         pass
+
+
+_ASK = """
+from pathlib import Path
+from cellblock.cluster import api
+api._RUN = Path({folder!r})
+with api.connect("podman") as client:
+    client.ping()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="podman's service runs as root")
+def test_who_has_lower_limits_has_a_service_of_his_own(tmp_path: Path) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    folder = Path("/run/cellblock") / f"test-{os.getpid()}"
+    script = _ASK.format(folder=str(folder))
+    try:
+        for limit in (hard, hard - 1):
+            lowered = ["prlimit", f"--nofile={limit}:{limit}", sys.executable, "-c", script]
+            subprocess.run(lowered, check=True)
+        asked = sorted(text.read_text() for text in folder.glob("*/containers.conf"))
+        assert len(asked) == 2
+        assert any(f"nofile={hard - 1}:" in text for text in asked)
+    finally:
+        subprocess.run(["pkill", "-f", f"unix://{folder}/"], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
