@@ -212,10 +212,7 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 	}
 	if (!container->joined) {
 		pyxis_pmix_places(job, &container->owner, container->remapped, &container->places);
-		if (make(container, root, job, err))
-			return -1;
-		pyxis_save_note(container, root);
-		return 0;
+		return make(container, root, job, err);
 	}
 	if (request->name_flag == PYXIS_CREATE)
 		return refuse(container, root, true, err);
@@ -228,7 +225,6 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 	if (request->save && !is_there(root))
 		return jail_fail(err, NULL, 0, "--container-save: the container \"%s\" runs from a mounted image, and has no root to "
 				 "save; begin it with --container-name=NAME, or save it in the step that begins it", request->name);
-	pyxis_save_note(container, root);
 	return 0;
 }
 

@@ -33,7 +33,6 @@ struct pyxis_container {
 	bool joined;                   /* it ran already */
 	bool temporary;                /* its root goes with the step */
 	struct stat saved;             /* the file that --container-save names, before the step */
-	struct statx begun;            /* the root that the step runs in, for --container-save */
 	bool asked;                    /* the importer, which is to be told when its image is needed no more */
 	bool kept;                     /* keep was called: pyxis_container_close is another process's to call */
 	pid_t member;                  /* a process in it */

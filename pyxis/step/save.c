@@ -41,32 +41,6 @@ void pyxis_save_prepare(struct pyxis_container *container)
 	}
 }
 
-static struct statx look_at_root(const char *root)
-{
-	struct statx found = { 0 };
-
-	(void)statx(AT_FDCWD, root, 0, STATX_INO | STATX_BTIME, &found);
-	return found;
-}
-
-void pyxis_save_note(struct pyxis_container *container, const char *root)
-{
-	if (container->request->save)
-		container->begun = look_at_root(root);
-}
-
-/* Whether the step ran in the container that has the name now. A new one may get the number of the one that was removed, and has
- * another time of birth, where the file system knows that. */
-static bool is_the_steps(const struct pyxis_container *container)
-{
-	scoped_free char *root = text_format("%s/%s", container->leftovers.folder, container->root);
-	const struct statx now = look_at_root(root), *begun = &container->begun;
-
-	return now.stx_ino == begun->stx_ino && now.stx_dev_major == begun->stx_dev_major &&
-	       now.stx_dev_minor == begun->stx_dev_minor && now.stx_btime.tv_sec == begun->stx_btime.tv_sec &&
-	       now.stx_btime.tv_nsec == begun->stx_btime.tv_nsec;
-}
-
 /* Says on the file which step saved it, where the file system takes such words. */
 #define SIGNATURE "user.cellblock.saved"
 
@@ -129,12 +103,6 @@ void pyxis_save(struct pyxis_container *container)
 
 	if (container->node && is_taken(container, file))
 		return;
-	if (!is_the_steps(container)) {
-		pyxis_container_say(container, "failed to export container %s to %s: the container was removed while the step ran, and what "
-				    "has its name now is another one", container->name, file);
-		container->say("  next: save it in a step that ends before it is removed");
-		return;
-	}
 	int status = container->nodes > 1 ? export_beside(container, file, &err) : export(container, file, &err);
 	if (!status) {
 		pyxis_container_say(container, "exported container %s to %s", container->name, file);

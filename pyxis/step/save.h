@@ -8,11 +8,8 @@
 /* At the beginning of the step: looks at what there is. */
 void pyxis_save_prepare(struct pyxis_container *container);
 
-/* When the container runs: notes which one it is. `root` is its directory. */
-void pyxis_save_note(struct pyxis_container *container, const char *root);
-
 /* Exports the container, and tells the user how that went. Each node of a step saves its own; where nodes name one file,
- * because they share the directory, it becomes the first node's. A container that was made by the same name meanwhile is not saved. */
+ * because they share the directory, it becomes the first node's. */
 void pyxis_save(struct pyxis_container *container);
 
 #endif

@@ -17,7 +17,7 @@ import pytest
 
 from tests.c_compiling import compiled
 
-SOURCES = Path(__file__).parents[3] / "native"
+SOURCES = Path(__file__).parents[3] / "enroot" / "importing"
 # Of each worker of pytest: the first to end removes its own.
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 ACCOUNTS = (f"cellblock-test-a{_WORKER}", f"cellblock-test-b{_WORKER}")
@@ -25,7 +25,7 @@ ACCOUNTS = (f"cellblock-test-a{_WORKER}", f"cellblock-test-b{_WORKER}")
 
 @dataclass(frozen=True)
 class User:
-    """Runs the producer (native/cache/tests/producer.c) as an account, with a cache below `base`."""
+    """Runs the producer (enroot/importing/tests/producer.c) as an account, with a cache below `base`."""
 
     program: Path
     base: Path

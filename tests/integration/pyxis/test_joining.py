@@ -169,23 +169,3 @@ def test_a_name_whose_container_was_removed_while_it_runs(containers: Containers
     wanted = ["joined", "refused", "not running", 'NAME="a test image"', "new", "replaced"]
     assert done.out.splitlines() == wanted, done.err
     assert 'there is no container "gone" on this node yet: give --container-image, too' in done.err
-
-
-def test_a_step_saves_no_other_container_than_its_own(containers: Containers) -> None:
-    """Its container is removed and made anew while it runs: what has the name now is not what it ran in."""
-    gone = "srun --overlap --container-name=unsaved"
-    script = f"""
-        rm -f up go x.sqsh; mkfifo go; enroot remove -f pyxis_unsaved 2> /dev/null || true
-        {gone} --container-image={IMAGE} --container-mounts=$HOME:/up --container-save=$HOME/x.sqsh \
-            sh -c 'echo > /up/up; read x < /up/go' &
-        n=0; while [ ! -e up ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
-        enroot remove -f pyxis_unsaved
-        {gone} --container-image={IMAGE} --container-writable sh -c 'echo new > /new'
-        echo > go; wait; rm -f up go
-        [ ! -e x.sqsh ] || echo "saved another one"
-        {gone} --container-save=$HOME/x.sqsh true
-        [ ! -e x.sqsh ] || echo "saved its own"
-        rm -f x.sqsh; enroot remove -f pyxis_unsaved"""
-    done = containers.script(script, "-n1", "--overcommit", "-wworker-1", f"-D/home/{containers.user}")
-    assert done.out.splitlines() == ["saved its own"], done.err
-    assert "the container was removed while the step ran, and what has its name now is another" in done.err
