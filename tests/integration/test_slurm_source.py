@@ -83,7 +83,7 @@ def installed(repository: SlurmRepository, tmp_path_factory: pytest.TempPathFact
     names = "slurmctld slurmd slurmdbd slurmrestd slurm-client libpam-slurm-adopt libslurm-dev"
     argv = ["mmdebstrap", "--mode=root", "--variant=apt", "--dpkgopt=force-unsafe-io"]
     argv += ["--dpkgopt=path-exclude=/usr/share/man/*", f"--include={names.replace(' ', ',')}"]
-    lines = (*archive(DEBIAN).lines, repository.line.replace("file://", "copy:"))
+    lines = (*archive(DEBIAN).lines, repository.archive.line.replace("file://", "copy:"))
     subprocess.run([*argv, DEBIAN.distribution.codename, str(tree), *lines], check=True, capture_output=True)
     return WorkingRoot(folder / "work", [tree], Programs())
 
@@ -93,7 +93,7 @@ def test_every_feature_is_compiled_and_packaged(repository: SlurmRepository) -> 
         deb.name.split("_")[0]: subprocess.run(
             ["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True
         ).stdout
-        for deb in repository.archive.glob("*.deb")
+        for deb in repository.archive.path.glob("*.deb")
     }
     plugins = contents["slurm-wlm-basic-plugins"]
     for name in (

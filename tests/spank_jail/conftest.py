@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 PRELUDE = """
-import ctypes, errno, json, os, stat, subprocess, sys
+import ctypes, errno, json, os, shutil, stat, subprocess, sys
 from pathlib import Path
 from tests.spank_jail import mount_core as core
 base = Path(sys.argv[1]); root = base / "root"; plan = base / "plan"

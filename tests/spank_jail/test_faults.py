@@ -34,7 +34,6 @@ CALLS = {
 UNTRUSTED = CALLS - {"lstat", "realpath"}
 
 ATTEMPTS = """
-import shutil
 
 def attempts(number, **options):
     def action():
