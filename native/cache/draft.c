@@ -185,7 +185,7 @@ static void sweep_drafts(const struct store *store)
 		scoped_fd folder = store_open_folder(store, fd, entry->d_name);
 		if (folder < 0)
 			continue;
-		if (is_left(folder, DRAFT_IMAGE) | is_left(folder, DRAFT_BLOB))
+		if ((int)is_left(folder, DRAFT_IMAGE) | (int)is_left(folder, DRAFT_BLOB))
 			unlinkat(folder, DRAFT_RECORD, 0);
 		/* Not while there is a file: somebody makes it. */
 		unlinkat(fd, entry->d_name, AT_REMOVEDIR);
