@@ -5,6 +5,7 @@
 #include "native/testing/fuzz.h"
 #include "native/registry/answer.h"
 #include "native/registry/auth_file.h"
+#include "native/registry/credentials.h"
 #include "native/registry/manifest.h"
 #include "native/registry/registries.h"
 
