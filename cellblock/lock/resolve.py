@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from cellblock.errors import CellblockError, DefinitionError
-from cellblock.events import Events
+from cellblock.events import Events, SubjectState
 from cellblock.files.flock import locked
 from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
@@ -67,6 +68,7 @@ def resolve(
         events.info(f"another process works on the package lists of {variant.name}; waiting for it")
 
     with locked(folder / "lock", waiting=waiting):
+        started = time.monotonic()
         root = AptRoot(
             folder,
             distribution.id,
@@ -92,6 +94,7 @@ def resolve(
             )
             apt.update()
             closures = _closures(apt, universe, requests)
+        events.emit(SubjectState(SUBJECT, "done", seconds=time.monotonic() - started))
     packages = _packages(closures, universe, indexes, archives)
     return Lock(
         variant=variant.name,

@@ -46,7 +46,10 @@ def page() -> Iterator[Page]:
     with sync_playwright() as playwright:
         # As root Chromium refuses its sandbox; the pages are our own.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser.new_page(viewport={"width": 1200, "height": 900})
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        # On a busy machine the page takes its time.
+        page.set_default_timeout(120_000)
+        yield page
         browser.close()
 
 
@@ -69,7 +72,7 @@ def test_pages_open_without_a_complaint_and_ask_nobody_else(page: Page, address:
 def test_the_search_finds_a_word_of_ours(page: Page, address: str) -> None:
     page.goto(address, wait_until="networkidle")
     page.locator("input[name=query]").fill("three-way merge")
-    page.locator(".md-search-result__link").first.wait_for(timeout=20_000)
+    page.locator(".md-search-result__link").first.wait_for(timeout=120_000)
     assert "merge" in page.locator(".md-search-result").inner_text().lower()
 
 

@@ -36,7 +36,13 @@ def small(tmp_path: Path) -> SmallArchive:
 
 
 @pytest.fixture
-def resolved(variant: Variant, tmp_path: Path, small: SmallArchive) -> Resolve:
+def told() -> Events:
+    """What `resolved` reports to."""
+    return Events()
+
+
+@pytest.fixture
+def resolved(variant: Variant, tmp_path: Path, small: SmallArchive, told: Events) -> Resolve:
     """Resolves requests, written as image -> (parent, packages), from `archives` (default: the small one)."""
 
     def run(
@@ -52,6 +58,6 @@ def resolved(variant: Variant, tmp_path: Path, small: SmallArchive) -> Resolve:
             for name, (parent, packages) in requests.items()
         }
         chosen = archives or (small.archive,)
-        return resolve(variant, chosen, asked, tmp_path / "cache", Events(), snapshot=snapshot)
+        return resolve(variant, chosen, asked, tmp_path / "cache", told, snapshot=snapshot)
 
     return run

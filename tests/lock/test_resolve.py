@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.errors import CellblockError, DefinitionError
+from cellblock.events import Event, Events, SubjectState
 from cellblock.lock import apt_root
 from cellblock.lock.apt_root import AptRoot
 from cellblock.lock.archives import PackageArchive
@@ -41,6 +42,15 @@ def test_a_base_holds_the_essential_packages_apt_and_what_it_asks_for(
     small.add("extra")
     lock = resolved({"base": (None, ["tool"])})
     assert names(lock, "base") == {"dpkg", "libc", "apt", "tool", "lib"}
+
+
+def test_it_is_told_that_the_lock_is_done(small: SmallArchive, resolved: Resolve, told: Events) -> None:
+    events: list[Event] = []
+    told.subscribe(events.append)
+    small.add("tool")
+    resolved({"base": (None, ["tool"])})
+    assert isinstance(events[-1], SubjectState)
+    assert (events[-1].subject, events[-1].state) == ("lock", "done")
 
 
 def test_an_image_adds_to_its_parent_what_the_parent_lacks(small: SmallArchive, resolved: Resolve) -> None:
