@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """From `python3 build.py` to the command: makes .venv, and answers what needs none.
 
-Standard library only, but for nothing: these modules run before anything is installed."""
+Standard library only: these modules run before anything is installed.
+"""

@@ -16,6 +16,7 @@
 #include "native/settings/number.h"
 #include "native/base/report.h"
 #include "cache_command.h"
+#include "commands.h"
 
 bool cache_visible(struct cache_view *view, bool all_users)
 {

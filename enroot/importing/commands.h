@@ -11,4 +11,7 @@ int importing_digest(int argc, char **argv);
 /* The limit of open files, raised for this program, as it was: for others that it becomes. */
 void importing_restore_limit(void);
 
+/* "enroot cache ls|prune|verify|init"; the arguments begin with "cache". Returns the exit status. */
+int cache_command(int argc, char **argv);
+
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "native/cache/cache.h"
 #include "native/base/report.h"
 #include "commands.h"
 

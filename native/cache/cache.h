@@ -123,7 +123,4 @@ int cache_blob_commit(struct cache_blob *blob, bool anonymous, struct jail_error
 void cache_blob_reject(struct cache_blob *blob);
 void cache_blob_release(struct cache_blob *blob);
 
-/* "enroot cache ls|prune|verify|init"; the arguments begin with "cache". Returns the exit status. */
-int cache_command(int argc, char **argv);
-
 #endif

@@ -72,12 +72,12 @@ static int open_pids(int directory)
 static bool is_alive(int directory, int namespace)
 {
 	int number = ioctl(namespace, INIT_OF_PID_NAMESPACE, 1);
-	bool told = number > 0 || errno == ESRCH;
-	scoped_fd init = told ? (int)syscall(SYS_pidfd_open, number, 0) : find_init(directory);
-	/* One that ended and was not waited for has its number still. */
+	bool unknown = number < 0 && errno != ESRCH;
+	scoped_fd init = unknown ? find_init(directory) : (int)syscall(SYS_pidfd_open, number, 0);
+	/* One that ended and was not waited for has its number still. find_init has looked. */
 	struct pollfd ended = { .fd = init, .events = POLLIN };
 
-	return init >= 0 && !poll(&ended, 1, 0);
+	return init >= 0 && (unknown || !poll(&ended, 1, 0));
 }
 
 /* A namespace whose init has ended takes no more processes. */

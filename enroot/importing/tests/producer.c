@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "enroot/importing/commands.h"
 #include "native/base/scoped.h"
 #include "native/layers/hash.h"
 #include "native/base/report.h"
