@@ -23,27 +23,29 @@ class _Strict(BaseModel):
 class User(_Strict):
     """A system user with fixed ids, made before packages are installed."""
 
-    name: str
-    uid: int = Field(ge=0, lt=2**32 - 1)
-    gid: int = Field(ge=0, lt=2**32 - 1)
-    home: str = "/nonexistent"
-    shell: str = "/usr/sbin/nologin"
+    name: str = Field(description="the user's name, and the group's of the same number as `gid`")
+    uid: int = Field(ge=0, lt=2**32 - 1, description="number of the user, the same in all images")
+    gid: int = Field(ge=0, lt=2**32 - 1, description="number of the primary group")
+    home: str = Field(default="/nonexistent", description="home directory; it is not made")
+    shell: str = Field(default="/usr/sbin/nologin", description="login shell")
 
 
 class Artifacts(_Strict):
     """Files copied out of another image: path there -> path here (a final `/` keeps the name)."""
 
-    image: str = Field(alias="from")
-    files: dict[str, str]
+    image: str = Field(alias="from", description="name of the image that has the files; it is built first")
+    files: dict[str, str] = Field(
+        description="path in that image -> path in this one, or folder with a final `/`"
+    )
 
 
 class Compile(_Strict):
     """A throwaway container in which sources become the image's only content, `output`."""
 
-    toolchain: str = Field(alias="in")
+    toolchain: str = Field(alias="in", description="name of the image that the lines run in")
     sources: dict[str, str] = Field(description="folder of the project -> path in the container")
     run: list[str] = Field(min_length=1, description="shell lines, run with sh -euc")
-    output: str
+    output: str = Field(description="absolute path in the container: the folder that becomes the image")
 
     @field_validator("output")
     @classmethod
@@ -54,16 +56,17 @@ class Compile(_Strict):
 
 
 class ImageFields(_Strict):
-    """The keys of an image.yaml. Strings of packages, artifacts, run, env and entrypoint are Jinja."""
+    """The keys of an image.yaml. Strings of packages, artifacts, run, env and entrypoint are Jinja.
+
+    The table in docs/definitions.md says what each means; the reference takes it from there.
+    """
 
     summary: str
     parent: str | None = Field(default=None, alias="from")
     packages: list[str] = []
-    manuals: bool = Field(default=False, description="whether it has English manual pages")
+    manuals: bool = False
     users: list[User] = []
-    per_machine: list[str] = Field(
-        default=[], description="patterns of files that packages' scripts make for one machine: in no layer"
-    )
+    per_machine: list[str] = []
     artifacts: list[Artifacts] = []
     run: list[str] = []
     env: dict[str, str] = {}
@@ -71,7 +74,7 @@ class ImageFields(_Strict):
     command: list[str] = []
     stop_signal: str | None = None
     build: Compile | None = None
-    default: bool = Field(default=True, description="whether building all images builds it, too")
+    default: bool = True
 
     @field_validator("artifacts", mode="before")
     @classmethod

@@ -29,31 +29,32 @@ class _Strict(BaseModel):
 
 
 class CudaPackages(_Strict):
-    """The packages of a distribution's own CUDA.
+    """The packages of a distribution's own CUDA."""
 
-    `runtime` are the libraries that compiled programs load, `development` what compiles programs.
-    """
-
-    runtime: tuple[str, ...] = Field(min_length=1)
-    development: tuple[str, ...] = Field(min_length=1)
+    runtime: tuple[str, ...] = Field(min_length=1, description="the libraries that compiled programs load")
+    development: tuple[str, ...] = Field(min_length=1, description="what compiles programs")
 
 
 class Distribution(_Strict):
-    """One release of a distribution; `slurm` is the major.minor release that its archive carries.
+    """One release of a distribution."""
 
-    `check_valid_until: false` accepts an index that is past its date, as mirrors of suites that are
-    not yet stable can serve; signatures are checked all the same. `stand_ins` are packages that others depend
-    on and no node has a use for: images get empty ones.
-    """
-
-    id: Literal["debian", "ubuntu"]
-    version: str
-    codename: str = Field(pattern=r"^[a-z]+$")
-    slurm: str = Field(pattern=r"^\d\d\.\d\d$")
-    stable: bool
-    check_valid_until: bool = True
-    stand_ins: dict[str, str] = Field(default_factory=dict)
-    """Packages that are replaced by empty ones, and why."""
+    id: Literal["debian", "ubuntu"] = Field(description="the family, as ID in os-release(5)")
+    version: str = Field(description="as VERSION_ID in os-release(5)")
+    codename: str = Field(pattern=r"^[a-z]+$", description="what the archive calls the release")
+    slurm: str = Field(
+        pattern=r"^\d\d\.\d\d$",
+        description="the release of Slurm in its archive, major.minor; a build that installs another fails",
+    )
+    stable: bool = Field(description="whether it may be taken when no variant is named")
+    check_valid_until: bool = Field(
+        default=True,
+        description="`false` accepts an index that is past its date, as mirrors of suites that are not yet "
+        "stable can serve; signatures are checked all the same",
+    )
+    stand_ins: dict[str, str] = Field(
+        default_factory=dict,
+        description="packages that others depend on and no node uses, and why: images get empty ones",
+    )
 
     @property
     def title(self) -> str:
@@ -69,24 +70,20 @@ class Distribution(_Strict):
 
 
 class SlurmSource(_Strict):
-    """A release of Slurm to compile: a tarball as its authors publish it.
+    """A release of Slurm to compile: a tarball as its authors publish it."""
 
-    `source` is a URL, or a path beside variants.yaml; `without` leaves out what Slurm can do without.
-    """
-
-    source: str = Field(min_length=1)
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    release: str = Field(pattern=r"^\d\d\.\d\d$")
+    source: str = Field(min_length=1, description="the tarball: a URL, or a path beside variants.yaml")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="of the tarball, 64 digits")
+    release: str = Field(
+        pattern=r"^\d\d\.\d\d$", description="major.minor, which the tarball must hold: a string in quotes"
+    )
     without: tuple[
         Literal["pmix", "hwloc", "jwt", "json-c", "http-parser", "yaml", "lua", "mysql", "nvml"], ...
-    ] = ()
+    ] = Field(default=(), description="what Slurm is compiled without")
 
 
 class NvidiaRepository(_Strict):
-    """A repository of NVIDIA's packages: NVIDIA's own, or a mirror of it.
-
-    `key` is a URL, or a path beside variants.yaml; `fingerprint` are its 40 hexadecimal digits.
-    """
+    """A repository of NVIDIA's packages: NVIDIA's own, or a mirror of it. CudaFields has its keys."""
 
     repository: str = Field(pattern=r"^(https?|file)://\S+$")
     key: str = Field(min_length=1)
@@ -103,15 +100,21 @@ class NvidiaRepository(_Strict):
 
 
 class CudaFields(_Strict):
-    """`cuda: distribution`, or `cuda: {from: nvidia, ...}` with the keys of NvidiaRepository."""
+    """`cuda: distribution`, or `cuda: {from: nvidia, ...}` with all the other keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    origin: Literal["distribution", "nvidia"] = Field(alias="from")
-    repository: str | None = None
-    key: str | None = None
-    fingerprint: str | None = None
-    version: str | None = None
+    origin: Literal["distribution", "nvidia"] = Field(alias="from", description="whose packages are taken")
+    repository: str | None = Field(
+        default=None, description="URL of the folder that holds Packages.gz: NVIDIA's, or a mirror's"
+    )
+    key: str | None = Field(
+        default=None, description="the key that signs the repository: a URL, or a path beside variants.yaml"
+    )
+    fingerprint: str | None = Field(
+        default=None, description="of that key: 40 hexadecimal digits, in quotes; another key is refused"
+    )
+    version: str | None = Field(default=None, description="the CUDA to take, major.minor, in quotes")
 
     @model_validator(mode="after")
     def _all_or_nothing(self) -> CudaFields:
@@ -137,11 +140,19 @@ class CudaFields(_Strict):
 class VariantFields(_Strict):
     """The keys of a variant in variants.yaml."""
 
-    distribution: str
-    slurm: SlurmSource | None = None
-    cuda: CudaFields | None = None
-    mirror: str | None = None
-    architectures: tuple[Literal["amd64", "arm64"], ...] = Field(default=("amd64", "arm64"), min_length=1)
+    distribution: str = Field(description="name of one of `distributions`")
+    slurm: SlurmSource | None = Field(
+        default=None, description="a release to compile, in place of the one in the distribution's archive"
+    )
+    cuda: CudaFields | None = Field(
+        default=None, description="the CUDA of jail and jail-devel; `distribution` for the distribution's own"
+    )
+    mirror: str | None = Field(
+        default=None, description="URL of the archive to install from, where no `--mirror` is given"
+    )
+    architectures: tuple[Literal["amd64", "arm64"], ...] = Field(
+        default=("amd64", "arm64"), min_length=1, description="those that `build.py matrix` writes jobs for"
+    )
 
     @field_validator("cuda", mode="before")
     @classmethod
@@ -152,9 +163,14 @@ class VariantFields(_Strict):
 class VariantsFile(_Strict):
     """The keys of variants.yaml."""
 
-    distributions: dict[str, Distribution]
-    cuda: dict[str, CudaPackages] = {}
-    variants: dict[str, VariantFields]
+    distributions: dict[str, Distribution] = Field(description="releases of distributions, by name")
+    cuda: dict[str, CudaPackages] = Field(
+        default_factory=dict,
+        description="packages of the CUDA that a distribution has, by the distribution's name",
+    )
+    variants: dict[str, VariantFields] = Field(
+        description="what can be built, by the name that `--variant` takes"
+    )
 
 
 @dataclass(frozen=True)

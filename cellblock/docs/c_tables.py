@@ -23,6 +23,7 @@ _FLAGS = {
     "MOUNT_ATTR_NODEV": "nodev",
     "MOUNT_ATTR_NOEXEC": "noexec",
 }
+_NAME = re.compile(r'"([\w-]+)"')
 _ENTRY = re.compile(r'^\t\{ "(\w+)", JAIL_\w+, ([^{]*?),\s*\{ ([^}]*) \} \}', re.MULTILINE)
 _FLAG = re.compile(r'\{ "(\w+)", (?:MOUNT_ATTR_\w+|0), (?:MOUNT_ATTR_\w+|0) \}')
 _OPTION = re.compile(r'strcmp\(key, "(x-[\w.-]+|nofail)"\)')
@@ -42,11 +43,13 @@ def plan_page() -> str:
     options = {*_FLAG.findall(source), *_OPTION.findall(source)}
     _compare("plan_options.c", "types of the mount plan", (name for name, _, _ in types), meanings.PLAN_TYPES)
     _compare("plan_options.c", "options of the mount plan", options, meanings.PLAN_OPTIONS)
+    taken = {each for _, _, parameters in types for each in _NAME.findall(parameters)}
+    _compare("plan_options.c", "parameters of the mount plan", taken, meanings.PLAN_PARAMETERS)
     rows = [
         (
             code(name),
-            " ".join(code(flag) for attribute, flag in _FLAGS.items() if attribute in attributes),
-            " ".join(code(each) for each in re.findall(r'"([\w-]+)"', parameters)),
+            " ".join(code(flag) for attribute, flag in _FLAGS.items() if attribute in attributes) or "none",
+            " ".join(code(each) for each in _NAME.findall(parameters)) or "none",
             meanings.PLAN_TYPES[name],
         )
         for name, attributes, parameters in types
@@ -57,6 +60,9 @@ def plan_page() -> str:
         "## Types",
         "`bind` and `rbind` are written as type `none` with the option of that name.",
         table(("type", "set by default", "parameters", "meaning"), rows),
+        "## Parameters",
+        "Each is written as `NAME=VALUE` among the options.",
+        table(("parameter", "meaning"), _rows(meanings.PLAN_PARAMETERS)),
         "## Options",
         table(("option", "meaning"), _rows(meanings.PLAN_OPTIONS)),
     )
@@ -85,20 +91,17 @@ def plugstack_page() -> str:
 def enroot_page() -> str:
     """The page `reference/enroot-settings.md`: enroot's settings with their defaults."""
     defaults = dict(_SETTING.findall(_source("settings.c", '"ENROOT_LIBRARY_PATH"')))
-    text = (PROJECT / "docs" / "enroot.md").read_text()
-    rows = [(code(name), code(value) or "empty") for name, value in defaults.items()]
-    if not rows:
-        raise StaleDocsError(
-            "settings.c: the table of defaults was not found", hint="mend cellblock/docs/c_tables.py"
-        )
-    told = [name for name in defaults if name in text]
+    _compare("settings.c", "settings of enroot", defaults, meanings.ENROOT_SETTINGS)
+    rows = [
+        (code(name), code(value) or "empty", meanings.ENROOT_SETTINGS[name])
+        for name, value in defaults.items()
+    ]
     return _page(
         "Settings of enroot",
         "Each is a variable of the environment, or a line of `enroot.conf`. A default may refer to those "
-        "above it. [enroot](../enroot.md) says what they do.",
-        table(("setting", "default"), rows),
-        f"{len(told)} of these {len(rows)} differ from upstream's or are new: that page has a line for each; "
-        "the others mean what they mean upstream.",
+        "above it. `no`, `n`, `false` and `f`, in any case, and an empty value mean no. What differs from "
+        "upstream: [enroot](../enroot.md).",
+        table(("setting", "default", "meaning"), rows),
     )
 
 

@@ -18,6 +18,17 @@ from cellblock.docs.table import code, table
 from cellblock.paths import PROJECT
 
 _ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (.*) \|$", re.MULTILINE)
+# What readers of the page call a model, and where the links to it lead.
+_TITLES: dict[type[BaseModel], str] = {
+    definition.User: "A user",
+    definition.Artifacts: "Artifacts",
+    definition.Compile: "A compiled image",
+    variants.Distribution: "A distribution",
+    variants.CudaPackages: "Packages of CUDA",
+    variants.VariantFields: "A variant",
+    variants.SlurmSource: "Slurm from source",
+    variants.CudaFields: "The CUDA of a variant",
+}
 _NAMES = {str: "text", int: "number", bool: "true or false", float: "number", type(None): "nothing"}
 
 
@@ -30,17 +41,9 @@ def definitions_page() -> str:
         "## image.yaml",
         *_model(definition.ImageFields, set(), meanings_of_keys()),
         "## variants.yaml",
-        "`distributions` maps a name to a Distribution; `variants` maps a name to a VariantFields.",
+        *_model(variants.VariantsFile, set()),
     ]
-    known: set[type] = set()
-    for model in _models_of(variants):
-        parts += _model(model, known)
-    return "\n\n".join(parts) + "\n"
-
-
-def _models_of(module: types.ModuleType) -> list[type[BaseModel]]:
-    found = [one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, BaseModel)]
-    return [one for one in found if one.__module__ == module.__name__ and not one.__name__.startswith("_")]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def meanings_of_keys() -> dict[str, str]:
@@ -55,9 +58,11 @@ def _model(
     """The section of a model, and of those that its keys hold."""
     if model in known:
         return
+    # The first one has the heading of its file.
+    if known:
+        yield f"### {_TITLES[model]}"
+        yield inspect.cleandoc(model.__doc__ or "")
     known.add(model)
-    yield f"### {model.__name__}"
-    yield inspect.cleandoc(model.__doc__ or "")
     rows = []
     for name, one in model.model_fields.items():
         key = one.alias or name
@@ -89,7 +94,7 @@ def _type(annotation: Any) -> str:
     if origin is dict or (inspect.isclass(origin) and issubclass(origin, typing.Mapping)):
         return f"mapping: {_type(inner[0])} to {_type(inner[1])}"
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
-        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+        return f"[{_TITLES[annotation]}](#{_TITLES[annotation].lower().replace(' ', '-')})"
     return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
@@ -98,5 +103,7 @@ def _default(field: Any) -> str:
         return "needed"
     value = field.default
     if value is PydanticUndefined or value is None or value in ([], {}, ()):
-        return ""
+        return "none"
+    if isinstance(value, tuple):
+        return ", ".join(code(one) for one in value)
     return code(str(value).lower() if isinstance(value, bool) else value)

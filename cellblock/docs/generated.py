@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from cellblock.docs.meanings import ENVIRONMENT, EXIT_STATUS
+from cellblock.docs.meanings import ENVIRONMENT, EXIT_STATUS, NODE_ENVIRONMENT, PROGRAM_EXIT_STATUS
 from cellblock.docs.table import code, table
 from cellblock.paths import PROJECT
 
@@ -34,23 +34,38 @@ def pages() -> dict[str, str]:
 
 def environment_page() -> str:
     """The page `reference/environment.md`: variables that `build.py` reads."""
-    rows = [(code(name), default, meaning) for name, (default, meaning) in ENVIRONMENT.items()]
+    rows, nodes = (
+        [(code(name), default, meaning) for name, (default, meaning) in each.items()]
+        for each in (ENVIRONMENT, NODE_ENVIRONMENT)
+    )
     return (
         "# Environment variables\n\n*Reference. A test compares the names with what the program reads.*\n\n"
         "`build.py` reads these. The command line wins over them. "
         "[enroot's settings](enroot-settings.md) have a page of their own, and so have "
         "[options of a job](../jail-plan.md#options-of-a-job).\n\n"
         + table(("variable", "default", "meaning"), rows)
+        + "\n## Containers of nodes\n\n"
+        "The programs that containers of the project's images start with read these. The local cluster sets "
+        "them; in Kubernetes they stand in the manifest.\n\n"
+        + table(("variable", "default", "meaning"), nodes)
     )
 
 
 def exit_status_page() -> str:
     """The page `reference/exit-status.md`."""
     return (
-        "# Exit status\n\n*Reference.*\n\n"
+        "# Exit status\n\n*Reference.*\n\n## build.py\n\n"
         + table(("status", "meaning"), [(code(name), meaning) for name, meaning in EXIT_STATUS.items()])
         + "\nWith `--log json` a failure is a line with `error` and `next` on stderr; with `--json` it is "
-        "an object that has both, in the place of the result.\n"
+        "an object that has both, in the place of the result.\n\n## Programs of nodes\n\n"
+        + table(
+            ("program", "status", "meaning"),
+            [
+                (code(program), code(status), meaning)
+                for program, statuses in PROGRAM_EXIT_STATUS.items()
+                for status, meaning in statuses.items()
+            ],
+        )
     )
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from cellblock import definition
 from cellblock.docs import c_tables, declared
-from cellblock.docs.meanings import ENVIRONMENT
+from cellblock.docs.generated import pages
+from cellblock.docs.meanings import ENVIRONMENT, NODE_ENVIRONMENT
 from cellblock.paths import PROJECT
 
 PAGES = [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")]
@@ -24,6 +25,8 @@ _NOT_OURS = re.compile(
     r"images/(tools|NAME|IMAGE|up\.svg)\b|docs/.*NAME|enroot/(hooks\.d|mounts\.d|environ\.d|enroot\.conf|\.)"
 )
 _READ = re.compile(r"""environ(?:\.get\(|\[)\s*"([A-Z_]+)"|= "(CELLBLOCK_REGISTRY_[A-Z_]+)"$""", re.MULTILINE)
+
+_NODES_READ = re.compile(r"\$\{?(CELLBLOCK_(?!PROGRAM|TEST)[A-Z_]+)")
 
 
 def named(text: str) -> Iterator[str]:
@@ -59,6 +62,35 @@ def test_each_variable_that_the_program_reads_is_in_the_reference() -> None:
     texts = [path.read_text() for name in names if name and (path := PROJECT / name).exists()]
     read = {one or two for text in texts for one, two in _READ.findall(text)}
     assert read == set(ENVIRONMENT)
+
+
+def test_each_variable_that_nodes_read_is_in_the_reference() -> None:
+    listed = ["git", "ls-files", "-z", "images"]
+    names = subprocess.run(listed, cwd=PROJECT, capture_output=True, check=True).stdout.decode().split("\0")
+    texts = [
+        path.read_text(errors="replace") for name in names if name and (path := PROJECT / name).is_file()
+    ]
+    assert {name for text in texts for name in _NODES_READ.findall(text)} == set(NODE_ENVIRONMENT)
+
+
+def cells(page: str) -> Iterator[dict[str, str]]:
+    """Rows of the tables of a page: heading -> cell."""
+    for found in re.finditer(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        head, _, *rows = (re.split(r"(?<!\\)\|", line)[1:-1] for line in found[0].splitlines())
+        for row in rows:
+            yield {
+                "table": str(found.start()),
+                **{key.strip(): cell.strip() for key, cell in zip(head, row, strict=True)},
+            }
+
+
+@pytest.mark.parametrize("path", sorted(path for path in pages() if path.startswith("reference/")))
+def test_no_cell_of_the_reference_is_empty_or_says_what_another_says(path: str) -> None:
+    rows = list(cells(pages()[path]))
+    assert rows
+    assert [row for row in rows if not all(row.values())] == []
+    told = [(row["table"], row.get("program"), row["meaning"]) for row in rows]
+    assert sorted(told) == sorted(set(told)), "two rows of one table have the same meaning"
 
 
 def test_each_key_of_an_image_has_a_meaning() -> None:
