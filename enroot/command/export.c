@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "native/container/container.h"
+#include "native/container/namespaces.h"
 #include "native/base/program.h"
 #include "native/base/report.h"
 #include "command.h"
@@ -22,10 +22,9 @@
  * and its kin has 0000, and mksquashfs would pack an empty file in its place, and no directory of that mode at all. */
 static bool be_root(void)
 {
-	struct container container = { .uid = geteuid(), .gid = getegid(), .remapped = true };
 	struct jail_error refused;
 
-	return !container.uid || !container_user_namespace(&container, &refused);
+	return !geteuid() || !namespaces_make_user(0, 0, &refused);
 }
 
 static int pack(const char *root, const struct output *output, const struct settings *settings, struct jail_error *err)

@@ -9,7 +9,7 @@
 
 #include "native/mount/resolve.h"
 #include "native/base/scoped.h"
-#include "native/container/container.h"
+#include "container.h"
 #include "drop_ins.h"
 #include "environment.h"
 

@@ -13,7 +13,7 @@
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
 #include "native/base/report.h"
-#include "native/container/fstab.h"
+#include "fstab_apply.h"
 
 /* A link to nothing, as /var/lock on a fresh /run: what it points to is what is made. */
 #define MAX_LINKS 8

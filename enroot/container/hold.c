@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holds a container without a command, for others to join. launch.c and the command start call it. */
 #define _GNU_SOURCE
-#include "native/container/container.h"
-#include "native/container/hold.h"
+#include "container.h"
+#include "hold.h"
 
 #include <errno.h>
 #include <fcntl.h>

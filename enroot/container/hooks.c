@@ -9,10 +9,11 @@
 #include "native/base/scoped.h"
 #include "enroot/hooks/hook.h"
 #include "native/base/program.h"
-#include "native/container/container.h"
+#include "native/container/namespaces.h"
+#include "container.h"
 #include "drop_ins.h"
 #include "environment.h"
-#include "native/container/fstab.h"
+#include "fstab_apply.h"
 
 #define MAX_FILE (4 * 1024 * 1024)
 
@@ -77,7 +78,7 @@ static int run_one(const struct container *container, const char *path, struct j
 
 	container_hook_environment(container, &environment);
 	const struct program program = { .arguments = arguments, .environment = environment.list.items,
-					 .prepare = container_keep_capabilities };
+					 .prepare = namespaces_keep_capabilities };
 	umask(container->mask);
 	int status = program_run(&program, err);
 	umask(022);

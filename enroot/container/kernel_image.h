@@ -4,7 +4,7 @@
 #ifndef ENROOT_KERNEL_IMAGE_H
 #define ENROOT_KERNEL_IMAGE_H
 
-#include "native/container/container.h"
+#include "container.h"
 
 /* A mount that is attached nowhere yet, where ENROOT_KERNEL_IMAGES says so, one is root of the machine, and nobody but
  * root can have written the file; else -1, after a warning where it was asked for and cannot be. Before the user

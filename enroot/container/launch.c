@@ -20,10 +20,11 @@
 #include "native/jail/tree.h"
 #include "native/base/accounts.h"
 #include "enroot/hooks/hook.h"
-#include "native/container/container.h"
+#include "container.h"
 #include "environment.h"
 #include "native/container/fake_chown.h"
 #include "launch.h"
+#include "native/container/namespaces.h"
 #include "native/container/refusal.h"
 
 #define SEARCH_PATH "/usr/local/bin:/usr/bin:/bin"
@@ -97,9 +98,9 @@ int container_enter(struct container *container, struct jail_error *err)
 	/* The project's jail refuses it to all within, and kernels without cgroups do not know it. */
 	if (sys_unshare(CLONE_NEWCGROUP) && errno != EPERM && errno != EINVAL)
 		return refusal_explain("unshare", errno, "/proc", err);
-	if (!container->privileged && fake_chown(err))
-		return -1;
-	return container_drop(container, err);
+	if (container->privileged)
+		return 0;
+	return fake_chown(err) ? -1 : namespaces_drop_rights(CONTAINER_INSIDE(container, uid), err);
 }
 
 int launch(char *const *arguments, char *const *environment, struct jail_error *err)

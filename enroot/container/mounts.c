@@ -12,9 +12,9 @@
 #include "native/mount/resolve.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "native/container/container.h"
+#include "container.h"
 #include "drop_ins.h"
-#include "native/container/fstab.h"
+#include "fstab_apply.h"
 
 #define MAX_FSTAB (1024 * 1024) /* as long as an import makes it */
 

@@ -3,7 +3,7 @@
 #ifndef ENROOT_OVERLAY_H
 #define ENROOT_OVERLAY_H
 
-#include "native/container/container.h"
+#include "container.h"
 
 /* The directories of one: all in the container's own tmpfs. */
 struct overlay {

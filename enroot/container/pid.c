@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "native/container/container.h"
+#include "container.h"
 #include "native/container/refusal.h"
 
 static volatile pid_t child;

@@ -7,7 +7,7 @@
 
 #include "native/mount/resolve.h"
 #include "native/base/scoped.h"
-#include "native/container/container.h"
+#include "container.h"
 
 char *container_read(int root, const char *path, size_t limit)
 {

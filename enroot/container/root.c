@@ -17,11 +17,12 @@
 #include "native/jail/tree.h"
 #include "native/base/report.h"
 #include "bundled_config.h"
-#include "native/container/container.h"
+#include "container.h"
 #include "fuse.h"
 #include "image_mount.h"
 #include "kernel_image.h"
 #include "overlay.h"
+#include "native/container/namespaces.h"
 #include "native/container/refusal.h"
 
 #define LOCK_SECONDS 30
@@ -175,7 +176,8 @@ int container_root(struct container *container, struct jail_error *err)
 	if (settings_directory(container->settings, "ENROOT_RUNTIME_PATH", err))
 		return -1;
 	scoped_fd kernel = container->image ? kernel_image_mount(container) : -1;
-	if (container_user_namespace(container, err))
+	if (!container->privileged &&
+	    namespaces_make_user(CONTAINER_INSIDE(container, uid), CONTAINER_INSIDE(container, gid), err))
 		return -1;
 	if (container->image && kernel < 0)
 		result = image_server_prepare(&server, container->image, container->offset,
@@ -183,7 +185,7 @@ int container_root(struct container *container, struct jail_error *err)
 	if (!result)
 		result = container_pid_namespace(container, err);
 	if (!result)
-		result = container_mount_namespace(container, err) || make_work(container, err) || carry(container, err) ||
+		result = namespaces_make_others(container->settings, err) || make_work(container, err) || carry(container, err) ||
 			 (container->image ? mount_image(container, &server, kernel, err) : mount_created(container, err)) ||
 			 lock(container, err) ? -1 : 0;
 	image_server_close(&server);

@@ -11,8 +11,9 @@
 
 #include "native/base/scoped.h"
 #include "native/base/program.h"
-#include "native/container/container.h"
-#include "native/container/fstab.h"
+#include "native/container/namespaces.h"
+#include "container.h"
+#include "fstab_apply.h"
 
 #define MAX_SCRIPT (1024 * 1024)
 
@@ -52,7 +53,7 @@ static int run(const struct container *container, const char *code, const char *
 		return jail_fail(err, "realpath", errno, "cannot find the script \"%s\"", container->script);
 	container_hook_environment(container, &environment);
 	const struct program program = { .arguments = arguments, .environment = environment.list.items,
-					 .prepare = container_keep_capabilities, .output = output };
+					 .prepare = namespaces_keep_capabilities, .output = output };
 	umask(container->mask);
 	int status = program_run(&program, err);
 	umask(022);

@@ -3,7 +3,7 @@
 #ifndef ENROOT_START_H
 #define ENROOT_START_H
 
-#include "native/container/container.h"
+#include "container.h"
 
 /* Does all steps in order and becomes the command. Returns only after a failure, the exit status: 127 when there is no
  * such command in the container, 126 when it cannot be run, else 1. */

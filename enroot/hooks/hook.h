@@ -3,7 +3,7 @@
 #ifndef ENROOT_HOOK_H
 #define ENROOT_HOOK_H
 
-#include "native/container/container.h"
+#include "enroot/container/container.h"
 
 /* Runs in the container's namespaces with the host's root still in reach. Returns 0 or -1. */
 typedef int hook(struct container *container, struct jail_error *err);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/base/program.h"
+#include "native/container/namespaces.h"
 #include "native/base/report.h"
 #include "hook.h"
 
@@ -20,7 +21,7 @@ int hook_update_libraries(const struct container *container, const struct text_l
 	for (size_t i = 0; i < folders->n; i++)
 		text_list_add(&arguments, folders->items[i]);
 	const struct program program = { .arguments = arguments.items, .quiet = true,
-					 .prepare = container_keep_capabilities };
+					 .prepare = namespaces_keep_capabilities };
 	int status = program_run(&program, err);
 	if (status > 0)
 		report_warning("ldconfig ended with status %d: programs may not find the driver's libraries", status);

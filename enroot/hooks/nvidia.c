@@ -7,6 +7,7 @@
 
 #include "native/base/scoped.h"
 #include "native/base/program.h"
+#include "native/container/namespaces.h"
 #include "hook.h"
 
 static const char *const capabilities[] = { "compute", "utility", "video", "graphics", "display", "ngx", "compat32" };
@@ -62,7 +63,7 @@ static int configure(struct container *container, const char *devices, const cha
 	text_list_add(&arguments, container->top);
 	container_hook_environment(container, &environment);
 	const struct program program = { .arguments = arguments.items, .environment = environment.list.items,
-					 .prepare = container_keep_capabilities };
+					 .prepare = namespaces_keep_capabilities };
 	int status = program_run(&program, err);
 	if (status > 0)
 		return jail_fail(err, NULL, 0, "nvidia-container-cli ended with status %d (its message is above); "

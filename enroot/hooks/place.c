@@ -10,7 +10,7 @@
 
 #include "native/mount/resolve.h"
 #include "native/base/scoped.h"
-#include "native/container/fstab.h"
+#include "enroot/container/fstab_apply.h"
 #include "hook.h"
 
 #define MAX_FILE (4 * 1024 * 1024)

@@ -40,13 +40,4 @@ char *fstab_field(const char *path);
 /* Whether `target` stays within the root: "/a/../.." does not. */
 bool fstab_target_is_inside(const char *target);
 
-/* Does what the entry says in the tree that is attached at the path `top` and open as `root`. Nothing happens where
- * the entry is nofail and something is missing or refused. Returns 0 or -1. */
-int fstab_apply(const struct fstab_entry *entry, int root, const char *top, struct jail_error *err);
-
-/* Both, for each line of `text` whose pass is `first` (below 0), or is not (0 and above). `name` stands for
- * the file in errors. */
-int fstab_apply_text(const char *text, const char *name, bool first, int root, const char *top,
-		     const struct expand_request *variables, struct jail_error *err);
-
 #endif

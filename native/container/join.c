@@ -14,8 +14,8 @@
 
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "container.h"
 #include "fake_chown.h"
+#include "namespaces.h"
 
 static const struct { const char *name, *own; int kind; } namespaces[] = {
 	{ "user", "user", CLONE_NEWUSER },   { "mnt", "mnt", CLONE_NEWNS },
@@ -101,9 +101,7 @@ int join_enter(int process, int kinds, long pid, struct jail_error *err)
 
 int join_confine(int kinds, struct jail_error *err)
 {
-	const struct container container = { .uid = geteuid(), .gid = getegid(), .privileged = !(kinds & CLONE_NEWUSER) };
-
-	if (!container.privileged && fake_chown(err))
-		return -1;
-	return container_drop(&container, err);
+	if (!(kinds & CLONE_NEWUSER))
+		return 0;
+	return fake_chown(err) ? -1 : namespaces_drop_rights(geteuid(), err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the user and mount namespace of a container, and drops its rights. enroot/container/launch.c and join.c call
- * it. */
+/* Makes the user and mount namespace of a container, and drops its rights. enroot/container/root.c and launch.c, and
+ * join.c call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "native/mount/namespace.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "container.h"
+#include "namespaces.h"
 #include "refusal.h"
 
 static int write_map(const char *path, const char *text, struct jail_error *err)
@@ -30,12 +30,11 @@ static int write_map(const char *path, const char *text, struct jail_error *err)
 	return 0;
 }
 
-int container_user_namespace(struct container *container, struct jail_error *err)
+int namespaces_make_user(unsigned uid, unsigned gid, struct jail_error *err)
 {
-	if (container->privileged)
-		return 0;
-	scoped_free char *uids = text_format("%u %u 1", CONTAINER_INSIDE(container, uid), (unsigned)container->uid);
-	scoped_free char *gids = text_format("%u %u 1", CONTAINER_INSIDE(container, gid), (unsigned)container->gid);
+	scoped_free char *uids = text_format("%u %u 1", uid, (unsigned)geteuid());
+	scoped_free char *gids = text_format("%u %u 1", gid, (unsigned)getegid());
+
 	if (sys_unshare(CLONE_NEWUSER))
 		return refusal_explain("unshare", errno, "/proc", err);
 	return write_map("/proc/self/uid_map", uids, err) || write_map("/proc/self/setgroups", "deny", err) ||
@@ -52,9 +51,8 @@ static int loopback_up(struct jail_error *err)
 	return 0;
 }
 
-int container_mount_namespace(struct container *container, struct jail_error *err)
+int namespaces_make_others(const struct settings *settings, struct jail_error *err)
 {
-	const struct settings *settings = container->settings;
 	bool net = settings_true(settings, "ENROOT_UNSHARE_NET");
 	int flags = (net ? CLONE_NEWNET : 0) | (settings_true(settings, "ENROOT_UNSHARE_IPC") ? CLONE_NEWIPC : 0) |
 		    (settings_true(settings, "ENROOT_UNSHARE_UTS") ? CLONE_NEWUTS : 0);
@@ -68,7 +66,7 @@ int container_mount_namespace(struct container *container, struct jail_error *er
 	return net ? loopback_up(err) : 0;
 }
 
-bool container_keep_capabilities(void)
+bool namespaces_keep_capabilities(void)
 {
 	uint32_t effective[2], permitted[2], inheritable[2];
 
@@ -80,15 +78,13 @@ bool container_keep_capabilities(void)
 	return true;
 }
 
-int container_drop(const struct container *container, struct jail_error *err)
+int namespaces_drop_rights(unsigned uid, struct jail_error *err)
 {
 	static const uint32_t none[2] = { 0, 0 };
 
-	if (container->privileged)
-		return 0;
 	if (sys_prctl(PR_SET_NO_NEW_PRIVS, 1))
 		return jail_fail(err, "prctl", errno, "cannot set no_new_privs");
-	if (CONTAINER_INSIDE(container, uid) == 0)
+	if (uid == 0)
 		return 0;
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0UL, 0UL, 0UL);
 	if (sys_capset(none, none, none))

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "native/container/hold.h"
 #include "native/testing/fuzz.h"
 #include "pyxis/options/request.h"
 
@@ -26,7 +25,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct jail_error err;
 
 	MUST(text);
-	free(hold_directory(text));
 	for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
 		if (!*line)
 			continue;

@@ -107,6 +107,30 @@ def circles(needs: Mapping[str, set[str]]) -> set[frozenset[str]]:
     }
 
 
+def without_comments(text: str) -> str:
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+# A function that other files see, at the beginning of a line.
+_FUNCTION = r"^(?!static|typedef|extern)[a-zA-Z_][\w \*]*?\b(\w+)\([^;{}]*\)"
+
+
+def declared_elsewhere(texts: Mapping[str, str]) -> list[str]:
+    """Functions of headers that no source in the header's folder implements."""
+    implemented: dict[str, set[str]] = {}
+    for path, text in texts.items():
+        if path.endswith(".c"):
+            for name in re.findall(_FUNCTION + r"\s*\{", without_comments(text), re.MULTILINE):
+                implemented.setdefault(name, set()).add(str(Path(path).parent))
+    return [
+        f"{path} declares {name}"
+        for path, text in texts.items()
+        if path.endswith(".h")
+        for name in re.findall(_FUNCTION + r"[^;{}()]*;", without_comments(text), re.MULTILINE)
+        if str(Path(path).parent) not in implemented.get(name, ())
+    ]
+
+
 def first_comment(text: str) -> str:
     """What a file begins with behind its licence, as one line; empty when that is no comment."""
     text = re.sub(r"\A/\* SPDX-License-Identifier: [^\n]* \*/\n", "", text)
@@ -144,6 +168,10 @@ def test_files_include_each_other_in_no_circle() -> None:
     assert circles(units(sources())) == KNOWN_CIRCLES
 
 
+def test_headers_lie_with_what_implements_them() -> None:
+    assert declared_elsewhere(sources()) == []
+
+
 def test_each_source_begins_with_what_it_does() -> None:
     texts = {
         str(path): (PROJECT / path).read_text()
@@ -178,6 +206,15 @@ def test_a_circle_is_told() -> None:
         "native/a/z.c": '#include "x.h"\n',
     }
     assert circles(units(texts)) == {frozenset(("native/a/x", "native/a/y"))}
+
+
+def test_a_function_that_is_implemented_elsewhere_is_told() -> None:
+    texts = {
+        "native/a/x.h": "/* int none(void); */\nint here(int a,\n\t int b);\nchar *there(void);\n",
+        "native/a/x.c": "int here(int a, int b)\n{\n\treturn a;\n}\nstatic char *there(void)\n{\n}\n",
+        "enroot/a/y.c": "char *there(void)\n{\n}\n",
+    }
+    assert declared_elsewhere(texts) == ["native/a/x.h declares there"]
 
 
 @pytest.mark.parametrize(

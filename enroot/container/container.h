@@ -55,14 +55,6 @@ int container_enter(struct container *container, struct jail_error *err);       
 /* Runs the command; returns only after a failure. */
 int container_run(struct container *container, struct jail_error *err);          /* launch.c */
 
-/* namespaces.c: the user namespace, before container_namespaces; what needs the host's mounts runs in between. */
-int container_user_namespace(struct container *container, struct jail_error *err);
-int container_mount_namespace(struct container *container, struct jail_error *err);
-/* namespaces.c: for a child before exec: capabilities that survive it, as hooks need them. */
-bool container_keep_capabilities(void);
-/* namespaces.c: no_new_privs, and no capabilities unless uid 0. */
-int container_drop(const struct container *container, struct jail_error *err);
-
 /* script.c: runs a function of the --conf script, if there is one. `output` takes what it prints, unless NULL. */
 int container_script(const struct container *container, const char *function, struct text_buffer *output,
 		     struct jail_error *err);

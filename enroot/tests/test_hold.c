@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
-#include "native/container/hold.h"
+#include "enroot/container/hold.h"
 
 static void check_directory(const char *rc, const char *directory)
 {
