@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +16,8 @@ from cellblock.engine import skopeo
 from cellblock.engine.recipe import BuiltImage
 from cellblock.errors import CellblockError
 from cellblock.oci.layout import Layout, StoredImage
-from cellblock.process import Programs
+from cellblock.process import Finished, ProgramFailed, Programs
+from cellblock.retries import retrying
 
 
 class ContainersStorage:
@@ -41,12 +41,8 @@ class ContainersStorage:
 
     def _list(self) -> str:
         # It reads one image after the other, and fails when another process removes one meanwhile.
-        for _ in range(5):
-            done = self._programs.run(["buildah", "images", "--json"], check=False)
-            if done.status == 0:
-                return done.output
-            time.sleep(0.2)
-        return self._programs.run(["buildah", "images", "--json"]).output
+        done: Finished = retrying(ProgramFailed, 6)(self._programs.run, ["buildah", "images", "--json"])
+        return done.output
 
     def load(self, layout: Layout, name: str, reference: str) -> None:
         """Have the image `name` of `layout` under `reference`; layers that are there are not copied again."""

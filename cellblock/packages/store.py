@@ -36,18 +36,18 @@ from cellblock.lock.model import LockedPackage
 from cellblock.packages.opened import OpenedDeb, Opener
 from cellblock.packages.transfer import Broken, Missing, Refused, Shorter, Transfers
 from cellblock.process import Interrupted
+from cellblock.retries import count_anew, retrying
 
 SUBJECT = "packages"
 """Under this name fetching appears among the events."""
 
 # Connections at once: enough to hide a mirror's latency, and fewer than what mirrors refuse.
 _THREADS = 8
-# Seconds before each further try at a mirror that failed; a mirror's own Retry-After counts up to a minute.
-_BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
-_PATIENCE_S = 60.0
+# Attempts in a row at a mirror that fails.
+_ATTEMPTS = 5
 # Characters that stand for themselves in the path of a URL (RFC 3986, 3.3).
 _IN_PATHS = "/:@!$&'()*+,;=~"
-# Bytes gained by a try that broke off: with as many the next one counts as the first.
+# Bytes gained by an attempt that broke off: with as many it counts as the first.
 _WORTH_IT = 1 << 16
 # Names of packages in one error message.
 _NAMED = 5
@@ -266,38 +266,46 @@ class _Fetch:
         self._store.take_apart(package)
 
     def _from_mirror(self, package: LockedPackage, uri: str, mirror: str, file: BinaryIO) -> None:
-        """Fill `file` from `uri`. Raises Missing, Refused, or Broken after the last try."""
+        """Fill `file` from `uri`. Raises Missing, Refused, or Broken after the last attempt."""
         # What is there may be of another mirror, or of a disk that was full, and not fit what comes.
         foreign = _size(file) > 0
         gave = False
-        tries = 0
-        while True:
-            before = _size(file)
-            try:
-                found = self._transfer(package, uri, file)
-                if found == package.sha256:
-                    return
-                wrong = f"the file's SHA-256 is {found}, expected {package.sha256}"
-            except Shorter:
-                wrong = f"the file has {before} bytes or fewer, expected {package.size}"
-            except Broken as error:
+        try:
+            for attempt in retrying(Broken, _ATTEMPTS, sleep=self._sleep):
+                before = _size(file)
+                with attempt:
+                    wrong = self._wrong(package, uri, file)
+                    if wrong and foreign:
+                        wrong = self._wrong(package, uri, file)
+                    if wrong:
+                        raise Refused(wrong)
                 gained = _size(file) - before
                 gave = gave or gained > 0
                 # A mirror that goes on giving is not given up for breaking off now and then.
-                tries = 0 if gained >= _WORTH_IT else tries + 1
-                if tries > len(_BACKOFF_S):
-                    if not gave:
-                        self._dead[mirror] = str(error)
-                    raise
-                pause = max(_BACKOFF_S[max(tries - 1, 0)], error.wait_s)
-                if self._stopped.wait(min(pause, _PATIENCE_S)):
-                    raise Interrupted("stopped") from error
-                continue
-            self._progress(-_size(file))
-            file.truncate(0)
-            if not foreign:
-                raise Refused(wrong)
-            foreign = False
+                if gained >= _WORTH_IT:
+                    count_anew(attempt)
+        except Broken as error:
+            if not gave:
+                self._dead[mirror] = str(error)
+            raise
+
+    def _wrong(self, package: LockedPackage, uri: str, file: BinaryIO) -> str:
+        """Fetch what `file` lacks. Empties a wrong file, and returns what is wrong with it."""
+        before = _size(file)
+        try:
+            found = self._transfer(package, uri, file)
+            if found == package.sha256:
+                return ""
+            wrong = f"the file's SHA-256 is {found}, expected {package.sha256}"
+        except Shorter:
+            wrong = f"the file has {before} bytes or fewer, expected {package.size}"
+        self._progress(-_size(file))
+        file.truncate(0)
+        return wrong
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise Interrupted("stopped")
 
     def _transfer(self, package: LockedPackage, uri: str, file: BinaryIO) -> str:
         """Fetch what `file` lacks; the SHA-256 of all of it."""

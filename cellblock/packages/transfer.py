@@ -13,9 +13,12 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 
 from cellblock.process import Interrupted
+from cellblock.retries import retry_after
 
 # Seconds: a mirror that does not answer for that long is tried again, then left for the next one.
 _TIMEOUT = urllib3.Timeout(connect=15, read=30)
+# A mirror's own Retry-After counts up to this many seconds.
+_PATIENCE_S = 60.0
 _CHUNK = 1 << 18
 
 
@@ -24,11 +27,11 @@ class Missing(Exception):
 
 
 class Broken(Exception):
-    """The connection or the mirror failed; trying again can help. `wait_s`: what the mirror asks for."""
+    """The connection or the mirror failed; trying again can help, after `retry_after_s` where it asks."""
 
-    def __init__(self, message: str, wait_s: float = 0.0) -> None:
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
-        self.wait_s = wait_s
+        self.retry_after_s = retry_after_s
 
 
 class Shorter(Exception):
@@ -147,8 +150,8 @@ def _begins_at(response: urllib3.BaseHTTPResponse, start: int) -> int:
     if status == 416:
         raise Shorter
     if status in (408, 425, 429) or status >= 500:
-        after = response.headers.get("Retry-After", "")
-        raise Broken(f"HTTP {status}", float(after) if after.isdecimal() else 0.0)
+        asked = retry_after(response.headers)
+        raise Broken(f"HTTP {status}", None if asked is None else min(asked, _PATIENCE_S))
     raise Refused(f"HTTP {status} {response.reason or ''}".strip())
 
 

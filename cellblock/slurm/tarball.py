@@ -13,10 +13,11 @@ from cellblock.errors import CellblockError, DefinitionError
 from cellblock.files.flock import locked
 from cellblock.files.sha256 import sha256_of_file
 from cellblock.packages.transfer import Broken, Missing, Refused, Transfers
+from cellblock.retries import retrying
 from cellblock.variants import SlurmSource
 
-# Tries at a URL that breaks off; each goes on where the one before ended.
-_TRIES = 4
+# Attempts at a URL that breaks off; each goes on where the one before ended.
+_ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
@@ -107,25 +108,20 @@ def _parse(text: str, epoch: int, path: Path, source: SlurmSource, where: str) -
 def _download(url: str, part: Path, where: str) -> None:
     transfers = Transfers(1)
     try:
-        for left in reversed(range(_TRIES)):
-            try:
-                with (
-                    part.open("ab") as file,
-                    transfers.read(quote(url, safe="/:?&=%@+"), file.tell()) as (
-                        start,
-                        chunks,
-                    ),
-                ):
-                    file.truncate(start)
-                    for chunk in chunks:
-                        file.write(chunk)
-                return
-            except Broken as error:
-                if not left:
-                    raise _unreachable(url, str(error), where) from error
-            except (Missing, Refused) as error:
-                part.unlink(missing_ok=True)
-                raise _unreachable(url, str(error), where) from error
+        for attempt in retrying(Broken, _ATTEMPTS):
+            with (
+                attempt,
+                part.open("ab") as file,
+                transfers.read(quote(url, safe="/:?&=%@+"), file.tell()) as (start, chunks),
+            ):
+                file.truncate(start)
+                for chunk in chunks:
+                    file.write(chunk)
+    except Broken as error:
+        raise _unreachable(url, str(error), where) from error
+    except (Missing, Refused) as error:
+        part.unlink(missing_ok=True)
+        raise _unreachable(url, str(error), where) from error
     finally:
         transfers.close()
 

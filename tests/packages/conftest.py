@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tenacity import wait_fixed
 
-from cellblock.packages import store as store_module
+from cellblock import retries
 from cellblock.packages.store import PackageStore
 from tests.packages.mirror import Mirror
 from tests.packages.small_archive import SmallArchive
@@ -32,4 +33,4 @@ def mirror(small: SmallArchive) -> Iterator[Mirror]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries again at once."""
-    monkeypatch.setattr(store_module, "_BACKOFF_S", (0.01, 0.01))
+    monkeypatch.setattr(retries, "BACKOFF", wait_fixed(0.01))

@@ -196,7 +196,7 @@ class Authorization:
             return answer
 
         asked = time.monotonic()
-        answer = self._transport.retried(once)
+        answer = self._transport.retrying()(once)
         try:
             data = json.loads(answer.body)
             value = str(data.get("token") or data["access_token"])

@@ -96,7 +96,7 @@ class Registry:
         for scheme in schemes:
             base = f"{scheme}://{self.host}/v2/"
             try:
-                answer = self.transport.retried(lambda base=base: self._ping(base))  # type: ignore[misc]
+                answer = self.transport.retrying()(self._ping, base)
             except SpeaksPlainHttp:
                 if scheme == schemes[-1]:
                     raise
@@ -274,7 +274,7 @@ class Repository:
                     )
             raise AssertionError("the last check raises")
 
-        return self.registry.transport.retried(once) if retry else once()
+        return self.registry.transport.retrying()(once) if retry else once()
 
     # -- inside --------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from urllib3.response import BaseHTTPResponse
 
 from cellblock.oci.model import Descriptor
 from cellblock.oci.registry.client import Repository
-from cellblock.oci.registry.errors import ConnectionLost, Transient, WrongDigest
-from cellblock.oci.registry.transport import Retries, Stopped
+from cellblock.oci.registry.errors import ConnectionLost, WrongDigest
+from cellblock.oci.registry.transport import Stopped
+from cellblock.retries import count_anew
 
 _CHUNK = 256 * 1024
 
@@ -24,13 +25,12 @@ def blob_chunks(repository: Repository, blob: Descriptor) -> Iterator[bytes]:
     WrongDigest. Raises RegistryError.
     """
     digest, got = hashlib.sha256(), 0
-    retries = Retries(repository.registry.transport)
-    while True:
-        try:
+    for attempt in repository.registry.transport.retrying():
+        with attempt:
             for data in _from(repository, blob, got):
                 digest.update(data)
                 got += len(data)
-                retries.progress()
+                count_anew(attempt)
                 yield data
             if got < blob.size:
                 # A proxy that dies can end an answer without a sign of it.
@@ -39,9 +39,6 @@ def blob_chunks(repository: Repository, blob: Descriptor) -> Iterator[bytes]:
                     f"{got} of {blob.size} bytes",
                     hint="run this again; when it stays so, the registry's copy is damaged: push it again",
                 )
-            break
-        except Transient as error:
-            retries.wait(error)
     found = f"sha256:{digest.hexdigest()}"
     if found != blob.digest:
         raise WrongDigest(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import errno
 import json
 import os
@@ -13,6 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cellblock.errors import CellblockError
+from cellblock.retries import LONGEST_S, retry_after
 
 
 class RegistryError(CellblockError):
@@ -80,8 +80,6 @@ class SpeaksPlainHttp(RegistryError):
 
 
 _HALF_A_DAY_S = 43200
-# What a registry says beyond a year is no time to wait for, and may be beyond any calendar.
-_LONGEST_S = 366.0 * 24 * 3600
 _FULL_WORDS = (os.strerror(errno.ENOSPC).lower(), "disk full", "quota", "insufficient storage")
 
 
@@ -103,7 +101,7 @@ def answer_error(
         )
     if status == 429:
         wait = retry_after(headers)
-        until = _at(wait) if wait and wait < _LONGEST_S else ""
+        until = _at(wait) if wait and wait < LONGEST_S else ""
         limited = RateLimited(
             f"{text}: too many requests for now{f', until {until}' if until else ''}",
             hint=f"run this again {f'after {until}' if until else 'later'}, with fewer --jobs, "
@@ -140,18 +138,6 @@ def answer_error(
     return RegistryError(
         text, hint="what the registry said names the reason; its log has more", status=status, codes=codes
     )
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that Retry-After asks for (RFC 9110, 10.2.3: a number or a date); None without one."""
-    value = headers.get("Retry-After", "").strip()
-    if value.isdecimal():
-        return min(float(value), _LONGEST_S)
-    try:
-        date = email.utils.parsedate_to_datetime(value).timestamp()
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return min(max(0.0, date - time.time()), _LONGEST_S)
 
 
 def _at(wait_s: float) -> str:

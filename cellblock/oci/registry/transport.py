@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import ssl
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
+from tenacity import Retrying
 from urllib3 import exceptions
 from urllib3.response import BaseHTTPResponse
 
@@ -34,6 +34,7 @@ from cellblock.oci.registry.errors import (
     SpeaksPlainHttp,
     Transient,
 )
+from cellblock.retries import retrying
 
 USER_AGENT = f"cellblock/{__version__}"
 
@@ -41,8 +42,6 @@ USER_AGENT = f"cellblock/{__version__}"
 MANIFEST_LIMIT = 4 * 1024 * 1024
 _ERROR_LIMIT = 64 * 1024
 _REDIRECTS = 5
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 30.0
 _FOLLOWED = (301, 302, 303, 307, 308)
 
 
@@ -70,33 +69,6 @@ class Answer:
 
 class Stopped(CellblockError):
     """Another part of the same work failed: go no further."""
-
-
-class Retries:
-    """Counts attempts at one thing, and waits between them."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._failed = 0
-
-    def progress(self) -> None:
-        """Something was achieved since the last failure: begin to count anew."""
-        self._failed = 0
-
-    def wait(self, error: Transient) -> None:
-        """Wait before the next attempt. Raises `error` when there have been enough."""
-        options = self._transport.options
-        self._failed += 1
-        limit = options.attempts
-        if isinstance(error, RegistryUnreachable) and not (error.refused or self._transport.reached):
-            limit = min(limit, options.unreachable_attempts)
-        asked = error.retry_after_s
-        if self._failed >= limit or (asked or 0) > options.patience_s:
-            raise error
-        longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (self._failed - 1))
-        # Jitter: several clients that failed together do not come back together.
-        jittered = random.uniform(longest / 2, longest)
-        self._transport.hold(jittered if asked is None else asked + jittered / 4, error)
 
 
 class Transport:
@@ -136,7 +108,7 @@ class Transport:
         """One request and its whole answer, whatever its status.
 
         `doing` completes "could not ..." in errors. Raises ConnectionLost (RegistryUnreachable when
-        nothing was reached) and RegistryError; does not try again: `retried` does. An answer over `limit`
+        nothing was reached) and RegistryError; does not try again: `retrying` does. An answer over `limit`
         bytes is refused.
         """
         with self.open(method, url, doing, headers=headers, body=body) as response:
@@ -172,25 +144,27 @@ class Transport:
             # A connection whose answer was not read to the end cannot be used again.
             response.release_conn() if response.closed else response.close()
 
-    def retried(self, once: Callable[[], Answer]) -> Answer:
-        """What `once` gives, tried again while it raises Transient. Raises the last of these, or others."""
-        retries = Retries(self)
-        while True:
-            try:
-                return once()
-            except Transient as error:
-                retries.wait(error)
+    def retrying(self) -> Retrying:
+        """Attempts at one thing while they raise Transient (`cellblock.retries`)."""
+        return retrying(Transient, self._attempts, sleep=self._sleep, before_sleep=self._hold)
 
-    def hold(self, seconds: float, why: Transient) -> None:
-        """Wait; after a 429 every thread that speaks to this host waits with us."""
+    # -- inside --------------------------------------------------------------------------------
+
+    def _attempts(self, error: Transient) -> int:
+        """How often to try before `error` is raised."""
+        if (error.retry_after_s or 0) > self.options.patience_s:
+            return 1
+        if isinstance(error, RegistryUnreachable) and not (error.refused or self.reached):
+            return min(self.options.attempts, self.options.unreachable_attempts)
+        return self.options.attempts
+
+    def _hold(self, why: Transient, seconds: float) -> None:
+        """Say that there is a wait; after a 429 every thread that speaks to this host waits with us."""
         if isinstance(why, RateLimited):
             with self._lock:
                 self._not_before = max(self._not_before, time.monotonic() + seconds)
         if seconds >= 1:
             self._notice(f"{why.message}; trying again in {seconds:.0f} s")
-        self._sleep(seconds)
-
-    # -- inside --------------------------------------------------------------------------------
 
     def _follow(
         self, method: str, url: str, doing: str, headers: dict[str, str], body: Body | None

@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import IO, Literal
 from urllib.parse import urljoin
 
+from tenacity import AttemptManager
+
 from cellblock.errors import CellblockError
 from cellblock.files.sha256 import sha256_of_file
 from cellblock.oci.model import Descriptor
 from cellblock.oci.registry.client import Repository, with_query
 from cellblock.oci.registry.errors import NotInRegistry, RegistryError, Transient, WrongDigest
-from cellblock.oci.registry.transport import Answer, Retries, Stopped
+from cellblock.oci.registry.transport import Answer, Stopped
+from cellblock.retries import count_anew
 
 Outcome = Literal["present", "mounted", "sent"]
 
@@ -56,43 +59,51 @@ class Upload:
         self._location: str | None = None
         self._offset = 0
         self._least_piece = 0
+        self._reached = 0
+        self._uncertain = False
+        self._breaks = self._restarts = 0
         self.sent = 0
         """Bytes that went over the network, those sent twice counted twice."""
 
     def run(self) -> Outcome:
         """Bring the blob there unless it is. Raises RegistryError, and CellblockError for a damaged file."""
-        retries = Retries(self._repository.registry.transport)
-        restarts = breaks = reached = 0
-        uncertain = False
-        while True:
-            try:
-                if uncertain:
-                    if self._repository.blob_size(self._blob.digest) is not None:
-                        return "sent"  # the answer that said so was lost
-                    self._ask_offset()
-                    if self._offset > reached:
-                        retries.progress()
-                    else:
-                        breaks += 1
-                    reached, uncertain = self._offset, False
-                if self._location is None:
-                    outcome = self._begin()
-                    if outcome is not None:
-                        return outcome
-                self._send_all(_PIECES[min(breaks, len(_PIECES) - 1)])
-                return "sent"
-            except Transient as error:
-                uncertain = True
-                retries.wait(error)
-            except RegistryError as error:
-                restarts += 1
-                limit = len(_PIECES) if error.status == 413 else _RESTARTS
-                if restarts > limit or not self._can_restart(error):
-                    raise
-                breaks += 1
-                self._location, self._offset, reached = None, 0, 0
+        outcome: Outcome = "sent"
+        for attempt in self._repository.registry.transport.retrying():
+            with attempt:
+                outcome = self._attempt(attempt)
+        return outcome
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _attempt(self, attempt: AttemptManager) -> Outcome:
+        while True:
+            try:
+                if self._uncertain:
+                    if self._repository.blob_size(self._blob.digest) is not None:
+                        return "sent"  # the answer that said so was lost
+                    self._resume(attempt)
+                outcome = self._begin() if self._location is None else None
+                if outcome is None:
+                    self._send_all(_PIECES[min(self._breaks, len(_PIECES) - 1)])
+                return outcome or "sent"
+            except Transient:
+                self._uncertain = True
+                raise
+            except RegistryError as error:
+                self._restarts += 1
+                limit = len(_PIECES) if error.status == 413 else _RESTARTS
+                if self._restarts > limit or not self._can_restart(error):
+                    raise
+                self._breaks += 1
+                self._location, self._offset, self._reached = None, 0, 0
+
+    def _resume(self, attempt: AttemptManager) -> None:
+        self._ask_offset()
+        if self._offset > self._reached:
+            count_anew(attempt)
+        else:
+            self._breaks += 1
+        self._reached, self._uncertain = self._offset, False
 
     def _begin(self) -> Outcome | None:
         """Mount the blob from another repository, else open an upload."""

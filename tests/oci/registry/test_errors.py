@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import email.utils
 import json
 import time
 
@@ -14,7 +13,6 @@ from cellblock.oci.registry.errors import (
     RegistryFull,
     ServerFailed,
     answer_error,
-    retry_after,
 )
 
 
@@ -55,16 +53,6 @@ def test_what_the_registry_said_is_passed_on_without_control_characters() -> Non
     error = answer_error("r.example", "x", 400, {}, b"<h1>\x1b[31mno\x07</h1>")
     assert "no</h1>" in error.message
     assert "\x1b" not in error.message
-
-
-def test_retry_after_is_a_number_or_a_date() -> None:
-    date = email.utils.formatdate(time.time() + 3600, usegmt=True)
-    by_date = retry_after({"Retry-After": date})
-    assert retry_after({"Retry-After": "7"}) == 7
-    assert by_date is not None
-    assert 3000 < by_date <= 3600
-    assert retry_after({"Retry-After": "soon"}) is None
-    assert retry_after({}) is None
 
 
 def test_a_limit_says_until_when() -> None:
