@@ -15,7 +15,7 @@ from tests.enroot.conftest import SOURCES
 from tests.spank_jail.hardening import weaknesses
 
 SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "15"))
-TARGETS = ("accounts", "rc")
+TARGETS = ("accounts", "environment_file", "rc")
 
 
 def test_units_under_sanitizers() -> None:

@@ -26,7 +26,7 @@ LIBRARIES: dict[str, dict[str, int]] = {
     "cdi": {"cdi": 2048},
     "container": {"fstab": 512},
     "layers": {"listing": 8192, "merge": 8192, "tar": 8192},
-    "mount": {"plan": 1024, "resolve": 256},
+    "mount": {"resolve": 256},
     "registry": {"documents": 2048, "names": 2048},
     "settings": {"settings": 512},
     "tree_check": {"check": 1024, "line": 1024},

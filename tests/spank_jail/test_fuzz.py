@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libFuzzer on what the jail's programs read that others wrote: the plugin's arguments, the jail's accounts.
+"""libFuzzer on what the jail's programs read that others wrote: arguments, accounts, plans printed and read.
 
 All targets run at once, each for CELLBLOCK_FUZZ_SECONDS (60), from the seeds in spank_jail/fuzz/corpus.
 Each is built with ASan and UBSan and checks invariants of its own; its file says which.
@@ -17,7 +17,7 @@ SOURCES = PROJECT / "spank_jail"
 SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "15"))
 
 # Bytes of an input at most.
-MAX_LEN = {"arguments": 256, "accounts": 512}
+MAX_LEN = {"arguments": 256, "accounts": 512, "plan": 1024}
 
 
 def test_no_input_breaks_a_target(tmp_path: Path) -> None:
