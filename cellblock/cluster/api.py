@@ -9,7 +9,9 @@ without a request. A service that the system runs may be set up for a runtime th
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,15 +24,19 @@ from docker.errors import DockerException
 from cellblock.cluster import host
 from cellblock.cluster.model import EngineName
 from cellblock.errors import CellblockError
+from cellblock.files import durable, flock
 
 # Seconds without a request after which podman's service ends by itself.
 _IDLE_S = 60
-# Seconds for it to answer for the first time: it reads its whole storage when it starts.
-_START_S = 20.0
+# Seconds for it to answer for the first time: it reads its whole storage when it starts, on a
+# machine that may be busy.
+_START_S = 60.0
 # Seconds for one request: removing containers waits for their processes.
 _TIMEOUT_S = 120
 
 _RUN = Path("/run/cellblock")
+# A symbolic link to the socket of the service that was started last.
+_CURRENT = "podman.sock"
 
 
 @contextmanager
@@ -81,12 +87,24 @@ def containers_conf(limits: tuple[host.Limit, ...], *, runc: bool, systemd: bool
 
 
 def _podman() -> docker.DockerClient:
-    socket = _service() / "podman.sock"
-    client = _answering(f"unix://{socket}")
-    return client or _start_podman(socket)
+    folder = _service()
+    current = f"unix://{folder / _CURRENT}"
+    client = _answering(current)
+    if client:
+        return client
+    try:
+        _RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise CellblockError(
+            f"no Docker API: {error.filename}: {error.strerror}", hint="run as root"
+        ) from error
+    with flock.locked(folder / "lock"):
+        # Somebody else may have started one meanwhile.
+        return _answering(current) or _start_podman(folder)
 
 
-def _start_podman(socket: Path) -> docker.DockerClient:
+def _start_podman(folder: Path) -> docker.DockerClient:
     podman = shutil.which("podman")
     if podman is None:
         raise CellblockError(
@@ -94,25 +112,28 @@ def _start_podman(socket: Path) -> docker.DockerClient:
             hint="apt-get install podman runc, or use --engine docker where Docker runs",
         )
     try:
-        _RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
-        socket.parent.mkdir(mode=0o700, exist_ok=True)
-        (socket.parent / "containers.conf").write_text(
+        for old in folder.glob("podman-*.sock"):
+            if not _listens(old):
+                old.unlink(missing_ok=True)
+        # By rename: others' podman commands read it at any time.
+        durable.write(
+            folder / "containers.conf",
             containers_conf(
                 host.container_limits(),
                 runc=shutil.which("runc") is not None,
                 systemd=Path("/run/systemd/system").is_dir(),
             ),
-            encoding="utf-8",
         )
-        log = (socket.parent / "podman.log").open("w", encoding="utf-8")
+        log = (folder / "podman.log").open("w", encoding="utf-8")
     except OSError as error:
         raise CellblockError(
             f"no Docker API: {error.filename}: {error.strerror}", hint="run as root"
         ) from error
-    socket.unlink(missing_ok=True)
+    # Of its own: a service that ends removes the file of its socket, whoever listens there by then.
+    address = folder / f"podman-{secrets.token_hex(4)}.sock"
     with log:
         service = subprocess.Popen(
-            [podman, "system", "service", "--time", str(_IDLE_S), f"unix://{socket}"],
+            [podman, "system", "service", "--time", str(_IDLE_S), f"unix://{address}"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -122,13 +143,14 @@ def _start_podman(socket: Path) -> docker.DockerClient:
         )
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and service.poll() is None:
-        client = _answering(f"unix://{socket}")
+        client = _answering(f"unix://{address}")
         if client:
+            _name_current(folder, address)
             return client
         time.sleep(0.02)
     if service.poll() is None:
         service.terminate()
-    tail = (socket.parent / "podman.log").read_text(encoding="utf-8", errors="replace").strip()[-2000:]
+    tail = (folder / "podman.log").read_text(encoding="utf-8", errors="replace").strip()[-2000:]
     raise CellblockError(
         f"no Docker API: podman's service did not start: {tail or 'no answer'}",
         hint="try `podman info`; `build.py doctor` checks this machine",
@@ -144,6 +166,24 @@ def _docker() -> docker.DockerClient:
             hint="start Docker (systemctl start docker), or use podman: --engine podman",
         )
     return client
+
+
+def _name_current(folder: Path, address: Path) -> None:
+    """Have the link to the newest service's socket lead to `address`; there is a link at any time."""
+    new = folder / f"{_CURRENT}.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(address.name)
+    new.replace(folder / _CURRENT)
+
+
+def _listens(path: Path) -> bool:
+    """Whether a process listens on the Unix socket at `path`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def _answering(address: str) -> docker.DockerClient | None:

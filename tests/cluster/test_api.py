@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,36 @@ def test_who_has_lower_limits_has_a_service_of_his_own(tmp_path: Path) -> None:
         asked = sorted(text.read_text() for text in folder.glob("*/containers.conf"))
         assert len(asked) == 2
         assert any(f"nofile={hard - 1}:" in text for text in asked)
+    finally:
+        subprocess.run(["pkill", "-f", f"unix://{folder}/"], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="podman's service runs as root")
+def test_a_service_that_ends_takes_nothing_from_the_one_after_it() -> None:
+    folder = Path("/run/cellblock") / f"test-{os.getpid()}"
+    script = _ASK.format(folder=str(folder))
+    try:
+        subprocess.run([sys.executable, "-c", script], check=True)
+        (link,) = folder.glob("*/podman.sock")
+        first = link.resolve()
+        # As when it was about to end: nobody finds it, and another is started.
+        link.unlink()
+        subprocess.run([sys.executable, "-c", script], check=True)
+        second = link.resolve()
+        assert second != first
+        subprocess.run(["pkill", "-TERM", "-f", f"unix://{first}"], check=True)
+        until = time.monotonic() + 60
+        while first.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not first.exists()
+        assert link.resolve() == second
+        assert second.exists()
+        # Many at once start one, not one each.
+        link.unlink()
+        asking = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(4)]
+        assert [process.wait() for process in asking] == [0] * 4
+        assert len(list(link.parent.glob("podman-*.sock"))) == 2
     finally:
         subprocess.run(["pkill", "-f", f"unix://{folder}/"], check=False)
         shutil.rmtree(folder, ignore_errors=True)
