@@ -6,17 +6,17 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cellblock import paths
-from cellblock.cluster import ClusterStatus, stop
+from cellblock.cluster import ClusterStatus, config, stop
 from cellblock.cluster.api import podman_environment
 from cellblock.cluster.config import SlurmFeatures
 from cellblock.cluster.containers import container_name
@@ -25,6 +25,7 @@ from cellblock.events import Events
 from cellblock.paths import PROJECT
 from cellblock.variants import choose_variant, load_variants
 from tests.integration.condition import condition_of
+from tests.integration.container_shell import ContainerShells, NotOver, run_by_podman
 from tests.integration.registry import RunningRegistry, running_registry
 from tests.integration.registry_proxy import Proxy, running_proxy
 from tests.integration.state_folder import state_folder
@@ -62,6 +63,7 @@ class LocalCluster:
 
     request: UpRequest
     result: UpResult
+    shells: ContainerShells = field(repr=False, compare=False)
     # The last command and its answer: what a condition that does not come true has seen.
     last: list[str] = field(default_factory=list, repr=False, compare=False)
 
@@ -79,26 +81,20 @@ class LocalCluster:
         self, hostname: str, *command: str, tty: bool = False, stdin: str = "", timeout_s: int = _TIMEOUT_S
     ) -> Done:
         """Run `command` as root in a container, outside the jail."""
-        flags = ["-t"] if tty else ["-i"] if stdin else []
-        argv = ["podman", "exec", *flags, container_name(self.request.name, hostname), *command]
+        container = container_name(self.request.name, hostname)
         try:
-            done = subprocess.run(
-                argv,
-                input=stdin,
-                capture_output=True,
-                text=True,
-                timeout=timeout_s,
-                check=False,
-                env={**os.environ, **podman_environment()},
-            )
-        except subprocess.TimeoutExpired as error:
-            so_far = b"".join(text for text in (error.stdout, error.stderr) if isinstance(text, bytes))
-            said = so_far.decode(errors="replace")
+            if tty:
+                answer = run_by_podman(
+                    container, command, stdin, timeout_s, self.shells.environment, tty=True
+                )
+            else:
+                answer = self.shells.run(container, command, stdin, timeout_s)
+        except NotOver as error:
             what = f"{hostname}: {shlex.join(command)} is not over after {timeout_s} s"
-            raise AssertionError(f"{what}\n{said}\n{condition_of(self.request.name)}") from None
-        answer = f"status {done.returncode}\n{done.stdout}{done.stderr}"
-        self.last[:] = [f"--- {hostname}: {shlex.join(command)}: {answer}"]
-        return Done(done.returncode, done.stdout, done.stderr)
+            raise AssertionError(f"{what}\n{error.output}\n{condition_of(self.request.name)}") from None
+        status, out, err = answer
+        self.last[:] = [f"--- {hostname}: {shlex.join(command)}: status {status}\n{out}{err}"]
+        return Done(status, out, err)
 
     def jail(
         self,
@@ -276,10 +272,30 @@ def running_cluster(
             jail_root=jail_root,
         )
         events = Events()
-        try:
-            yield LocalCluster(asked, bring_up(asked, events))
-        finally:
-            stop(asked.name, events)
+        shells = ContainerShells({**os.environ, **podman_environment()})
+        with pytest.MonkeyPatch.context() as patch:
+            start_batch_jobs_at_once(patch)
+            try:
+                yield LocalCluster(asked, bring_up(asked, events), shells)
+            finally:
+                shells.close()
+                stop(asked.name, events)
+
+
+# Or a batch job waits up to four seconds.
+_STARTS_AT_ONCE = "SchedulerParameters=batch_sched_delay=0\n"
+
+
+def start_batch_jobs_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Have slurmctld start a batch job in the second after its submission."""
+    render = config.render
+
+    def render_more(*arguments: Any) -> dict[str, str]:
+        texts = render(*arguments)
+        text = texts["slurm/slurm.conf"].removesuffix(_STARTS_AT_ONCE)  # of a cluster that runs beside
+        return {**texts, "slurm/slurm.conf": text + _STARTS_AT_ONCE}
+
+    patch.setattr(config, "render", render_more)
 
 
 @pytest.fixture(scope="session")
