@@ -161,7 +161,8 @@ static int open_container(spank_t spank, char *const *environment, struct jail_e
 {
 	struct pyxis_container container = {
 		.request = &request, .arguments = &arguments, .owner = owner, .node = node, .nodes = nodes,
-		.life = keeper.life[0], .say = pyxis_log_say, .keep = keep, .log = -1,
+		.life = keeper.life[0], .say = pyxis_log_say, .keep = keep, .begun = &shared->begun,
+		.log = -1,
 	};
 
 	show_script(spank, &container.places);

@@ -187,6 +187,22 @@ static int make(struct pyxis_container *container, const char *root, char *const
 	return start(container, image.what, entrypoint, job, err);
 }
 
+/* Of a container that runs already. */
+static int check_saving(const struct pyxis_container *container, const char *root, struct jail_error *err)
+{
+	const char *name = container->request->name;
+	const struct pyxis_root_identity now = pyxis_root_of_path(root);
+
+	if (!is_there(root))
+		return jail_fail(err, NULL, 0, "--container-save: the container \"%s\" runs from a mounted image, and has no root to "
+				 "save; begin it with --container-name=NAME, or save it in the step that begins it", name);
+	*container->begun = pyxis_root_of_process(container->member);
+	if (!pyxis_root_is_same(container->begun, &now))
+		return jail_fail(err, NULL, 0, "--container-save: the container \"%s\" that runs is not the one of that name in %s; end "
+				 "it, or begin the other one with --container-name=%s:no_exec", name, container->leftovers.folder, name);
+	return 0;
+}
+
 int pyxis_container_open(struct pyxis_container *container, char *const *job, struct jail_error *err)
 {
 	const struct pyxis_request *request = container->request;
@@ -212,7 +228,11 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 	}
 	if (!container->joined) {
 		pyxis_pmix_places(job, &container->owner, container->remapped, &container->places);
-		return make(container, root, job, err);
+		if (make(container, root, job, err))
+			return -1;
+		if (request->save)
+			*container->begun = pyxis_root_of_process(container->member);
+		return 0;
 	}
 	if (request->name_flag == PYXIS_CREATE)
 		return refuse(container, root, true, err);
@@ -222,10 +242,7 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 						? "; :no_exec behind this one begins a second container with its root" : "");
 		return -1;
 	}
-	if (request->save && !is_there(root))
-		return jail_fail(err, NULL, 0, "--container-save: the container \"%s\" runs from a mounted image, and has no root to "
-				 "save; begin it with --container-name=NAME, or save it in the step that begins it", request->name);
-	return 0;
+	return request->save ? check_saving(container, root, err) : 0;
 }
 
 const char *pyxis_container_cluster(const struct pyxis_container *container)

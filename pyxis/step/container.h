@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "leftovers.h"
+#include "root_identity.h"
 #include "runtime.h"
 
 struct pyxis_container {
@@ -33,6 +34,8 @@ struct pyxis_container {
 	bool joined;                   /* it ran already */
 	bool temporary;                /* its root goes with the step */
 	struct stat saved;             /* the file that --container-save names, before the step */
+	/* The root that the step runs in, for --container-save; in memory that the keeper shares: it is forked before this is known. */
+	struct pyxis_root_identity *begun;
 	bool asked;                    /* the importer, which is to be told when its image is needed no more */
 	bool kept;                     /* keep was called: pyxis_container_close is another process's to call */
 	pid_t member;                  /* a process in it */

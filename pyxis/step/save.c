@@ -95,6 +95,15 @@ static int export_beside(struct pyxis_container *container, const char *file, st
 	return status;
 }
 
+/* Whether the step ran in the container that has the name now. */
+static bool is_the_steps(const struct pyxis_container *container)
+{
+	scoped_free char *path = text_format("%s/%s", container->leftovers.folder, container->root);
+	const struct pyxis_root_identity now = pyxis_root_of_path(path);
+
+	return pyxis_root_is_same(container->begun, &now);
+}
+
 void pyxis_save(struct pyxis_container *container)
 {
 	scoped_free char *file = absolute(container->request->save);
@@ -103,6 +112,12 @@ void pyxis_save(struct pyxis_container *container)
 
 	if (container->node && is_taken(container, file))
 		return;
+	if (!is_the_steps(container)) {
+		pyxis_container_say(container, "failed to export container %s to %s: it was removed while the step ran", container->name,
+				    file);
+		container->say("  next: let the step that saves it end before it is removed (enroot remove) or replaced (enroot create)");
+		return;
+	}
 	int status = container->nodes > 1 ? export_beside(container, file, &err) : export(container, file, &err);
 	if (!status) {
 		pyxis_container_say(container, "exported container %s to %s", container->name, file);

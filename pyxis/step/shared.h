@@ -9,6 +9,7 @@
 
 #include "native/base/error.h"
 #include "leftovers.h"
+#include "root_identity.h"
 
 enum pyxis_state { PYXIS_IDLE, PYXIS_STARTING, PYXIS_RUNNING, PYXIS_FAILED };
 
@@ -20,6 +21,7 @@ struct pyxis_shared {
 	uint32_t unshare; /* PYXIS_NET...: kinds of namespaces that are not to be the node's */
 	uint32_t entered; /* tasks */
 	uint32_t left[PYXIS_LEFTOVER_JOBS]; /* jobs of which there are leftovers; 0: none */
+	struct pyxis_root_identity begun; /* the root that the step runs in, where it is to be saved */
 	uint32_t told;    /* that their program will not run: once is enough */
 };
 

@@ -169,3 +169,44 @@ def test_a_name_whose_container_was_removed_while_it_runs(containers: Containers
     wanted = ["joined", "refused", "not running", 'NAME="a test image"', "new", "replaced"]
     assert done.out.splitlines() == wanted, done.err
     assert 'there is no container "gone" on this node yet: give --container-image, too' in done.err
+
+
+def test_a_step_saves_no_other_container_than_its_own(containers: Containers) -> None:
+    """Removed, or removed and made anew, while the step runs: what has the name now is not what it ran in."""
+    named = "srun --overlap --container-name=unsaved"
+    script = f"""
+        begin() {{
+            rm -f up
+            "$@" sh -c 'echo > /up/up; read x < /up/go' &
+            n=0; while [ ! -e up ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+        }}
+        finish() {{ echo > go; wait; }}
+        tell() {{ if [ -e $1.sqsh ]; then echo "$1: saved"; else echo "$1: not saved"; fi; }}
+        rm -f go *.sqsh; mkfifo go; enroot remove -f pyxis_unsaved 2> /dev/null || true
+        up="--container-mounts=$HOME:/up"
+
+        begin {named} --container-image={IMAGE} $up --container-save=$HOME/remade.sqsh
+        enroot remove -f pyxis_unsaved
+        {named} --container-image={IMAGE} --container-writable sh -c 'echo new > /new'
+        finish; tell remade
+
+        begin {named} $up --container-save=$HOME/existing.sqsh
+        finish; tell existing
+
+        begin {named} $up
+        {named} --container-save=$HOME/joined.sqsh true
+        {named} --container-save=$HOME/late.sqsh sleep 3 & late=$!; sleep 1.5
+        enroot create -f -n pyxis_unsaved {IMAGE} 2> /dev/null
+        wait $late; finish; tell joined; tell late
+
+        begin {named} $up --container-save=$HOME/gone.sqsh
+        enroot remove -f pyxis_unsaved
+        finish; tell gone
+
+        begin srun --overlap --container-image={IMAGE} $up --container-save=$HOME/nameless.sqsh
+        finish; tell nameless
+        rm -f up go *.sqsh"""
+    done = containers.script(script, "-n1", "--overcommit", "-wworker-1", f"-D/home/{containers.user}")
+    wanted = ["remade: not saved", "existing: saved", "joined: saved", "late: not saved", "gone: not saved"]
+    assert done.out.splitlines() == [*wanted, "nameless: saved"], done.err
+    assert done.err.count("it was removed while the step ran\n") == 3, done.err
