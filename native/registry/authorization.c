@@ -11,6 +11,7 @@
 #include "native/base/scoped.h"
 #include "answer.h"
 #include "auth_file.h"
+#include "origin.h"
 
 /* What a token server means that names no lifetime (token specification). */
 #define LIFETIME_S 60.0
@@ -98,10 +99,10 @@ static int not_in_the_clear(const struct authorization *authorization, const str
 			    struct registry_error *err)
 {
 	const struct transport *transport = http_transport(http);
-	scoped_free char *origin = http_origin(url);
+	scoped_free char *origin = origin_of(url);
 	const char *host = origin ? strstr(origin, "://") + 3 : "";
 
-	if (text_starts(url, "https:") || transport->allow_http || authorization->insecure || http_is_loopback(host))
+	if (text_starts(url, "https:") || transport->allow_http || authorization->insecure || origin_is_loopback(host))
 		return 0;
 	registry_fail(err, REGISTRY_FAULT_TLS, "%s: it asks for credentials to be sent to %s over plain http",
 		      authorization->host, host);
@@ -199,7 +200,7 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 	struct retries retries = { .transport = http_transport(http) };
 	const char *realm = authorization->challenge.realm;
 	scoped_free char *url = *realm == '/' ? text_format("%s%s", authorization->base, realm) : text_copy(realm, strlen(realm));
-	scoped_free char *origin = http_origin(url);
+	scoped_free char *origin = origin_of(url);
 
 	if (!origin) {
 		registry_fail(err, REGISTRY_FAULT_SERVER, "%s: its token server \"%.100s\" is no web address", authorization->host,
@@ -207,7 +208,7 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 		jail_one_line(err->message);
 		return registry_hint(err, "look at its configuration");
 	}
-	if (http_leads_home(authorization->base, origin)) {
+	if (origin_leads_home(authorization->base, origin)) {
 		registry_fail(err, REGISTRY_FAULT_SERVER, "%s: its token server %s is an address of this machine", authorization->host, origin);
 		return registry_hint(err, "look at its configuration");
 	}

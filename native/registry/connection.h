@@ -6,7 +6,9 @@
 
 #include <curl/curl.h>
 
-#include "http.h"
+#include "error.h"
+#include "request.h"
+#include "transport.h"
 
 /* Sets all that does not depend on the request's headers and body. `certificate` becomes true where a client's certificate is
  * shown. Returns 0, or -1: a certificate's file is wrong. */

@@ -14,7 +14,7 @@
 
 #include "native/base/scoped.h"
 #include "auth_file.h"
-#include "http.h"
+#include "origin.h"
 #include "netrc.h"
 #include "password.h"
 
@@ -83,7 +83,7 @@ static bool of_realm(struct credential *credential, const struct credential_requ
 	if (!realm || !strcmp(realm, request->host))
 		return false;
 	bool related = !strcmp(realm, host) || is_below(realm, host) || is_below(host, realm) ||
-		       (http_is_loopback(request->host) && http_is_loopback(realm));
+		       (origin_is_loopback(request->host) && origin_is_loopback(realm));
 	if (related)
 		return of_host(credential, request, path, text, realm);
 	if (netrc_find(&entry, text, realm, request->user, &ignored) == 1) {

@@ -9,6 +9,7 @@
 
 #include "native/base/scoped.h"
 #include "answer.h"
+#include "origin.h"
 
 void endpoint_begin(struct endpoint *endpoint, struct transport *transport, const char *user)
 {
@@ -78,7 +79,7 @@ int endpoint_do(struct endpoint *endpoint, struct http *http, const struct endpo
 	/* The hub's interface has a host of its own. */
 	const char *host = strcmp(endpoint->host, "docker.io") ? endpoint->host : "registry-1.docker.io";
 	bool plain = endpoint->transport->allow_http;
-	bool either = !plain && (endpoint->insecure || http_is_loopback(host));
+	bool either = !plain && (endpoint->insecure || origin_is_loopback(host));
 
 	*answer = (struct http_answer){ .retry_after_s = -1 };
 	if (!atomic_load(&endpoint->decided))

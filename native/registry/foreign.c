@@ -9,6 +9,7 @@
 
 #include "native/base/scoped.h"
 #include "answer.h"
+#include "origin.h"
 
 /* Each is a request to wherever an image's author likes. */
 #define ADDRESSES 4
@@ -18,20 +19,20 @@ static bool is_allowed(const char *url, const char *origin, const struct transpo
 	scoped_free char *copy = text_copy(origin, strlen(origin));
 	const char *host = strstr(copy, "://") + strlen("://");
 
-	return text_starts(url, "https:") || transport->allow_http || http_is_loopback(host);
+	return text_starts(url, "https:") || transport->allow_http || origin_is_loopback(host);
 }
 
 static int ask(const char *url, const char *registry, struct http *http, const struct http_request *like, bool *identified,
 	       struct registry_error *err)
 {
-	scoped_free char *origin = http_origin(url);
+	scoped_free char *origin = origin_of(url);
 	scoped_answer answer = { 0 };
 
 	if (!origin)
 		return registry_fail(err, REGISTRY_FAULT_IMAGE, "\"%.100s\" is no web address", url);
 	if (!is_allowed(url, origin, http_transport(http)))
 		return registry_fail(err, REGISTRY_FAULT_TLS, "%s: plain http is not allowed (ENROOT_ALLOW_HTTP)", origin);
-	if (http_leads_home(registry, origin))
+	if (origin_leads_home(registry, origin))
 		return registry_fail(err, REGISTRY_FAULT_SERVER, "%s: it is an address of this machine, and the registry is not", origin);
 	struct http_request request = *like;
 	request.host = origin;

@@ -11,6 +11,7 @@
 
 #include "native/base/scoped.h"
 #include "connection.h"
+#include "origin.h"
 
 #define REDIRECTS 5
 #define ERROR_LIMIT (64 * 1024)
@@ -20,7 +21,7 @@
 
 struct http {
 	struct transport *transport;
-	struct http *next; /* in transport->handles */
+	struct transport_handle handle;
 	CURLM *multi;
 	CURL *easy;
 	/* Of the request that runs: */
@@ -43,10 +44,7 @@ struct http *http_open(struct transport *transport, struct registry_error *err)
 		registry_fail(err, REGISTRY_FAULT_SYSTEM, "no memory for a connection");
 		return NULL;
 	}
-	pthread_mutex_lock(&transport->lock);
-	http->next = transport->handles;
-	transport->handles = http;
-	pthread_mutex_unlock(&transport->lock);
+	transport_add(transport, &http->handle, http->multi);
 	return http;
 }
 
@@ -54,13 +52,7 @@ void http_close(struct http *http)
 {
 	if (!http)
 		return;
-	pthread_mutex_lock(&http->transport->lock);
-	for (struct http **link = &http->transport->handles; *link; link = &(*link)->next)
-		if (*link == http) {
-			*link = http->next;
-			break;
-		}
-	pthread_mutex_unlock(&http->transport->lock);
+	transport_remove(http->transport, &http->handle);
 	curl_easy_cleanup(http->easy);
 	curl_multi_cleanup(http->multi);
 	free(http->redirect);
@@ -70,12 +62,6 @@ void http_close(struct http *http)
 struct transport *http_transport(const struct http *http)
 {
 	return http->transport;
-}
-
-void http_wake_all(struct http *first)
-{
-	for (; first; first = first->next)
-		curl_multi_wakeup(first->multi);
 }
 
 void http_answer_free(struct http_answer *answer)
@@ -274,58 +260,11 @@ static int once(struct http *http, const char *url, const char *authorization, s
 	return connection_failed(easy, result, text, request, err);
 }
 
-char *http_origin(const char *url)
-{
-	CURLU *parts = curl_url();
-	char *scheme = NULL, *host = NULL, *port = NULL, *origin = NULL;
-
-	if (parts && !curl_url_set(parts, CURLUPART_URL, url, 0) && !curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) &&
-	    !curl_url_get(parts, CURLUPART_HOST, &host, 0) &&
-	    !curl_url_get(parts, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) &&
-	    (!strcmp(scheme, "https") || !strcmp(scheme, "http")))
-		origin = text_format("%s://%s:%s", scheme, host, port);
-	curl_free(scheme);
-	curl_free(host);
-	curl_free(port);
-	curl_url_cleanup(parts);
-	for (char *c = origin; c && *c; c++)
-		if (*c >= 'A' && *c <= 'Z')
-			*c = (char)(*c - 'A' + 'a');
-	return origin;
-}
-
-bool http_is_loopback(const char *host)
-{
-	size_t length = strcspn(host, ":");
-
-	if (*host == '[')
-		return text_starts(host, "[::1]");
-	if (length == 9 && !strncasecmp(host, "localhost", 9))
-		return true;
-	if (length > 10 && !strncasecmp(host + length - 10, ".localhost", 10))
-		return true;
-	return text_starts(host, "127.") && strspn(host, "0123456789.") == length;
-}
-
-bool http_leads_home(const char *from, const char *to)
-{
-	static const char *const here[] = { "0.", "169.254.", "[fe80:", "[::]", "[::ffff:", "[fd00:ec2:" };
-	const char *host = strstr(to, "://"), *other = strstr(from, "://");
-
-	if (!host || !other || http_is_loopback(other + 3))
-		return false;
-	host += 3;
-	for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
-		if (text_starts(host, here[i]))
-			return true;
-	return http_is_loopback(host);
-}
-
 static int follow(struct http *http, const struct http_request *request, struct http_answer *answer,
 		  struct registry_error *err)
 {
 	scoped_free char *url = text_copy(request->url, strlen(request->url));
-	scoped_free char *start = http_origin(url);
+	scoped_free char *start = origin_of(url);
 	const char *authorization = request->authorization;
 
 	for (int redirects = 0; redirects <= REDIRECTS; redirects++) {
@@ -336,7 +275,7 @@ static int follow(struct http *http, const struct http_request *request, struct 
 		bool followed = answer->status > 300 && answer->status < 309 && answer->status != 304 && !request->form;
 		if (!followed || !http->redirect)
 			return 0;
-		scoped_free char *here = http_origin(url), *there = http_origin(http->redirect);
+		scoped_free char *here = origin_of(url), *there = origin_of(http->redirect);
 		if (!start || !here || !there) {
 			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to what is no web address",
 				      request->host, request->doing);
@@ -348,7 +287,7 @@ static int follow(struct http *http, const struct http_request *request, struct 
 			return registry_hint(err, "have its storage served over https, or say insecure = true for it in "
 					     "registries.conf");
 		}
-		if (http_leads_home(start, there)) {
+		if (origin_leads_home(start, there)) {
 			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to %s, an address of this machine or of what "
 				      "looks after it", request->host, request->doing, there);
 			return registry_hint(err, "have its storage reached by a name that others can ask, too");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps what all connections of one import share. http.c calls it. */
+/* Keeps what all connections of one import share. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "transport.h"
 
@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "native/base/report.h"
-#include "http.h"
 
 /* Without ENROOT_TRANSFER_RETRIES: broken connections and short failures of a registry pass in some seconds. */
 #define ATTEMPTS 6
@@ -54,12 +53,33 @@ void transport_end(struct transport *transport)
 	pthread_mutex_destroy(&transport->lock);
 }
 
+void transport_add(struct transport *transport, struct transport_handle *handle, void *multi)
+{
+	pthread_mutex_lock(&transport->lock);
+	handle->multi = multi;
+	handle->next = transport->handles;
+	transport->handles = handle;
+	pthread_mutex_unlock(&transport->lock);
+}
+
+void transport_remove(struct transport *transport, const struct transport_handle *handle)
+{
+	pthread_mutex_lock(&transport->lock);
+	for (struct transport_handle **link = &transport->handles; *link; link = &(*link)->next)
+		if (*link == handle) {
+			*link = handle->next;
+			break;
+		}
+	pthread_mutex_unlock(&transport->lock);
+}
+
 void transport_stop(struct transport *transport)
 {
 	atomic_store(&transport->stopped, true);
 	pthread_mutex_lock(&transport->lock);
 	pthread_cond_broadcast(&transport->wake);
-	http_wake_all(transport->handles);
+	for (const struct transport_handle *handle = transport->handles; handle; handle = handle->next)
+		curl_multi_wakeup(handle->multi);
 	if (transport->stop >= 0 && eventfd_write(transport->stop, 1) < 0)
 		(void)0; /* it says so already */
 	pthread_mutex_unlock(&transport->lock);

@@ -10,6 +10,12 @@
 #include "native/settings/settings.h"
 #include "error.h"
 
+/* A connection of the transport's, which it wakes. */
+struct transport_handle {
+	struct transport_handle *next;
+	void *multi; /* its CURLM */
+};
+
 struct transport {
 	const struct settings *settings;
 	long connect_timeout_s, transfer_timeout_s; /* 0: none */
@@ -22,11 +28,15 @@ struct transport {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;  /* who sleeps; signalled by stop */
 	double not_before;    /* by the monotonic clock: a 429 asked for it. Under the lock */
-	struct http *handles; /* open ones. Under the lock */
+	struct transport_handle *handles; /* of open connections. Under the lock */
 };
 
 void transport_begin(struct transport *transport, const struct settings *settings);
 void transport_end(struct transport *transport);
+
+/* Has transport_stop wake `handle`, whose CURLM is `multi`, until it is removed. Any thread. */
+void transport_add(struct transport *transport, struct transport_handle *handle, void *multi);
+void transport_remove(struct transport *transport, const struct transport_handle *handle);
 
 /* Wakes all who sleep or wait for the network. Any thread. */
 void transport_stop(struct transport *transport);

@@ -22,6 +22,7 @@
 #include "native/base/scoped.h"
 #include "native/slurm/controller.h"
 #include "pyxis/step/container.h"
+#include "pyxis/step/container_run.h"
 #include "pyxis/step/image.h"
 #include "pyxis/step/step_cleanup.h"
 #include "pyxis/step/implicit_mounts.h"

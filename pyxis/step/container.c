@@ -14,6 +14,7 @@
 #include "native/settings/settings.h"
 #include "native/base/argument.h"
 #include "native/base/scoped.h"
+#include "container_run.h"
 #include "image.h"
 #include "joined.h"
 #include "root_label.h"
@@ -243,23 +244,6 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 		return -1;
 	}
 	return request->save ? check_saving(container, root, err) : 0;
-}
-
-const char *pyxis_container_cluster(const struct pyxis_container *container)
-{
-	const char *name = variables_get(&container->environment, "SLURM_CLUSTER_NAME");
-
-	return name ? name : "";
-}
-
-int pyxis_container_keep(struct pyxis_container *container, struct jail_error *err)
-{
-	bool needed = container->request->save || container->temporary || container->asked || container->leftovers.n;
-
-	if (!needed || container->kept || !container->keep)
-		return 0;
-	container->kept = true;
-	return container->keep(container, err);
 }
 
 void pyxis_container_close(struct pyxis_container *container, struct pyxis_outcome outcome)

@@ -3,53 +3,10 @@
 #ifndef PYXIS_CONTAINER_H
 #define PYXIS_CONTAINER_H
 
-#include <sys/stat.h>
-
-#include "leftovers.h"
-#include "root_identity.h"
-#include "runtime.h"
-
-struct pyxis_container {
-	const struct pyxis_request *request;
-	const struct pyxis_arguments *arguments;
-	struct pyxis_owner owner;
-	uint32_t node, nodes;          /* of the step; what the first says stands for all */
-	struct text_list places;       /* of the node that it shows beside what the user asks for: lines of fstab */
-	int life;                      /* a pipe's end: closed at the other, the container may end */
-	void (*say)(const char *line); /* to the user */
-	/* Called as soon as there may be something to do after the last task, whoever is killed meanwhile; NULL: nobody cares.
-	 * Returns 0 or -1. */
-	int (*keep)(struct pyxis_container *container, struct jail_error *err);
-
-	char *name;                    /* by which it is joined */
-	char *root;                    /* as enroot knows it, if it is more than a mounted image */
-	struct variables environment;  /* enroot's */
-	int log;                       /* what the program that ran last said */
-	int handed;                    /* a descriptor for the program that is run next; 0: none */
-	const char *heading;           /* of that, to the user */
-	off_t told;                    /* so much of it was passed on as progress */
-	char *advice;                  /* what to do after a failure, where the log does not say it */
-	bool remapped;                 /* its user is root in it, and nobody outside */
-	unsigned unshare;              /* PYXIS_NET...: asked for, here, in the job's environment or in enroot.conf */
-	bool joined;                   /* it ran already */
-	bool temporary;                /* its root goes with the step */
-	struct stat saved;             /* the file that --container-save names, before the step */
-	/* The root that the step runs in, for --container-save; in memory that the keeper shares: it is forked before this is known. */
-	struct pyxis_root_identity *begun;
-	bool asked;                    /* the importer, which is to be told when its image is needed no more */
-	bool kept;                     /* keep was called: pyxis_container_close is another process's to call */
-	pid_t member;                  /* a process in it */
-	struct pyxis_leftovers leftovers; /* of earlier jobs, beside its root */
-};
+#include "container_state.h"
 
 /* Fills what comes after `say`. Returns 0, or -1 with `err` and what enroot said in `log`. */
 int pyxis_container_open(struct pyxis_container *container, char *const *job, struct jail_error *err);
-
-/* Of the job; "" where Slurm did not say. */
-const char *pyxis_container_cluster(const struct pyxis_container *container);
-
-/* Calls `keep`, once, if pyxis_container_close has anything to do. Returns 0 or -1. */
-int pyxis_container_keep(struct pyxis_container *container, struct jail_error *err);
 
 /* What is known of the step's tasks after the last of them. */
 struct pyxis_outcome {
@@ -60,21 +17,5 @@ struct pyxis_outcome {
 /* After the last task: exports it if that is asked for and all had started, removes what was the step's, tells the
  * importer, and removes what ended jobs have left. */
 void pyxis_container_close(struct pyxis_container *container, struct pyxis_outcome outcome);
-
-/* Runs a program of which the log takes what it says, as pyxis_runtime_run does; `progress` (may be NULL) is what the user
- * is told now and then, with the program's latest line behind it. */
-int pyxis_container_run(struct pyxis_container *container, char *const *arguments, struct text_buffer *output,
-			const char *progress, struct jail_error *err);
-
-/* The same beginning, for what goes on running: an empty log, and its heading. Returns 0 or -1. */
-int pyxis_container_begin(struct pyxis_container *container, const char *program, struct jail_error *err);
-
-/* A line to the user; `format` has two "%s". */
-void pyxis_container_say(const struct pyxis_container *container, const char *format, const char *first, const char *second);
-
-/* Tells what the last program said, line by line under a heading. */
-void pyxis_container_show_log(const struct pyxis_container *container);
-/* After a failure: why, in that program's words, what to do, and then all of its log. */
-void pyxis_container_explain(const struct pyxis_container *container);
 
 #endif

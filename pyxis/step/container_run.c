@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs that are run for a container, and what its user is told of them. */
+/* Runs programs for a container, and tells its user what they say. container.c, image.c, save.c and
+ * pyxis/slurm/plugin.c call it. */
 #define _GNU_SOURCE
+#include "container_run.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "native/base/scoped.h"
-#include "container.h"
 #include "program_log.h"
 
 /* Imports of a few seconds need no word; of those that take minutes one wants to see that they go on. */

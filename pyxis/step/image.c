@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
+#include "container_run.h"
 #include "image_descriptor.h"
 #include "root_label.h"
 #include "program_log.h"

@@ -3,7 +3,7 @@
 #ifndef PYXIS_IMAGE_SOURCE_H
 #define PYXIS_IMAGE_SOURCE_H
 
-#include "container.h"
+#include "container_state.h"
 
 /* Whether no image is mounted: the administrator says so, or this node cannot. */
 bool pyxis_image_is_unpacked(const struct pyxis_arguments *arguments);

@@ -3,7 +3,7 @@
 #ifndef PYXIS_JOINED_H
 #define PYXIS_JOINED_H
 
-#include "container.h"
+#include "container_state.h"
 
 /* `container->member` is a process in it. What cannot be had any more (namespaces, root's id, the home, mounts, whether the root can
  * be written) must be there as it is asked for; what is not asked for may be as it is. Returns 0 or -1. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
+#include "container_run.h"
 #include "program_log.h"
 #include "disk_space.h"
 

@@ -3,7 +3,7 @@
 #ifndef PYXIS_SAVE_H
 #define PYXIS_SAVE_H
 
-#include "container.h"
+#include "container_state.h"
 
 /* At the beginning of the step: looks at what there is. */
 void pyxis_save_prepare(struct pyxis_container *container);

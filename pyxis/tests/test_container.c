@@ -11,6 +11,7 @@
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
 #include "pyxis/step/container.h"
+#include "pyxis/step/container_run.h"
 
 static char folder[] = "/tmp/pyxis-test-XXXXXX";
 static char said[65536];

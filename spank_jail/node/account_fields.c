@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "account_records.h"
+#include "account_limits.h"
 
 bool account_number(const char *text, unsigned long max, unsigned long *number)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the jail's passwd, group and shadow, and writes them anew for the node. account_copy.c and account_fields.c
- * call it. */
+/* Checks the jail's passwd, group and shadow, and writes them anew for the node. account_copy.c calls it. */
 #define _GNU_SOURCE
 #include "account_records.h"
 
@@ -13,6 +12,7 @@
 
 #include "native/base/scoped.h"
 #include "account_fields.h"
+#include "account_limits.h"
 
 #define MAX_FIELDS 9
 

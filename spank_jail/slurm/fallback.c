@@ -12,6 +12,7 @@
 #include "native/jail/tree.h"
 #include "native/base/trust.h"
 #include "opening.h"
+#include "step.h"
 
 /* Attaches an empty directory at `path`, with places for what the window shows. */
 static int attach_nothing(const struct jail_step *step, const char *path, struct jail_error *err)

@@ -16,7 +16,7 @@
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
 #include "native/jail/tree.h"
-#include "job_mounts.h"
+#include "job_directory.h"
 #include "job_namespaces.h"
 
 #define RECORD "record"
@@ -115,7 +115,7 @@ static int make_home(const struct jail_views_request *request, const struct cpus
 	};
 
 	views->home = make_younger(request->holder, allowed, err);
-	if (views->home < 0 || jail_job_mounts_hide(err))
+	if (views->home < 0 || jail_holder_hide(err))
 		return -1;
 	scoped_fd root = jail_tree_attach(request->root, err);
 	if (root < 0 || jail_tree_apply(root, &setup, err) ||

@@ -20,7 +20,7 @@
 #include "native/jail/pid.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "job_mounts.h"
+#include "job_directory.h"
 
 /* The PID namespace of a user's jobs, and its init, which the epilog of the last of them ends. */
 #define PIDS "pids"

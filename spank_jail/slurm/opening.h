@@ -11,7 +11,7 @@
 #include "native/mount/plan.h"
 #include "native/mount/window.h"
 #include "record.h"
-#include "step.h"
+#include "step_state.h"
 #include "job_mount_namespaces.h"
 
 struct jail_opening {

@@ -24,6 +24,7 @@
 #include "native/slurm/controller.h"
 #include "errands.h"
 #include "failure.h"
+#include "job_directory.h"
 #include "job_mounts.h"
 #include "option_input.h"
 #include "pmix.h"

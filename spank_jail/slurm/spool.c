@@ -19,7 +19,7 @@
 #include "native/mount/resolve.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "job_mounts.h"
+#include "job_directory.h"
 
 #define VIEW_ATTRIBUTES (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 

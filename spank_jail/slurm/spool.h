@@ -25,7 +25,7 @@ struct jail_spool {
  * holds; %h and %n are replaced (`node` may be NULL, then %n is an error). Returns 0 or -1. */
 int jail_spool_path(const char *argument, const char *node, char path[PATH_MAX], struct jail_error *err);
 
-/* Makes the view of the job's steps, in the job's directory of the holder (job_mounts.h), if it is not
+/* Makes the view of the job's steps, in the job's directory of the holder (job_directory.h), if it is not
  * there, and in it a place for the step's PMIx directory. Returns 0 or -1. */
 int jail_spool_prepare(struct jail_spool *spool, int directory, uint32_t job, uint32_t step, struct jail_error *err);
 

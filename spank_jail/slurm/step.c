@@ -15,6 +15,7 @@
 #include "native/base/scoped.h"
 #include "native/seccomp/seccomp.h"
 #include "native/base/sys.h"
+#include "job_directory.h"
 #include "job_mounts.h"
 #include "job_namespaces.h"
 #include "opening.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "spank_jail/node/account_fields.h"
+#include "spank_jail/node/account_limits.h"
 #include "spank_jail/node/account_records.h"
 #include "native/testing/check.h"
 

@@ -149,9 +149,9 @@ def test_system_users_in_the_job_submit_plugin_are_those_of_the_images(spec: Mak
     # The node's plugin and the copy of the accounts say the same.
     native = PROJECT / "spank_jail"
     assert '"1000-60000,65536-4294967293"' in (native / "slurm" / "arguments.h").read_text()
-    records = (native / "node" / "account_records.h").read_text()
-    assert "FIRST_ID 1000U" in records
-    assert "RESERVED_FIRST 60001U" in records
+    limits = (native / "node" / "account_limits.h").read_text()
+    assert "FIRST_ID 1000U" in limits
+    assert "RESERVED_FIRST 60001U" in limits
 
 
 def test_plugstack_is_whole_and_the_jail_required(spec: Make) -> None:
