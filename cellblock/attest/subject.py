@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from cellblock.oci.layout import Layout, StoredImage
-
-_REFERENCE = re.compile(r"(?:.*/)?(?P<name>[^/:@]+)(?::(?P<tag>[^:/@]+))?(?:@sha256:[0-9a-f]+)?")
 
 
 @dataclass(frozen=True)
@@ -20,14 +17,3 @@ class Subject:
     reference: str
     layout: Layout
     image: StoredImage
-
-
-def subject(layout: Layout, reference: str, stored_as: str | None = None) -> Subject:
-    """The image called `reference`, of which the last part is `NAME:VARIANT`.
-
-    `stored_as` is its name or digest in `layout`, when it has another there. Raises CellblockError when
-    the layout has no such image.
-    """
-    parsed = _REFERENCE.fullmatch(reference)
-    name, variant = (parsed["name"], parsed["tag"] or "") if parsed else (reference, "")
-    return Subject(name, variant, reference, layout, layout.image(stored_as or reference))

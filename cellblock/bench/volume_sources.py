@@ -91,10 +91,6 @@ class Layout:
         self._images.append(Descriptor(image.media_type, image.digest, image.size, annotations=named))
         (self.folder / "index.json").write_bytes(Index(tuple(self._images)).to_bytes())
 
-    def layer_path(self, archive: Path) -> Path:
-        """The file of the layer that was made of this tar."""
-        return self._blobs / self._layers[archive][0].digest.removeprefix("sha256:")
-
     def largest(self) -> Path:
         """The file of the largest layer."""
         return max(self._blobs.iterdir(), key=lambda path: path.stat().st_size)

@@ -45,16 +45,6 @@ _FIELDS = (
 
 
 @dataclass(frozen=True)
-class Resources:
-    """Of one pod. `scratch` holds what an assembly notes on each file (0.1 KB each) and restic's cache."""
-
-    cpu: str = "1"
-    memory: str = "512Mi"
-    memory_limit: str = "2Gi"
-    scratch: str = "4Gi"
-
-
-@dataclass(frozen=True)
 class BackupPlan:
     """When and where. `secret` is a Secret's name; `arguments` go to `jail backup`."""
 
@@ -106,7 +96,6 @@ class KubernetesRequest:
     claim: str = "jail"
     size: str = "500Gi"
     storage_class: str = ""
-    access_mode: str = "ReadWriteMany"
     shards: int = 1
     upgrade: bool = False
     drained: bool = False
@@ -121,8 +110,6 @@ class KubernetesRequest:
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     deadline_s: int = 14_400
-    backoff_limit: int = 6
-    resources: Resources = field(default_factory=Resources)
     backup: BackupPlan | None = None
     restore: RestorePlan = field(default_factory=RestorePlan)
 

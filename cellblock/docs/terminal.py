@@ -73,13 +73,6 @@ def draw(recording: str) -> str:
     return console.export_svg(title="Cellblock", theme=MONOKAI, code_format=_TEMPLATE, unique_id="up")
 
 
-def plain(text: str) -> str:
-    """The words of a recording or of an output: no colours, and a sign for each number that differs."""
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
-    text = re.sub(r"\b[0-9a-f]{8}\b", "#", text)
-    return "\n".join(re.sub(r"\d+(\.\d+)?", "#", line).rstrip() for line in text.split("\n"))
-
-
 if __name__ == "__main__":
     RECORDING.write_text(last_screen(Path(sys.argv[1]).read_text(errors="replace"), sys.argv[2]))
     PICTURE.write_text(draw(RECORDING.read_text()))

@@ -69,11 +69,6 @@ def diff(old: Lock, new: Lock) -> LockDiff:
     return LockDiff(tuple(changes), tuple(other))
 
 
-def outdated(lock: Lock, requests: Mapping[str, Request]) -> tuple[str, ...]:
-    """Why `lock` does not fit what the images ask for now; empty when it does. Asks no archive."""
-    return tuple(_requests_differ(lock, requests))
-
-
 def _suites(lock: Lock) -> str:
     return ", ".join(" ".join((archive.suite, *archive.components)) for archive in lock.archives)
 

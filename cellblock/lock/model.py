@@ -71,10 +71,6 @@ class Lock:
     tarballs: Mapping[str, str] = field(default_factory=dict)
     format: int = FORMAT
 
-    def of_image(self, name: str) -> tuple[LockedPackage, ...]:
-        """All packages of an image, by name. Raises KeyError for an image that the lock has not."""
-        return tuple(self.packages[package] for package in self.images[name].packages)
-
     @cached_property
     def packages_digest(self) -> str:
         """SHA-256 over the packages: what an image's record says of its lock."""

@@ -32,7 +32,6 @@ Keep = Callable[[Entry], bool]
 # Kept contents are in memory at once. The largest that anything here asks for, the package database of a
 # CUDA jail, has 3 MB.
 _KEEP_AT_MOST = 64 << 20
-_CHUNK = 1 << 20
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 # As many as Linux follows (path_resolution(7)).

@@ -25,8 +25,6 @@ Kind = Literal["directory", "file", "hardlink", "symlink", "fifo", "character", 
 # tarfile copies what is left of its buffer at every header: 128 KiB are the fastest of 10 KiB to 1 MiB.
 _BUFFER = 1 << 17
 _XATTR = "SCHILY.xattr."
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
 _KINDS: dict[bytes, Kind] = {
     tarfile.DIRTYPE: "directory",
     tarfile.SYMTYPE: "symlink",

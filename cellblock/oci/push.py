@@ -110,7 +110,6 @@ class _State:
     total: int = 0
     done: dict[str, int] = field(default_factory=dict)
     """Bytes that are there of each blob that this item brings."""
-    told: int = 0
     moved: tuple[str, ...] = ()
     started: float = 0.0
     finished: bool = False

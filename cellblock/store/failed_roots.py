@@ -25,11 +25,6 @@ class FailedRoot(Protocol):
         ...
 
 
-def kept_roots(cache: Path) -> list[Path]:
-    """The roots that are kept."""
-    return sorted((cache / "failed").glob("*"))
-
-
 def keep_root(cache: Path, name: str, folder: Path, root: FailedRoot) -> Path:
     """Move the working folder `folder`, where `root` failed, to `name`; returns a script that enters it."""
     place = cache / "failed" / name

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cellblock.attest.policy import Policy, load_policy
-from cellblock.attest.subject import Subject, subject
+from cellblock.attest.subject import Subject
 from cellblock.oci.layout import Layout
 from tests.oci.layers import make_image, member
 
@@ -30,7 +30,7 @@ def make(layout: Layout) -> MakeSubject:
     def make(*layers: Layer, name: str = "worker", variant: str = "v1", **configured: Any) -> Subject:
         reference = f"localhost/cellblock/{name}:{variant}"
         make_image(layout, reference, *layers, **configured)
-        return subject(layout, reference)
+        return Subject(name, variant, reference, layout, layout.image(reference))
 
     return make
 

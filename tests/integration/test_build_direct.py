@@ -23,6 +23,7 @@ from cellblock.oci.layout import Layout
 from cellblock.store.image_store import image_store
 from cellblock.store.record import read_record
 from tests.integration.registry import RunningRegistry
+from tests.lock.versions import versions
 
 pytestmark = [
     pytest.mark.integration,
@@ -168,7 +169,7 @@ def test_a_locked_build_holds_what_the_lock_says(
     record = read_record(name, VARIANT)
     assert record
     held = {package: version for layer in record.layers for package, version in layer.packages}
-    assert held == {package.name: package.version for package in lock.of_image(name)}
+    assert held == versions(lock, name)
     declare("packages: [hello, sl]\n")
     with pytest.raises(UsageError, match=f"image {name} asks for other packages than the lock .*: sl"):
         build_images(locked, Events())

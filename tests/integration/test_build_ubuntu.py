@@ -21,6 +21,7 @@ from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events
 from cellblock.inspect.from_build import variant_plan
 from cellblock.store.record import read_record
+from tests.lock.versions import versions
 from tests.packages.small_archive import SmallArchive
 
 from .archive import HAS_A_MIRROR, make_archive
@@ -89,20 +90,22 @@ def test_lock_plan_and_build_follow_each_other(request_: BuildRequest, archive: 
     lock = make_lock(asked, Events()).lock
     assert [each.line for each in lock.archives] == [archive]
     assert set(lock.images) == set(IMAGES)
-    assert {"slurmctld", "libnss-extrausers"} <= {package.name for package in lock.of_image("controller")}
+    assert {"slurmctld", "libnss-extrausers"} <= versions(lock, "controller").keys()
 
     locked = replace(request_, locked=True)
     prepared = prepare(locked, Events())
     plan = variant_plan(VARIANT, prepared.plans, lambda node: None)
     assert next(layer.kind for layer in plan.images["controller"]) == "base"
-    assert sum(layer.packages for layer in plan.images["controller"]) == len(lock.of_image("controller"))
+    assert sum(layer.packages for layer in plan.images["controller"]) == len(
+        lock.images["controller"].packages
+    )
 
     result = build_images(locked, Events())
     assert set(result.images) == set(IMAGES)
     record = read_record("controller", VARIANT)
     assert record
     held = {package: version for layer in record.layers for package, version in layer.packages}
-    assert held == {package.name: package.version for package in lock.of_image("controller")}
+    assert held == versions(lock, "controller")
     assert build_images(locked, Events()).built == ()
     assert compare_lock(asked, Events()).is_current
 

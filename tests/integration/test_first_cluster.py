@@ -30,6 +30,13 @@ _NAME = f"first{os.getpid()}"
 _TIMEOUT_S = 1500
 
 
+def plain(text: str) -> str:
+    """The words of a recording or of an output: no colours, and a sign for each number that differs."""
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    text = re.sub(r"\b[0-9a-f]{8}\b", "#", text)
+    return "\n".join(re.sub(r"\d+(\.\d+)?", "#", line).rstrip() for line in text.split("\n"))
+
+
 @dataclass
 class Typed:
     """A line typed to this machine's shell, and those typed to the shell that it opens."""
@@ -102,14 +109,12 @@ def test_what_the_page_says_works_in_its_order(newcomer: int) -> None:
 
 def assert_is_the_picture(printed: str) -> None:
     """What `up` says in the end is what the picture in the README shows, but for numbers."""
-    shown = terminal.plain(terminal.RECORDING.read_text())
+    shown = plain(terminal.RECORDING.read_text())
     without_name = printed.replace(f" --name {_NAME}", "").replace(
         f"clusters/{_NAME}/", "clusters/cellblock/"
     )
     state = os.environ["CELLBLOCK_STATE"]
-    end = terminal.plain(
-        terminal.align(without_name.replace(f"{state}/clusters", "/var/lib/cellblock/clusters"))
-    )
+    end = plain(terminal.align(without_name.replace(f"{state}/clusters", "/var/lib/cellblock/clusters")))
     begin = "A job over all workers"
     again = "the picture is old: cellblock/docs/terminal.py says how it is made"
     assert end[end.index(begin) :].strip() == shown[shown.index(begin) :].strip(), again

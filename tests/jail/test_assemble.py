@@ -18,10 +18,10 @@ from jail_trees import snapshot
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Progress, StepStarted
 from cellblock.jail.assemble import Options, assemble
-from cellblock.jail.tree import manifest
 from cellblock.jail.volume import filesystem_capabilities
 from cellblock.jail.volume.shards import Shard
 from cellblock.jail.volume.volume import Volume
+from tests.jail.manifests import read_manifest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -61,7 +61,7 @@ def test_the_manifest_says_what_was_written(everything: Path, tmp_path: Path, ev
     assemble(str(everything), tmp_path / "volume", events)
     volume = Volume(tmp_path / "volume")
     seen = snapshot(volume.root)
-    entries = list(manifest.read(volume.manifest))
+    entries = read_manifest(volume.manifest)
     assert {entry.path for entry in entries} == set(seen)
     for entry in entries:
         if entry.kind == "f":

@@ -19,10 +19,10 @@ from cellblock.bench.slow_fs import slow_filesystem
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, StepStarted
 from cellblock.jail.assemble import Options, assemble
-from cellblock.jail.tree import manifest
 from cellblock.jail.verify import verify
 from cellblock.jail.volume.shards import Shard
 from cellblock.jail.volume.volume import Volume
+from tests.jail.manifests import read_manifest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, and keeps owners: needs root")
 
@@ -169,7 +169,7 @@ def test_killed_at_any_moment_it_goes_on_and_finishes(many: Path, tmp_path: Path
         kept += result.kept
         assert snapshot(volume / "root") == expected
         assert Volume(volume).leftovers() == []
-        entries = {entry.path: entry for entry in manifest.read(Volume(volume).manifest)}
+        entries = {entry.path: entry for entry in read_manifest(Volume(volume).manifest)}
         assert set(entries) == set(expected)
         shutil.rmtree(volume)
     assert interrupted, "the moments were not spread over the run"

@@ -30,6 +30,7 @@ from cellblock.jail.tree.tree_check import Found
 from cellblock.jail.upgrade import MovedTreeError, plan_upgrade, upgrade
 from cellblock.jail.volume import history
 from cellblock.jail.volume.volume import Volume
+from tests.jail.manifests import read_manifest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -218,7 +219,7 @@ def test_verify_holds_what_it_names_and_no_more(tmp_path: Path, monkeypatch: pyt
     """The tree lacks all of a manifest's files: what was looked at and not kept is gone."""
     volume = tmp_path / "volume"
     assemble(str(make_image(tmp_path / "image", "text")), volume, Events())
-    entries = list(manifest.read(volume / ".cellblock/manifest"))
+    entries = read_manifest(volume / ".cellblock/manifest")
     (lead,) = [entry for entry in entries if entry.path.endswith(b"/199")]
     entries += [lead._replace(path=b"usr/share/more%05d" % number) for number in range(2000)]
     (volume / ".cellblock/manifest").unlink()
@@ -239,7 +240,7 @@ def test_known_content_is_told_by_a_file_as_by_memory(tmp_path: Path) -> None:
         archive.add(image, arcname=".")
     everything = _put_aside(tmp_path, "everything", array("Q"))
     assert len(everything) == FILES
-    entries = [entry for entry in manifest.read(tmp_path / "everything.manifest") if entry.kind == "f"]
+    entries = [entry for entry in read_manifest(tmp_path / "everything.manifest") if entry.kind == "f"]
     manifest.write(tmp_path / "half", entries[::2])
     with known_digests(tmp_path / "half") as known:
         assert known.count == FILES // 2

@@ -7,9 +7,8 @@ import pytest
 
 from cellblock.cli.lock import _changes
 from cellblock.lock.archives import PackageArchive
-from cellblock.lock.diff import Change, diff, outdated
+from cellblock.lock.diff import Change, diff
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
-from cellblock.lock.resolve import Request
 
 
 def package(name: str, version: str = "1", *images: str, security: bool = False) -> LockedPackage:
@@ -120,15 +119,4 @@ def test_what_else_changed_is_told_in_sentences() -> None:
         "tarball slurm: none -> ab",
         "archives: trixie main -> trixie main, trixie-security main",
         "snapshot: none -> 20261101",
-    )
-
-
-def test_a_lock_is_outdated_when_definitions_ask_for_something_else() -> None:
-    requests = {"base": Request(None, ("passwd",)), "worker": Request("base", ("slurmd",))}
-    assert outdated(lock(), requests) == ()
-    assert outdated(lock(), {**requests, "worker": Request("base", ("slurmd", "mount"))}) == (
-        "image worker asks for mount",
-    )
-    assert outdated(lock(), {**requests, "worker": Request(None, ("slurmd",))}) == (
-        "image worker stands on nothing, was base",
     )

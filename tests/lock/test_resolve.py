@@ -22,11 +22,12 @@ from cellblock.lock.model import Lock
 from cellblock.lock.universe import Stanza, naming
 from cellblock.variants import Variant
 from tests.lock.conftest import Resolve
+from tests.lock.versions import versions
 from tests.packages.small_archive import SmallArchive
 
 
 def names(lock: Lock, image: str) -> set[str]:
-    return {package.name for package in lock.of_image(image)}
+    return set(versions(lock, image))
 
 
 def added(lock: Lock, image: str) -> set[str]:

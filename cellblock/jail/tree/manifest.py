@@ -26,12 +26,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote_to_bytes
 
-from cellblock.errors import CellblockError
 from cellblock.jail.tree.entry import Entry, Kind, Xattrs
 
 HEADER = b"cellblock-manifest 1\n"
@@ -97,28 +96,6 @@ def write(path: Path, entries: Iterable[Entry]) -> str:
     return total.hexdigest()
 
 
-def read(path: Path) -> Iterator[Entry]:
-    """The entries of a manifest, one at a time. Raises CellblockError when it is damaged."""
-    total, count, number = hashlib.sha256(), 0, 0
-    with path.open("rb") as file:
-        for number, text in enumerate(file, 1):
-            if number == 1:
-                if text != HEADER:
-                    raise _damaged(path, 1, f"expected {HEADER.decode().strip()!r}")
-            elif text.startswith(b"end "):
-                if text != b"end %d %s\n" % (count, total.hexdigest().encode()):
-                    raise _damaged(path, number, "count or SHA-256 does not match what precedes it")
-                return
-            else:
-                try:
-                    yield parse(text)
-                except ValueError as error:
-                    raise _damaged(path, number, str(error)) from None
-                count += 1
-            total.update(text)
-    raise _damaged(path, number, "the `end` line is missing: the file was cut off")
-
-
 def parse(text: bytes) -> Entry:
     """The entry of one line. Raises ValueError saying what is wrong with it."""
     fields = text.rstrip(b"\n").split(b" ")
@@ -152,7 +129,3 @@ def _xattrs(field: bytes) -> Xattrs:
         return ()
     pairs = (pair.partition(b"=") for pair in field.split(b","))
     return tuple((unquote_to_bytes(name), base64.b64decode(value, validate=True)) for name, _, value in pairs)
-
-
-def _damaged(path: Path, number: int, what: str) -> CellblockError:
-    return CellblockError(f"{path}:{number}: damaged manifest: {what}", hint=DAMAGED_HINT)

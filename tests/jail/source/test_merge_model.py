@@ -21,7 +21,7 @@ from plain_merge import Archive
 from cellblock.errors import CellblockError
 from cellblock.jail.source.image_core import ImageError, LayerBytes, Pick, Target, assembling
 from cellblock.jail.source.stream import opener
-from cellblock.jail.tree import manifest
+from tests.jail.manifests import read_manifest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="writes owners: needs root")
 
@@ -100,7 +100,7 @@ def test_the_core_has_what_a_plain_merge_has(stack: list[list[tuple[str, str, st
                 assembly.write_manifest(Path(folder, "manifest"))
         finally:
             os.close(descriptor)
-        found = [entry._replace(digest="") for entry in manifest.read(Path(folder, "manifest"))]
+        found = [entry._replace(digest="") for entry in read_manifest(Path(folder, "manifest"))]
         if not model.entries or model.entries[0].path != b"":
             found = found[1:]
         assert found == model.entries

@@ -29,9 +29,9 @@ from cellblock.jail.source.image import ImageSource
 from cellblock.jail.source.image_core import LayerBytes, Pick, Target, assembling
 from cellblock.jail.source.scratch_dir import NOTE
 from cellblock.jail.source.stream import opener
-from cellblock.jail.tree import manifest
 from cellblock.jail.upgrade import plan_upgrade
 from cellblock.jail.volume.volume import Volume
+from tests.jail.manifests import read_manifest
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -67,7 +67,7 @@ def read_layers(layers: list[Path], folder: Path) -> dict[str, str]:
     finally:
         os.close(descriptor)
     found = {}
-    for entry in manifest.read(folder / "manifest"):
+    for entry in read_manifest(folder / "manifest"):
         text = {"d": "/", "l": f"->{entry.target.decode()}", "h": f"={entry.target.decode()}"}
         found[entry.path.decode()] = text.get(entry.kind) or (aside / entry.digest).read_text()
     return found

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from cellblock.errors import CellblockError
 from cellblock.jail.tree import manifest
 from cellblock.jail.tree.entry import Entry, order
+from cellblock.jail.tree.manifest_diff import check
 from cellblock.jail.tree.manifest_index import opened, side_by_side
+from tests.jail.manifests import read_manifest
 
 ENTRIES = [
     Entry(b"", "d", 0o755, 0, 0, 0, 17 * 10**17),
@@ -35,7 +37,7 @@ def test_the_text_of_a_manifest(tmp_path: Path) -> None:
         "h 4755 0 0 2 3 ping - ping2",
     ]
     assert lines[-1].startswith("end 5 ")
-    assert list(manifest.read(tmp_path / "m")) == ENTRIES
+    assert read_manifest(tmp_path / "m") == ENTRIES
 
 
 names = st.binary(min_size=1, max_size=30).map(lambda name: name.replace(b"\0", b"0").replace(b"/", b"-"))
@@ -68,20 +70,24 @@ def test_the_order_is_that_of_a_sorted_walk(some: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda text: text[: text.index(b"end")], "4: damaged manifest: the `end` line is missing"),
-        (lambda text: text.replace(b"755", b"777", 1), "5: damaged manifest: count or SHA-256"),
-        (lambda text: text.replace(b" - bin", b" bin"), "3: damaged manifest: expected 9 fields, found 8"),
-        (lambda text: b"what\n" + text, "1: damaged manifest: expected 'cellblock-manifest 1'"),
-        (lambda text: b"", "0: damaged manifest: the `end` line is missing"),
+        (lambda text: text[: text.index(b"end")], "damaged manifest: the `end` line is missing"),
+        (lambda text: text.replace(b"755", b"777", 1), "damaged manifest: its SHA-256 does not match"),
+        (lambda text: b"what\n" + text, "damaged manifest: expected 'cellblock-manifest 1'"),
+        (lambda text: b"", "damaged manifest: expected 'cellblock-manifest 1'"),
     ],
 )
-def test_damage_is_named_with_its_line(tmp_path: Path, damage: object, message: str) -> None:
+def test_damage_is_named(tmp_path: Path, damage: object, message: str) -> None:
     path = tmp_path / "m"
     manifest.write(path, ENTRIES[:3])
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(CellblockError) as caught:
-        list(manifest.read(path))
-    assert message in str(caught.value)
+        check(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+def test_a_line_that_is_no_entry_is_an_error() -> None:
+    with pytest.raises(ValueError, match="expected 9 fields, found 8"):
+        manifest.parse(b"l 777 0 0 7 1 usr/bin bin\n")
 
 
 few = st.lists(
