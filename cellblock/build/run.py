@@ -29,6 +29,7 @@ from cellblock.packages.opened import Opener
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackagesGone, PackageStore
 from cellblock.process import Programs
+from cellblock.store.after_boot import check_after_boot
 from cellblock.store.image_store import ImageStore, image_store
 from cellblock.store.layer_records import collect_layers
 from cellblock.store.record import read_record
@@ -66,9 +67,7 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
     # Files that are made beside what programs unpack have the modes meant here, not the person's.
     os.umask(0o022)
     layout = image_store()
-    from cellblock.store.power import recover  # it imports what imports this
-
-    recover(paths.cache(), events)
+    check_after_boot(paths.cache(), events)
     with layout.writing():
         result = _build_into(layout, prepared, events, started)
     if result.built:
@@ -93,9 +92,6 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made or forgotten:
-        from cellblock.store.power import mark_synced
-
-        mark_synced(paths.cache())
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
         build = direct_build(prepared, maker, layout, events, programs, fetched.stopped)

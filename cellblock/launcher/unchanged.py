@@ -103,7 +103,7 @@ def states_of(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _head() -> str:
-    """A boot looks at what was written before it (cellblock.store.power)."""
+    """A boot looks at what was written before it (cellblock.store.after_boot)."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
             return f"{_FORMAT} {file.read().strip()}"
