@@ -112,14 +112,16 @@ def blob(folder: Path, digest: str) -> Path:
 def _choose(files: Files, index: dict[str, Any], tag: str) -> dict[str, Any]:
     manifests: list[dict[str, Any]] = index.get("manifests", [])
     tags = [(one.get("annotations") or {}).get(REF_NAME, "") for one in manifests]
-    if not tag and len(manifests) == 1:
-        return manifests[0]
+    # Attestations of an image stand beside it, without a tag.
+    images = [one for one, name in zip(manifests, tags, strict=True) if name] or manifests
+    if not tag and len(images) == 1:
+        return images[0]
     if tag and tag in tags:
         return manifests[tags.index(tag)]
     if tag.startswith("sha256:"):
         return {"digest": tag}
     known = ", ".join(name for name in tags if name) or "none"
-    what = f"has no tag {tag}" if tag else f"holds {len(manifests)} images; say which"
+    what = f"has no tag {tag}" if tag else f"holds {len(images)} images; say which"
     raise CellblockError(f"{files.name} {what}", hint=f"its tags: {known}; write {files.name}:TAG")
 
 

@@ -258,6 +258,15 @@ def test_a_layout_says_which_tags_it_has(layout: Layout, tmp_path: Path) -> None
         find_source(str(layout.folder))
 
 
+def test_attestations_beside_an_image_are_no_images(layout: Layout) -> None:
+    image = layout.image(tag="one")
+    beside = layout.image(tag="")
+    del beside["annotations"]
+    layout.index({**beside, "artifactType": "application/vnd.in-toto+json"}, image)
+    alone = find_source(f"oci:{layout.folder}").identify(None)
+    assert alone.id == find_source(f"oci:{layout.folder}:one").identify(None).id
+
+
 @needs_root
 def test_a_damaged_or_missing_blob_is_named(layout: Layout, tmp_path: Path, events: Events) -> None:
     blob = max((layout.folder / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
