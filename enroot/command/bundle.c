@@ -138,7 +138,7 @@ int command_bundle(int argc, char **argv)
 	int unfit = command_check_image(image);
 	if (unfit)
 		return unfit > 0 ? 1 : report_error("%s: there is no such file", image);
-	if (all && carried_pack(settings_get(&settings, "ENROOT_CONFIG_PATH"), &files, &err))
+	if (all && bundled_config_pack(settings_get(&settings, "ENROOT_CONFIG_PATH"), &files, &err))
 		return report_failure(&err);
 	size_t length = strlen(image) - (text_ends(image, ".sqsh") ? strlen(".sqsh") : 0);
 	scoped_free char *file = given ? text_copy(given, strlen(given)) : text_format("%.*s.run", (int)length, image);

@@ -141,7 +141,7 @@ static int run(const struct bundle_header *header, int argc, char **argv)
 	if (read_files(self, header, &files, &err))
 		return report_failure(&err);
 	if (files.length)
-		options.carried = &files;
+		options.bundled_config = &files;
 	return start_container(&options, root ? NULL : self, header->offset, root, options.rest);
 }
 

@@ -47,13 +47,13 @@ int unpack(const char *image, unsigned long long offset, const char *folder, con
 		report_warning("%s: some attributes or device nodes could not be made", image);
 	if (status <= 0 || status == NOT_ALL)
 		return status < 0 ? -1 : 0;
-	struct statvfs room;
+	struct statvfs space;
 	/* By bytes, or by inodes where the file system counts them. */
-	if (!statvfs(folder, &room) &&
-	    ((unsigned long long)room.f_bavail * room.f_frsize < FULL || (room.f_files && !room.f_favail))) {
+	if (!statvfs(folder, &space) &&
+	    ((unsigned long long)space.f_bavail * space.f_frsize < FULL || (space.f_files && !space.f_favail))) {
 		jail_fail(err, "write", ENOSPC, "there is no room for what the image unpacks to (%llu bytes and %llu inodes are free); make "
 			  "room there, or unpack elsewhere: ENROOT_DATA_PATH, or --target of a bundle",
-			  (unsigned long long)room.f_bavail * room.f_frsize, (unsigned long long)room.f_favail);
+			  (unsigned long long)space.f_bavail * space.f_frsize, (unsigned long long)space.f_favail);
 		return jail_error_at(err, NULL, 0, folder);
 	}
 	jail_fail(err, NULL, 0, "unsquashfs ended with status %d: the image is damaged, or a quota is used up; its own words are before this",

@@ -14,7 +14,7 @@
 /* Above every letter. */
 #define FIRST_LONG 256
 
-static void take(const struct command_option *option, const char *value)
+static void set_option(const struct command_option *option, const char *value)
 {
 	if (option->flag)
 		*option->flag = true;
@@ -50,7 +50,7 @@ int command_options(int argc, char **argv, const struct command_option *table, e
 		if (option == ':')
 			return command_usage(argv[0], "the option %s needs a value", argv[optind - 1]);
 		if (table[which].name && option != '?')
-			take(&table[which], optarg);
+			set_option(&table[which], optarg);
 		else if (option == 'h')
 			return command_describe(argv[0]);
 		else if (optopt && optopt < FIRST_LONG)

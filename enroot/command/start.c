@@ -101,7 +101,7 @@ int start_container(const struct start_options *options, char *image, unsigned l
 	struct container container = {
 		.settings = &settings, .script = options->script, .rc = options->rc, .variables = options->variables,
 		.mounts = options->mounts, .command = arguments, .image = image, .offset = offset, .top = root,
-		.carried = options->carried, .hold = options->hold,
+		.bundled_config = options->bundled_config, .hold = options->hold,
 	};
 	return container_start(&container);
 }

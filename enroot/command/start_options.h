@@ -13,7 +13,7 @@ struct start_options {
 	struct text_list settings; /* KEY=VALUE */
 	struct hold hold;
 	char *const *rest;         /* of the arguments */
-	const struct text_buffer *carried; /* a bundle's configuration files, or NULL */
+	const struct text_buffer *bundled_config; /* a bundle's configuration files, or NULL */
 };
 
 /* Reads start's options, and those of the table `more` (NULL: none). Returns -1, or an exit status as command_options

@@ -36,7 +36,7 @@ static int pack_file(const char *path, const char *name, struct text_buffer *out
 	return 0;
 }
 
-int carried_pack(const char *config, struct text_buffer *out, struct jail_error *err)
+int bundled_config_pack(const char *config, struct text_buffer *out, struct jail_error *err)
 {
 	int result = 0;
 
@@ -83,7 +83,7 @@ static int unpack_file(int config, const char *name, mode_t mode, const char *te
 	return jail_error_at(err, NULL, 0, name);
 }
 
-int carried_unpack(const struct text_buffer *text, const char *config, struct jail_error *err)
+int bundled_config_unpack(const struct text_buffer *text, const char *config, struct jail_error *err)
 {
 	const char *end = text->text + text->length;
 	scoped_fd fd = open(config, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -7,9 +7,9 @@
 #include "native/base/text.h"
 
 /* Adds those of the configuration directory `config`. Returns 0 or -1. */
-int carried_pack(const char *config, struct text_buffer *out, struct jail_error *err);
+int bundled_config_pack(const char *config, struct text_buffer *out, struct jail_error *err);
 
 /* Writes them into the directory `config`, which is there and empty. -1: `text` is damaged, or it cannot be written. */
-int carried_unpack(const struct text_buffer *text, const char *config, struct jail_error *err);
+int bundled_config_unpack(const struct text_buffer *text, const char *config, struct jail_error *err);
 
 #endif

@@ -15,7 +15,7 @@ struct container {
 	struct text_list variables;   /* of -e: "KEY=VALUE" */
 	struct text_list mounts;      /* of -m, as lines of fstab */
 	char *const *command;         /* NULL-terminated, may be empty */
-	const struct text_buffer *carried; /* configuration files instead of the user's: bundled_config.h; or NULL */
+	const struct text_buffer *bundled_config; /* configuration files instead of the user's: bundled_config.h; or NULL */
 	struct hold hold;             /* in the place of a command */
 
 	char *image;                  /* squashfs file, or NULL: a created root */

@@ -65,11 +65,11 @@ static char *make_folder(const struct container *container, const char *name, st
 /* What a bundle carries takes the place of the user's own files on this machine. */
 static int carry(struct container *container, struct jail_error *err)
 {
-	scoped_free char *folder = container->carried ? make_folder(container, "config", err) : NULL;
+	scoped_free char *folder = container->bundled_config ? make_folder(container, "config", err) : NULL;
 
-	if (!container->carried)
+	if (!container->bundled_config)
 		return 0;
-	if (!folder || carried_unpack(container->carried, folder, err))
+	if (!folder || bundled_config_unpack(container->bundled_config, folder, err))
 		return -1;
 	variables_set(&container->settings->variables, "ENROOT_CONFIG_PATH", folder);
 	return 0;

@@ -53,13 +53,13 @@ static int start(char *const *arguments, pid_t *child, struct jail_error *err)
 	return ends[0];
 }
 
-struct place *daemon_save(const char *uri, const struct settings *settings, struct jail_error *err)
+struct image_files *daemon_save(const char *uri, const struct settings *settings, struct jail_error *err)
 {
 	bool docker = text_starts(uri, "dockerd://");
 	const char *image = strstr(uri, "://") + strlen("://"), *name = docker ? "docker" : "podman";
 	scoped_free char *program = program_find(name);
 	scoped_list arguments = { 0 };
-	struct place *place;
+	struct image_files *files;
 	int fd, status = 0;
 	pid_t child = -1;
 
@@ -76,12 +76,12 @@ struct place *daemon_save(const char *uri, const struct settings *settings, stru
 	fd = start(arguments.items, &child, err);
 	if (fd < 0)
 		return NULL;
-	place = place_open_stream(fd, uri, settings, err);
+	files = image_files_open_stream(fd, uri, settings, err);
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!status)
-		return place;
-	place_close(place);
+		return files;
+	image_files_close(files);
 	jail_fail(err, NULL, 0, "\"%s save\" ended with status %d (its message is above)", name,
 		  WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 	jail_error_at(err, NULL, 0, uri);

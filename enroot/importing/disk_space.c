@@ -39,39 +39,39 @@ static void find_place(int fd, char place[256])
 	jail_one_line(place);
 }
 
-int room_begin(struct room *room, int fd, unsigned long long total, struct jail_error *err)
+int disk_space_check(struct disk_space *space, int fd, unsigned long long total, struct jail_error *err)
 {
 	struct statvfs fs;
 	char need[32], have[32];
 
-	*room = (struct room){ .fd = fd, .total = total };
-	find_place(fd, room->place);
+	*space = (struct disk_space){ .fd = fd, .total = total };
+	find_place(fd, space->place);
 	if (fstatvfs(fd, &fs))
 		return 0;
-	room->free = free_of(&fs);
-	if (total <= room->free)
+	space->free = free_of(&fs);
+	if (total <= space->free)
 		return 0;
 	jail_fail(err, NULL, ENOSPC, "there is no room for the image: it needs at least %s, as its layers have compressed, and %s are "
-		  "free. " WHAT_TO_DO, progress_bytes(total, need), progress_bytes(room->free, have));
-	return jail_error_at(err, NULL, 0, room->place);
+		  "free. " WHAT_TO_DO, progress_bytes(total, need), progress_bytes(space->free, have));
+	return jail_error_at(err, NULL, 0, space->place);
 }
 
-int room_ran_out(const struct room *room, int number, unsigned long long read, const char *temp, struct jail_error *err)
+int disk_space_explain(const struct disk_space *space, int number, unsigned long long read, const char *temp, struct jail_error *err)
 {
 	char estimate[80] = "", need[32], have[32];
 	struct statvfs fs, other;
-	bool known = !fstatvfs(room->fd, &fs), is_temp;
-	unsigned long long left = known ? free_of(&fs) : 0, used = room->free > left ? room->free - left : 0;
+	bool known = !fstatvfs(space->fd, &fs), is_temp;
+	unsigned long long left = known ? free_of(&fs) : 0, used = space->free > left ? space->free - left : 0;
 
 	/* Of the two, the one that is full; after EDQUOT neither seems to be. */
 	is_temp = known && left >= FULL && !statvfs(temp, &other) && free_of(&other) < FULL;
 	/* At least: not all that was read is written yet. */
-	if (!is_temp && used && read && room->total > read)
+	if (!is_temp && used && read && space->total > read)
 		snprintf(estimate, sizeof(estimate), "; at least %s would be needed",
-			 progress_bytes((unsigned long long)((double)used * (double)room->total / (double)read), need));
+			 progress_bytes((unsigned long long)((double)used * (double)space->total / (double)read), need));
 	if (is_temp)
 		left = free_of(&other);
 	jail_fail(err, NULL, 0, "there is no room left: %s, %s free%s. " WHAT_TO_DO,
 		  number == EDQUOT ? "the quota is used up" : "it is full", progress_bytes(left, have), estimate);
-	return jail_error_at(err, NULL, 0, is_temp ? temp : room->place);
+	return jail_error_at(err, NULL, 0, is_temp ? temp : space->place);
 }

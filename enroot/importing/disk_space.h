@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether there is room for what is written, told to people: before, and when it ran out. */
-#ifndef IMPORTING_ROOM_H
-#define IMPORTING_ROOM_H
+#ifndef IMPORTING_DISK_SPACE_H
+#define IMPORTING_DISK_SPACE_H
 
 #include "native/base/error.h"
 
-struct room {
+struct disk_space {
 	char place[256];          /* the directory */
 	unsigned long long free;  /* bytes that were free at the beginning */
 	unsigned long long total; /* of the layers as they are stored; 0: not known */
@@ -14,10 +14,10 @@ struct room {
 
 /* `fd` is the file or directory that is written to. Fails when the layers alone, compressed as they are, are more than is free:
  * before a byte of them is fetched. */
-int room_begin(struct room *room, int fd, unsigned long long total, struct jail_error *err);
+int disk_space_check(struct disk_space *space, int fd, unsigned long long total, struct jail_error *err);
 
 /* What to tell after ENOSPC or EDQUOT, `read` bytes of the layers having been read; `temp` is ENROOT_TEMP_PATH, which may be the
  * full one. Fills `err` and returns -1. */
-int room_ran_out(const struct room *room, int number, unsigned long long read, const char *temp, struct jail_error *err);
+int disk_space_explain(const struct disk_space *space, int number, unsigned long long read, const char *temp, struct jail_error *err);
 
 #endif

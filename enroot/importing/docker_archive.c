@@ -13,7 +13,7 @@
 static int fail(const struct source *source, struct jail_error *err, const char *message, const char *detail)
 {
 	jail_fail(err, NULL, 0, "%s%.300s", message, detail);
-	return jail_error_at(err, NULL, 0, place_name(source->place));
+	return jail_error_at(err, NULL, 0, image_files_name(source->files));
 }
 
 static bool has_tag(const json_t *image, const char *reference)
@@ -63,7 +63,7 @@ static int read_layers(struct source *source, const json_t *image, struct jail_e
 	scoped_config config = { .folder = NULL };
 	size_t i, n = json_array_size(layers);
 
-	if (image_config_parse(&config, source->config, source->config_length, place_name(source->place), err))
+	if (image_config_parse(&config, source->config, source->config_length, image_files_name(source->files), err))
 		return -1;
 	if (config.diff_ids.n != n)
 		return fail(source, err, "its configuration names another number of layers than its manifest.json", "");
@@ -74,7 +74,7 @@ static int read_layers(struct source *source, const json_t *image, struct jail_e
 		struct source_layer *layer = &source->layers[n - 1 - i];
 		const char *name = json_string_value(one), *diff_id = config.diff_ids.items[i];
 
-		if (!name || !place_has(source->place, name))
+		if (!name || !image_files_has(source->files, name))
 			return fail(source, err, "a layer is missing in the archive: ", name ? name : "one without a name");
 		layer->file = text_format("%s", name);
 		if (text_starts(diff_id, "sha256:") && strlen(diff_id) == 71)
@@ -101,7 +101,7 @@ int source_read_docker(struct source *source, const char *reference, struct jail
 {
 	size_t length;
 	json_error_t error;
-	scoped_free char *text = place_read(source->place, "manifest.json", &length, err);
+	scoped_free char *text = image_files_read(source->files, "manifest.json", &length, err);
 	json_t *images = text ? json_loadb(text, length, 0, &error) : NULL;
 	const json_t *image;
 	const char *config, *slash = reference ? strrchr(reference, '/') : NULL;
@@ -116,7 +116,7 @@ int source_read_docker(struct source *source, const char *reference, struct jail
 		fail(source, err, "its manifest.json is no list of images", "");
 	} else if ((image = choose(source, images, name, err))) {
 		config = json_string_value(json_object_get(image, "Config"));
-		source->config = place_read(source->place, config ? config : "", &source->config_length, err);
+		source->config = image_files_read(source->files, config ? config : "", &source->config_length, err);
 		if (source->config) {
 			source->digest = digest_of(source->config, source->config_length);
 			result = read_layers(source, image, err);

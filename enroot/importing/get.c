@@ -23,11 +23,11 @@
 #define VARIABLE "ENROOT_IMAGE"
 
 /* Returns only when it cannot be run: as shells do, 127 when there is none, else 126. */
-static int run(char **words, struct obtain *obtain)
+static int run(char **words, struct cached_image *cached)
 {
-	const struct cache_image *image = &obtain->image;
+	const struct cache_image *image = &cached->image;
 
-	origin_close(&obtain->origin);
+	import_source_close(&cached->import);
 	if (fcntl(image->fd, F_SETFD, 0) || setenv(VARIABLE, image->path, 1))
 		return report_error("%s: cannot be held for %s", image->path, words[0]);
 	importing_restore_limit();
@@ -39,20 +39,20 @@ static int run(char **words, struct obtain *obtain)
 
 static int get(const char *uri, const char *architecture, char **words, const struct settings *settings)
 {
-	struct obtain obtain;
-	int result = obtain_begin(&obtain, uri, architecture, settings);
+	struct cached_image cached;
+	int result = cached_image_begin(&cached, uri, architecture, settings);
 
 	if (!result)
-		result = obtain_image(&obtain);
+		result = cached_image_get(&cached);
 	if (result > 0)
 		report_error("%s: images of this kind, or at this time, are not kept in the cache; use: enroot import", uri);
-	else if (!result && obtain.image.draft)
+	else if (!result && cached.image.draft)
 		result = report_error("%s: the cache has no room for it; use: enroot import", uri);
 	else if (!result && words[0])
-		result = run(words, &obtain);
-	else if (!result && (puts(obtain.image.path) < 0 || fflush(stdout)))
+		result = run(words, &cached);
+	else if (!result && (puts(cached.image.path) < 0 || fflush(stdout)))
 		result = report_error("cannot write to standard output");
-	obtain_end(&obtain);
+	cached_image_end(&cached);
 	return result < 0 ? 1 : result;
 }
 

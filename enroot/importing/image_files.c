@@ -18,50 +18,50 @@
 
 #define SMALL_FILE ((size_t)16 << 20) /* a manifest or configuration; registries refuse those above 4 MiB */
 
-struct place {
+struct image_files {
 	char *name;
 	int folder;  /* -1: it is an archive */
 	int archive;
 	struct tar_index index;
 };
 
-static struct place *new_place(const char *name)
+static struct image_files *new_place(const char *name)
 {
-	struct place *place = calloc(1, sizeof(*place));
+	struct image_files *files = calloc(1, sizeof(*files));
 
-	if (!place)
+	if (!files)
 		abort();
-	place->name = text_format("%s", name);
-	place->folder = place->archive = -1;
-	return place;
+	files->name = text_format("%s", name);
+	files->folder = files->archive = -1;
+	return files;
 }
 
-void place_close(struct place *place)
+void image_files_close(struct image_files *files)
 {
-	if (!place)
+	if (!files)
 		return;
-	jail_close(&place->folder);
-	jail_close(&place->archive);
-	tar_index_free(&place->index);
-	free(place->name);
-	free(place);
+	jail_close(&files->folder);
+	jail_close(&files->archive);
+	tar_index_free(&files->index);
+	free(files->name);
+	free(files);
 }
 
-const char *place_name(const struct place *place)
+const char *image_files_name(const struct image_files *files)
 {
-	return place->name;
+	return files->name;
 }
 
-struct place *place_open_folder(const char *path, struct jail_error *err)
+struct image_files *image_files_open_folder(const char *path, struct jail_error *err)
 {
-	struct place *place = new_place(path);
+	struct image_files *files = new_place(path);
 
-	place->folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (place->folder >= 0)
-		return place;
+	files->folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (files->folder >= 0)
+		return files;
 	jail_fail(err, "open", errno, "cannot open the directory of the image");
 	jail_error_at(err, NULL, 0, path);
-	place_close(place);
+	image_files_close(files);
 	return NULL;
 }
 
@@ -109,75 +109,75 @@ static int spool(int fd, const char *name, const struct settings *settings, stru
 	}
 	image_stream_close(stream);
 	image_pool_destroy(&pool);
-	return got ? fault_pass_on(&fault, name, err) : jail_keep(&file);
+	return got ? image_error_to_jail(&fault, name, err) : jail_keep(&file);
 }
 
-struct place *place_open_stream(int fd, const char *name, const struct settings *settings, struct jail_error *err)
+struct image_files *image_files_open_stream(int fd, const char *name, const struct settings *settings, struct jail_error *err)
 {
-	struct place *place = new_place(name);
+	struct image_files *files = new_place(name);
 	unsigned char head[6] = { 0 };
 	ssize_t got = pread(fd, head, sizeof(head), 0);
 
 	if (got >= 0 && image_compression_of(head, (size_t)got) == IMAGE_PLAIN)
-		place->archive = fd;
+		files->archive = fd;
 	else
-		place->archive = spool(fd, name, settings, err);
-	if (place->archive >= 0 && !tar_index_read(&place->index, place->archive, name, err))
-		return place;
-	place_close(place);
+		files->archive = spool(fd, name, settings, err);
+	if (files->archive >= 0 && !tar_index_read(&files->index, files->archive, name, err))
+		return files;
+	image_files_close(files);
 	return NULL;
 }
 
-struct place *place_open_archive(const char *path, const struct settings *settings, struct jail_error *err)
+struct image_files *image_files_open_archive(const char *path, const struct settings *settings, struct jail_error *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd >= 0)
-		return place_open_stream(fd, path, settings, err);
+		return image_files_open_stream(fd, path, settings, err);
 	jail_fail(err, "open", errno, "cannot open the archive of the image");
 	jail_error_at(err, NULL, 0, path);
 	return NULL;
 }
 
-static int missing(const struct place *place, const char *name, const char *call, int number, struct jail_error *err)
+static int missing(const struct image_files *files, const char *name, const char *call, int number, struct jail_error *err)
 {
 	jail_fail(err, call, number, "the image has no file \"%.200s\", or it cannot be read", name);
-	return jail_error_at(err, NULL, 0, place->name);
+	return jail_error_at(err, NULL, 0, files->name);
 }
 
-static int open_member(const struct place *place, const char *name, unsigned long long *length, struct jail_error *err)
+static int open_member(const struct image_files *files, const char *name, unsigned long long *length, struct jail_error *err)
 {
-	const struct tar_member *member = tar_index_find(&place->index, name);
-	scoped_free char *self = text_format("/proc/self/fd/%d", place->archive);
+	const struct tar_member *member = tar_index_find(&files->index, name);
+	scoped_free char *self = text_format("/proc/self/fd/%d", files->archive);
 	scoped_fd fd = -1;
 
 	if (!member)
-		return missing(place, name, NULL, 0, err);
+		return missing(files, name, NULL, 0, err);
 	/* Two layers are read at the same time: each from a place of its own. */
 	fd = open(self, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || lseek(fd, (off_t)member->offset, SEEK_SET) < 0)
-		return missing(place, name, "open", errno, err);
+		return missing(files, name, "open", errno, err);
 	*length = member->length;
 	return jail_keep(&fd);
 }
 
-int place_open_file(const struct place *place, const char *name, unsigned long long *length, struct jail_error *err)
+int image_files_open_file(const struct image_files *files, const char *name, unsigned long long *length, struct jail_error *err)
 {
 	struct stat st;
 
-	if (place->folder < 0)
-		return open_member(place, name, length, err);
-	scoped_fd fd = openat(place->folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (files->folder < 0)
+		return open_member(files, name, length, err);
+	scoped_fd fd = openat(files->folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return missing(place, name, "open", fd < 0 ? errno : EINVAL, err);
+		return missing(files, name, "open", fd < 0 ? errno : EINVAL, err);
 	*length = (unsigned long long)st.st_size;
 	return jail_keep(&fd);
 }
 
-char *place_read(const struct place *place, const char *name, size_t *length, struct jail_error *err)
+char *image_files_read(const struct image_files *files, const char *name, size_t *length, struct jail_error *err)
 {
 	unsigned long long size = 0;
-	scoped_fd fd = place_open_file(place, name, &size, err);
+	scoped_fd fd = image_files_open_file(files, name, &size, err);
 	size_t done = 0;
 	ssize_t got;
 
@@ -185,7 +185,7 @@ char *place_read(const struct place *place, const char *name, size_t *length, st
 		return NULL;
 	if (size > SMALL_FILE) {
 		jail_fail(err, NULL, 0, "its file \"%.100s\" has %llu bytes: no manifest is that long", name, size);
-		jail_error_at(err, NULL, 0, place->name);
+		jail_error_at(err, NULL, 0, files->name);
 		return NULL;
 	}
 	char *text = malloc(size + 1);
@@ -197,13 +197,13 @@ char *place_read(const struct place *place, const char *name, size_t *length, st
 	*length = done;
 	if (done == size)
 		return text;
-	missing(place, name, "read", errno, err);
+	missing(files, name, "read", errno, err);
 	free(text);
 	return NULL;
 }
 
-bool place_has(const struct place *place, const char *name)
+bool image_files_has(const struct image_files *files, const char *name)
 {
-	return place->folder < 0 ? tar_index_find(&place->index, name) != NULL
-				 : !faccessat(place->folder, name, R_OK, 0);
+	return files->folder < 0 ? tar_index_find(&files->index, name) != NULL
+				 : !faccessat(files->folder, name, R_OK, 0);
 }

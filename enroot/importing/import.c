@@ -22,7 +22,7 @@ struct import {
 	int socket; /* takes a descriptor of the cache's file instead; -1: none */
 };
 
-static int into_file(const struct import *import, struct obtain *obtain)
+static int into_file(const struct import *import, struct cached_image *cached)
 {
 	struct output output;
 	struct jail_error err;
@@ -30,7 +30,7 @@ static int into_file(const struct import *import, struct obtain *obtain)
 
 	if (result)
 		report_failure(&err);
-	else if (!(result = obtain_produce(obtain, output.fd)) && (result = output_commit(&output, 0666, &err)))
+	else if (!(result = cached_image_produce(cached, output.fd)) && (result = output_commit(&output, 0666, &err)))
 		report_failure(&err);
 	output_close(&output);
 	return result;
@@ -38,24 +38,24 @@ static int into_file(const struct import *import, struct obtain *obtain)
 
 static int run(const struct import *import)
 {
-	struct obtain obtain;
+	struct cached_image cached;
 	struct jail_error err;
-	int result = obtain_begin(&obtain, import->uri, import->architecture, import->settings);
+	int result = cached_image_begin(&cached, import->uri, import->architecture, import->settings);
 
 	if (!result)
-		result = obtain_image(&obtain);
+		result = cached_image_get(&cached);
 	if (result > 0)
-		result = into_file(import, &obtain);
+		result = into_file(import, &cached);
 	/* The path, and the descriptor whose lock keeps the image from being trimmed: whoever has it may run the cache's own file. */
-	else if (!result && import->socket >= 0 && !obtain.image.draft &&
-		 jail_descriptor_send(import->socket, obtain.image.fd, obtain.image.path, strlen(obtain.image.path)))
+	else if (!result && import->socket >= 0 && !cached.image.draft &&
+		 jail_descriptor_send(import->socket, cached.image.fd, cached.image.path, strlen(cached.image.path)))
 		result = 0;
 	/* Whoever cannot be given it finds the file. */
-	else if (!result && (result = cache_deliver(&obtain.image, import->path, import->force, &err)))
+	else if (!result && (result = cache_deliver(&cached.image, import->path, import->force, &err)))
 		report_failure(&err);
-	if (!result && obtain.found)
+	if (!result && cached.found)
 		report_info("%s is in the cache: no layer was read", import->uri);
-	obtain_end(&obtain);
+	cached_image_end(&cached);
 	return result;
 }
 
@@ -96,7 +96,7 @@ int importing_import(int argc, char **argv)
 		return command_usage("import", "--descriptor takes the number of a socket");
 	import.settings = &settings;
 	import.force = settings_true(&settings, "ENROOT_FORCE_OVERRIDE");
-	scoped_free char *name = origin_name(import.uri);
+	scoped_free char *name = import_source_name(import.uri);
 	if (!name)
 		return 1;
 	scoped_free char *path = output ? text_format("%s", output) : text_format("%s.sqsh", name);

@@ -11,7 +11,7 @@
 #include "native/registry/platform.h"
 #include "native/base/report.h"
 
-char *origin_name(const char *uri)
+char *import_source_name(const char *uri)
 {
 	struct registry_uri parsed;
 	struct registry_error refused;
@@ -35,180 +35,180 @@ char *origin_name(const char *uri)
 
 static bool source_failed(void *context)
 {
-	const struct origin *origin = context;
+	const struct import_source *import = context;
 
-	if (origin->source.failed)
-		report_failure(&origin->source.failure);
-	return origin->source.failed;
+	if (import->source.failed)
+		report_failure(&import->source.failure);
+	return import->source.failed;
 }
 
 static bool registry_failed(void *context)
 {
-	struct origin *origin = context;
+	struct import_source *import = context;
 	struct registry_error why;
 
-	if (!registry_failure(origin->registry, &why))
-		return kept_layers_failed(&origin->kept);
+	if (!registry_failure(import->registry, &why))
+		return layer_cache_use_failed(&import->kept);
 	registry_report(&why);
 	return true;
 }
 
 static int open_layer(void *context, unsigned layer)
 {
-	struct origin *origin = context;
+	struct import_source *import = context;
 
-	if (!origin->registry)
-		return source_open_layer(&origin->source, layer);
-	int fd = kept_layers_open(&origin->kept, layer);
-	return fd >= 0 ? fd : registry_layer_open(origin->registry, layer);
+	if (!import->registry)
+		return source_open_layer(&import->source, layer);
+	int fd = layer_cache_use_open(&import->kept, layer);
+	return fd >= 0 ? fd : registry_layer_open(import->registry, layer);
 }
 
-int origin_open(struct origin *origin, const char *uri, const char *architecture, const struct settings *settings,
-		const struct registry_documents *documents)
+int import_source_open(struct import_source *import, const char *uri, const char *architecture, const struct settings *settings,
+		       const struct registry_documents *documents)
 {
 	struct registry_error refused;
 
-	*origin = (struct origin){ .uri = uri, .settings = settings, .architecture = architecture };
+	*import = (struct import_source){ .uri = uri, .settings = settings, .architecture = architecture };
 	if (source_is_local(uri))
 		return 0;
-	if (!registry_uri_parse(&origin->parsed, uri, &refused))
-		origin->registry = registry_open(settings, &origin->parsed, architecture, documents, &refused);
-	if (origin->registry)
+	if (!registry_uri_parse(&import->parsed, uri, &refused))
+		import->registry = registry_open(settings, &import->parsed, architecture, documents, &refused);
+	if (import->registry)
 		return 0;
 	registry_report(&refused);
 	return -1;
 }
 
-int origin_digest(struct origin *origin, char digest[72])
+int import_source_digest(struct import_source *import, char digest[72])
 {
 	struct registry_error refused;
 
-	if (!origin->registry)
+	if (!import->registry)
 		return 1;
-	if (!registry_named(origin->registry, digest, &refused))
+	if (!registry_named(import->registry, digest, &refused))
 		return 0;
 	registry_report(&refused);
 	return -1;
 }
 
-static int add_layer(struct origin *origin, unsigned i, struct jail_error *err)
+static int add_layer(struct import_source *import, unsigned i, struct jail_error *err)
 {
-	const struct source_layer *from = &origin->source.layers[i];
+	const struct source_layer *from = &import->source.layers[i];
 	unsigned long long length = 0;
-	int fd = place_open_file(origin->source.place, from->file, &length, err);
+	int fd = image_files_open_file(import->source.files, from->file, &length, err);
 
 	if (fd < 0)
 		return -1;
 	close(fd);
 	/* The digest of the bytes as they are stored says as much as that of the content. */
-	origin->layers[i] = (struct image_layer){ .name = from->file, .digest = from->digest,
+	import->layers[i] = (struct image_layer){ .name = from->file, .digest = from->digest,
 						  .diff_id = from->digest ? NULL : from->diff_id, .length = length,
 						  .listing = -1, .list_to = -1 };
-	origin->request.total += length;
+	import->request.total += length;
 	return 0;
 }
 
-static int check_platform(const struct origin *origin)
+static int check_platform(const struct import_source *import)
 {
-	const char *made_for = origin->config.architecture;
-	const char *os = origin->config.os;
+	const char *made_for = import->config.architecture;
+	const char *os = import->config.os;
 	struct platform platform;
 
 	if (os && strcmp(os, "linux"))
 		return report_error("%s: it is an image for %s, and containers here are of Linux\n  next: choose another tag",
-				    origin->uri, os);
-	if (!made_for || platform_of(&platform, origin->architecture) || platform_fit(&platform, "linux", made_for, ""))
+				    import->uri, os);
+	if (!made_for || platform_of(&platform, import->architecture) || platform_fit(&platform, "linux", made_for, ""))
 		return 0;
-	if (origin->architecture)
-		return report_error("%s: it is an image for %s, not for %s", origin->uri, made_for, platform.architecture);
-	report_warning("%s is an image for %s, and this machine is %s", origin->uri, made_for, platform.architecture);
+	if (import->architecture)
+		return report_error("%s: it is an image for %s, not for %s", import->uri, made_for, platform.architecture);
+	report_warning("%s is an image for %s, and this machine is %s", import->uri, made_for, platform.architecture);
 	return 0;
 }
 
-static int resolve_source(struct origin *origin)
+static int resolve_source(struct import_source *import)
 {
 	struct jail_error err;
-	int result = source_open(&origin->source, origin->uri, origin->architecture, origin->settings, &err);
+	int result = source_open(&import->source, import->uri, import->architecture, import->settings, &err);
 
 	if (!result)
-		result = image_config_parse(&origin->config, origin->source.config, origin->source.config_length, origin->uri, &err);
-	if (!result && check_platform(origin))
+		result = image_config_parse(&import->config, import->source.config, import->source.config_length, import->uri, &err);
+	if (!result && check_platform(import))
 		return -1;
-	origin->layers = calloc(origin->source.n_layers + 1u, sizeof(*origin->layers));
-	for (unsigned i = 0; !result && origin->layers && i < origin->source.n_layers; i++)
-		result = add_layer(origin, i, &err);
-	origin->request.failure = source_failed;
-	origin->request.layers.n_layers = origin->source.n_layers;
-	return result || !origin->layers ? -(report_failure(&err)) : 0;
+	import->layers = calloc(import->source.n_layers + 1u, sizeof(*import->layers));
+	for (unsigned i = 0; !result && import->layers && i < import->source.n_layers; i++)
+		result = add_layer(import, i, &err);
+	import->request.failure = source_failed;
+	import->request.layers.n_layers = import->source.n_layers;
+	return result || !import->layers ? -(report_failure(&err)) : 0;
 }
 
-static int resolve_registry(struct origin *origin)
+static int resolve_registry(struct import_source *import)
 {
 	struct registry_error refused;
 	struct jail_error err;
 	const struct registry_image *image;
 
-	if (registry_resolve(origin->registry, &origin->image, &refused))
+	if (registry_resolve(import->registry, &import->image, &refused))
 		return -registry_report(&refused);
-	image = origin->image;
-	if (image_config_parse(&origin->config, image->config, image->config_length, origin->uri, &err))
+	image = import->image;
+	if (image_config_parse(&import->config, image->config, image->config_length, import->uri, &err))
 		return -report_failure(&err);
-	origin->layers = calloc(image->n_layers + 1u, sizeof(*origin->layers));
-	if (!origin->layers)
+	import->layers = calloc(image->n_layers + 1u, sizeof(*import->layers));
+	if (!import->layers)
 		return -report_error("no memory");
 	for (unsigned i = 0; i < image->n_layers; i++)
-		origin->layers[i] = (struct image_layer){ .name = image->layers[i].digest,
+		import->layers[i] = (struct image_layer){ .name = image->layers[i].digest,
 							  .digest = image->layers[i].digest + strlen("sha256:"),
 							  .listing = -1, .list_to = -1 };
-	origin->request.failure = registry_failed;
-	origin->request.layers.n_layers = image->n_layers;
-	origin->request.total = image->size;
+	import->request.failure = registry_failed;
+	import->request.layers.n_layers = image->n_layers;
+	import->request.total = image->size;
 	return 0;
 }
 
-int origin_resolve(struct origin *origin)
+int import_source_resolve(struct import_source *import)
 {
-	if (origin->layers)
+	if (import->layers)
 		return 0;
-	if (origin->registry ? resolve_registry(origin) : resolve_source(origin))
+	if (import->registry ? resolve_registry(import) : resolve_source(import))
 		return -1;
-	if (origin->request.layers.n_layers > IMAGE_LAYERS_MOST)
-		return -report_error("%s: it has %u layers: more than %u are too many", origin->uri, origin->request.layers.n_layers,
+	if (import->request.layers.n_layers > IMAGE_LAYERS_MOST)
+		return -report_error("%s: it has %u layers: more than %u are too many", import->uri, import->request.layers.n_layers,
 				     IMAGE_LAYERS_MOST);
-	origin->request.uri = origin->uri;
-	origin->request.config = &origin->config;
-	origin->request.settings = origin->settings;
-	origin->request.layers.layers = origin->layers;
-	origin->request.layers.open_layer = open_layer;
-	origin->request.layers_context = origin;
+	import->request.uri = import->uri;
+	import->request.config = &import->config;
+	import->request.settings = import->settings;
+	import->request.layers.layers = import->layers;
+	import->request.layers.open_layer = open_layer;
+	import->request.layers_context = import;
 	return 0;
 }
 
-int origin_start(struct origin *origin)
+int import_source_start(struct import_source *import)
 {
 	struct registry_error refused;
 
-	if (!origin->registry)
+	if (!import->registry)
 		return 0;
-	kept_layers_begin(&origin->kept, origin->cache, origin->registry, origin->image);
-	if (!registry_layers_start(origin->registry, origin->image, origin->kept.skip, origin->kept.keep, &refused))
+	layer_cache_use_begin(&import->kept, import->cache, import->registry, import->image);
+	if (!registry_layers_start(import->registry, import->image, import->kept.skip, import->kept.keep, &refused))
 		return 0;
 	return -registry_report(&refused);
 }
 
-bool origin_keep(struct origin *origin)
+bool import_source_keep(struct import_source *import)
 {
-	kept_layers_commit(&origin->kept);
-	return origin->kept.anonymous && !registry_identified(origin->registry);
+	layer_cache_use_commit(&import->kept);
+	return import->kept.anonymous && !registry_identified(import->registry);
 }
 
-void origin_close(struct origin *origin)
+void import_source_close(struct import_source *import)
 {
-	registry_close(origin->registry);
-	kept_layers_end(&origin->kept);
-	registry_image_free(origin->image);
-	source_close(&origin->source);
-	image_config_free(&origin->config);
-	free(origin->layers);
-	*origin = (struct origin){ .uri = NULL };
+	registry_close(import->registry);
+	layer_cache_use_end(&import->kept);
+	registry_image_free(import->image);
+	source_close(&import->source);
+	image_config_free(&import->config);
+	free(import->layers);
+	*import = (struct import_source){ .uri = NULL };
 }

@@ -18,12 +18,13 @@
  * without the last of them. */
 #define DESCRIPTORS 160
 
-void kept_layers_begin(struct kept_layers *kept, struct cache *cache, struct registry *registry, const struct registry_image *image)
+void layer_cache_use_begin(struct layer_cache_use *kept, struct cache *cache, struct registry *registry,
+			   const struct registry_image *image)
 {
 	unsigned n = image->n_layers;
 	long files = sysconf(_SC_OPEN_MAX), most = files < 0 ? LONG_MAX : files - DESCRIPTORS, last = -1;
 
-	*kept = (struct kept_layers){ .image = image, .registry = registry,
+	*kept = (struct layer_cache_use){ .image = image, .registry = registry,
 				      .anonymous = image->anonymous && !registry_identified(registry),
 				      .blobs = calloc(n + 1u, sizeof(*kept->blobs)), .skip = calloc(n + 1u, sizeof(*kept->skip)),
 				      .keep = calloc(n + 1u, sizeof(*kept->keep)) };
@@ -46,7 +47,7 @@ void kept_layers_begin(struct kept_layers *kept, struct cache *cache, struct reg
 	}
 }
 
-int kept_layers_open(struct kept_layers *kept, unsigned layer)
+int layer_cache_use_open(struct layer_cache_use *kept, unsigned layer)
 {
 	struct cache_blob *blob = kept->cache ? &kept->blobs[layer] : NULL;
 
@@ -63,7 +64,7 @@ int kept_layers_open(struct kept_layers *kept, unsigned layer)
 	return fcntl(blob->fd, F_DUPFD_CLOEXEC, 3);
 }
 
-void kept_layers_progress(struct kept_layers *kept)
+void layer_cache_use_progress(struct layer_cache_use *kept)
 {
 	struct stat st;
 
@@ -72,7 +73,7 @@ void kept_layers_progress(struct kept_layers *kept)
 			cache_blob_progress(&kept->blobs[i], (unsigned long long)st.st_size, kept->image->layers[i].size);
 }
 
-void kept_layers_commit(struct kept_layers *kept)
+void layer_cache_use_commit(struct layer_cache_use *kept)
 {
 	struct jail_error ignored;
 	struct stat st;
@@ -90,7 +91,7 @@ void kept_layers_commit(struct kept_layers *kept)
 	}
 }
 
-bool kept_layers_failed(struct kept_layers *kept)
+bool layer_cache_use_failed(struct layer_cache_use *kept)
 {
 	struct jail_error ignored;
 	char digits[65];
@@ -106,12 +107,12 @@ bool kept_layers_failed(struct kept_layers *kept)
 	return kept->rejected;
 }
 
-void kept_layers_end(struct kept_layers *kept)
+void layer_cache_use_end(struct layer_cache_use *kept)
 {
 	for (unsigned i = 0; kept->cache && kept->blobs && i < kept->image->n_layers; i++)
 		cache_blob_release(&kept->blobs[i]);
 	free(kept->blobs);
 	free(kept->skip);
 	free(kept->keep);
-	*kept = (struct kept_layers){ .cache = NULL };
+	*kept = (struct layer_cache_use){ .cache = NULL };
 }

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-int fault_pass_on(const struct image_error *fault, const char *where, struct jail_error *err)
+int image_error_to_jail(const struct image_error *fault, const char *where, struct jail_error *err)
 {
 	char place[256];
 

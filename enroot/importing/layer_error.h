@@ -7,6 +7,6 @@
 #include "native/layers/error.h"
 
 /* Fills `err`; `where` is the layer, image or file that is meant, or NULL. Returns -1. */
-int fault_pass_on(const struct image_error *fault, const char *where, struct jail_error *err);
+int image_error_to_jail(const struct image_error *fault, const char *where, struct jail_error *err);
 
 #endif

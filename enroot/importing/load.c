@@ -17,56 +17,56 @@ struct arguments {
 };
 
 static int load_once(const struct arguments *arguments, const char *name, const struct settings *settings,
-		     const struct registry_documents *documents, struct origin *origin)
+		     const struct registry_documents *documents, struct import_source *import)
 {
 	struct staging staging;
 	struct jail_error err;
 	char bytes[32];
 	int result;
 
-	if (origin_open(origin, arguments->uri, arguments->architecture, settings, documents))
+	if (import_source_open(import, arguments->uri, arguments->architecture, settings, documents))
 		return -1;
-	origin->cache = documents->context;
-	if (origin_resolve(origin) || origin_start(origin))
+	import->cache = documents->context;
+	if (import_source_resolve(import) || import_source_start(import))
 		return -1;
-	report_info("Loading %s: %u layers, %s", arguments->uri, origin->request.layers.n_layers,
-		    progress_bytes(origin->request.total, bytes));
+	report_info("Loading %s: %u layers, %s", arguments->uri, import->request.layers.n_layers,
+		    progress_bytes(import->request.total, bytes));
 	if (staging_begin(&staging, settings, &err))
 		result = -report_failure(&err);
-	else if (!(result = produce_root(&origin->request, staging.lock)) &&
+	else if (!(result = produce_root(&import->request, staging.lock)) &&
 		 staging_commit(&staging, name, arguments->force, &err))
 		result = -report_failure(&err);
 	if (!result)
-		origin_keep(origin);
+		import_source_keep(import);
 	staging_end(&staging);
 	return result;
 }
 
 static int load(const struct arguments *arguments, const char *name, const struct settings *settings,
-		const struct registry_documents *documents, struct origin *origin)
+		const struct registry_documents *documents, struct import_source *import)
 {
-	int result = load_once(arguments, name, settings, documents, origin);
+	int result = load_once(arguments, name, settings, documents, import);
 
 	/* A layer of the cache was not what its name says; it is out of the way now. */
-	if (!result || !origin->kept.rejected)
+	if (!result || !import->kept.rejected)
 		return result;
-	origin_close(origin);
-	return load_once(arguments, name, settings, documents, origin);
+	import_source_close(import);
+	return load_once(arguments, name, settings, documents, import);
 }
 
 static int load_image(const struct arguments *arguments, const struct settings *settings)
 {
 	int64_t began = progress_now_ns();
-	scoped_free char *name = arguments->name ? text_format("%s", arguments->name) : origin_name(arguments->uri);
-	struct origin origin = { .uri = NULL };
+	scoped_free char *name = arguments->name ? text_format("%s", arguments->name) : import_source_name(arguments->uri);
+	struct import_source import = { .uri = NULL };
 	int result;
 
 	if (!name || command_check_name(settings, name, arguments->force))
 		return 1;
 	struct cache *cache = cache_open(settings);
 	const struct registry_documents documents = { cache_document_load, cache_document_keep, cache };
-	result = load(arguments, name, settings, &documents, &origin);
-	origin_close(&origin);
+	result = load(arguments, name, settings, &documents, &import);
+	import_source_close(&import);
 	cache_close(cache);
 	if (!result)
 		report_info("Made the container %s in %.1f s", name, (double)(progress_now_ns() - began) / 1e9);

@@ -40,7 +40,7 @@ static int fail(const struct layout *layout, const char *format, const char *det
 
 	snprintf(message, sizeof(message), "%s%s", format, text);
 	jail_fail(layout->err, NULL, 0, "%s", message);
-	return jail_error_at(layout->err, NULL, 0, place_name(layout->source->place));
+	return jail_error_at(layout->err, NULL, 0, image_files_name(layout->source->files));
 }
 
 /* "sha256:" and 64 digits in lower case: the digits; else NULL. */
@@ -67,7 +67,7 @@ static json_t *read_blob(const struct layout *layout, const json_t *descriptor, 
 		return NULL;
 	}
 	scoped_free char *name = text_format("blobs/sha256/%s", digits);
-	*text = place_read(layout->source->place, name, length, layout->err);
+	*text = image_files_read(layout->source->files, name, length, layout->err);
 	if (!*text)
 		return NULL;
 	if (image_hash_begin(&hash))
@@ -174,7 +174,7 @@ static int read_layers(struct layout *layout, const json_t *manifest)
 	scoped_config config = { .folder = NULL };
 	size_t i, n = json_array_size(layers);
 
-	if (image_config_parse(&config, source->config, source->config_length, place_name(source->place), layout->err))
+	if (image_config_parse(&config, source->config, source->config_length, image_files_name(source->files), layout->err))
 		return -1;
 	if (config.diff_ids.n && config.diff_ids.n != n)
 		return fail(layout, "its configuration names another number of layers than its manifest", "");
@@ -229,7 +229,7 @@ int source_read_oci(struct source *source, const char *reference, const char *ar
 	struct layout layout = { .source = source, .reference = reference, .err = err };
 	size_t length;
 	json_error_t error;
-	scoped_free char *text = place_read(source->place, "index.json", &length, err);
+	scoped_free char *text = image_files_read(source->files, "index.json", &length, err);
 	scoped_json *index = text ? json_loadb(text, length, 0, &error) : NULL;
 	int result = -1;
 

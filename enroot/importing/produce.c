@@ -23,7 +23,7 @@
 struct production {
 	const struct produce_request *request;
 	struct progress progress;
-	struct room room;
+	struct disk_space space;
 	unsigned long long read; /* bytes of the layers, at the end */
 };
 
@@ -125,12 +125,12 @@ static int failed(const struct production *production, const struct image_error 
 	const struct produce_request *request = production->request;
 	struct jail_error err;
 
-	if (request->excused && request->excused(request->advanced_context, false))
+	if (request->failure_is_handled && request->failure_is_handled(request->advanced_context, false))
 		return -1;
 	if (request->failure && request->failure(request->layers_context))
 		return -1;
 	if (fault->number == ENOSPC || fault->number == EDQUOT) {
-		room_ran_out(&production->room, fault->number, production->read, records_folder(request->settings), &err);
+		disk_space_explain(&production->space, fault->number, production->read, records_folder(request->settings), &err);
 		return -report_failure(&err);
 	}
 	if (fault->syscall[0] && !strcmp(fault->path, records_folder(request->settings))) {
@@ -139,7 +139,7 @@ static int failed(const struct production *production, const struct image_error 
 		jail_error_at(&err, NULL, 0, fault->path);
 		return -report_failure(&err);
 	}
-	fault_pass_on(fault, layer >= 0 ? request->layers.layers[layer].name : NULL, &err);
+	image_error_to_jail(fault, layer >= 0 ? request->layers.layers[layer].name : NULL, &err);
 	return -report_failure(&err);
 }
 
@@ -154,8 +154,9 @@ int produce_squashfs(const struct produce_request *request, int fd, struct squas
 
 	if (squash_options(&options, request->settings, request->config->created, &err))
 		return -report_failure(&err);
-	if (room_begin(&production.room, fd, request->total, &err))
-		return request->excused && request->excused(request->advanced_context, true) ? -1 : -report_failure(&err);
+	if (disk_space_check(&production.space, fd, request->total, &err))
+		return request->failure_is_handled && request->failure_is_handled(request->advanced_context, true)
+			       ? -1 : -report_failure(&err);
 	progress_begin(&production.progress, request->total);
 	struct image_tree *tree = image_tree_new(records_folder(request->settings), IMAGE_MEMORY_IMPORT, &fault);
 	struct image_records *records = tree ? image_records_new(records_folder(request->settings), &fault) : NULL;
@@ -207,7 +208,7 @@ int produce_root(const struct produce_request *request, int root)
 	int layer = -1, result = -1;
 
 	struct jail_error err;
-	if (room_begin(&production.room, root, request->total, &err))
+	if (disk_space_check(&production.space, root, request->total, &err))
 		return -report_failure(&err);
 	progress_begin(&production.progress, request->total);
 	struct image_tree *tree = image_tree_new(records_folder(request->settings), IMAGE_MEMORY_IMPORT, &fault);

@@ -17,7 +17,7 @@ struct produce_request {
 	bool (*failure)(void *context);
 	/* Whether its failure matters to nobody, because another way is tried: then nothing is told. Gets advanced_context. May be
 	 * NULL. */
-	bool (*excused)(void *context, bool before);
+	bool (*failure_is_handled)(void *context, bool before);
 	/* Called while it goes on, a few times a second at most. May be NULL. */
 	void (*advanced)(void *context, unsigned long long done, unsigned long long total);
 	void *advanced_context;

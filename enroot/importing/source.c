@@ -83,8 +83,8 @@ static int open_file(struct source *source, const char *uri, const char *archite
 	const char *reference = split(strchr(uri, ':') + 1, &path);
 	bool folder = text_starts(uri, "oci:");
 
-	source->place = folder ? place_open_folder(path, err) : place_open_archive(path, settings, err);
-	if (!source->place)
+	source->files = folder ? image_files_open_folder(path, err) : image_files_open_archive(path, settings, err);
+	if (!source->files)
 		return -1;
 	if (folder || text_starts(uri, "oci-archive:"))
 		return source_read_oci(source, reference, architecture, err);
@@ -93,8 +93,8 @@ static int open_file(struct source *source, const char *uri, const char *archite
 
 static int open_daemon(struct source *source, const char *uri, const struct settings *settings, struct jail_error *err)
 {
-	source->place = daemon_save(uri, settings, err);
-	return source->place ? source_read_docker(source, NULL, err) : -1;
+	source->files = daemon_save(uri, settings, err);
+	return source->files ? source_read_docker(source, NULL, err) : -1;
 }
 
 int source_open(struct source *source, const char *uri, const char *architecture, const struct settings *settings,
@@ -116,7 +116,7 @@ void source_close(struct source *source)
 	free(source->uri);
 	free(source->digest);
 	free(source->config);
-	place_close(source->place);
+	image_files_close(source->files);
 	*source = (struct source){ .uri = NULL };
 }
 
@@ -124,7 +124,7 @@ int source_open_layer(void *context, unsigned layer)
 {
 	struct source *source = context;
 	unsigned long long length;
-	int fd = place_open_file(source->place, source->layers[layer].file, &length, &source->failure);
+	int fd = image_files_open_file(source->files, source->layers[layer].file, &length, &source->failure);
 
 	source->failed = fd < 0;
 	return fd;

@@ -20,7 +20,7 @@ struct source {
 	size_t config_length;
 	struct source_layer *layers; /* the top one first */
 	unsigned n_layers;
-	struct place *place;
+	struct image_files *files;
 	struct jail_error failure; /* of open_layer */
 	bool failed;
 };

@@ -97,9 +97,9 @@ static void add(struct tar_index *index, const struct tar_header *header, const 
 		member.link = resolve(member.name, target);
 	else if (header->type == '1')
 		member.link = clean(target, strlen(target));
-	if (index->n == index->room) {
-		index->room = index->room ? 2 * index->room : 64;
-		index->members = reallocarray(index->members, index->room, sizeof(member));
+	if (index->n == index->capacity) {
+		index->capacity = index->capacity ? 2 * index->capacity : 64;
+		index->members = reallocarray(index->members, index->capacity, sizeof(member));
 		if (!index->members)
 			abort();
 	}

@@ -14,7 +14,7 @@ struct tar_member {
 /* Starts as { 0 }. */
 struct tar_index {
 	struct tar_member *members;
-	size_t n, room;
+	size_t n, capacity;
 };
 
 /* Reads the headers alone. `name` stands for the archive in errors. Returns 0 or -1; free it in both cases. */

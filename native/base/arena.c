@@ -23,11 +23,11 @@ void *jail_arena_alloc(struct jail_arena *arena, size_t size)
 		return NULL;
 	size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	if (!block || block->size - block->used < size) {
-		size_t room = size > BLOCK_BYTES ? size : BLOCK_BYTES;
-		block = calloc(1, sizeof(*block) + room);
+		size_t capacity = size > BLOCK_BYTES ? size : BLOCK_BYTES;
+		block = calloc(1, sizeof(*block) + capacity);
 		if (!block)
 			return NULL;
-		block->size = room;
+		block->size = capacity;
 		block->next = arena->blocks;
 		arena->blocks = block;
 	}

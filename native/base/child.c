@@ -44,7 +44,7 @@ static bool wait_for(pid_t pid)
 	return reap(pid);
 }
 
-static int told(pid_t pid, int number, bool ended, struct jail_error *err)
+static int check_end(pid_t pid, int number, bool ended, struct jail_error *err)
 {
 	if (pid < 0)
 		return jail_fail(err, "clone", number, "cannot start a process");
@@ -67,7 +67,7 @@ int jail_child_run(int (*work)(void *argument), void *argument, int flags, struc
 	bool ended = pid > 0 && wait_for(pid);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	munmap(stack, STACK_SIZE);
-	return told(pid, number, ended, err);
+	return check_end(pid, number, ended, err);
 }
 
 pid_t jail_child_start(int (*work)(void *argument), void *argument, int flags, struct jail_error *err)

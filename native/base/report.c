@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum report_level told = REPORT_ALL;
+static enum report_level shown = REPORT_ALL;
 
 int report_is_terminal(void)
 {
@@ -17,7 +17,7 @@ int report_is_terminal(void)
 
 void report_level(enum report_level level)
 {
-	told = level;
+	shown = level;
 }
 
 /* One write for a line: others write to the same terminal or log. */
@@ -48,14 +48,14 @@ static void line(const char *level, const char *colour, const char *format, va_l
 
 void report_info(const char *format, ...)
 {
-	if (told < REPORT_ALL)
+	if (shown < REPORT_ALL)
 		return;
 	LINE("INFO", "1;34");
 }
 
 void report_warning(const char *format, ...)
 {
-	if (told < REPORT_WARNINGS)
+	if (shown < REPORT_WARNINGS)
 		return;
 	LINE("WARN", "1;33");
 }

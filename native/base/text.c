@@ -61,9 +61,9 @@ bool text_ends(const char *text, const char *suffix)
 
 void text_append(struct text_buffer *buffer, const char *text, size_t length)
 {
-	if (buffer->length + length + 1 > buffer->room) {
-		buffer->room = (buffer->length + length + 1) * 2;
-		buffer->text = grown(buffer->text, buffer->room);
+	if (buffer->length + length + 1 > buffer->capacity) {
+		buffer->capacity = (buffer->length + length + 1) * 2;
+		buffer->text = grown(buffer->text, buffer->capacity);
 	}
 	if (length)
 		memcpy(buffer->text + buffer->length, text, length);
@@ -84,9 +84,9 @@ void text_buffer_free(struct text_buffer *buffer)
 
 void text_list_take(struct text_list *list, char *text)
 {
-	if (list->n + 2 > list->room) {
-		list->room = (list->n + 2) * 2;
-		list->items = grown(list->items, list->room * sizeof(list->items[0]));
+	if (list->n + 2 > list->capacity) {
+		list->capacity = (list->n + 2) * 2;
+		list->items = grown(list->items, list->capacity * sizeof(list->items[0]));
 	}
 	list->items[list->n++] = text;
 	list->items[list->n] = NULL;

@@ -22,7 +22,7 @@ bool text_ends(const char *text, const char *suffix);
 /* Grows; always terminated. Starts as { 0 }. */
 struct text_buffer {
 	char *text;
-	size_t length, room;
+	size_t length, capacity;
 };
 void text_append(struct text_buffer *buffer, const char *text, size_t length);
 void text_append_string(struct text_buffer *buffer, const char *text);
@@ -31,7 +31,7 @@ void text_buffer_free(struct text_buffer *buffer);
 /* Strings that it owns, NULL behind the last: fit for exec. Starts as { 0 }. */
 struct text_list {
 	char **items;
-	size_t n, room;
+	size_t n, capacity;
 };
 void text_list_add(struct text_list *list, const char *text);
 /* The same for a string that the list owns from now on. */

@@ -56,12 +56,12 @@ static bool find(struct cache_blob *blob, bool anonymous)
 		/* What one's own has may have taken credentials: an image that is for all is made of what is. */
 		if (anonymous && cache->shared && &cache->stores[i] == cache->personal)
 			continue;
-		if ((cache->stores[i].own || !atomic_load(&cache->own_alone)) && find_in(&cache->stores[i], blob)) {
+		if ((cache->stores[i].own || !atomic_load(&cache->skip_strangers)) && find_in(&cache->stores[i], blob)) {
 			blob->store = &cache->stores[i];
 			break;
 		}
 	}
-	if (blob->state != CACHE_FOUND && cache->users >= 0 && !atomic_load(&cache->own_alone))
+	if (blob->state != CACHE_FOUND && cache->users >= 0 && !atomic_load(&cache->skip_strangers))
 		store_each(cache->users, cache->root, MOST_STRANGERS, find_at_strangers, blob);
 	if (blob->state != CACHE_FOUND)
 		return false;
@@ -210,7 +210,7 @@ int cache_blob_commit(struct cache_blob *blob, bool anonymous, struct jail_error
 void cache_blob_reject(struct cache_blob *blob)
 {
 	if (blob->foreign) {
-		atomic_store(&blob->cache->own_alone, true);
+		atomic_store(&blob->cache->skip_strangers, true);
 		report_warning("%.19s of another user's cache is not what its name says; no layers of other users are used now",
 			       blob->digest);
 	} else if (blob->store) {
@@ -220,7 +220,7 @@ void cache_blob_reject(struct cache_blob *blob)
 			draft_remove(blob->store, "blobs", digits(blob), true);
 		else
 			/* It stays where it is, and would be found again. */
-			atomic_store(&blob->cache->own_alone, true);
+			atomic_store(&blob->cache->skip_strangers, true);
 	}
 }
 

@@ -195,7 +195,7 @@ bool lock_wait(struct lock_wait *wait, int folder, const char *name)
 		wait->began = wait->changed = time;
 		wait->at_first = lock_ask(folder, name, &progress) ? progress.done : 0;
 		/* Most waits are over before anybody could read about them. */
-		wait->told = time + 0.5 - TELL_EVERY;
+		wait->reported = time + 0.5 - TELL_EVERY;
 	}
 	read_progress(folder, name, text);
 	if (strcmp(text, wait->seen)) {
@@ -208,8 +208,8 @@ bool lock_wait(struct lock_wait *wait, int folder, const char *name)
 			       ? "does not advance" : "is not done (ENROOT_CACHE_WAIT)");
 		return false;
 	}
-	if (time - wait->told >= TELL_EVERY) {
-		wait->told = time;
+	if (time - wait->reported >= TELL_EVERY) {
+		wait->reported = time;
 		tell_user(wait, folder, name);
 	}
 	/* 10 ms at first, 100 ms in the end, not all at once. */

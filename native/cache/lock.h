@@ -39,7 +39,7 @@ bool lock_ask(int folder, const char *name, struct lock_progress *progress);
 struct lock_wait {
 	long patience, most;
 	const char *what;  /* for messages */
-	double began, changed, told;
+	double began, changed, reported;
 	unsigned long long at_first; /* bytes that the holder had when this one began to wait */
 	char seen[128];
 	unsigned turns;

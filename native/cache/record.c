@@ -85,7 +85,7 @@ static void set(char **field, const char *value)
 }
 
 /* False: a value that cannot be. */
-static bool take(struct record *record, const char *key, const char *value)
+static bool set_field(struct record *record, const char *key, const char *value)
 {
 	long long seconds;
 	int used = 0;
@@ -133,7 +133,7 @@ int record_parse(struct record *record, const char *text, struct jail_error *err
 			continue;
 		*value++ = '\0';
 		whole = whole || (!strcmp(line, "end") && !strcmp(value, "1"));
-		if (!take(record, line, value)) {
+		if (!set_field(record, line, value)) {
 			jail_fail(err, NULL, 0, "\"%.80s\" cannot be the %.20s of an image", value, line);
 			return jail_error_at(err, "record", number, NULL);
 		}

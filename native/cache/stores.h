@@ -21,7 +21,7 @@ struct cache {
 	int users, locks;       /* of the administrator's directory, or -1 */
 	char *root;             /* its path */
 	bool trusted_by_others; /* root, or one of ENROOT_SHARED_CACHE_TRUST: others run what lies in our shared store */
-	atomic_bool own_alone;  /* a layer of another user was damaged: no more of them */
+	atomic_bool skip_strangers;  /* a layer of another user was damaged: no more of them */
 	mode_t mask;            /* the umask */
 };
 

@@ -20,13 +20,13 @@
 
 static void add_item(struct trim_list *list, const struct trim_item *item)
 {
-	if (list->n == list->room) {
-		size_t room = list->room * 2 + 64;
-		struct trim_item *larger = realloc(list->items, room * sizeof(*larger));
+	if (list->n == list->capacity) {
+		size_t capacity = list->capacity * 2 + 64;
+		struct trim_item *larger = realloc(list->items, capacity * sizeof(*larger));
 		if (!larger)
 			return;
 		list->items = larger;
-		list->room = room;
+		list->capacity = capacity;
 	}
 	list->items[list->n++] = *item;
 	list->bytes += item->bytes;

@@ -16,7 +16,7 @@ struct trim_item {
 
 struct trim_list {
 	struct trim_item *items;
-	size_t n, room;
+	size_t n, capacity;
 	long long bytes;
 };
 

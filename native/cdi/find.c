@@ -135,7 +135,7 @@ static void remember_names(struct search *search, const struct jail_cdi_spec *sp
 }
 
 /* `first`: nothing of this directory defines the device yet. Takes the specification over, or frees it. */
-static bool take(struct search *search, struct jail_cdi_spec *spec, bool first)
+static bool look_in(struct search *search, struct jail_cdi_spec *spec, bool first)
 {
 	struct jail_cdi_device *device = NULL;
 
@@ -169,7 +169,7 @@ static int search_directory(struct search *search, const char *directory, struct
 		snprintf(path, sizeof(path), "%s/%s", directory, files[i]->d_name);
 		if (read_file(path, search->trust_owners, &spec, err))
 			break;
-		here |= take(search, &spec, !here);
+		here |= look_in(search, &spec, !here);
 	}
 	free_files(files, n);
 	return n < 0 || i < n ? -1 : 0;

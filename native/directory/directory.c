@@ -40,8 +40,8 @@ struct image_directory *image_directory_new(struct image_tree *tree, struct imag
 	pthread_mutex_init(&directory->mutex, NULL);
 	pthread_cond_init(&directory->made, NULL);
 	/* Two at least: a large file keeps one waiting for its parts. */
-	directory->work = image_work_new(request->jobs < 2 ? 2 : request->jobs, sizeof(struct hand), hand_begin,
-					 hand_end, directory, err);
+	directory->work = image_work_new(request->jobs < 2 ? 2 : request->jobs, sizeof(struct writer_state), writer_state_begin,
+					 writer_state_end, directory, err);
 	if (!directory->work) {
 		image_directory_free(directory);
 		return NULL;
@@ -192,7 +192,7 @@ static int on_file(void *sink, uint32_t node, const struct image_entry *entry, s
 	struct image_directory *directory = sink;
 	struct item item;
 
-	directory->told = node;
+	directory->last_node = node;
 	if (entry->absent)
 		return image_fail(err, IMAGE_FAULT_ABSENT, entry->path, "is not described by the listing of its layer");
 	if (entry->digest) {
@@ -269,14 +269,14 @@ static int on_link(void *sink, uint32_t node, uint32_t primary, struct image_err
 	(void)primary; /* the tree knows it, and may know better later */
 	if (directory->request.pick)
 		return 0;
-	if (directory->n_links == directory->links_room) {
-		size_t room = directory->links_room ? 2 * directory->links_room : 256;
-		uint32_t *links = reallocarray(directory->links, room, sizeof(*links));
+	if (directory->n_links == directory->links_capacity) {
+		size_t capacity = directory->links_capacity ? 2 * directory->links_capacity : 256;
+		uint32_t *links = reallocarray(directory->links, capacity, sizeof(*links));
 
 		if (!links)
 			return image_fail_memory(err);
 		directory->links = links;
-		directory->links_room = room;
+		directory->links_capacity = capacity;
 	}
 	directory->links[directory->n_links++] = node;
 	return 0;
@@ -297,12 +297,12 @@ const struct image_lost *image_directory_losses(const struct image_directory *di
 	return directory->losses;
 }
 
-uint32_t image_directory_told(struct image_directory *directory)
+uint32_t image_directory_last_node(struct image_directory *directory)
 {
-	uint32_t told = directory->told;
+	uint32_t last_node = directory->last_node;
 
-	directory->told = IMAGE_ROOT;
-	return told;
+	directory->last_node = IMAGE_ROOT;
+	return last_node;
 }
 
 unsigned image_directory_replaced(const struct image_directory *directory)

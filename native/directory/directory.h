@@ -66,7 +66,7 @@ bool image_directory_has(const struct image_directory *directory, uint32_t node)
 const struct image_lost *image_directory_losses(const struct image_directory *directory);
 
 /* The node whose content came last, since this was last asked; IMAGE_ROOT: none did. */
-uint32_t image_directory_told(struct image_directory *directory);
+uint32_t image_directory_last_node(struct image_directory *directory);
 
 /* How often something was replaced by a later entry of its layer. */
 unsigned image_directory_replaced(const struct image_directory *directory);

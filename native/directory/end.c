@@ -20,7 +20,7 @@ struct range {
 	struct image_job job;
 	struct image_directory *directory;
 	uint32_t from, to;
-	int (*one)(struct image_directory *directory, struct hand *hand, uint32_t number, struct image_error *err);
+	int (*one)(struct image_directory *directory, struct writer_state *writer, uint32_t number, struct image_error *err);
 };
 
 static int range_run(struct image_job *job, void *state, bool stopped, struct image_error *err)
@@ -35,7 +35,7 @@ static int range_run(struct image_job *job, void *state, bool stopped, struct im
 }
 
 static int for_all(struct image_directory *directory, uint32_t count,
-		   int (*one)(struct image_directory *, struct hand *, uint32_t, struct image_error *),
+		   int (*one)(struct image_directory *, struct writer_state *, uint32_t, struct image_error *),
 		   struct image_error *err)
 {
 	uint32_t together = count / (4 * (directory->request.jobs + 1)) + 1;
@@ -55,7 +55,7 @@ static int for_all(struct image_directory *directory, uint32_t count,
 }
 
 /* Where there are no hard links. */
-static int copy(struct image_directory *directory, struct hand *hand, uint32_t node, int from_folder, const char *from,
+static int copy(struct image_directory *directory, struct writer_state *writer, uint32_t node, int from_folder, const char *from,
 		int to_folder, const char *to, struct image_error *err)
 {
 	const struct image_node *one = image_tree_node(directory->tree, node);
@@ -73,28 +73,28 @@ static int copy(struct image_directory *directory, struct hand *hand, uint32_t n
 	if (atomic_load(image_work_stopped(directory->work)))
 		return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 	if (got < 0 || image_records_get(directory->records, one->link, &record, err) ||
-	    image_records_extra(directory->records, &record, &hand->buffer, &hand->room, err) ||
+	    image_records_extra(directory->records, &record, &writer->buffer, &writer->capacity, err) ||
 	    fchmod(out, record.mode & 0777))
 		return fail_at(directory, node, "read", errno, err);
 	return set_metadata(directory, node, to_folder, to, out, one->kind, &record,
-			    hand->buffer + record.target_length, err);
+			    writer->buffer + record.target_length, err);
 }
 
 /* Likewise of a symbolic link, fifo or device: another one like it. */
-static int copy_special(struct image_directory *directory, struct hand *hand, uint32_t node, struct image_error *err)
+static int copy_special(struct image_directory *directory, struct writer_state *writer, uint32_t node, struct image_error *err)
 {
 	struct item item = { .node = node, .folder = folder_of(directory->tree, node),
 			     .kind = image_tree_node(directory->tree, node)->kind };
 	int result;
 
 	if (image_records_get(directory->records, image_tree_node(directory->tree, node)->link, &item.record, err) ||
-	    image_records_extra(directory->records, &item.record, &hand->buffer, &hand->room, err))
+	    image_records_extra(directory->records, &item.record, &writer->buffer, &writer->capacity, err))
 		return -1;
-	item.target = strndup((const char *)hand->buffer, item.record.target_length);
+	item.target = strndup((const char *)writer->buffer, item.record.target_length);
 	if (!item.target)
 		return image_fail_memory(err);
-	item.xattrs = hand->buffer + item.record.target_length;
-	result = write_special(directory, hand, &item, err);
+	item.xattrs = writer->buffer + item.record.target_length;
+	result = write_special(directory, writer, &item, err);
 	free(item.target);
 	return result;
 }
@@ -107,7 +107,7 @@ static bool is_same(int a_folder, const char *a, int b_folder, const char *b)
 	       x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int make_link(struct image_directory *directory, struct hand *hand, uint32_t number, struct image_error *err)
+static int make_link(struct image_directory *directory, struct writer_state *writer, uint32_t number, struct image_error *err)
 {
 	uint32_t node = directory->links[number], primary = image_tree_node(directory->tree, node)->link;
 	char from[IMAGE_NAME_LONGEST + 1], to[IMAGE_NAME_LONGEST + 1];
@@ -117,7 +117,7 @@ static int make_link(struct image_directory *directory, struct hand *hand, uint3
 	if (image_tree_node(directory->tree, node)->kind == 'd' || primary == node ||
 	    !image_directory_has(directory, node))
 		return 0;
-	to_folder = folder_open(directory, hand, folder_of(directory->tree, node), err);
+	to_folder = folder_open(directory, writer, folder_of(directory->tree, node), err);
 	if (to_folder < 0)
 		return -1;
 	to_folder = openat(to_folder, ".", O_PATH | O_DIRECTORY | O_CLOEXEC); /* the next call may close it */
@@ -125,7 +125,7 @@ static int make_link(struct image_directory *directory, struct hand *hand, uint3
 
 	if (held < 0)
 		return fail_at(directory, node, "openat", errno, err);
-	from_folder = folder_open(directory, hand, folder_of(directory->tree, primary), err);
+	from_folder = folder_open(directory, writer, folder_of(directory->tree, primary), err);
 	if (from_folder < 0)
 		return -1;
 	copy_name(directory->tree, primary, from);
@@ -144,8 +144,8 @@ static int make_link(struct image_directory *directory, struct hand *hand, uint3
 	if (lose(directory, IMAGE_LOSS_HARDLINK, node, errno, err))
 		return -1;
 	return image_tree_node(directory->tree, node)->kind == 'f'
-		       ? copy(directory, hand, node, from_folder, from, held, to, err)
-		       : copy_special(directory, hand, node, err);
+		       ? copy(directory, writer, node, from_folder, from, held, to, err)
+		       : copy_special(directory, writer, node, err);
 }
 
 static bool is_in_tree(const struct image_directory *directory, uint32_t folder, uint32_t *node)
@@ -155,13 +155,13 @@ static bool is_in_tree(const struct image_directory *directory, uint32_t folder,
 	       image_tree_node(directory->tree, *node)->link == folder;
 }
 
-static int make_folder(struct image_directory *directory, struct hand *hand, uint32_t folder, struct image_error *err)
+static int make_folder(struct image_directory *directory, struct writer_state *writer, uint32_t folder, struct image_error *err)
 {
 	uint32_t node;
 
 	if (!is_in_tree(directory, folder, &node) || !image_directory_has(directory, node))
 		return 0;
-	return folder_open(directory, hand, folder, err) < 0 ? -1 : 0;
+	return folder_open(directory, writer, folder, err) < 0 ? -1 : 0;
 }
 
 int image_directory_finish(struct image_directory *directory, struct image_error *err)
@@ -176,7 +176,7 @@ int image_directory_finish(struct image_directory *directory, struct image_error
 	return for_all(directory, image_tree_folders(directory->tree), make_folder, err);
 }
 
-static int seal_folder(struct image_directory *directory, struct hand *hand, uint32_t folder, struct image_error *err)
+static int seal_folder(struct image_directory *directory, struct writer_state *writer, uint32_t folder, struct image_error *err)
 {
 	struct image_record record;
 	uint32_t node;
@@ -184,17 +184,17 @@ static int seal_folder(struct image_directory *directory, struct hand *hand, uin
 
 	if (!is_in_tree(directory, folder, &node))
 		return 0;
-	kept = folder_open(directory, hand, folder, err);
+	kept = folder_open(directory, writer, folder, err);
 	if (kept < 0 || image_records_get(directory->records, node, &record, err))
 		return -1;
 	image_record_complete(&record, node);
-	if (image_records_extra(directory->records, &record, &hand->buffer, &hand->room, err))
+	if (image_records_extra(directory->records, &record, &writer->buffer, &writer->capacity, err))
 		return -1;
 	scoped_fd fd = openat(kept, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return fail_at(directory, node, "openat", errno, err);
-	return set_metadata(directory, node, -1, "", fd, 'd', &record, hand->buffer + record.target_length, err);
+	return set_metadata(directory, node, -1, "", fd, 'd', &record, writer->buffer + record.target_length, err);
 }
 
 int image_directory_seal(struct image_directory *directory, struct image_error *err)

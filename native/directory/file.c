@@ -106,11 +106,11 @@ static int complete(struct image_directory *directory, const struct item *item, 
 	return result ? result : close_file(directory, item, fd, err);
 }
 
-int write_small(struct image_directory *directory, struct hand *hand, const struct item *item,
+int write_small(struct image_directory *directory, struct writer_state *writer, const struct item *item,
 		struct image_error *err)
 {
 	char name[IMAGE_NAME_LONGEST + 1];
-	int folder = folder_open(directory, hand, item->folder, err);
+	int folder = folder_open(directory, writer, item->folder, err);
 	scoped_fd fd = -1;
 
 	if (folder < 0)
@@ -138,11 +138,11 @@ static int make_special(const struct item *item, int folder, const char *name)
 		       makedev(record->major, record->minor));
 }
 
-int write_special(struct image_directory *directory, struct hand *hand, const struct item *item,
+int write_special(struct image_directory *directory, struct writer_state *writer, const struct item *item,
 		  struct image_error *err)
 {
 	char name[IMAGE_NAME_LONGEST + 1];
-	int folder = folder_open(directory, hand, item->folder, err), result;
+	int folder = folder_open(directory, writer, item->folder, err), result;
 
 	if (folder < 0)
 		return -1;
@@ -167,7 +167,7 @@ int write_special(struct image_directory *directory, struct hand *hand, const st
 }
 
 /* The next part, which the caller owns; NULL: the file has ended. */
-static struct part *take(struct stream_file *file)
+static struct part *next_part(struct stream_file *file)
 {
 	struct part *part;
 	scoped_lock(&file->mutex);
@@ -231,7 +231,7 @@ static int write_parts(struct stream_file *file, int fd, bool failed, bool *mend
 	int result = failed ? -1 : image_hash_begin(&hash) ? image_fail_memory(err) : 0;
 	bool hashing = !result;
 
-	for (struct part *part; (part = take(file));) {
+	for (struct part *part; (part = next_part(file));) {
 		if (!result) {
 			result = hash_hole(file, &hash, part->offset - position, err);
 			image_hash_add(&hash, part->data, part->length);
@@ -271,12 +271,12 @@ static int pick_stream(struct stream_file *file, bool stopped, struct image_erro
 	return image_records_put(directory->records, file->item.node, &file->item.record, err);
 }
 
-static int write_stream(struct stream_file *file, struct hand *hand, bool stopped, struct image_error *err)
+static int write_stream(struct stream_file *file, struct writer_state *writer, bool stopped, struct image_error *err)
 {
 	struct image_directory *directory = file->directory;
 	struct item *item = &file->item;
 	char name[IMAGE_NAME_LONGEST + 1];
-	int folder = stopped ? -1 : folder_open(directory, hand, item->folder, err), result;
+	int folder = stopped ? -1 : folder_open(directory, writer, item->folder, err), result;
 	bool kept = false, mended = false;
 	scoped_fd fd = -1;
 

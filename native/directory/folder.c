@@ -11,13 +11,13 @@
 #include "parts.h"
 #include "native/layers/scoped.h"
 
-void hand_begin(void *state, void *context)
+void writer_state_begin(void *state, void *context)
 {
-	struct hand *hand = state;
+	struct writer_state *writer = state;
 	struct image_directory *directory = context;
 
 	for (int i = 0; i < KEPT_FOLDERS; i++)
-		hand->kept[i].fd = -1;
+		writer->kept[i].fd = -1;
 	/* A file is made with its mode at once, for which the mask must be 0, in this thread alone. Docker's and
 	 * containerd's seccomp profiles forbid this call. */
 	if (!unshare(CLONE_FS))
@@ -26,13 +26,13 @@ void hand_begin(void *state, void *context)
 		atomic_store(&directory->masked, true);
 }
 
-void hand_end(void *state)
+void writer_state_end(void *state)
 {
-	struct hand *hand = state;
+	struct writer_state *writer = state;
 
 	for (int i = 0; i < KEPT_FOLDERS; i++)
-		image_close(&hand->kept[i].fd);
-	free(hand->buffer);
+		image_close(&writer->kept[i].fd);
+	free(writer->buffer);
 }
 
 static atomic_uchar *state_of(struct image_directory *directory, uint32_t folder)
@@ -99,25 +99,25 @@ static int ensure(struct image_directory *directory, uint32_t folder, uint32_t n
 	return result;
 }
 
-static void keep(struct hand *hand, uint32_t folder, int fd)
+static void keep(struct writer_state *writer, uint32_t folder, int fd)
 {
 	int oldest = 0;
 
 	for (int i = 0; i < KEPT_FOLDERS; i++) {
-		if (hand->kept[i].fd < 0) {
+		if (writer->kept[i].fd < 0) {
 			oldest = i;
 			break;
 		}
-		if (hand->kept[i].used < hand->kept[oldest].used)
+		if (writer->kept[i].used < writer->kept[oldest].used)
 			oldest = i;
 	}
-	image_close(&hand->kept[oldest].fd);
-	hand->kept[oldest].folder = folder;
-	hand->kept[oldest].fd = fd;
-	hand->kept[oldest].used = ++hand->clock;
+	image_close(&writer->kept[oldest].fd);
+	writer->kept[oldest].folder = folder;
+	writer->kept[oldest].fd = fd;
+	writer->kept[oldest].used = ++writer->clock;
 }
 
-int folder_open(struct image_directory *directory, struct hand *hand, uint32_t folder, struct image_error *err)
+int folder_open(struct image_directory *directory, struct writer_state *writer, uint32_t folder, struct image_error *err)
 {
 	uint32_t node = image_tree_folder_node(directory->tree, folder);
 	char name[IMAGE_NAME_LONGEST + 1];
@@ -126,12 +126,12 @@ int folder_open(struct image_directory *directory, struct hand *hand, uint32_t f
 	if (!node)
 		return directory->request.root;
 	for (int i = 0; i < KEPT_FOLDERS; i++)
-		if (hand->kept[i].fd >= 0 && hand->kept[i].folder == folder) {
-			hand->kept[i].used = ++hand->clock;
-			return hand->kept[i].fd;
+		if (writer->kept[i].fd >= 0 && writer->kept[i].folder == folder) {
+			writer->kept[i].used = ++writer->clock;
+			return writer->kept[i].fd;
 		}
 	/* As deep as a path of 4,095 bytes: half as many calls at most. */
-	parent = folder_open(directory, hand, folder_of(directory->tree, node), err);
+	parent = folder_open(directory, writer, folder_of(directory->tree, node), err);
 	if (parent < 0)
 		return -1;
 	copy_name(directory->tree, node, name);
@@ -140,6 +140,6 @@ int folder_open(struct image_directory *directory, struct hand *hand, uint32_t f
 	fd = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return fail_at(directory, node, "openat", errno, err);
-	keep(hand, folder, fd);
+	keep(writer, folder, fd);
 	return fd;
 }

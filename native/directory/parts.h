@@ -41,10 +41,10 @@ struct image_directory {
 	struct item pending; /* a small file whose content is coming */
 	bool has_pending;
 	bool skipping; /* the content of a file of another shard */
-	uint32_t told;     /* the node of the last file */
+	uint32_t last_node;     /* the node of the last file */
 	unsigned replaced; /* entries that a later one of their layer replaced */
 	uint32_t *links;
-	size_t n_links, links_room;
+	size_t n_links, links_capacity;
 	struct image_lost losses[IMAGE_N_LOSSES];
 	struct image_directory_count counts;
 };
@@ -72,28 +72,28 @@ int batch_run(struct image_job *job, void *state, bool stopped, struct image_err
 #define KEPT_FOLDERS 8
 
 /* State of a thread: descriptors of the directories that it used last. */
-struct hand {
+struct writer_state {
 	struct { uint32_t folder; int fd; unsigned used; } kept[KEPT_FOLDERS];
 	unsigned clock;
 	unsigned char *buffer;
-	size_t room;
+	size_t capacity;
 };
 
 /* file.c */
-int write_small(struct image_directory *directory, struct hand *hand, const struct item *item,
+int write_small(struct image_directory *directory, struct writer_state *writer, const struct item *item,
 		struct image_error *err);
-int write_special(struct image_directory *directory, struct hand *hand, const struct item *item,
+int write_special(struct image_directory *directory, struct writer_state *writer, const struct item *item,
 		  struct image_error *err);
 int close_file(const struct image_directory *directory, const struct item *item, int *fd, struct image_error *err);
 int write_all(struct image_directory *directory, const struct item *item, int fd, const unsigned char *data,
 	      size_t length, uint64_t offset, struct image_error *err);
 
-void hand_begin(void *state, void *context);
-void hand_end(void *state);
+void writer_state_begin(void *state, void *context);
+void writer_state_end(void *state);
 
 /* folder.c: O_PATH descriptor of a directory, which is made when it is not there; it stays the
- * hand's, for the next few calls. -1. */
-int folder_open(struct image_directory *directory, struct hand *hand, uint32_t folder, struct image_error *err);
+ * writer's, for the next few calls. -1. */
+int folder_open(struct image_directory *directory, struct writer_state *writer, uint32_t folder, struct image_error *err);
 void folder_set_absent(struct image_directory *directory, uint32_t folder);
 
 /* file.c */

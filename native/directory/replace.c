@@ -10,13 +10,13 @@
 #include "native/layers/scoped.h"
 
 /* One thread does this for all: it happens once in a thousand archives. */
-static int replace(struct image_directory *directory, struct hand *hand, uint32_t node, uint32_t heir,
+static int replace(struct image_directory *directory, struct writer_state *writer, uint32_t node, uint32_t heir,
 		   struct image_error *err)
 {
 	const struct image_node *one = image_tree_node(directory->tree, node);
 	char name[IMAGE_NAME_LONGEST + 1], heirs[IMAGE_NAME_LONGEST + 1];
 	struct image_record record;
-	int folder = folder_open(directory, hand, folder_of(directory->tree, node), err), to;
+	int folder = folder_open(directory, writer, folder_of(directory->tree, node), err), to;
 
 	if (folder < 0)
 		return -1;
@@ -29,7 +29,7 @@ static int replace(struct image_directory *directory, struct hand *hand, uint32_
 	}
 	scoped_fd held = openat(folder, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	to = held < 0 ? -1 : folder_open(directory, hand, folder_of(directory->tree, heir), err);
+	to = held < 0 ? -1 : folder_open(directory, writer, folder_of(directory->tree, heir), err);
 	if (to < 0)
 		return held < 0 ? fail_at(directory, node, "openat", errno, err) : -1;
 	copy_name(directory->tree, heir, heirs);
@@ -44,7 +44,7 @@ int directory_replace(void *sink, uint32_t node, uint32_t heir, struct image_err
 {
 	struct image_directory *directory = sink;
 	const struct image_node *one = image_tree_node(directory->tree, node);
-	struct hand hand = { .clock = 0 };
+	struct writer_state writer = { .clock = 0 };
 	int result;
 
 	directory->replaced++;
@@ -60,8 +60,8 @@ int directory_replace(void *sink, uint32_t node, uint32_t heir, struct image_err
 	if (!image_directory_has(directory, node))
 		return 0;
 	for (int i = 0; i < KEPT_FOLDERS; i++)
-		hand.kept[i].fd = -1;
-	result = replace(directory, &hand, node, heir, err);
-	hand_end(&hand);
+		writer.kept[i].fd = -1;
+	result = replace(directory, &writer, node, heir, err);
+	writer_state_end(&writer);
 	return result;
 }

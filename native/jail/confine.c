@@ -91,7 +91,7 @@ static int keep_capabilities(uint64_t kept, struct jail_error *err)
 /* The kernel lets a process through /proc/PID/root of another that has no capability which is not effective
  * in the first, or by CAP_SYS_PTRACE. Whoever makes jails has CAP_SYS_ADMIN: without these two, the working
  * directory that a user names, which Slurm changes to as root for root, cannot be his. */
-static int close_doors(struct jail_error *err)
+static int drop_ptrace_and_admin(struct jail_error *err)
 {
 	uint32_t effective[2], permitted[2], inheritable[2];
 
@@ -109,7 +109,7 @@ int jail_confine(enum jail_level level, struct jail_error *err)
 		return 0;
 	/* The filter comes late: it refuses keyctl, and needs CAP_SYS_ADMIN. */
 	return leave_keyring(err) || cut_bounding_set(err) || keep_capabilities(UINT64_MAX, err) ||
-	       jail_seccomp_attach(err) || close_doors(err) ? -1 : 0;
+	       jail_seccomp_attach(err) || drop_ptrace_and_admin(err) ? -1 : 0;
 }
 
 /* The kernel lets one process look into another that has the same ids and no more capabilities: after this, root inside

@@ -61,9 +61,9 @@ int image_layers_tell(struct image_layers *layers, struct image_error *err)
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	ns = now.tv_sec * 1000000000 + now.tv_nsec;
-	if (!layers->request.progress || ns - layers->told < PROGRESS_NS)
+	if (!layers->request.progress || ns - layers->reported_ns < PROGRESS_NS)
 		return 0;
-	layers->told = ns;
+	layers->reported_ns = ns;
 	if (layers->request.progress(layers->request.context, atomic_load(&layers->read)))
 		return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 	return 0;
@@ -137,7 +137,7 @@ static int check_holes(struct image_layers *layers, const struct image_entry *en
 
 static int note(struct image_layers *layers, const struct image_entry *entry, struct image_error *err)
 {
-	uint32_t node = layers->target.sink ? layers->target.told(layers->target.sink) : IMAGE_ROOT;
+	uint32_t node = layers->target.sink ? layers->target.last_node(layers->target.sink) : IMAGE_ROOT;
 
 	return layers->listing ? image_listing_add(layers->listing, entry, node, err) : 0;
 }

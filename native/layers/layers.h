@@ -32,7 +32,7 @@ struct image_layers_request {
 /* What a sink that is a directory tells of itself, for listings; all NULL for other sinks. */
 struct image_layers_target {
 	/* The node whose content came last, since this was last asked; IMAGE_ROOT: none did. */
-	uint32_t (*told)(void *sink);
+	uint32_t (*last_node)(void *sink);
 	/* How often something was replaced by a later entry of its layer. */
 	unsigned (*replaced)(void *sink);
 	void *sink;
@@ -48,7 +48,7 @@ struct image_layers {
 	struct image_stream *next; /* of the layer below, begun while this one is read */
 	unsigned generated;        /* 1: something lies above the top layer */
 	atomic_ullong read;
-	int64_t told;
+	int64_t reported_ns; /* when `progress` was called last */
 	uint64_t holes; /* bytes that sparse files are said to have, and of which nothing is stored */
 	struct image_patience patience;
 };

@@ -16,7 +16,7 @@
 #define INHERITED_MOST ((uint64_t)1 << 25)
 
 /* Where an entry belongs. */
-struct place {
+struct entry_path {
 	uint32_t folder, node; /* node: IMAGE_ROOT where there is none yet, or for the root */
 	const char *name;
 	size_t name_length;
@@ -90,40 +90,40 @@ enum missing {
 };
 
 /* Finds where `path` belongs. Below what is hidden nothing is made. */
-static int find_place(struct image_merge *merge, unsigned layer, const char *path, size_t length,
-		      enum missing missing, struct place *place, struct image_error *err)
+static int resolve_path(struct image_merge *merge, unsigned layer, const char *path, size_t length,
+			enum missing missing, struct entry_path *at_path, struct image_error *err)
 {
 	const char *end = path + length, *slash = memrchr(path, '/', length);
 
-	*place = (struct place){ .name = slash ? slash + 1 : path };
-	place->name_length = (size_t)(end - place->name);
+	*at_path = (struct entry_path){ .name = slash ? slash + 1 : path };
+	at_path->name_length = (size_t)(end - at_path->name);
 	for (; (slash = memchr(path, '/', (size_t)(end - path))); path = slash + 1) {
 		size_t part = (size_t)(slash - path);
 		uint32_t next;
 		struct image_node *node;
 
-		place->hidden |= at(merge, place->folder)->covered < layer;
-		next = image_tree_find(merge->tree, place->folder, path, part);
-		if (!next && (missing == LEAVE || place->hidden))
+		at_path->hidden |= at(merge, at_path->folder)->covered < layer;
+		next = image_tree_find(merge->tree, at_path->folder, path, part);
+		if (!next && (missing == LEAVE || at_path->hidden))
 			return 0;
-		if (!next && !(next = image_tree_make(merge->tree, place->folder, path, part)))
+		if (!next && !(next = image_tree_make(merge->tree, at_path->folder, path, part)))
 			return image_fail_memory(err);
 		node = at(merge, next);
 		if (node->kind && node->kind != 'd') {
 			if (node->claimed < layer || (node->kind != 'w' && missing == NOTE))
-				place->hidden = true;
+				at_path->hidden = true;
 			else if (node->kind != 'w' && missing == CLAIM)
 				return not_a_folder(merge, next, err);
 		}
-		if (missing == CLAIM && !place->hidden && node->kind != 'd') {
+		if (missing == CLAIM && !at_path->hidden && node->kind != 'd') {
 			if (claim(merge, next, 'd', layer, err))
 				return -1;
 			node->flags |= IMAGE_IMPLIED;
 		}
-		place->folder = next;
+		at_path->folder = next;
 	}
-	place->hidden |= at(merge, place->folder)->covered < layer;
-	place->node = image_tree_find(merge->tree, place->folder, place->name, place->name_length);
+	at_path->hidden |= at(merge, at_path->folder)->covered < layer;
+	at_path->node = image_tree_find(merge->tree, at_path->folder, at_path->name, at_path->name_length);
 	return 0;
 }
 
@@ -201,16 +201,16 @@ static int replace(struct image_merge *merge, uint32_t number, struct image_erro
 	return merge->sink.operations->replace(merge->sink.context, number, heir, err);
 }
 
-static int whiteout(struct image_merge *merge, unsigned layer, const struct place *place, struct image_error *err)
+static int whiteout(struct image_merge *merge, unsigned layer, const struct entry_path *at_path, struct image_error *err)
 {
-	const char *name = place->name + strlen(WHITEOUT);
-	size_t length = place->name_length - strlen(WHITEOUT);
+	const char *name = at_path->name + strlen(WHITEOUT);
+	size_t length = at_path->name_length - strlen(WHITEOUT);
 	struct image_node *node;
 	uint32_t number;
 
 	if (!length || (length == 1 && *name == '.') || (length == 2 && !memcmp(name, "..", 2)))
 		return image_fail(err, IMAGE_FAULT_SOURCE, "", "a whiteout names nothing");
-	number = image_tree_make(merge->tree, place->folder, name, length);
+	number = image_tree_make(merge->tree, at_path->folder, name, length);
 	if (!number)
 		return image_fail_memory(err);
 	node = at(merge, number);
@@ -268,7 +268,7 @@ static void hide_below(struct image_node *node, unsigned layer)
 static int merge_entry(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
 		       const struct image_content *content, struct image_error *err)
 {
-	struct place place;
+	struct entry_path at_path;
 	struct image_node *node;
 	uint32_t number;
 
@@ -276,23 +276,23 @@ static int merge_entry(struct image_merge *merge, unsigned layer, const struct i
 		return entry->kind == 'd' ? add_folder(merge, layer, IMAGE_ROOT, entry, err)
 					  : image_fail(err, IMAGE_FAULT_SOURCE, "/", "is no directory in the archive");
 	/* Nothing becomes part of the tree for what turns out to be hidden. */
-	if (find_place(merge, layer, entry->path, entry->path_length, LEAVE, &place, err))
+	if (resolve_path(merge, layer, entry->path, entry->path_length, LEAVE, &at_path, err))
 		return -1;
-	number = place.node;
+	number = at_path.node;
 	node = number ? at(merge, number) : NULL;
 	if (node && node->kind && node->claimed < layer) {
-		place.hidden |= entry->kind != 'd' || node->kind != 'd';
+		at_path.hidden |= entry->kind != 'd' || node->kind != 'd';
 		if (node->kind == 'd' && entry->kind != 'd')
 			hide_below(node, layer);
 	}
-	if (!place.hidden && find_place(merge, layer, entry->path, entry->path_length, CLAIM, &place, err))
+	if (!at_path.hidden && resolve_path(merge, layer, entry->path, entry->path_length, CLAIM, &at_path, err))
 		return -1;
-	number = place.node;
-	if (place.hidden)
+	number = at_path.node;
+	if (at_path.hidden)
 		return node && (node->flags & IMAGE_IS_AWAITED)
 			       ? merge_arrived(merge, layer, number, entry, content, IMAGE_ROOT, false, err)
 			       : 0;
-	if (!number && !(number = image_tree_make(merge->tree, place.folder, place.name, place.name_length)))
+	if (!number && !(number = image_tree_make(merge->tree, at_path.folder, at_path.name, at_path.name_length)))
 		return image_fail_memory(err);
 	if (entry->kind == 'd' ? add_folder(merge, layer, number, entry, err)
 			       : add(merge, layer, number, entry, content, err))
@@ -309,7 +309,7 @@ static int maybe_whiteout(struct image_merge *merge, unsigned layer, const struc
 {
 	bool noted = begins(entry->path, entry->path_length, AUFS) ||
 		     memmem(entry->path, entry->path_length, "/" AUFS, strlen("/" AUFS));
-	struct place place;
+	struct entry_path at_path;
 	struct image_node *folder;
 	const char *slash = memrchr(entry->path, '/', entry->path_length), *name = slash ? slash + 1 : entry->path;
 
@@ -317,13 +317,13 @@ static int maybe_whiteout(struct image_merge *merge, unsigned layer, const struc
 		return 1;
 	if (!noted && strncmp(name, WHITEOUT, strlen(WHITEOUT)))
 		return 0;
-	if (find_place(merge, layer, entry->path, entry->path_length, NOTE, &place, err))
+	if (resolve_path(merge, layer, entry->path, entry->path_length, NOTE, &at_path, err))
 		return -1;
-	if (place.hidden)
+	if (at_path.hidden)
 		return 1;
 	if (!noted)
-		return whiteout(merge, layer, &place, err) ? -1 : 1;
-	folder = at(merge, place.folder);
+		return whiteout(merge, layer, &at_path, err) ? -1 : 1;
+	folder = at(merge, at_path.folder);
 	if (folder->covered > layer)
 		folder->covered = (uint16_t)layer;
 	return 1;
@@ -348,13 +348,13 @@ int image_merge_entry(struct image_merge *merge, unsigned layer, const struct im
 int image_merge_again(struct image_merge *merge, unsigned layer, const struct image_entry *entry,
 		      const struct image_content *content, struct image_error *err)
 {
-	struct place place;
+	struct entry_path at_path;
 
 	if (!entry->path_length || !merge->n_hidden)
 		return 0;
-	if (find_place(merge, IMAGE_NO_LAYER, entry->path, entry->path_length, LEAVE, &place, err))
+	if (resolve_path(merge, IMAGE_NO_LAYER, entry->path, entry->path_length, LEAVE, &at_path, err))
 		return -1;
-	if (!place.node || !(at(merge, place.node)->flags & IMAGE_IS_AWAITED))
+	if (!at_path.node || !(at(merge, at_path.node)->flags & IMAGE_IS_AWAITED))
 		return 0;
-	return merge_arrived(merge, layer, place.node, entry, content, IMAGE_ROOT, true, err);
+	return merge_arrived(merge, layer, at_path.node, entry, content, IMAGE_ROOT, true, err);
 }

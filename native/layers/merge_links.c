@@ -73,14 +73,14 @@ int merge_resolve(struct image_merge *merge, uint32_t link, unsigned layer, cons
 /* Links to the link wait for it. They are looked at later: a chain of them is as long as the layer likes. */
 static int note_arrived(struct image_merge *merge, uint32_t link, struct image_error *err)
 {
-	if (merge->n_arrived == merge->arrived_room) {
-		size_t room = merge->arrived_room ? 2 * merge->arrived_room : 64;
-		uint32_t *more = reallocarray(merge->arrived, room, sizeof(*more));
+	if (merge->n_arrived == merge->arrived_capacity) {
+		size_t capacity = merge->arrived_capacity ? 2 * merge->arrived_capacity : 64;
+		uint32_t *more = reallocarray(merge->arrived, capacity, sizeof(*more));
 
 		if (!more)
 			return image_fail_memory(err);
 		merge->arrived = more;
-		merge->arrived_room = room;
+		merge->arrived_capacity = capacity;
 	}
 	merge->arrived[merge->n_arrived++] = link;
 	return 0;

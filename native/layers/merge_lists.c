@@ -28,14 +28,14 @@ static struct lists *make(struct merge_lists *all, uint32_t node)
 	size_t chunk = node >> CHUNK_BITS;
 
 	if (chunk >= all->n_chunks) {
-		size_t room = chunk + 1 > 2 * all->n_chunks ? chunk + 1 : 2 * all->n_chunks;
-		struct lists **chunks = reallocarray(all->chunks, room, sizeof(struct lists *));
+		size_t capacity = chunk + 1 > 2 * all->n_chunks ? chunk + 1 : 2 * all->n_chunks;
+		struct lists **chunks = reallocarray(all->chunks, capacity, sizeof(struct lists *));
 
 		if (!chunks)
 			return NULL;
-		memset(chunks + all->n_chunks, 0, (room - all->n_chunks) * sizeof(struct lists *));
+		memset(chunks + all->n_chunks, 0, (capacity - all->n_chunks) * sizeof(struct lists *));
 		all->chunks = chunks;
-		all->n_chunks = room;
+		all->n_chunks = capacity;
 	}
 	if (!all->chunks[chunk])
 		all->chunks[chunk] = image_spill_take(all->spill, CHUNK * sizeof(struct lists));
@@ -54,14 +54,14 @@ int merge_lists_wait(struct merge_lists *all, const struct waiting *one)
 {
 	struct lists *target = make(all, one->target), *link = make(all, one->link);
 
-	if (all->n_waiting == all->room) {
-		size_t room = all->room ? 2 * all->room : 64;
-		struct waiting *more = room < UINT32_MAX ? reallocarray(all->waiting, room, sizeof(*more)) : NULL;
+	if (all->n_waiting == all->capacity) {
+		size_t capacity = all->capacity ? 2 * all->capacity : 64;
+		struct waiting *more = capacity < UINT32_MAX ? reallocarray(all->waiting, capacity, sizeof(*more)) : NULL;
 
 		if (!more)
 			return -1;
 		all->waiting = more;
-		all->room = room;
+		all->capacity = capacity;
 	}
 	if (!target || !link)
 		return -1;

@@ -25,7 +25,7 @@ struct merge_lists {
 	struct lists **chunks;
 	size_t n_chunks;
 	struct waiting *waiting; /* number N is [N - 1] */
-	size_t n_waiting, room;
+	size_t n_waiting, capacity;
 };
 
 void merge_lists_free(struct merge_lists *all);

@@ -13,7 +13,7 @@ struct image_merge {
 	size_t n_hidden;
 	uint64_t inherited; /* names that another file took over, in sum */
 	uint32_t *arrived;  /* links whose file has come, and that others wait for */
-	size_t n_arrived, arrived_room;
+	size_t n_arrived, arrived_capacity;
 	bool progress; /* of reading a layer again */
 	unsigned passes;
 };

@@ -239,17 +239,17 @@ int image_records_get_many(struct image_records *records, uint32_t node, uint32_
 }
 
 int image_records_extra(struct image_records *records, const struct image_record *record, unsigned char **buffer,
-			size_t *room, struct image_error *err)
+			size_t *capacity, struct image_error *err)
 {
 	size_t length = (size_t)record->target_length + record->xattrs_length;
 
-	if (length + 1 > *room) {
+	if (length + 1 > *capacity) {
 		unsigned char *larger = realloc(*buffer, length + 1);
 
 		if (!larger)
 			return image_fail_memory(err);
 		*buffer = larger;
-		*room = length + 1;
+		*capacity = length + 1;
 	}
 	if (records->loaded_extras && length && record->extra + length <= records->flushed) {
 		memcpy(*buffer, records->loaded_extras + record->extra, length);

@@ -50,7 +50,7 @@ int image_records_get_many(struct image_records *records, uint32_t node, uint32_
 /* Target and attributes, with room for a zero byte after them, into `*buffer`, which grows. After the last
  * prepare: image_records_flush. */
 int image_records_extra(struct image_records *records, const struct image_record *record, unsigned char **buffer,
-			size_t *room, struct image_error *err);
+			size_t *capacity, struct image_error *err);
 int image_records_flush(struct image_records *records, struct image_error *err);
 
 /* Fills in what nothing says: a directory that no layer describes is root's, mode 755. The root is that in any

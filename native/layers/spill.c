@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* What was taken: some tables, and a piece for every 65,536 entries of others. */
-struct taken {
+struct allocation {
 	void *memory;
 	size_t size;
 	off_t offset; /* in the file; -1: not of it */
@@ -27,8 +27,8 @@ struct image_spill {
 	int file;
 	off_t end; /* of the file */
 	size_t page;
-	struct taken *all;
-	size_t n, room;
+	struct allocation *all;
+	size_t n, capacity;
 };
 
 int image_spill_file(const char *folder)
@@ -110,22 +110,22 @@ static void *map_file(struct image_spill *spill, size_t size)
 
 void *image_spill_take(struct image_spill *spill, size_t size)
 {
-	struct taken *one;
+	struct allocation *one;
 	bool plain;
 
 	size = (size + spill->page - 1) / spill->page * spill->page;
 	plain = size <= spill->memory - spill->used;
-	if (spill->n == spill->room) {
-		size_t room = spill->room ? 2 * spill->room : 64;
-		struct taken *all = reallocarray(spill->all, room, sizeof(*all));
+	if (spill->n == spill->capacity) {
+		size_t capacity = spill->capacity ? 2 * spill->capacity : 64;
+		struct allocation *all = reallocarray(spill->all, capacity, sizeof(*all));
 
 		if (!all)
 			return NULL;
 		spill->all = all;
-		spill->room = room;
+		spill->capacity = capacity;
 	}
 	one = &spill->all[spill->n];
-	*one = (struct taken){ .size = size, .offset = plain ? -1 : spill->end };
+	*one = (struct allocation){ .size = size, .offset = plain ? -1 : spill->end };
 	one->memory = plain ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
 			    : map_file(spill, size);
 	if (one->memory == MAP_FAILED)
@@ -146,7 +146,7 @@ void image_spill_give(struct image_spill *spill, void *memory)
 		i--;
 	if (!memory || !i)
 		return;
-	struct taken one = spill->all[i - 1];
+	struct allocation one = spill->all[i - 1];
 
 	munmap(one.memory, one.size);
 	if (one.offset < 0)

@@ -205,12 +205,12 @@ static int inflate_block(struct image_stream *stream, struct image_inflate *infl
 		if (!*out && !(*out = image_block_take(stream->pool)))
 			return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 		unsigned char *at = (*out)->data + (*out)->length;
-		size_t room = IMAGE_BLOCK_SIZE - (*out)->length;
+		size_t capacity = IMAGE_BLOCK_SIZE - (*out)->length;
 
-		if (image_inflate_some(inflate, &in, &left, &at, &room, err))
+		if (image_inflate_some(inflate, &in, &left, &at, &capacity, err))
 			return -1;
-		(*out)->length = IMAGE_BLOCK_SIZE - room;
-		if (room)
+		(*out)->length = IMAGE_BLOCK_SIZE - capacity;
+		if (capacity)
 			return 0; /* all of the input was used up */
 		struct image_block *full = *out;
 

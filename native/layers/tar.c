@@ -105,13 +105,13 @@ static int read_body(struct image_tar *tar, uint64_t size, struct text *text, st
 	if (size > longest || text->length + size > longest)
 		return tar_malformed(tar, err, text == &tar->global ? "a header for all members is longer than 64 KiB"
 								    : "a header is longer than 1 MiB");
-	if (text->length + size + 1 > text->room) {
+	if (text->length + size + 1 > text->capacity) {
 		char *data = realloc(text->data, text->length + (size_t)size + 1);
 
 		if (!data)
 			return image_fail_memory(err);
 		text->data = data;
-		text->room = text->length + (size_t)size + 1;
+		text->capacity = text->length + (size_t)size + 1;
 	}
 	while (left) {
 		int got = fill(tar, err);

@@ -51,7 +51,7 @@ struct tar_attributes {
 	int64_t mtime_ns;
 	unsigned sparse_major, sparse_minor;
 	struct image_extent *extents; /* of form 0.0 */
-	size_t n_extents, room;
+	size_t n_extents, capacity;
 	uint64_t offset; /* of form 0.0: waits for its length */
 	bool has_offset;
 	struct image_xattrs xattrs;

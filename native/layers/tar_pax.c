@@ -14,7 +14,7 @@
 
 void tar_attributes_clear(struct tar_attributes *attributes)
 {
-	struct tar_attributes kept = { .extents = attributes->extents, .room = attributes->room,
+	struct tar_attributes kept = { .extents = attributes->extents, .capacity = attributes->capacity,
 				       .xattrs = attributes->xattrs };
 
 	image_xattrs_clear(&kept.xattrs);
@@ -30,17 +30,17 @@ void tar_attributes_free(struct tar_attributes *attributes)
 
 int tar_add_extent(struct tar_attributes *attributes, uint64_t offset, uint64_t length)
 {
-	if (attributes->n_extents == attributes->room) {
-		size_t room = attributes->room ? 2 * attributes->room : 16;
+	if (attributes->n_extents == attributes->capacity) {
+		size_t capacity = attributes->capacity ? 2 * attributes->capacity : 16;
 		struct image_extent *extents;
 
-		if (room > TAR_EXTENTS_MOST)
+		if (capacity > TAR_EXTENTS_MOST)
 			return -1;
-		extents = reallocarray(attributes->extents, room, sizeof(*extents));
+		extents = reallocarray(attributes->extents, capacity, sizeof(*extents));
 		if (!extents)
 			return -1;
 		attributes->extents = extents;
-		attributes->room = room;
+		attributes->capacity = capacity;
 	}
 	attributes->extents[attributes->n_extents++] = (struct image_extent){ offset, length };
 	return 0;

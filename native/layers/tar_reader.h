@@ -8,7 +8,7 @@
 
 struct text {
 	char *data;
-	size_t length, room;
+	size_t length, capacity;
 };
 
 struct image_tar {

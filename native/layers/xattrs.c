@@ -84,14 +84,14 @@ int image_xattrs_set(struct image_xattrs *xattrs, const char *name, size_t name_
 		return -1;
 	image_xattrs_remove(xattrs, name, name_length);
 	find(xattrs, name, name_length, &at, &after);
-	if (xattrs->length + size > xattrs->room) {
-		size_t room = 2 * (xattrs->length + size);
-		unsigned char *data = realloc(xattrs->data, room);
+	if (xattrs->length + size > xattrs->capacity) {
+		size_t capacity = 2 * (xattrs->length + size);
+		unsigned char *data = realloc(xattrs->data, capacity);
 
 		if (!data)
 			return -1;
 		xattrs->data = data;
-		xattrs->room = room;
+		xattrs->capacity = capacity;
 	}
 	memmove(xattrs->data + at + size, xattrs->data + at, xattrs->length - at);
 	memcpy(xattrs->data + at, &name16, sizeof(name16));

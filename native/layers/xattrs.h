@@ -12,7 +12,7 @@
 
 struct image_xattrs {
 	unsigned char *data;
-	size_t length, room;
+	size_t length, capacity;
 };
 
 struct image_xattr {

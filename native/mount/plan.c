@@ -116,8 +116,8 @@ int jail_plan_append(struct jail_plan *plan, const struct jail_entry *entry, str
 		return jail_fail(err, NULL, 0, "more than %d entries: is this the plan?", JAIL_MAX_ENTRIES);
 	/* Grow at powers of two, from 16. */
 	if (plan->n_entries == 0 || (plan->n_entries >= 16 && !(plan->n_entries & (plan->n_entries - 1)))) {
-		size_t room = plan->n_entries ? plan->n_entries * 2 : 16;
-		struct jail_entry *grown = realloc(plan->entries, room * sizeof(*grown));
+		size_t capacity = plan->n_entries ? plan->n_entries * 2 : 16;
+		struct jail_entry *grown = realloc(plan->entries, capacity * sizeof(*grown));
 		if (!grown)
 			return jail_fail(err, "realloc", ENOMEM, "not enough memory to read the plan");
 		plan->entries = grown;

@@ -51,7 +51,7 @@ char *base64_decode(const char *text)
 	return out;
 }
 
-static bool take(struct credential *credential, const char *user, const char *secret, char *source)
+static bool set_credential(struct credential *credential, const char *user, const char *secret, char *source)
 {
 	credential->username = text_copy(user, strlen(user));
 	credential->secret = text_copy(secret, strlen(secret));
@@ -71,7 +71,7 @@ static bool of_entry(struct credential *credential, const struct credential_requ
 	char *colon = pair ? strchr(pair, ':') : NULL;
 
 	if (token && *token) {
-		take(credential, "", token, text_format("%s, key %s", path, key));
+		set_credential(credential, "", token, text_format("%s, key %s", path, key));
 		return credential->identity_token = true;
 	}
 	if (colon && colon > pair) {
@@ -82,7 +82,7 @@ static bool of_entry(struct credential *credential, const struct credential_requ
 		credential_remark(credential, "auth of %s is not the base64 of USER:PASSWORD", key);
 	}
 	bool found = user && *user && password && *password && credential_is_for(credential, request, user) &&
-		     take(credential, user, password, text_format("%s, key %s", path, key));
+		     set_credential(credential, user, password, text_format("%s, key %s", path, key));
 	if (pair)
 		explicit_bzero(pair, length);
 	return found;
@@ -125,7 +125,7 @@ static bool of_helper(struct credential *credential, const struct credential_req
 	bool token = !*user || !strcmp(user, "<token>");
 	if (!token && !credential_is_for(credential, request, user))
 		return false;
-	take(credential, token ? "" : user, secret, text_format("%s (%s)", program, source));
+	set_credential(credential, token ? "" : user, secret, text_format("%s (%s)", program, source));
 	credential->identity_token = token;
 	return true;
 }

@@ -11,7 +11,7 @@
 
 /* The value of a parameter, quoted or not, into `to` (which may be NULL); "" where it does not fit. Returns the place
  * behind it. */
-static const char *value(const char *text, char *to, size_t room)
+static const char *value(const char *text, char *to, size_t capacity)
 {
 	size_t used = 0;
 	bool quoted = *text == '"';
@@ -21,12 +21,12 @@ static const char *value(const char *text, char *to, size_t room)
 	for (; *text && (quoted ? *text != '"' : !strchr(BLANKS ",", *text)); text++) {
 		if (quoted && *text == '\\' && text[1])
 			text++;
-		if (to && used + 1 < room)
+		if (to && used + 1 < capacity)
 			to[used] = *text;
 		used++;
 	}
 	if (to)
-		to[used < room ? used : 0] = '\0';
+		to[used < capacity ? used : 0] = '\0';
 	return quoted && *text ? text + 1 : text;
 }
 

@@ -19,7 +19,7 @@ struct fetch {
 	bool identified;        /* a request that gave bytes said who asks */
 };
 
-static int take(void *context, unsigned long long position, const char *data, size_t length)
+static int receive(void *context, unsigned long long position, const char *data, size_t length)
 {
 	struct fetch *fetch = context;
 	const struct registry_layer *layer = fetch->request->layer;
@@ -86,7 +86,7 @@ static int attempt(struct registry *registry, struct http *http, struct endpoint
 	scoped_free char *what = text_format("blobs/%s", layer->digest);
 	scoped_free char *doing = text_format("get layer %.19s of %s", layer->digest, registry->name);
 	const struct endpoint_request request = {
-		.method = "GET", .what = what, .doing = doing, .offset = fetch->got, .sink = take, .context = fetch,
+		.method = "GET", .what = what, .doing = doing, .offset = fetch->got, .sink = receive, .context = fetch,
 	};
 	struct registry_error err;
 	scoped_answer answer = { 0 };
@@ -111,7 +111,7 @@ static int elsewhere(struct registry *registry, struct http *http, struct fetch 
 	const struct registry_layer *layer = fetch->request->layer;
 	scoped_free char *doing = text_format("get layer %.19s of %s", layer->digest, registry->name);
 	const struct http_request request = {
-		.method = "GET", .doing = doing, .offset = fetch->got, .sink = take, .context = fetch,
+		.method = "GET", .doing = doing, .offset = fetch->got, .sink = receive, .context = fetch,
 	};
 
 	fetch->failed = false;

@@ -87,9 +87,9 @@ static const char *value_of(const char *line, size_t length, const char *name, s
 	return value;
 }
 
-static void copy(char *to, size_t room, const char *value, size_t size)
+static void copy(char *to, size_t capacity, const char *value, size_t size)
 {
-	size = size < room ? size : room - 1;
+	size = size < capacity ? size : capacity - 1;
 	memcpy(to, value, size);
 	to[size] = '\0';
 }

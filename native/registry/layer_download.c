@@ -13,7 +13,7 @@
 
 #define BLOCK ((size_t)256 * 1024)
 
-void work_block_signals(void)
+void layer_download_block_signals(void)
 {
 	sigset_t all;
 
@@ -21,11 +21,11 @@ void work_block_signals(void)
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 }
 
-void work_release(struct work *work)
+void layer_download_release(struct layer_download *download)
 {
-	work->layers->reserved -= work->reserved;
-	work->reserved = 0;
-	jail_close(&work->spool);
+	download->layers->reserved -= download->reserved;
+	download->reserved = 0;
+	jail_close(&download->spool);
 }
 
 /* Writes all into a pipe that does not block; a stop ends it. -1: nobody reads, or stopped. */
@@ -65,77 +65,77 @@ static int write_spool(int fd, const char *data, size_t length, unsigned long lo
 	return 0;
 }
 
-int work_deliver(void *context, const char *data, size_t length)
+int layer_download_deliver(void *context, const char *data, size_t length)
 {
-	struct work *work = context;
-	struct layers *layers = work->layers;
+	struct layer_download *download = context;
+	struct layers *layers = download->layers;
 
 	layers_lock(layers);
-	if (!work->direct) {
-		work->writing = true;
+	if (!download->direct) {
+		download->writing = true;
 		layers_unlock(layers);
-		int full = write_spool(work->spool, data, length, work->spooled);
+		int full = write_spool(download->spool, data, length, download->spooled);
 		layers_lock(layers);
-		work->writing = false;
+		download->writing = false;
 		if (!full)
-			work->spooled += length;
+			download->spooled += length;
 		layers_changed(layers);
 		if (!full) {
-			bool gone = work->gone;
+			bool gone = download->gone;
 			layers_unlock(layers);
 			return gone;
 		}
-		work->kept = false;
+		download->kept = false;
 		/* Somebody reads it: once all of the spool is read, these bytes and the rest need no room. Else it comes again
 		 * in its turn: a thread that waited for that could be the one that the turn before it needs. */
-		work->given_up = !work->opened;
-		while (work->opened && !work->direct && !work->gone && !layers_stopped(layers))
+		download->given_up = !download->opened;
+		while (download->opened && !download->direct && !download->gone && !layers_stopped(layers))
 			layers_wait(layers);
 	}
-	bool go = work->direct && !work->gone;
+	bool go = download->direct && !download->gone;
 	layers_unlock(layers);
-	return go ? write_pipe(layers, work->pipe, data, length) : -1;
+	return go ? write_pipe(layers, download->pipe, data, length) : -1;
 }
 
 /* The spool's bytes from `offset` to `end`, into the pipe. */
-static int pump_part(const struct work *work, unsigned long long offset, unsigned long long end, char *block)
+static int pump_part(const struct layer_download *download, unsigned long long offset, unsigned long long end, char *block)
 {
 	while (offset < end) {
 		size_t wanted = end - offset < BLOCK ? (size_t)(end - offset) : BLOCK;
-		ssize_t got = pread(work->spool, block, wanted, (off_t)offset);
+		ssize_t got = pread(download->spool, block, wanted, (off_t)offset);
 		if (got < 0 && errno == EINTR)
 			continue;
-		if (got <= 0 || write_pipe(work->layers, work->pipe, block, (size_t)got))
+		if (got <= 0 || write_pipe(download->layers, download->pipe, block, (size_t)got))
 			return -1;
 		offset += (unsigned long long)got;
 	}
 	return 0;
 }
 
-void *work_pump(void *context)
+void *layer_download_pump(void *context)
 {
-	struct work *work = context;
-	struct layers *layers = work->layers;
+	struct layer_download *download = context;
+	struct layers *layers = download->layers;
 	scoped_free char *block = malloc(BLOCK);
 	unsigned long long offset = 0;
 
-	work_block_signals();
+	layer_download_block_signals();
 	layers_lock(layers);
 	while (block && !layers_stopped(layers)) {
-		unsigned long long end = work->spooled;
-		bool ended = work->state == WORK_DONE || work->state == WORK_FAILED;
+		unsigned long long end = download->spooled;
+		bool ended = download->state == DOWNLOAD_DONE || download->state == DOWNLOAD_FAILED;
 		if (offset < end) {
 			layers_unlock(layers);
-			int failed = pump_part(work, offset, end, block);
+			int failed = pump_part(download, offset, end, block);
 			layers_lock(layers);
 			if (failed)
 				break;
 			offset = end;
 		} else if (ended) {
 			break;
-		} else if (!work->writing && !work->kept && work->state == WORK_RUNNING) {
-			work->direct = true;
-			work_release(work);
+		} else if (!download->writing && !download->kept && download->state == DOWNLOAD_RUNNING) {
+			download->direct = true;
+			layer_download_release(download);
 			layers_changed(layers);
 			layers_unlock(layers);
 			return NULL;
@@ -143,11 +143,11 @@ void *work_pump(void *context)
 			layers_wait(layers);
 		}
 	}
-	work->gone = true;
+	download->gone = true;
 	/* Whoever fetches writes to the spool, never to the pipe: it is ours. */
-	jail_close(&work->pipe);
-	if (work->state == WORK_DONE || work->state == WORK_FAILED)
-		work_release(work);
+	jail_close(&download->pipe);
+	if (download->state == DOWNLOAD_DONE || download->state == DOWNLOAD_FAILED)
+		layer_download_release(download);
 	layers_changed(layers);
 	layers_unlock(layers);
 	return NULL;

@@ -9,13 +9,13 @@
 #include "fetch.h"
 #include "spool.h"
 
-enum work_state { WORK_WAITING, WORK_RUNNING, WORK_DONE, WORK_FAILED };
+enum download_state { DOWNLOAD_WAITING, DOWNLOAD_RUNNING, DOWNLOAD_DONE, DOWNLOAD_FAILED };
 
-struct work {
-	struct work *next;
+struct layer_download {
+	struct layer_download *next;
 	struct layers *layers;
 	unsigned layer;
-	enum work_state state;
+	enum download_state state;
 	bool opened;    /* somebody has a descriptor of it */
 	bool again;     /* the layer was fetched before: not what a draft of the cache has */
 	bool direct;    /* into the pipe; else into the spool */
@@ -34,8 +34,8 @@ struct layers {
 	struct registry *registry;
 	struct transport *transport;
 	const struct registry_image *image;
-	struct work *first, **last;
-	struct work **current; /* by layer; NULL: skipped so far */
+	struct layer_download *first, **last;
+	struct layer_download **current; /* by layer; NULL: skipped so far */
 	bool *anonymous;       /* by layer: it was fetched, first of all, without saying who asks */
 	const int *keep;       /* by layer, or NULL */
 	struct spool spool;
@@ -72,16 +72,16 @@ static inline bool layers_stopped(const struct layers *layers)
 	return atomic_load(&layers->transport->stopped);
 }
 
-/* fetch_request.deliver: `context` is the struct work. */
-int work_deliver(void *context, const char *data, size_t length);
+/* fetch_request.deliver: `context` is the struct layer_download. */
+int layer_download_deliver(void *context, const char *data, size_t length);
 
 /* A thread that brings the spool's bytes into the pipe, and lets the fetching one write there once it has caught up. */
-void *work_pump(void *context);
+void *layer_download_pump(void *context);
 
 /* With the lock held: the spool's room is there for others. */
-void work_release(struct work *work);
+void layer_download_release(struct layer_download *download);
 
 /* Threads of the client get no signals: they are the main thread's, and a reader that has gone is an error of write. */
-void work_block_signals(void);
+void layer_download_block_signals(void);
 
 #endif

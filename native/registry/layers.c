@@ -32,36 +32,36 @@ static void fail(struct layers *layers, const struct registry_error *err)
 }
 
 /* With the lock held: what is to be done next; NULL: nothing now. What is opened comes first. */
-static struct work *next_work(struct layers *layers)
+static struct layer_download *next_download(struct layers *layers)
 {
-	for (struct work *work = layers->first; work; work = work->next)
-		if (work->state == WORK_WAITING && work->opened)
-			return work;
-	for (struct work *work = layers->first; work; work = work->next) {
-		unsigned long long size = layers->image->layers[work->layer].size;
-		if (work->state != WORK_WAITING)
+	for (struct layer_download *download = layers->first; download; download = download->next)
+		if (download->state == DOWNLOAD_WAITING && download->opened)
+			return download;
+	for (struct layer_download *download = layers->first; download; download = download->next) {
+		unsigned long long size = layers->image->layers[download->layer].size;
+		if (download->state != DOWNLOAD_WAITING)
 			continue;
-		if (work->kept)
-			return work;
+		if (download->kept)
+			return download;
 		if (!layers->spool.folder || layers->reserved > layers->spool.limit ||
 		    size > layers->spool.limit - layers->reserved)
 			continue;
-		work->spool = spool_open(&layers->spool);
-		if (work->spool < 0) {
+		download->spool = spool_open(&layers->spool);
+		if (download->spool < 0) {
 			layers->spool.limit = 0;
 			return NULL;
 		}
-		work->reserved = size;
+		download->reserved = size;
 		layers->reserved += size;
-		return work;
+		return download;
 	}
 	return NULL;
 }
 
-static void run(struct layers *layers, struct http *http, struct work *work)
+static void run(struct layers *layers, struct http *http, struct layer_download *download)
 {
 	const struct fetch_request request = {
-		.layer = &layers->image->layers[work->layer], .deliver = work_deliver, .context = work,
+		.layer = &layers->image->layers[download->layer], .deliver = layer_download_deliver, .context = download,
 	};
 	struct registry_error err = { 0 };
 	bool anonymous;
@@ -70,24 +70,24 @@ static void run(struct layers *layers, struct http *http, struct work *work)
 	if (result)
 		fail(layers, &err);
 	layers_lock(layers);
-	if (result && work->given_up) {
+	if (result && download->given_up) {
 		layers->spool.limit = 0; /* nothing fits any more */
-		work->given_up = false;
-		work->spooled = 0;
-		work_release(work);
-		work->state = WORK_WAITING;
+		download->given_up = false;
+		download->spooled = 0;
+		layer_download_release(download);
+		download->state = DOWNLOAD_WAITING;
 		layers_changed(layers);
 		layers_unlock(layers);
 		return;
 	}
-	if (!work->again)
-		layers->anonymous[work->layer] = anonymous;
-	work->state = result ? WORK_FAILED : WORK_DONE;
-	if (work->direct || (result && !work->has_pump))
-		jail_close(&work->pipe);
+	if (!download->again)
+		layers->anonymous[download->layer] = anonymous;
+	download->state = result ? DOWNLOAD_FAILED : DOWNLOAD_DONE;
+	if (download->direct || (result && !download->has_pump))
+		jail_close(&download->pipe);
 	/* What waits to be opened keeps its spool, and a pump that is not done its own. */
-	if (work->direct || work->gone || (result && !work->has_pump))
-		work_release(work);
+	if (download->direct || download->gone || (result && !download->has_pump))
+		layer_download_release(download);
 	layers_changed(layers);
 	layers_unlock(layers);
 }
@@ -98,7 +98,7 @@ static void *serve(void *context)
 	struct registry_error err;
 	struct http *http = NULL, *own = NULL;
 
-	work_block_signals();
+	layer_download_block_signals();
 	layers_lock(layers);
 	/* The connection that gave the manifest is open still. */
 	if (!layers->lent_http) {
@@ -112,11 +112,11 @@ static void *serve(void *context)
 	}
 	layers_lock(layers);
 	while (!layers_stopped(layers)) {
-		struct work *work = next_work(layers);
-		if (work) {
-			work->state = WORK_RUNNING;
+		struct layer_download *download = next_download(layers);
+		if (download) {
+			download->state = DOWNLOAD_RUNNING;
 			layers_unlock(layers);
-			run(layers, http, work);
+			run(layers, http, download);
 			layers_lock(layers);
 			continue;
 		}
@@ -141,35 +141,35 @@ static int add_thread(struct layers *layers, bool again)
 }
 
 /* With the lock held. */
-static struct work *add_work(struct layers *layers, unsigned layer)
+static struct layer_download *add_work(struct layers *layers, unsigned layer)
 {
-	struct work *work = calloc(1, sizeof(*work));
+	struct layer_download *download = calloc(1, sizeof(*download));
 
-	if (!work)
+	if (!download)
 		return NULL;
-	*work = (struct work){ .layers = layers, .layer = layer, .spool = -1, .pipe = -1, .again = layers->current[layer] };
+	*download = (struct layer_download){ .layers = layers, .layer = layer, .spool = -1, .pipe = -1, .again = layers->current[layer] };
 	/* A second time it has its bytes already. */
 	if (layers->keep && layers->keep[layer] >= 0 && !layers->current[layer])
-		work->spool = fcntl(layers->keep[layer], F_DUPFD_CLOEXEC, 3);
-	work->kept = work->spool >= 0;
-	*layers->last = work;
-	layers->last = &work->next;
-	layers->current[layer] = work;
-	return work;
+		download->spool = fcntl(layers->keep[layer], F_DUPFD_CLOEXEC, 3);
+	download->kept = download->spool >= 0;
+	*layers->last = download;
+	layers->last = &download->next;
+	layers->current[layer] = download;
+	return download;
 }
 
 /* With the lock held. A descriptor, or -1 with errno. */
-static int open_work(struct layers *layers, struct work *work, bool again)
+static int open_work(struct layers *layers, struct layer_download *download, bool again)
 {
 	int ends[2];
 
-	work->opened = true;
-	if (work->state == WORK_DONE) {
+	download->opened = true;
+	if (download->state == DOWNLOAD_DONE) {
 		char path[32];
 		/* With a place in it of its own: others may have this file too. */
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", work->spool);
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", download->spool);
 		int fd = open(path, O_RDONLY | O_CLOEXEC), number = errno;
-		work_release(work);
+		layer_download_release(download);
 		layers_changed(layers); /* there is room again */
 		errno = number;
 		return fd;
@@ -179,15 +179,15 @@ static int open_work(struct layers *layers, struct work *work, bool again)
 	fcntl(ends[1], F_SETFL, O_NONBLOCK);
 	/* May be refused to users with many pipes; the usual 64 KiB serve too. */
 	fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE);
-	work->pipe = ends[1];
-	work->direct = work->state == WORK_WAITING && !work->kept;
+	download->pipe = ends[1];
+	download->direct = download->state == DOWNLOAD_WAITING && !download->kept;
 	layers_changed(layers);
-	if (work->state != WORK_WAITING || !add_thread(layers, again)) {
-		work->has_pump = !work->direct && !pthread_create(&work->pump, NULL, work_pump, work);
-		if (work->direct || work->has_pump)
+	if (download->state != DOWNLOAD_WAITING || !add_thread(layers, again)) {
+		download->has_pump = !download->direct && !pthread_create(&download->pump, NULL, layer_download_pump, download);
+		if (download->direct || download->has_pump)
 			return ends[0];
 	}
-	jail_close(&work->pipe);
+	jail_close(&download->pipe);
 	close(ends[0]);
 	errno = EAGAIN;
 	return -1;
@@ -200,13 +200,13 @@ int registry_layer_open(void *context, unsigned layer)
 	struct registry_error err;
 
 	layers_lock(layers);
-	struct work *work = layers->current[layer];
-	while (work && work->given_up && !layers_stopped(layers))
+	struct layer_download *download = layers->current[layer];
+	while (download && download->given_up && !layers_stopped(layers))
 		layers_wait(layers);
-	bool again = work && work->opened;
-	if (!work || again)
-		work = add_work(layers, layer);
-	int fd = work && !layers_stopped(layers) ? open_work(layers, work, again) : -1, number = errno;
+	bool again = download && download->opened;
+	if (!download || again)
+		download = add_work(layers, layer);
+	int fd = download && !layers_stopped(layers) ? open_work(layers, download, again) : -1, number = errno;
 	bool stopped = layers_stopped(layers);
 	layers_unlock(layers);
 	if (fd < 0 && !stopped) {
@@ -284,13 +284,13 @@ void layers_end(struct layers *layers)
 		return;
 	for (unsigned i = 0; i < layers->n_threads; i++)
 		pthread_join(layers->threads[i], NULL);
-	for (struct work *work = layers->first, *next; work; work = next) {
-		next = work->next;
-		if (work->has_pump)
-			pthread_join(work->pump, NULL);
-		jail_close(&work->pipe);
-		jail_close(&work->spool);
-		free(work);
+	for (struct layer_download *download = layers->first, *next; download; download = next) {
+		next = download->next;
+		if (download->has_pump)
+			pthread_join(download->pump, NULL);
+		jail_close(&download->pipe);
+		jail_close(&download->spool);
+		free(download);
 	}
 	spool_end(&layers->spool);
 	free(layers->threads);

@@ -34,15 +34,15 @@ void spool_begin(struct spool *spool, const struct settings *settings)
 	const char *temp = settings_get(settings, "ENROOT_TEMP_PATH"), *cache = settings_get(settings, "ENROOT_CACHE_PATH");
 	const char *folder = *temp && !is_memory(temp) && !access(temp, W_OK | X_OK) ? temp :
 			     *cache && !access(cache, W_OK | X_OK) ? cache : temp;
-	struct statvfs room;
+	struct statvfs space;
 
 	*spool = (struct spool){ 0 };
-	if (!*folder || statvfs(folder, &room))
+	if (!*folder || statvfs(folder, &space))
 		return;
 	spool->folder = text_copy(folder, strlen(folder));
 	spool->limit = is_memory(folder) ? MEMORY_LIMIT : LIMIT;
 	/* Others live there too. */
-	unsigned long long half = (unsigned long long)room.f_bavail * room.f_frsize / 2;
+	unsigned long long half = (unsigned long long)space.f_bavail * space.f_frsize / 2;
 	if (spool->limit > half)
 		spool->limit = half;
 }

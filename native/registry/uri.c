@@ -33,9 +33,9 @@ static int wrong(struct registry_error *err, const char *text, const char *forma
 }
 
 /* Copies `length` bytes. -1: there is no room. */
-static int put(char *to, size_t room, const char *from, size_t length)
+static int put(char *to, size_t capacity, const char *from, size_t length)
 {
-	if (length >= room)
+	if (length >= capacity)
 		return -1;
 	memcpy(to, from, length);
 	to[length] = '\0';

@@ -56,7 +56,7 @@ void squashfs_compressor_end(struct squashfs_compressor *compressor)
 	compressor->state = NULL;
 }
 
-size_t squashfs_compressor_room(enum squashfs_compression compression, size_t length)
+size_t squashfs_compressor_bound(enum squashfs_compression compression, size_t length)
 {
 	switch (compression) {
 	case SQUASHFS_GZIP:
@@ -75,18 +75,18 @@ static size_t run_gzip(z_stream *stream, const void *in, size_t length, void *ou
 	stream->next_in = (Bytef *)in;
 	stream->avail_in = (uInt)length;
 	stream->next_out = out;
-	stream->avail_out = (uInt)squashfs_compressor_room(SQUASHFS_GZIP, length);
+	stream->avail_out = (uInt)squashfs_compressor_bound(SQUASHFS_GZIP, length);
 	return deflate(stream, Z_FINISH) == Z_STREAM_END ? stream->total_out : 0;
 }
 
 static size_t run_lz4(const struct squashfs_compressor *compressor, const void *in, size_t length, void *out)
 {
-	int room = LZ4_compressBound((int)length), done;
+	int capacity = LZ4_compressBound((int)length), done;
 
 	if (compressor->level > 1)
-		done = LZ4_compress_HC_extStateHC(compressor->state, in, out, (int)length, room, compressor->level);
+		done = LZ4_compress_HC_extStateHC(compressor->state, in, out, (int)length, capacity, compressor->level);
 	else
-		done = LZ4_compress_fast_extState(compressor->state, in, out, (int)length, room, 1);
+		done = LZ4_compress_fast_extState(compressor->state, in, out, (int)length, capacity, 1);
 	return done > 0 ? (size_t)done : 0;
 }
 

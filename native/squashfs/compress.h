@@ -23,7 +23,7 @@ int squashfs_compressor_begin(struct squashfs_compressor *compressor, enum squas
 void squashfs_compressor_end(struct squashfs_compressor *compressor);
 
 /* Bytes that `out` must have room for. */
-size_t squashfs_compressor_room(enum squashfs_compression compression, size_t length);
+size_t squashfs_compressor_bound(enum squashfs_compression compression, size_t length);
 
 /* Gives the compressed length; 0: it would not be smaller, store it as it is. */
 size_t squashfs_compressor_run(struct squashfs_compressor *compressor, const void *in, size_t length, void *out);

@@ -30,35 +30,35 @@ struct squashfs_data {
 	bool stopped;
 };
 
-struct hand {
+struct worker_state {
 	struct squashfs_compressor compressor;
 	struct squashfs_data *data;
 	struct image_error err;
 	bool ready;
 };
 
-static void hand_begin(void *state, void *context)
+static void worker_state_begin(void *state, void *context)
 {
-	struct hand *hand = state;
+	struct worker_state *worker = state;
 	struct squashfs_data *data = context;
 
-	hand->data = data;
-	hand->ready = !squashfs_compressor_begin(&hand->compressor, data->request.compression, data->request.level,
-						 &hand->err);
+	worker->data = data;
+	worker->ready = !squashfs_compressor_begin(&worker->compressor, data->request.compression, data->request.level,
+						   &worker->err);
 }
 
-static void hand_end(void *state)
+static void worker_state_end(void *state)
 {
-	struct hand *hand = state;
+	struct worker_state *worker = state;
 
-	squashfs_compressor_end(&hand->compressor);
+	squashfs_compressor_end(&worker->compressor);
 }
 
 struct squashfs_data *squashfs_data_new(const struct squashfs_data_request *request, struct image_error *err)
 {
 	struct squashfs_data *data = calloc(1, sizeof(*data));
-	size_t room = squashfs_compressor_room(request->compression, request->block_size);
-	size_t most = BYTES_MOST / (request->block_size + room);
+	size_t bound = squashfs_compressor_bound(request->compression, request->block_size);
+	size_t most = BYTES_MOST / (request->block_size + bound);
 
 	if (!data) {
 		image_fail_memory(err);
@@ -78,7 +78,7 @@ struct squashfs_data *squashfs_data_new(const struct squashfs_data_request *requ
 		struct squashfs_block *block = &data->all[i];
 
 		*block = (struct squashfs_block){ .data = data, .bytes = malloc(request->block_size),
-						  .compressed = malloc(room), .next = data->free };
+						  .compressed = malloc(bound), .next = data->free };
 		if (!block->bytes || !block->compressed) {
 			image_fail_memory(err);
 			squashfs_data_free(data);
@@ -89,7 +89,7 @@ struct squashfs_data *squashfs_data_new(const struct squashfs_data_request *requ
 	if (!data->done || !data->all)
 		image_fail_memory(err);
 	else
-		data->work = image_work_new(request->jobs, sizeof(struct hand), hand_begin, hand_end, data, err);
+		data->work = image_work_new(request->jobs, sizeof(struct worker_state), worker_state_begin, worker_state_end, data, err);
 	if (data->work)
 		return data;
 	squashfs_data_free(data);
@@ -152,7 +152,7 @@ void squashfs_block_drop(struct squashfs_block *block)
 	give_back(block);
 }
 
-static void *room(struct squashfs_data *data, void **chunks, uint64_t at, size_t size, struct image_error *err)
+static void *chunk_of(struct squashfs_data *data, void **chunks, uint64_t at, size_t size, struct image_error *err)
 {
 	void **chunk = at / CHUNK < CHUNKS ? &chunks[at / CHUNK] : NULL;
 
@@ -168,7 +168,7 @@ static void *room(struct squashfs_data *data, void **chunks, uint64_t at, size_t
 
 static int new_entry(struct squashfs_data *data, struct image_error *err)
 {
-	if (!room(data, (void **)data->sizes, data->entries, sizeof(uint32_t), err))
+	if (!chunk_of(data, (void **)data->sizes, data->entries, sizeof(uint32_t), err))
 		return -1;
 	data->entries++;
 	return 0;
@@ -208,17 +208,17 @@ static int run(struct image_job *job, void *state, bool stopped, struct image_er
 {
 	struct squashfs_block *block = (struct squashfs_block *)job;
 	struct squashfs_data *data = block->data;
-	struct hand *hand = state;
+	struct worker_state *worker = state;
 	size_t length = 0;
 
 	if (stopped)
 		return 0;
-	if (!hand->ready) {
-		*err = hand->err;
+	if (!worker->ready) {
+		*err = worker->err;
 		return stop(data);
 	}
 	if (!block->plain)
-		length = squashfs_compressor_run(&hand->compressor, block->bytes, block->length, block->compressed);
+		length = squashfs_compressor_run(&worker->compressor, block->bytes, block->length, block->compressed);
 	block->size = length ? (uint32_t)length : (uint32_t)block->length | SQUASHFS_BLOCK_PLAIN;
 	for (block = place_all(data, block); block;) {
 		struct squashfs_block *next = block->next;
@@ -259,7 +259,7 @@ uint64_t squashfs_data_entries(const struct squashfs_data *data)
 
 int squashfs_data_run(struct squashfs_data *data, uint64_t *number, struct image_error *err)
 {
-	if (!room(data, (void **)data->starts, data->runs, sizeof(uint64_t), err))
+	if (!chunk_of(data, (void **)data->starts, data->runs, sizeof(uint64_t), err))
 		return -1;
 	*number = data->runs++;
 	return 0;

@@ -73,14 +73,14 @@ static int add_index(struct squashfs *squashfs, uint32_t node, size_t length, st
 
 	if (squashfs->n_index == UINT16_MAX)
 		return 0;
-	if (squashfs->index_room - squashfs->index_length < size) {
-		size_t room = 2 * squashfs->index_room + size;
-		unsigned char *larger = realloc(squashfs->index, room);
+	if (squashfs->index_capacity - squashfs->index_length < size) {
+		size_t capacity = 2 * squashfs->index_capacity + size;
+		unsigned char *larger = realloc(squashfs->index, capacity);
 
 		if (!larger)
 			return image_fail_memory(err);
 		squashfs->index = larger;
-		squashfs->index_room = room;
+		squashfs->index_capacity = capacity;
 	}
 	to = squashfs->index + squashfs->index_length;
 	to = put32(to, (uint32_t)length);

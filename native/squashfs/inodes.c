@@ -141,7 +141,7 @@ int squashfs_inode(struct squashfs *squashfs, uint32_t node, uint64_t listing, s
 		return -1;
 	if (!record.known)
 		image_record_complete(&record, node);
-	if (image_records_extra(squashfs->records, &record, &squashfs->extra, &squashfs->extra_room, err))
+	if (image_records_extra(squashfs->records, &record, &squashfs->extra, &squashfs->extra_capacity, err))
 		return -1;
 	if (!squashfs->options.no_xattrs && record.xattrs_length &&
 	    squashfs_xattrs_add(squashfs, node, squashfs->extra + record.target_length, record.xattrs_length, &xattrs, err))

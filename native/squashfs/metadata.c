@@ -53,23 +53,23 @@ static int grow(struct squashfs_metadata *metadata, struct image_error *err)
 
 	if (write_some(metadata, err))
 		return -1;
-	if (metadata->room - (metadata->length - metadata->written) < most) {
-		size_t room = 2 * metadata->room + 8 * most;
-		unsigned char *data = realloc(metadata->data, room);
+	if (metadata->capacity - (metadata->length - metadata->written) < most) {
+		size_t capacity = 2 * metadata->capacity + 8 * most;
+		unsigned char *data = realloc(metadata->data, capacity);
 
 		if (!data)
 			return image_fail_memory(err);
 		metadata->data = data;
-		metadata->room = room;
+		metadata->capacity = capacity;
 	}
-	if (metadata->n_starts == metadata->starts_room) {
-		size_t room = metadata->starts_room ? 2 * metadata->starts_room : 16;
-		uint64_t *starts = reallocarray(metadata->starts, room, sizeof(*starts));
+	if (metadata->n_starts == metadata->starts_capacity) {
+		size_t capacity = metadata->starts_capacity ? 2 * metadata->starts_capacity : 16;
+		uint64_t *starts = reallocarray(metadata->starts, capacity, sizeof(*starts));
 
 		if (!starts)
 			return image_fail_memory(err);
 		metadata->starts = starts;
-		metadata->starts_room = room;
+		metadata->starts_capacity = capacity;
 	}
 	return 0;
 }

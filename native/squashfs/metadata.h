@@ -15,7 +15,7 @@ struct squashfs_metadata {
 	struct squashfs_compressor *compressor; /* NULL: stored as it is */
 	struct image_spill *spill;              /* who makes the file without a name; NULL: all stays in memory */
 	unsigned char *data;                    /* finished pieces, from `written` on */
-	size_t room;
+	size_t capacity;
 	uint64_t length, written; /* bytes of all pieces; of those that are in a file */
 	bool in_file, nameless;
 	int fd;
@@ -23,7 +23,7 @@ struct squashfs_metadata {
 	unsigned char piece[SQUASHFS_METADATA];
 	size_t used; /* always below the size of a piece */
 	uint64_t *starts;
-	size_t n_starts, starts_room;
+	size_t n_starts, starts_capacity;
 };
 
 void squashfs_metadata_free(struct squashfs_metadata *metadata);

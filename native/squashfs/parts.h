@@ -54,7 +54,7 @@ struct squashfs {
 
 	struct squashfs_block *shared; /* the fragment that is being filled */
 	struct fragment *fragments; /* in the tree's spill */
-	size_t n_fragments, fragments_room;
+	size_t n_fragments, fragments_capacity;
 
 	struct squashfs_compressor compressor; /* of metadata */
 	struct squashfs_metadata inodes, folders;
@@ -63,9 +63,9 @@ struct squashfs {
 	uint32_t n_inodes;
 	struct image_order order;
 	unsigned char *extra; /* target and attributes of the record */
-	size_t extra_room;
+	size_t extra_capacity;
 	unsigned char *index; /* of the listing that is written: where its pieces begin */
-	size_t index_length, index_room;
+	size_t index_length, index_capacity;
 	uint16_t n_index;
 	struct squashfs_summary summary;
 };

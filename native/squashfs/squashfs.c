@@ -80,10 +80,10 @@ int squashfs_put_shared(struct squashfs *squashfs, struct image_error *err)
 	if (!block)
 		return 0;
 	squashfs->shared = NULL;
-	if (squashfs->n_fragments == squashfs->fragments_room) {
-		size_t room = squashfs->fragments_room ? 2 * squashfs->fragments_room : 4096 / sizeof(struct fragment);
+	if (squashfs->n_fragments == squashfs->fragments_capacity) {
+		size_t capacity = squashfs->fragments_capacity ? 2 * squashfs->fragments_capacity : 4096 / sizeof(struct fragment);
 		struct image_spill *spill = image_tree_spill(squashfs->tree);
-		struct fragment *fragments = image_spill_take(spill, room * sizeof(*fragments));
+		struct fragment *fragments = image_spill_take(spill, capacity * sizeof(*fragments));
 
 		if (!fragments) {
 			squashfs_block_drop(block);
@@ -93,7 +93,7 @@ int squashfs_put_shared(struct squashfs *squashfs, struct image_error *err)
 			memcpy(fragments, squashfs->fragments, squashfs->n_fragments * sizeof(*fragments));
 		image_spill_give(spill, squashfs->fragments);
 		squashfs->fragments = fragments;
-		squashfs->fragments_room = room;
+		squashfs->fragments_capacity = capacity;
 	}
 	fragment = &squashfs->fragments[squashfs->n_fragments];
 	if (squashfs_data_run(squashfs->data, &fragment->run, err)) {

@@ -18,9 +18,9 @@ struct image_assembly {
 	struct image_layers *layers;
 };
 
-static uint32_t told(void *directory)
+static uint32_t last_node(void *directory)
 {
-	return image_directory_told(directory);
+	return image_directory_last_node(directory);
 }
 
 static unsigned replaced(void *directory)
@@ -46,7 +46,7 @@ struct image_assembly *image_assembly_new(const struct image_request *request, s
 		sink = image_directory_sink(assembly->directory);
 		assembly->layers = image_layers_new(assembly->tree, &sink, &request->layers, err);
 		if (assembly->layers) {
-			assembly->layers->target = (struct image_layers_target){ told, replaced, assembly->directory };
+			assembly->layers->target = (struct image_layers_target){ last_node, replaced, assembly->directory };
 			image_directory_ask(assembly->directory, &assembly->layers->patience);
 		}
 	}
@@ -91,7 +91,7 @@ int image_assembly_run(struct image_assembly *assembly, int *layer, struct image
 	if (image_layers_run(assembly->layers, layer, err) || image_directory_finish(assembly->directory, err) ||
 	    image_layers_end_listings(assembly->layers, assembly->records, err))
 		return -1;
-	assembly->layers->told = 0;
+	assembly->layers->reported_ns = 0;
 	return image_layers_tell(assembly->layers, err);
 }
 

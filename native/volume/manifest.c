@@ -33,7 +33,7 @@ struct writer {
 	int fd;
 	struct image_hash hash;
 	unsigned char *extra;
-	size_t extra_room, used;
+	size_t extra_capacity, used;
 	char *buffer;
 	struct image_order order;
 	struct window *windows;
@@ -178,7 +178,7 @@ static int add_line(struct writer *writer, uint32_t node, struct image_summary *
 		return -1;
 	if (kind == 'd')
 		image_record_complete(&record, node);
-	if (image_records_extra(writer->records, &record, &writer->extra, &writer->extra_room, err))
+	if (image_records_extra(writer->records, &record, &writer->extra, &writer->extra_capacity, err))
 		return -1;
 	if (kind != 'd') {
 		/* The first name in this order stands for the file, whichever had the content in the archive. */

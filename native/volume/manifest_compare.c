@@ -33,7 +33,7 @@ static int hexadecimal(char c)
 }
 
 /* The next byte of a name as it sorts; -1: there is none. */
-static int take(const char **at, const char *end)
+static int next_byte(const char **at, const char *end)
 {
 	int c;
 
@@ -57,7 +57,7 @@ static int by_name(const struct line *a, const struct line *b)
 	if (b->end - y == 1 && *y == '.')
 		y = b->end;
 	for (;;) {
-		int one = take(&x, a->end), other = take(&y, b->end);
+		int one = next_byte(&x, a->end), other = next_byte(&y, b->end);
 
 		if (one != other)
 			return one - other;
@@ -77,11 +77,11 @@ static bool is_same(const struct line *a, const struct line *b)
 	return a->end - a->start == b->end - b->start && !memcmp(a->start, b->start, (size_t)(a->end - a->start));
 }
 
-size_t image_manifest_compare(struct image_lines *a, struct image_lines *b, struct image_difference *found, size_t room)
+size_t image_manifest_compare(struct image_lines *a, struct image_lines *b, struct image_difference *found, size_t capacity)
 {
 	size_t count = 0;
 
-	while (count < room) {
+	while (count < capacity) {
 		struct line one, other;
 		bool has_one = next(a, &one), has_other = next(b, &other);
 		int way;

@@ -20,8 +20,8 @@ struct image_lines {
 	uint64_t length, at, dropped;
 };
 
-/* Writes up to `room` differences, and the lines of hard links also when they are equal: what they name may
- * differ. Called again it goes on. How many; less than `room`: that is all. */
-size_t image_manifest_compare(struct image_lines *a, struct image_lines *b, struct image_difference *found, size_t room);
+/* Writes up to `capacity` differences, and the lines of hard links also when they are equal: what they name may
+ * differ. Called again it goes on. How many; less than `capacity`: that is all. */
+size_t image_manifest_compare(struct image_lines *a, struct image_lines *b, struct image_difference *found, size_t capacity);
 
 #endif

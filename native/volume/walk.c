@@ -32,10 +32,10 @@ struct linked {
 
 struct image_walk {
 	struct level *levels;
-	size_t depth, room;
+	size_t depth, capacity;
 	bool began;
 	struct linked *linked; /* by hash of the inode; a power of two of places */
-	size_t n_linked, linked_room;
+	size_t n_linked, linked_capacity;
 	struct image_pool *pool;
 	const struct image_patience *patience;
 	struct image_block *block;
@@ -61,7 +61,7 @@ static int list(struct image_walk *walk, struct level *level, struct image_error
 {
 	int fd = openat(level->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	size_t room = 0;
+	size_t capacity = 0;
 	struct dirent *one;
 	int result = 0;
 
@@ -73,8 +73,8 @@ static int list(struct image_walk *walk, struct level *level, struct image_error
 	while (!result && (errno = 0, one = readdir(stream))) {
 		if (!strcmp(one->d_name, ".") || !strcmp(one->d_name, ".."))
 			continue;
-		if (level->count == room) {
-			char **names = reallocarray(level->names, room = room ? 2 * room : 32, sizeof(char *));
+		if (level->count == capacity) {
+			char **names = reallocarray(level->names, capacity = capacity ? 2 * capacity : 32, sizeof(char *));
 
 			if (!names) {
 				result = image_fail_memory(err);
@@ -101,16 +101,16 @@ static int push(struct image_walk *walk, int fd, size_t path_length, struct imag
 {
 	struct level *level;
 
-	if (walk->depth == walk->room) {
-		size_t room = walk->room ? 2 * walk->room : 32;
-		struct level *levels = reallocarray(walk->levels, room, sizeof(*levels));
+	if (walk->depth == walk->capacity) {
+		size_t capacity = walk->capacity ? 2 * walk->capacity : 32;
+		struct level *levels = reallocarray(walk->levels, capacity, sizeof(*levels));
 
 		if (!levels) {
 			close(fd);
 			return image_fail_memory(err);
 		}
 		walk->levels = levels;
-		walk->room = room;
+		walk->capacity = capacity;
 	}
 	level = &walk->levels[walk->depth++];
 	*level = (struct level){ .fd = fd, .path_length = path_length };
@@ -157,7 +157,7 @@ void image_walk_free(struct image_walk *walk)
 		return;
 	while (walk->depth)
 		pop(walk);
-	for (size_t i = 0; i < walk->linked_room; i++)
+	for (size_t i = 0; i < walk->linked_capacity; i++)
 		free(walk->linked[i].path);
 	free(walk->linked);
 	free(walk->levels);
@@ -167,12 +167,12 @@ void image_walk_free(struct image_walk *walk)
 	free(walk);
 }
 
-static struct linked *place(struct linked *all, size_t room, dev_t device, ino_t inode)
+static struct linked *place(struct linked *all, size_t capacity, dev_t device, ino_t inode)
 {
-	size_t at = (size_t)((inode ^ device << 20) * 0x9e3779b97f4a7c15u >> 20) & (room - 1);
+	size_t at = (size_t)((inode ^ device << 20) * 0x9e3779b97f4a7c15u >> 20) & (capacity - 1);
 
 	while (all[at].path && (all[at].device != device || all[at].inode != inode))
-		at = (at + 1) & (room - 1);
+		at = (at + 1) & (capacity - 1);
 	return &all[at];
 }
 
@@ -181,20 +181,20 @@ static int known_link(struct image_walk *walk, const struct stat *status, const 
 {
 	struct linked *one;
 
-	if (2 * walk->n_linked >= walk->linked_room) {
-		size_t room = walk->linked_room ? 2 * walk->linked_room : 256;
-		struct linked *all = calloc(room, sizeof(*all));
+	if (2 * walk->n_linked >= walk->linked_capacity) {
+		size_t capacity = walk->linked_capacity ? 2 * walk->linked_capacity : 256;
+		struct linked *all = calloc(capacity, sizeof(*all));
 
 		if (!all)
 			return image_fail_memory(err);
-		for (size_t i = 0; i < walk->linked_room; i++)
+		for (size_t i = 0; i < walk->linked_capacity; i++)
 			if (walk->linked[i].path)
-				*place(all, room, walk->linked[i].device, walk->linked[i].inode) = walk->linked[i];
+				*place(all, capacity, walk->linked[i].device, walk->linked[i].inode) = walk->linked[i];
 		free(walk->linked);
 		walk->linked = all;
-		walk->linked_room = room;
+		walk->linked_capacity = capacity;
 	}
-	one = place(walk->linked, walk->linked_room, status->st_dev, status->st_ino);
+	one = place(walk->linked, walk->linked_capacity, status->st_dev, status->st_ino);
 	*first = one->path;
 	if (one->path)
 		return 1;

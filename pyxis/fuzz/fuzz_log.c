@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(end == (off_t)size && !memcmp(text, data, size));
 	scoped_free char *reason = pyxis_log_reason(text);
 	scoped_free char *latest = pyxis_log_latest(text);
-	scoped_free char *advice = pyxis_room_advice(text, "/", 0);
+	scoped_free char *advice = pyxis_disk_space_advice(text, "/", 0);
 	MUST(!reason || strstr(text, "[ERROR] "));
 	MUST(!latest || !strchr(latest, '\n'));
 	MUST(!advice || strlen(advice) < size + 400);

@@ -92,15 +92,15 @@ static int take_save(struct pyxis_request *request, const char *value, struct ja
 	return 0;
 }
 
-/* Each element of a comma list to `take`. */
+/* Each element of a comma list to `add`. */
 static int each(const char *value, struct pyxis_request *request,
-		int (*take)(struct pyxis_request *, const char *, struct jail_error *), struct jail_error *err)
+		int (*add)(struct pyxis_request *, const char *, struct jail_error *), struct jail_error *err)
 {
 	scoped_free char *copy = text_copy(value, strlen(value));
 	char *rest = copy, *element;
 
 	while ((element = strsep(&rest, ",")))
-		if (take(request, element, err))
+		if (add(request, element, err))
 			return -1;
 	return 0;
 }
@@ -151,7 +151,7 @@ static int take_namespace(struct pyxis_request *request, const char *name, struc
 	return jail_fail(err, NULL, 0, "unknown namespace '%s'", name);
 }
 
-static int take(struct pyxis_request *request, enum pyxis_option option, const char *value, struct jail_error *err)
+static int set_option(struct pyxis_request *request, enum pyxis_option option, const char *value, struct jail_error *err)
 {
 	switch (option) {
 	case PYXIS_IMAGE: return take_image(request, value);
@@ -194,7 +194,7 @@ int pyxis_request_take(struct pyxis_request *request, enum pyxis_option option, 
 		jail_fail(err, NULL, 0, "the value is empty");
 	else if (has_value(option) && strlen(value) > MAX_VALUE)
 		jail_fail(err, NULL, 0, "the value is longer than a MiB");
-	else if (!take(request, option, value, err))
+	else if (!set_option(request, option, value, err))
 		return 0;
 	return jail_error_at(err, origin, 0, NULL);
 }
@@ -239,7 +239,7 @@ int pyxis_request_take_variable(struct pyxis_request *request, enum pyxis_option
 {
 	int result = !*value ? jail_fail(err, NULL, 0, "the value is empty")
 		     : strlen(value) > MAX_VALUE ? jail_fail(err, NULL, 0, "the value is longer than a MiB")
-		     : has_value(option) ? take(request, option, value, err) : take_word(request, option, value, err);
+		     : has_value(option) ? set_option(request, option, value, err) : take_word(request, option, value, err);
 
 	return result ? jail_error_at(err, pyxis_option_variables[option], 0, NULL) : 0;
 }

@@ -117,11 +117,11 @@ static int become_user(uint32_t uid)
 static _Noreturn void remove_as_user(const struct pyxis_arguments *arguments, uint32_t job, uint32_t uid)
 {
 	scoped_free char *pattern = pyxis_container_pattern(job, arguments->job_scope);
-	scoped_free char *mark = pyxis_mark_pattern(job, arguments->job_scope);
+	scoped_free char *label = pyxis_root_label_pattern(job, arguments->job_scope);
 	scoped_free char *user = text_format("%u", uid);
 	char *words[] = { (char *)(uintptr_t)arguments->jail_enter, (char *)(uintptr_t)"--user", user, (char *)(uintptr_t)"--",
 			  (char *)(uintptr_t)"enroot", (char *)(uintptr_t)"remove", (char *)(uintptr_t)"--force",
-			  (char *)(uintptr_t)"--match", pattern, (char *)(uintptr_t)"--mark", mark, NULL };
+			  (char *)(uintptr_t)"--match", pattern, (char *)(uintptr_t)"--mark", label, NULL };
 
 	if (arguments->jail_enter)
 		execv(words[0], words);
@@ -201,7 +201,7 @@ static void listen_to(int from, char said[MAX_SAID + 1])
 			break;
 		if (got <= 0)
 			continue;
-		size_t room = MAX_SAID - length, more = (size_t)got < room ? (size_t)got : room;
+		size_t capacity = MAX_SAID - length, more = (size_t)got < capacity ? (size_t)got : capacity;
 		memcpy(said + length, part, more);
 		length += more;
 	}

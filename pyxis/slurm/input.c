@@ -13,10 +13,10 @@
 
 #define NONE PYXIS_N_OPTIONS
 
-static int take(int option, const char *value, int remote);
+static int read_option(int option, const char *value, int remote);
 
 #define OPTION(which, argument, text) \
-	[which] = { NULL, (char *)(uintptr_t)(argument), (char *)(uintptr_t)(text), (argument) != NULL, which, take }
+	[which] = { NULL, (char *)(uintptr_t)(argument), (char *)(uintptr_t)(text), (argument) != NULL, which, read_option }
 
 static struct spank_option table[PYXIS_N_OPTIONS] = {
 	OPTION(PYXIS_IMAGE, "[USER@][REGISTRY#]IMAGE[:TAG]|PATH",
@@ -98,7 +98,7 @@ static int check_twice(int option, const char *value, struct jail_error *err)
 
 /* Where a job is submitted, what is wrong is told now. On the node a failure would be logged and forgotten by Slurm:
  * the value is kept and read later. */
-static int take(int option, const char *value, int remote)
+static int read_option(int option, const char *value, int remote)
 {
 	scoped_request alone = { 0 };
 	struct jail_error err;

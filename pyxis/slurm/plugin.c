@@ -50,7 +50,7 @@ static struct pyxis_owner owner;
 static struct jail_error wrong;  /* of the options, to be told by the tasks */
 static bool is_wrong, is_active; /* is_active: there is a container for this step */
 static struct pyxis_shared *shared;
-static struct pyxis_keeper keeper = PYXIS_KEEPER_NONE;
+static struct pyxis_step_cleanup cleanup = PYXIS_STEP_CLEANUP_NONE;
 static uint32_t tasks, exited, node, nodes;
 static int note = -1; /* open as long as slurmstepd lives */
 
@@ -138,7 +138,7 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 	    (request.image && !pyxis_image_is_path(request.image)))
 		note = pyxis_epilog_note(&arguments, &owner);
 	shared = pyxis_shared_make(&wrong);
-	is_wrong = !shared || pyxis_keeper_prepare(&keeper, &wrong);
+	is_wrong = !shared || pyxis_step_cleanup_prepare(&cleanup, &wrong);
 	return ESPANK_SUCCESS;
 }
 
@@ -149,12 +149,12 @@ static void show_script(spank_t spank, struct text_list *places)
 	int n = 0;
 
 	if (owner.step == SLURM_BATCH_SCRIPT && !spank_get_item(spank, S_JOB_ARGV, &n, &words) && n > 0 && words[0][0] == '/')
-		pyxis_place_add(words[0], ":ro", places);
+		pyxis_implicit_mounts_add(words[0], ":ro", places);
 }
 
 static int keep(struct pyxis_container *container, struct jail_error *err)
 {
-	return pyxis_keeper_start(&keeper, container, err);
+	return pyxis_step_cleanup_start(&cleanup, container, err);
 }
 
 /* The first task of the step on this node. */
@@ -162,7 +162,7 @@ static int open_container(spank_t spank, char *const *environment, struct jail_e
 {
 	struct pyxis_container container = {
 		.request = &request, .arguments = &arguments, .owner = owner, .node = node, .nodes = nodes,
-		.life = keeper.life[0], .say = pyxis_log_say, .keep = keep, .begun = &shared->begun,
+		.life = cleanup.life[0], .say = pyxis_log_say, .keep = keep, .begun = &shared->begun,
 		.log = -1,
 	};
 
@@ -230,7 +230,7 @@ static void explain_program(spank_t spank)
 		return;
 	(void)spank_getenv(spank, "PATH", path, sizeof(path));
 	scoped_free char *fault = pyxis_program_fault(words[0], path);
-	if (!fault || __atomic_exchange_n(&shared->told, 1, __ATOMIC_ACQ_REL))
+	if (!fault || __atomic_exchange_n(&shared->reported, 1, __ATOMIC_ACQ_REL))
 		return;
 	for (rest = fault; (line = strsep(&rest, "\n"));)
 		pyxis_log_say(jail_one_line(line));
@@ -246,7 +246,7 @@ static int enter(spank_t spank, struct jail_error *err)
 	(void)spank_get_item(spank, S_JOB_ENV, &environment);
 	if (pyxis_shared_claim(shared) ? open_container(spank, environment, err) : wait_for_first(err))
 		return -1;
-	pyxis_keeper_leave(&keeper);
+	pyxis_step_cleanup_leave(&cleanup);
 	if (pyxis_task_join(shared->member, shared->mounts, shared->unshare, &request, &container, err) ||
 	    set_environment(spank, environment, &container, err))
 		return pyxis_log_error(err);
@@ -305,7 +305,7 @@ int slurm_spank_task_exit(spank_t spank, int ac, char *av[])
 	(void)ac;
 	(void)av;
 	if (shared && ++exited == tasks)
-		pyxis_keeper_finish(&keeper, (struct pyxis_outcome){
+		pyxis_step_cleanup_finish(&cleanup, (struct pyxis_outcome){
 						     __atomic_load_n(&shared->entered, __ATOMIC_ACQUIRE) == tasks, find_over() });
 	return ESPANK_SUCCESS;
 }
@@ -330,6 +330,6 @@ int slurm_spank_exit(spank_t spank, int ac, char *av[])
 	(void)spank;
 	(void)ac;
 	(void)av;
-	pyxis_keeper_leave(&keeper);
+	pyxis_step_cleanup_leave(&cleanup);
 	return ESPANK_SUCCESS;
 }

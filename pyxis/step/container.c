@@ -161,7 +161,7 @@ static int get(struct pyxis_container *container, const char *root, struct pyxis
 		/* Meanwhile somebody may have made it: another node for this step, or another job. */
 		there = is_there(root);
 	}
-	bool ours = there && pyxis_mark_is_of(root, &container->owner);
+	bool ours = there && pyxis_root_label_is_of(root, &container->owner);
 	if (!ours && refuse(container, root, there, err))
 		return -1;
 	if (there) {
@@ -170,7 +170,7 @@ static int get(struct pyxis_container *container, const char *root, struct pyxis
 	}
 	int result = pyxis_image_prepare(container, root, image, err);
 	if (!result && named)
-		pyxis_mark_write(root, &container->owner, NULL);
+		pyxis_root_label_write(root, &container->owner, NULL);
 	return result;
 }
 

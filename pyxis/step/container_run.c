@@ -28,7 +28,7 @@ void pyxis_container_say(const struct pyxis_container *container, const char *fo
 int pyxis_container_begin(struct pyxis_container *container, const char *program, struct jail_error *err)
 {
 	container->heading = strcmp(program, "enroot") ? "printing importer log file:" : "printing enroot log file:";
-	container->told = 0;
+	container->shown = 0;
 	return pyxis_log_clear(container->log, err);
 }
 
@@ -41,7 +41,7 @@ static void tell(void *context)
 {
 	const struct telling *telling = context;
 	struct pyxis_container *container = telling->container;
-	scoped_free char *text = pyxis_log_text(container->log, container->told, &container->told);
+	scoped_free char *text = pyxis_log_text(container->log, container->shown, &container->shown);
 	scoped_free char *latest = text ? pyxis_log_latest(text) : NULL;
 
 	if (latest)
@@ -56,7 +56,7 @@ int pyxis_container_run(struct pyxis_container *container, char *const *argument
 
 	if (pyxis_container_begin(container, arguments[0], err))
 		return -1;
-	return pyxis_runtime_run(arguments, &container->environment, container->log, container->handed, output,
+	return pyxis_runtime_run(arguments, &container->environment, container->log, container->inherited, output,
 				 progress ? &meanwhile : NULL, err);
 }
 

@@ -25,9 +25,9 @@ struct pyxis_container {
 	char *root;                    /* as enroot knows it, if it is more than a mounted image */
 	struct variables environment;  /* enroot's */
 	int log;                       /* what the program that ran last said */
-	int handed;                    /* a descriptor for the program that is run next; 0: none */
+	int inherited;                    /* a descriptor for the program that is run next; 0: none */
 	const char *heading;           /* of that, to the user */
-	off_t told;                    /* so much of it was passed on as progress */
+	off_t shown;                    /* so much of it was passed on as progress */
 	char *advice;                  /* what to do after a failure, where the log does not say it */
 	bool remapped;                 /* its user is root in it, and nobody outside */
 	unsigned unshare;              /* PYXIS_NET...: asked for, here, in the job's environment or in enroot.conf */

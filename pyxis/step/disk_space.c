@@ -25,12 +25,12 @@ static bool is_unwritable(const char *said)
 }
 
 /* What there is none of: a user's quota is not in statvfs(3), and a file system may have room and no inodes. */
-static char *what_is_missing(const char *said, const char *folder, const struct statvfs *room)
+static char *what_is_missing(const char *said, const char *folder, const struct statvfs *space)
 {
 	if (!says(said, "ENOSPC", "No space left on device"))
 		return text_format("%s: the user's quota is used up (quota -s shows it)", folder);
-	if (room && room->f_files && room->f_favail < 1000)
-		return text_format("%s has room for %lu more files only (inodes)", folder, (unsigned long)room->f_favail);
+	if (space && space->f_files && space->f_favail < 1000)
+		return text_format("%s has room for %lu more files only (inodes)", folder, (unsigned long)space->f_favail);
 	return NULL;
 }
 
@@ -56,25 +56,25 @@ static char *size_of_import(const char *said)
 	return text_copy(found, strcspn(found, "\n"));
 }
 
-char *pyxis_room_advice(const char *said, const char *folder, unsigned long long needed)
+char *pyxis_disk_space_advice(const char *said, const char *folder, unsigned long long needed)
 {
 	static const char next[] = "Remove containers there (enroot list, enroot remove), empty the cache (enroot cache prune), or "
 				   "ask for more";
-	struct statvfs room;
+	struct statvfs space;
 
 	if (is_unwritable(said) && access(folder, W_OK))
 		return text_format("%s: containers and what is imported lie there, and the user cannot write there on this node; the "
 				   "administrator may give another: ENROOT_DATA_PATH in enroot.conf", folder);
 	if (!says(said, "ENOSPC", "No space left on device") && !says(said, "EDQUOT", "Disk quota exceeded"))
 		return NULL;
-	bool known = !statvfs(folder, &room);
-	scoped_free char *missing = what_is_missing(said, folder, known ? &room : NULL);
+	bool known = !statvfs(folder, &space);
+	scoped_free char *missing = what_is_missing(said, folder, known ? &space : NULL);
 	if (missing)
 		return text_format("%s. %s", missing, next);
 	scoped_free char *packed = needed ? amount(needed) : size_of_import(said);
 	scoped_free char *needs = packed ? text_format("; the image needs more than %s, which is its size packed", packed)
 					 : text_copy("", 0);
-	scoped_free char *free_room = known ? amount((unsigned long long)room.f_bavail * room.f_frsize)
+	scoped_free char *free_room = known ? amount((unsigned long long)space.f_bavail * space.f_frsize)
 					    : text_copy("an unknown amount", 17);
 	return text_format("%s has %s free%s. %s", folder, free_room, needs, next);
 }

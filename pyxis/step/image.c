@@ -55,7 +55,7 @@ static void advise_after(struct pyxis_container *container, int status, const ch
 	if (status == 128 + SIGKILL)
 		advise(container, text_format("enroot was killed; if the job's limit of memory did that, give it more with --mem"));
 	else if (said)
-		advise(container, pyxis_room_advice(said, folder, needed));
+		advise(container, pyxis_disk_space_advice(said, folder, needed));
 }
 
 /* A name that would be a file's with "./" before it. */
@@ -99,23 +99,23 @@ static int import(struct pyxis_container *container, const char *root, struct py
 	char host[65] = "";
 
 	gethostname(host, sizeof(host) - 1);
-	scoped_handing handing = PYXIS_HANDING_NONE;
-	if (pyxis_handing_begin(&handing, err))
+	scoped_image_descriptor descriptor = PYXIS_IMAGE_DESCRIPTOR_NONE;
+	if (pyxis_image_descriptor_begin(&descriptor, err))
 		return -1;
 	image->what = text_format("%.*s/.pyxis_%u.%u_%s@%s.sqsh", (int)(slash - root), root, container->owner.job,
 				  container->owner.step, host, pyxis_container_cluster(container));
 	image->passing = true;
-	scoped_free char *socket = text_format("%d", handing.theirs);
+	scoped_free char *socket = text_format("%d", descriptor.theirs);
 	char *const arguments[] = { (char *)(uintptr_t)"enroot", (char *)(uintptr_t)"import", (char *)(uintptr_t)"--output", image->what,
 				    (char *)(uintptr_t)"--descriptor", socket, (char *)(uintptr_t)uri, NULL };
 	(void)unlink(image->what);
-	container->handed = handing.theirs;
+	container->inherited = descriptor.theirs;
 	int status = import_by(container, arguments, NULL, err);
-	container->handed = 0;
+	container->inherited = 0;
 	if (status)
 		return status < 0 ? -1 : import_failed(container, pyxis_image_title(uri), status, root, err);
 	say_imported(container);
-	char *cached = pyxis_handing_take(&handing, &image->held);
+	char *cached = pyxis_image_descriptor_receive(&descriptor, &image->held);
 	if (cached) {
 		free(image->what);
 		image->what = cached;
@@ -195,7 +195,7 @@ static int check_file(struct pyxis_container *container, const char *file, struc
 	return jail_fail(err, NULL, 0, "--container-image: %s cannot be read: %s", file, strerrordesc_np(number));
 }
 
-static int obtain(struct pyxis_container *container, const char *root, struct pyxis_image *image, struct jail_error *err)
+static int get_image(struct pyxis_container *container, const char *root, struct pyxis_image *image, struct jail_error *err)
 {
 	const char *asked = container->request->image;
 
@@ -219,14 +219,14 @@ int pyxis_image_prepare(struct pyxis_container *container, const char *root, str
 	/* Whoever is killed from here on, there is something to clear away. */
 	if (pyxis_container_keep(container, err))
 		return -1;
-	int failed = loaded ? load(container, root, err) : obtain(container, root, image, err);
+	int failed = loaded ? load(container, root, err) : get_image(container, root, image, err);
 	if (!failed && !loaded && must_be_kept(container))
 		failed = unpack(container, image->what, root, err);
 	if (failed)
 		return -1;
 	if (loaded || must_be_kept(container)) {
 		if (container->temporary)
-			pyxis_mark_write(root, &container->owner, pyxis_container_cluster(container));
+			pyxis_root_label_write(root, &container->owner, pyxis_container_cluster(container));
 		pyxis_image_done(image);
 		image->what = text_copy(container->root, strlen(container->root));
 	}

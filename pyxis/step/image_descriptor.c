@@ -12,26 +12,26 @@
 #include "native/base/descriptor.h"
 #include "native/base/scoped.h"
 
-int pyxis_handing_begin(struct pyxis_handing *handing, struct jail_error *err)
+int pyxis_image_descriptor_begin(struct pyxis_image_descriptor *descriptor, struct jail_error *err)
 {
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return jail_fail(err, "socketpair", errno, "cannot begin the import");
-	*handing = (struct pyxis_handing){ ends[0], ends[1] };
+	*descriptor = (struct pyxis_image_descriptor){ ends[0], ends[1] };
 	return 0;
 }
 
-char *pyxis_handing_take(struct pyxis_handing *handing, int *held)
+char *pyxis_image_descriptor_receive(struct pyxis_image_descriptor *descriptor, int *held)
 {
 	char path[PATH_MAX];
-	ssize_t got = jail_descriptor_receive(handing->ours, held, path, sizeof(path));
+	ssize_t got = jail_descriptor_receive(descriptor->ours, held, path, sizeof(path));
 
 	return *held < 0 ? NULL : text_copy(path, (size_t)got);
 }
 
-void pyxis_handing_end(struct pyxis_handing *handing)
+void pyxis_image_descriptor_end(struct pyxis_image_descriptor *descriptor)
 {
-	jail_close(&handing->ours);
-	jail_close(&handing->theirs);
+	jail_close(&descriptor->ours);
+	jail_close(&descriptor->theirs);
 }

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache's own file of an image, instead of a file made of it: the import hands over a descriptor whose lock keeps the
  * image from being trimmed, and its path. */
-#ifndef PYXIS_HANDED_OVER_H
-#define PYXIS_HANDED_OVER_H
+#ifndef PYXIS_IMAGE_DESCRIPTOR_H
+#define PYXIS_IMAGE_DESCRIPTOR_H
 
 #include "native/base/error.h"
 
-struct pyxis_handing {
-	int ours, theirs; /* a socket's ends; the second is for what is run: pyxis_runtime_run's `handed` */
+struct pyxis_image_descriptor {
+	int ours, theirs; /* a socket's ends; the second is for what is run: pyxis_runtime_run's `inherited` */
 };
 
-#define PYXIS_HANDING_NONE { -1, -1 }
+#define PYXIS_IMAGE_DESCRIPTOR_NONE { -1, -1 }
 
 /* Returns 0, or -1 with `err`. */
-int pyxis_handing_begin(struct pyxis_handing *handing, struct jail_error *err);
+int pyxis_image_descriptor_begin(struct pyxis_image_descriptor *descriptor, struct jail_error *err);
 
 /* After the program has ended: the path, a new string, and `*held`, its descriptor; NULL, and -1: it handed nothing over. */
-char *pyxis_handing_take(struct pyxis_handing *handing, int *held);
+char *pyxis_image_descriptor_receive(struct pyxis_image_descriptor *descriptor, int *held);
 
-void pyxis_handing_end(struct pyxis_handing *handing);
+void pyxis_image_descriptor_end(struct pyxis_image_descriptor *descriptor);
 
-#define scoped_handing __attribute__((cleanup(pyxis_handing_end))) struct pyxis_handing
+#define scoped_image_descriptor __attribute__((cleanup(pyxis_image_descriptor_end))) struct pyxis_image_descriptor
 
 #endif

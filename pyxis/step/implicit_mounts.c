@@ -9,7 +9,7 @@
 #include "native/base/scoped.h"
 #include "pyxis/options/request.h"
 
-void pyxis_place_add(const char *path, const char *flags, struct text_list *places)
+void pyxis_implicit_mounts_add(const char *path, const char *flags, struct text_list *places)
 {
 	scoped_free char *mount = text_format("%s:%s%s", path, path, flags);
 	scoped_free char *source = NULL;

@@ -7,6 +7,6 @@
 
 /* Adds `path` at the same place in the container, if it is there; `flags` are those of --container-mounts, with ":"
  * before them, or "". What becomes of it is a line of fstab. */
-void pyxis_place_add(const char *path, const char *flags, struct text_list *places);
+void pyxis_implicit_mounts_add(const char *path, const char *flags, struct text_list *places);
 
 #endif

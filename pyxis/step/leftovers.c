@@ -33,7 +33,7 @@ static bool is_left(const char *folder, const char *name, const char *cluster)
 	scoped_free char *path = text_format("%s/%s", folder, name);
 	scoped_free char *end = text_format("@%s.sqsh", cluster);
 
-	return name[0] == '.' ? text_ends(name, end) : pyxis_mark_is_temporary(path, cluster);
+	return name[0] == '.' ? text_ends(name, end) : pyxis_root_label_is_temporary(path, cluster);
 }
 
 /* Whether it is one of the jobs that will be asked about. */

@@ -25,11 +25,11 @@ void pyxis_pmix_places(char *const *job, const struct pyxis_owner *owner, bool r
 	/* Of the processes of one node: Slurm calls it so, from 23.02 on in the first way. */
 	scoped_free char *newer = text_format("/tmp/spmix_appdir_%u_%u.%u", owner->uid, owner->job, owner->step);
 	scoped_free char *older = text_format("/tmp/spmix_appdir_%u.%u", owner->job, owner->step);
-	pyxis_place_add(directory, "", places);
-	pyxis_place_add(newer, "", places);
-	pyxis_place_add(older, "", places);
+	pyxis_implicit_mounts_add(directory, "", places);
+	pyxis_implicit_mounts_add(newer, "", places);
+	pyxis_implicit_mounts_add(older, "", places);
 	if (remapped)
-		pyxis_place_add("/run/munge", ":ro", places);
+		pyxis_implicit_mounts_add("/run/munge", ":ro", places);
 }
 
 void pyxis_pmix_environment(char *const *task, bool remapped, struct text_list *changes)

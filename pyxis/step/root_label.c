@@ -25,7 +25,7 @@ static char *read_mark(const char *root)
 	return fd < 0 ? NULL : text_read_open(fd, path, 4096, NULL, &ignored);
 }
 
-void pyxis_mark_write(const char *root, const struct pyxis_owner *owner, const char *cluster)
+void pyxis_root_label_write(const char *root, const struct pyxis_owner *owner, const char *cluster)
 {
 	scoped_free char *path = mark_path(root);
 	scoped_free char *text = text_format("%u.%u%s%s\n", owner->job, owner->step, cluster ? " temporary " : "",
@@ -41,7 +41,7 @@ void pyxis_mark_write(const char *root, const struct pyxis_owner *owner, const c
 		return;
 }
 
-bool pyxis_mark_is_of(const char *root, const struct pyxis_owner *owner)
+bool pyxis_root_label_is_of(const char *root, const struct pyxis_owner *owner)
 {
 	scoped_free char *text = read_mark(root);
 	scoped_free char *own = text_format("%u.%u\n", owner->job, owner->step);
@@ -49,7 +49,7 @@ bool pyxis_mark_is_of(const char *root, const struct pyxis_owner *owner)
 	return text && !strcmp(text, own);
 }
 
-bool pyxis_mark_is_temporary(const char *root, const char *cluster)
+bool pyxis_root_label_is_temporary(const char *root, const char *cluster)
 {
 	scoped_free char *text = read_mark(root);
 	scoped_free char *end = text_format(" temporary %s\n", cluster);
@@ -57,7 +57,7 @@ bool pyxis_mark_is_temporary(const char *root, const char *cluster)
 	return text && *cluster && text_ends(text, end);
 }
 
-char *pyxis_mark_pattern(unsigned job, bool job_scope)
+char *pyxis_root_label_pattern(unsigned job, bool job_scope)
 {
 	return text_format(job_scope ? "%u.*" : "%u.* temporary *", job);
 }

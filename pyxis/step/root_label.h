@@ -12,15 +12,15 @@
 #include "runtime.h"
 
 /* `cluster` NULL: a container with a name. */
-void pyxis_mark_write(const char *root, const struct pyxis_owner *owner, const char *cluster);
+void pyxis_root_label_write(const char *root, const struct pyxis_owner *owner, const char *cluster);
 
 /* Whether the step made this container with a name. */
-bool pyxis_mark_is_of(const char *root, const struct pyxis_owner *owner);
+bool pyxis_root_label_is_of(const char *root, const struct pyxis_owner *owner);
 
 /* Whether it was to go with a step of that cluster. */
-bool pyxis_mark_is_temporary(const char *root, const char *cluster);
+bool pyxis_root_label_is_temporary(const char *root, const char *cluster);
 
 /* fnmatch(3) of the marks of roots that go with the job, the caller's to free: in the scope of jobs those with names, too. */
-char *pyxis_mark_pattern(unsigned job, bool job_scope);
+char *pyxis_root_label_pattern(unsigned job, bool job_scope);
 
 #endif

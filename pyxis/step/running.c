@@ -82,9 +82,9 @@ pid_t pyxis_running_find(const char *name, const char *root)
 	DIR *stream = opendir("/proc");
 	struct stat place, own;
 	bool rooted = root && !stat(root, &place);
-	pid_t keeper = 0, member = 0, elsewhere = 0;
+	pid_t holder = 0, member = 0, elsewhere = 0;
 
-	for (struct dirent *entry; stream && !keeper && (entry = readdir(stream));) {
+	for (struct dirent *entry; stream && !holder && (entry = readdir(stream));) {
 		if (!isdigit((unsigned char)entry->d_name[0]))
 			continue;
 		scoped_fd process = openat(dirfd(stream), entry->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -94,7 +94,7 @@ pid_t pyxis_running_find(const char *name, const char *root)
 		bool inside = rooted && is_rooted(process, &place), keeping = keeps(process, name);
 		pid_t pid = (pid_t)atol(entry->d_name);
 		if (keeping && inside)
-			keeper = pid;
+			holder = pid;
 		else if (inside && !member)
 			member = pid;
 		else if (keeping && !elsewhere && !is_removed(process))
@@ -103,5 +103,5 @@ pid_t pyxis_running_find(const char *name, const char *root)
 	if (stream)
 		closedir(stream);
 	/* The name may have been given anew while a container whose root was removed runs on: the root decides. */
-	return keeper ? keeper : member ? member : elsewhere;
+	return holder ? holder : member ? member : elsewhere;
 }

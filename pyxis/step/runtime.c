@@ -90,8 +90,8 @@ void pyxis_runtime_environment(struct variables *environment, char *const *job, 
 		variables_set(environment, "ENROOT_UNSHARE_UTS", "y");
 }
 
-/* In a child: the streams, the two of `handed` where they are no 0, and nothing else of slurmstepd's. */
-static void become(char *const *arguments, const struct variables *environment, int log, int output, const int handed[2])
+/* In a child: the streams, the two of `inherited` where they are no 0, and nothing else of slurmstepd's. */
+static void become(char *const *arguments, const struct variables *environment, int log, int output, const int inherited[2])
 {
 	sigset_t none;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -105,10 +105,10 @@ static void become(char *const *arguments, const struct variables *environment, 
 	dup2(output, STDOUT_FILENO);
 	dup2(log, STDERR_FILENO);
 	/* Without spank_jail some of Slurm's stay open over an execution. */
-	descriptors_seal_but(handed, 2);
+	descriptors_seal_but(inherited, 2);
 	for (int i = 0; i < 2; i++)
-		if (handed[i] > STDERR_FILENO)
-			fcntl(handed[i], F_SETFD, 0);
+		if (inherited[i] > STDERR_FILENO)
+			fcntl(inherited[i], F_SETFD, 0);
 	environ = environment->list.items;
 	const char *program = arguments[0];
 	scoped_free char *path = strchr(program, '/') ? text_copy(program, strlen(program)) : program_find(program);
@@ -147,7 +147,7 @@ static ssize_t read_part(int fd, char *part, size_t size, const struct pyxis_mea
 	return read(fd, part, size);
 }
 
-int pyxis_runtime_run(char *const *arguments, const struct variables *environment, int log, int handed,
+int pyxis_runtime_run(char *const *arguments, const struct variables *environment, int log, int inherited,
 		      struct text_buffer *output, const struct pyxis_meanwhile *meanwhile, struct jail_error *err)
 {
 	int ends[2] = { -1, -1 };
@@ -160,7 +160,7 @@ int pyxis_runtime_run(char *const *arguments, const struct variables *environmen
 	if (!pid) {
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != self)
 			_exit(126);
-		become(arguments, environment, log, output ? ends[1] : log, (const int[]){ handed, 0 });
+		become(arguments, environment, log, output ? ends[1] : log, (const int[]){ inherited, 0 });
 	}
 	int number = errno;
 	jail_close(&ends[1]);
@@ -204,8 +204,8 @@ pid_t pyxis_runtime_start(char *const *arguments, const struct variables *enviro
 		return jail_fail(err, "pipe2", errno, "cannot start the container");
 	pid_t helper = fork_away(numbers[1], err);
 	if (!helper) {
-		const int handed[] = { ready[1], life };
-		become(arguments, environment, log, log, handed);
+		const int inherited[] = { ready[1], life };
+		become(arguments, environment, log, log, inherited);
 	}
 	jail_close(&ready[1]);
 	jail_close(&numbers[1]);

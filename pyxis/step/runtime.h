@@ -28,9 +28,9 @@ struct pyxis_meanwhile {
 };
 
 /* Runs `arguments` to its end; it dies with the caller. `log` takes its messages, `output` its standard output (may be
- * NULL: the log, too); besides them it inherits the descriptor `handed` (0: none); `meanwhile` may be NULL. Returns its exit
+ * NULL: the log, too); besides them it inherits the descriptor `inherited` (0: none); `meanwhile` may be NULL. Returns its exit
  * status, 128 + N after signal N, or -1 with `err`. */
-int pyxis_runtime_run(char *const *arguments, const struct variables *environment, int log, int handed,
+int pyxis_runtime_run(char *const *arguments, const struct variables *environment, int log, int inherited,
 		      struct text_buffer *output, const struct pyxis_meanwhile *meanwhile, struct jail_error *err);
 
 /* Starts `arguments`, which inherits the descriptors ready[1] and `life`, as a process that is nobody's child, and waits

@@ -130,6 +130,6 @@ void pyxis_save(struct pyxis_container *container)
 	scoped_free char *said = pyxis_log_text(container->log, 0, NULL);
 	scoped_free char *folder = text_copy(file, (size_t)(strrchr(file, '/') - file) + 1);
 	free(container->advice);
-	container->advice = said ? pyxis_room_advice(said, folder, 0) : NULL;
+	container->advice = said ? pyxis_disk_space_advice(said, folder, 0) : NULL;
 	pyxis_container_explain(container);
 }

@@ -22,7 +22,7 @@ struct pyxis_shared {
 	uint32_t entered; /* tasks */
 	uint32_t left[PYXIS_LEFTOVER_JOBS]; /* jobs of which there are leftovers; 0: none */
 	struct pyxis_root_identity begun; /* the root that the step runs in, where it is to be saved */
-	uint32_t told;    /* that their program will not run: once is enough */
+	uint32_t reported;    /* that their program will not run: once is enough */
 };
 
 /* Memory that forks of the caller share with it; NULL with `err`. */

@@ -23,22 +23,22 @@
 #define OVER_SHIFT 1
 _Static_assert(PYXIS_LEFTOVER_JOBS + OVER_SHIFT <= 8, "the word is a byte");
 
-int pyxis_keeper_prepare(struct pyxis_keeper *keeper, struct jail_error *err)
+int pyxis_step_cleanup_prepare(struct pyxis_step_cleanup *cleanup, struct jail_error *err)
 {
-	if (!pipe2(keeper->life, O_CLOEXEC) && !pipe2(keeper->order, O_CLOEXEC) &&
-	    !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, keeper->done))
+	if (!pipe2(cleanup->life, O_CLOEXEC) && !pipe2(cleanup->order, O_CLOEXEC) &&
+	    !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, cleanup->done))
 		return 0;
 	jail_fail(err, "pipe2", errno, "cannot prepare the end of the step's container");
-	pyxis_keeper_leave(keeper);
+	pyxis_step_cleanup_leave(cleanup);
 	return -1;
 }
 
-void pyxis_keeper_leave(struct pyxis_keeper *keeper)
+void pyxis_step_cleanup_leave(struct pyxis_step_cleanup *cleanup)
 {
 	for (int i = 0; i < 2; i++) {
-		jail_close(&keeper->life[i]);
-		jail_close(&keeper->order[i]);
-		jail_close(&keeper->done[i]);
+		jail_close(&cleanup->life[i]);
+		jail_close(&cleanup->order[i]);
+		jail_close(&cleanup->done[i]);
 	}
 }
 
@@ -71,9 +71,9 @@ static void ignore_signals(void)
 		signal(number, number == SIGCHLD ? SIG_DFL : SIG_IGN);
 }
 
-static _Noreturn void keep(struct pyxis_keeper *keeper, struct pyxis_container *container)
+static _Noreturn void keep(struct pyxis_step_cleanup *cleanup, struct pyxis_container *container)
 {
-	const int kept[] = { keeper->order[0], keeper->done[1], container->log };
+	const int kept[] = { cleanup->order[0], cleanup->done[1], container->log };
 	unsigned char word = 0;
 	ssize_t got;
 
@@ -88,15 +88,15 @@ static _Noreturn void keep(struct pyxis_keeper *keeper, struct pyxis_container *
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	jail_close(&null);
-	hand_over(keeper->done[1]);
+	hand_over(cleanup->done[1]);
 	do
-		got = read(keeper->order[0], &word, 1);
+		got = read(cleanup->order[0], &word, 1);
 	while (got < 0 && errno == EINTR);
 	pyxis_container_close(container, (struct pyxis_outcome){ word & COMPLETE, word >> OVER_SHIFT });
 	_exit(0);
 }
 
-int pyxis_keeper_start(struct pyxis_keeper *keeper, struct pyxis_container *container, struct jail_error *err)
+int pyxis_step_cleanup_start(struct pyxis_step_cleanup *cleanup, struct pyxis_container *container, struct jail_error *err)
 {
 	pid_t pid = fork();
 
@@ -107,7 +107,7 @@ int pyxis_keeper_start(struct pyxis_keeper *keeper, struct pyxis_container *cont
 		/* Nobody's child, or a task that waits for all of its own would wait for it. */
 		if (fork())
 			_exit(0);
-		keep(keeper, container);
+		keep(cleanup, container);
 	}
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		continue;
@@ -135,7 +135,7 @@ static pid_t start_canary(void)
 }
 
 /* Until the keeper has ended, or the step is killed. */
-static void wait_for_keeper(int done)
+static void wait_for_cleanup(int done)
 {
 	scoped_fd process = -1;
 	pid_t canary = start_canary();
@@ -161,16 +161,16 @@ static void wait_for_keeper(int done)
 		continue;
 }
 
-void pyxis_keeper_finish(struct pyxis_keeper *keeper, struct pyxis_outcome outcome)
+void pyxis_step_cleanup_finish(struct pyxis_step_cleanup *cleanup, struct pyxis_outcome outcome)
 {
 	const unsigned char word = (unsigned char)((outcome.complete ? COMPLETE : 0) | outcome.over << OVER_SHIFT);
 
 	/* The container's own process ends. */
-	jail_close(&keeper->life[0]);
-	jail_close(&keeper->life[1]);
-	jail_close(&keeper->done[1]);
+	jail_close(&cleanup->life[0]);
+	jail_close(&cleanup->life[1]);
+	jail_close(&cleanup->done[1]);
 	/* Its reading end is open here: without a keeper the word is lost, and no signal comes. */
-	if (keeper->order[1] >= 0 && write(keeper->order[1], &word, 1) == 1)
-		wait_for_keeper(keeper->done[0]);
-	pyxis_keeper_leave(keeper);
+	if (cleanup->order[1] >= 0 && write(cleanup->order[1], &word, 1) == 1)
+		wait_for_cleanup(cleanup->done[0]);
+	pyxis_step_cleanup_leave(cleanup);
 }

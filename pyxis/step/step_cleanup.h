@@ -5,27 +5,27 @@
  * process; a word in `order` lets the keeper, which the first task forked where it was, save and remove; `done`
  * ends when that is over. Whatever dies on the way, the pipes close.
  */
-#ifndef PYXIS_KEEPER_H
-#define PYXIS_KEEPER_H
+#ifndef PYXIS_STEP_CLEANUP_H
+#define PYXIS_STEP_CLEANUP_H
 
 #include "container.h"
 
-struct pyxis_keeper {
+struct pyxis_step_cleanup {
 	int life[2], order[2], done[2];
 };
 
-#define PYXIS_KEEPER_NONE { { -1, -1 }, { -1, -1 }, { -1, -1 } }
+#define PYXIS_STEP_CLEANUP_NONE { { -1, -1 }, { -1, -1 }, { -1, -1 } }
 
 /* slurmstepd, before its tasks are forked. Returns 0 or -1. */
-int pyxis_keeper_prepare(struct pyxis_keeper *keeper, struct jail_error *err);
+int pyxis_step_cleanup_prepare(struct pyxis_step_cleanup *cleanup, struct jail_error *err);
 
 /* The first task, before it enters: forks the keeper. Returns 0 or -1. */
-int pyxis_keeper_start(struct pyxis_keeper *keeper, struct pyxis_container *container, struct jail_error *err);
+int pyxis_step_cleanup_start(struct pyxis_step_cleanup *cleanup, struct pyxis_container *container, struct jail_error *err);
 
 /* A task that is about to enter, and slurmstepd at its end: lets go of all. */
-void pyxis_keeper_leave(struct pyxis_keeper *keeper);
+void pyxis_step_cleanup_leave(struct pyxis_step_cleanup *cleanup);
 
 /* slurmstepd, after the last task: returns when all is done, or Slurm has killed the step. */
-void pyxis_keeper_finish(struct pyxis_keeper *keeper, struct pyxis_outcome outcome);
+void pyxis_step_cleanup_finish(struct pyxis_step_cleanup *cleanup, struct pyxis_outcome outcome);
 
 #endif

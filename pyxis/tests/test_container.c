@@ -124,11 +124,11 @@ static void check_enroot(void)
 static void check_handed(const struct variables *environment)
 {
 	struct jail_error err;
-	scoped_fd handed = open("/dev/null", O_RDONLY), other = open("/dev/null", O_RDONLY);
-	scoped_free char *script = text_format("test -e /proc/self/fd/%d && ! test -e /proc/self/fd/%d", handed, other);
+	scoped_fd inherited = open("/dev/null", O_RDONLY), other = open("/dev/null", O_RDONLY);
+	scoped_free char *script = text_format("test -e /proc/self/fd/%d && ! test -e /proc/self/fd/%d", inherited, other);
 	char *const look[] = { (char *)"/bin/sh", (char *)"-c", script, NULL };
 
-	CHECK(handed > 2 && other > 2 && !pyxis_runtime_run(look, environment, STDERR_FILENO, handed, NULL, NULL, &err));
+	CHECK(inherited > 2 && other > 2 && !pyxis_runtime_run(look, environment, STDERR_FILENO, inherited, NULL, NULL, &err));
 	CHECK(pyxis_runtime_run(look, environment, STDERR_FILENO, 0, NULL, NULL, &err) == 1);
 }
 

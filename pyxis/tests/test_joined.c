@@ -48,7 +48,7 @@ static void make_mounts(bool readonly)
 		_exit(2);
 }
 
-static _Noreturn void live(const struct kind *kind, int told)
+static _Noreturn void live(const struct kind *kind, int channel)
 {
 	char byte;
 
@@ -63,12 +63,12 @@ static _Noreturn void live(const struct kind *kind, int told)
 	} else {
 		make_mounts(kind->readonly);
 	}
-	(void)!write(told, "1", 1);
-	(void)!read(told, &byte, 1);
+	(void)!write(channel, "1", 1);
+	(void)!read(channel, &byte, 1);
 	_exit(0);
 }
 
-static pid_t begin(const struct kind *kind, int *told)
+static pid_t begin(const struct kind *kind, int *channel)
 {
 	int ends[2];
 	char byte;
@@ -80,14 +80,14 @@ static pid_t begin(const struct kind *kind, int *told)
 		live(kind, ends[1]);
 	}
 	close(ends[1]);
-	*told = ends[0];
+	*channel = ends[0];
 	CHECK(pid > 0 && read(ends[0], &byte, 1) == 1);
 	return pid;
 }
 
-static void end(pid_t pid, int told)
+static void end(pid_t pid, int channel)
 {
-	close(told);
+	close(channel);
 	CHECK(waitpid(pid, NULL, 0) == pid);
 }
 
@@ -121,49 +121,49 @@ static void check_spaces(void)
 {
 	struct kind bare = { .inside = -1 }, net = { .flags = CLONE_NEWNET, .inside = -1 },
 		    both = { .flags = CLONE_NEWIPC | CLONE_NEWUTS, .inside = -1 };
-	int told;
-	pid_t pid = begin(&bare, &told);
+	int channel;
+	pid_t pid = begin(&bare, &channel);
 
 	asks(pid, PYXIS_WORKDIR, "/", NULL);
 	asks(pid, PYXIS_UNSHARE, "net", "--container-unshare=net: ");
 	asks(pid, PYXIS_UNSHARE, "ipc", "has no ipc namespace of its own: it shares the node's");
 	asks(pid, PYXIS_UNSHARE, "uts", "--container-unshare=uts: ");
-	end(pid, told);
-	pid = begin(&net, &told);
+	end(pid, channel);
+	pid = begin(&net, &channel);
 	asks(pid, PYXIS_WORKDIR, "/", NULL);
 	asks(pid, PYXIS_UNSHARE, "net", NULL);
 	asks(pid, PYXIS_UNSHARE, "net,ipc", "--container-unshare=ipc: ");
-	end(pid, told);
-	pid = begin(&both, &told);
+	end(pid, channel);
+	pid = begin(&both, &channel);
 	asks(pid, PYXIS_UNSHARE, "uts,ipc", NULL);
 	asks(pid, PYXIS_UNSHARE, "uts,net", "--container-unshare=net: ");
-	end(pid, told);
+	end(pid, channel);
 }
 
 static void check_root(void)
 {
 	struct kind open = { .inside = -1 }, fixed = { .inside = -1, .readonly = true }, root = { .inside = 0 }, user = { .inside = USER };
-	int told;
-	pid_t pid = begin(&open, &told);
+	int channel;
+	pid_t pid = begin(&open, &channel);
 
 	asks(pid, PYXIS_READONLY, NULL, "--container-readonly: ");
 	asks(pid, PYXIS_WRITABLE, NULL, NULL);
-	end(pid, told);
-	pid = begin(&fixed, &told);
+	end(pid, channel);
+	pid = begin(&fixed, &channel);
 	asks(pid, PYXIS_READONLY, NULL, NULL);
 	asks(pid, PYXIS_WRITABLE, NULL, "its root is read-only");
-	end(pid, told);
-	pid = begin(&root, &told);
+	end(pid, channel);
+	pid = begin(&root, &channel);
 	asks(pid, PYXIS_REMAP_ROOT, NULL, NULL);
 	asks(pid, PYXIS_NO_REMAP_ROOT, NULL, "its user is root in it");
-	end(pid, told);
-	pid = begin(&user, &told);
+	end(pid, channel);
+	pid = begin(&user, &channel);
 	asks(pid, PYXIS_REMAP_ROOT, NULL, "--container-remap-root: ");
 	asks(pid, PYXIS_NO_REMAP_ROOT, NULL, NULL);
 	/* The whole of the step's own root is its root: the home is where it was. */
 	asks(pid, PYXIS_MOUNT_HOME, NULL, NULL);
 	asks(pid, PYXIS_NO_MOUNT_HOME, NULL, "the home directory is in it");
-	end(pid, told);
+	end(pid, channel);
 }
 
 static void mounts(pid_t pid, const char *format, const char *refusal)
@@ -179,8 +179,8 @@ static void mounts(pid_t pid, const char *format, const char *refusal)
 static void check_mounts(void)
 {
 	struct kind kind = { .inside = -1 };
-	int told;
-	pid_t pid = begin(&kind, &told);
+	int channel;
+	pid_t pid = begin(&kind, &channel);
 
 	mounts(pid, "%s/data:/mnt", NULL);
 	mounts(pid, "%s/data:/link", NULL);
@@ -198,18 +198,18 @@ static void check_mounts(void)
 	mounts(pid, "%s/data:/mnt,tmpfs:/home", "does not have this at /home");
 	asks(pid, PYXIS_NO_MOUNT_HOME, NULL, NULL);
 	asks(pid, PYXIS_MOUNT_HOME, NULL, "the home directory is not in it");
-	end(pid, told);
+	end(pid, channel);
 	kind = (struct kind){ .inside = USER };
-	pid = begin(&kind, &told);
+	pid = begin(&kind, &channel);
 	asks(pid, PYXIS_MOUNTS, "umount:/home", "has something mounted at /home");
-	end(pid, told);
+	end(pid, channel);
 }
 
 /* The task itself looks where it is, whatever was seen before. */
 static void check_task(const struct kind *kind, unsigned unshare, const char *refusal)
 {
-	int told, status;
-	pid_t pid = begin(kind, &told), child = fork();
+	int channel, status;
+	pid_t pid = begin(kind, &channel), child = fork();
 
 	if (!child) {
 		const struct pyxis_request request = { .workdir = (char *)(uintptr_t)"/" };
@@ -219,7 +219,7 @@ static void check_task(const struct kind *kind, unsigned unshare, const char *re
 		_exit(refusal ? !(result && strstr(err.message, refusal)) : result != 0);
 	}
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
-	end(pid, told);
+	end(pid, channel);
 }
 
 static bool may_make_containers(void)

@@ -27,7 +27,7 @@ static void make_root(const char *name, uint32_t job, const char *cluster)
 	scoped_free char *root = in_folder(name);
 
 	CHECK(!mkdir(root, 0700));
-	pyxis_mark_write(root, &owner, cluster);
+	pyxis_root_label_write(root, &owner, cluster);
 }
 
 static void make_file(const char *name)
@@ -103,7 +103,7 @@ static void check_many(void)
 /* What the epilog of job 7 takes of what is called like its own. */
 static void check_marks(void)
 {
-	scoped_free char *global = pyxis_mark_pattern(7, false), *job = pyxis_mark_pattern(7, true);
+	scoped_free char *global = pyxis_root_label_pattern(7, false), *job = pyxis_root_label_pattern(7, true);
 
 	CHECK(!fnmatch(global, "7.0 temporary here", 0) && !fnmatch(job, "7.0 temporary here", 0));
 	CHECK(fnmatch(global, "7.0", 0) && !fnmatch(job, "7.0", 0));
@@ -116,8 +116,8 @@ static void check_fifo(void)
 	const struct pyxis_owner owner = { 7, 0, 0, 0 };
 
 	CHECK(!mkdir(root, 0700) && !mkfifo(lock, 0600));
-	CHECK(!pyxis_mark_is_of(root, &owner) && !pyxis_mark_is_temporary(root, "here"));
-	pyxis_mark_write(root, &owner, NULL);
+	CHECK(!pyxis_root_label_is_of(root, &owner) && !pyxis_root_label_is_temporary(root, "here"));
+	pyxis_root_label_write(root, &owner, NULL);
 }
 
 static void check_locks(void)

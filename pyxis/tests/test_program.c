@@ -87,22 +87,22 @@ static void check_files(void)
 
 static void check_handing(void)
 {
-	scoped_handing handing = PYXIS_HANDING_NONE;
+	scoped_image_descriptor descriptor = PYXIS_IMAGE_DESCRIPTOR_NONE;
 	struct jail_error err;
 	struct stat st, same;
 	int held = -1;
 
-	CHECK(!pyxis_handing_begin(&handing, &err) && fcntl(handing.theirs, F_GETFD) == FD_CLOEXEC);
+	CHECK(!pyxis_image_descriptor_begin(&descriptor, &err) && fcntl(descriptor.theirs, F_GETFD) == FD_CLOEXEC);
 	/* An import that made a file, and handed nothing over, is not waited for. */
-	CHECK(!pyxis_handing_take(&handing, &held) && held < 0);
+	CHECK(!pyxis_image_descriptor_receive(&descriptor, &held) && held < 0);
 	scoped_fd file = open("usual", O_RDONLY | O_CLOEXEC);
-	CHECK(jail_descriptor_send(handing.theirs, file, "/cache/image.sqsh", 17));
-	scoped_free char *path = pyxis_handing_take(&handing, &held);
+	CHECK(jail_descriptor_send(descriptor.theirs, file, "/cache/image.sqsh", 17));
+	scoped_free char *path = pyxis_image_descriptor_receive(&descriptor, &held);
 	scoped_fd taken = held;
 	CHECK(path && !strcmp(path, "/cache/image.sqsh") && fcntl(taken, F_GETFD) == FD_CLOEXEC);
 	CHECK(!fstat(file, &st) && !fstat(taken, &same) && st.st_ino == same.st_ino);
-	CHECK(send(handing.theirs, "/without/a/descriptor", 21, 0) == 21);
-	CHECK(!pyxis_handing_take(&handing, &held));
+	CHECK(send(descriptor.theirs, "/without/a/descriptor", 21, 0) == 21);
+	CHECK(!pyxis_image_descriptor_receive(&descriptor, &held));
 }
 
 int main(void)

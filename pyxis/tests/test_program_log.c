@@ -98,14 +98,14 @@ static void check_meanwhile(void)
 
 static void check_room(void)
 {
-	scoped_free char *other = pyxis_room_advice("[ERROR] unauthorised", "/tmp", 0);
-	scoped_free char *import = pyxis_room_advice("[INFO] Importing docker://x: 3 layers, 1.2 GiB\n[ERROR] pwrite: No space left "
-						     "on device (ENOSPC): no\n", "/tmp", 0);
-	scoped_free char *unpack = pyxis_room_advice("write failed: No space left on device", "/tmp", 3ULL << 30);
-	scoped_free char *unknown = pyxis_room_advice("ENOSPC", "/no/such/folder", 0);
-	scoped_free char *quota = pyxis_room_advice("write failed: Disk quota exceeded", "/tmp", 0);
-	scoped_free char *elsewhere = pyxis_room_advice("[ERROR] open: Permission denied (EACCES)", "/tmp", 0);
-	scoped_free char *unwritable = pyxis_room_advice("[ERROR] open: Read-only file system (EROFS)", "/proc/none", 0);
+	scoped_free char *other = pyxis_disk_space_advice("[ERROR] unauthorised", "/tmp", 0);
+	scoped_free char *import = pyxis_disk_space_advice("[INFO] Importing docker://x: 3 layers, 1.2 GiB\n[ERROR] pwrite: No space left "
+							   "on device (ENOSPC): no\n", "/tmp", 0);
+	scoped_free char *unpack = pyxis_disk_space_advice("write failed: No space left on device", "/tmp", 3ULL << 30);
+	scoped_free char *unknown = pyxis_disk_space_advice("ENOSPC", "/no/such/folder", 0);
+	scoped_free char *quota = pyxis_disk_space_advice("write failed: Disk quota exceeded", "/tmp", 0);
+	scoped_free char *elsewhere = pyxis_disk_space_advice("[ERROR] open: Permission denied (EACCES)", "/tmp", 0);
+	scoped_free char *unwritable = pyxis_disk_space_advice("[ERROR] open: Read-only file system (EROFS)", "/proc/none", 0);
 
 	CHECK(!other);
 	CHECK_HAS(import ? import : "", "/tmp has ");

@@ -19,8 +19,8 @@ static const struct pyxis_owner owner = { 7, 0, 1000, 1000 };
 /* Nothing waits, nothing is opened that is no file: the program would not end, or a device would be written. */
 static void check_refused(void)
 {
-	pyxis_mark_write(folder, &owner, "cluster");
-	CHECK(!pyxis_mark_is_of(folder, &owner) && !pyxis_mark_is_temporary(folder, "cluster"));
+	pyxis_root_label_write(folder, &owner, "cluster");
+	CHECK(!pyxis_root_label_is_of(folder, &owner) && !pyxis_root_label_is_temporary(folder, "cluster"));
 	errno = 0;
 	CHECK(text_open_plain(AT_FDCWD, ".lock", O_RDONLY) < 0 && (errno == EPERM || errno == ENOENT));
 	CHECK(!unlink(".lock"));
@@ -31,10 +31,10 @@ int main(void)
 	struct stat st;
 
 	CHECK(mkdtemp(folder) && !chdir(folder));
-	pyxis_mark_write(folder, &owner, NULL);
-	CHECK(pyxis_mark_is_of(folder, &owner) && !stat(".lock", &st) && (st.st_mode & 0777) == 0600);
-	pyxis_mark_write(folder, &owner, "cluster");
-	CHECK(pyxis_mark_is_temporary(folder, "cluster") && !unlink(".lock"));
+	pyxis_root_label_write(folder, &owner, NULL);
+	CHECK(pyxis_root_label_is_of(folder, &owner) && !stat(".lock", &st) && (st.st_mode & 0777) == 0600);
+	pyxis_root_label_write(folder, &owner, "cluster");
+	CHECK(pyxis_root_label_is_temporary(folder, "cluster") && !unlink(".lock"));
 	CHECK(!mkfifo(".lock", 0600));
 	check_refused();
 	CHECK(!symlink("other", ".lock"));
@@ -44,5 +44,5 @@ int main(void)
 	if (!mknod(".lock", S_IFCHR | 0600, makedev(1, 5)))
 		check_refused();
 	CHECK(!chdir("/") && !rmdir(folder));
-	return check_result("mark");
+	return check_result("root_label");
 }

@@ -81,7 +81,7 @@ static bool show(int master)
 }
 
 /* Takes what was typed. False at the end. */
-static bool take(struct pending *pending)
+static bool read_typed(struct pending *pending)
 {
 	ssize_t got = read(STDIN_FILENO, pending->bytes, sizeof(pending->bytes));
 
@@ -208,7 +208,7 @@ static _Noreturn void relay(pid_t child, int socket)
 			ready[FROM_JAIL].fd = -1;
 		if ((ready[FROM_JAIL].revents & POLLOUT) && pending.used && !hand_on(&pending, master))
 			ready[FROM_JAIL].fd = -1;
-		if (ready[FROM_CALLER].fd >= 0 && ready[FROM_CALLER].revents && !take(&pending))
+		if (ready[FROM_CALLER].fd >= 0 && ready[FROM_CALLER].revents && !read_typed(&pending))
 			typing = false;
 	}
 }

@@ -52,7 +52,7 @@ static const char usage_text[] =
 struct said {
 	char line[1400];
 	time_t at;    /* of a line that was printed; 0: none */
-	bool told;    /* the present state was printed */
+	bool printed;    /* the present state was printed */
 };
 
 static time_t now_s(void)
@@ -68,14 +68,14 @@ static time_t now_s(void)
 static void say(struct said *said, const char *line)
 {
 	time_t now = now_s();
-	bool news = !said->told || strcmp(said->line, line);
+	bool news = !said->printed || strcmp(said->line, line);
 
 	if (said->at && now - said->at < (news ? SAY_EVERY_S : SAY_AGAIN_S))
 		return;
 	fprintf(stderr, PROGRAM ": %s\n", line);
 	snprintf(said->line, sizeof(said->line), "%s", line);
 	said->at = now;
-	said->told = true;
+	said->printed = true;
 }
 
 /* Text of the jail is never printed: reasons are constants, lines are numbers. */
@@ -93,7 +93,7 @@ static void say_refused(struct said *said, const struct accounts_refused *refuse
 	if (length)
 		say(said, line);
 	else
-		said->told = false;
+		said->printed = false;
 }
 
 static int usage_error(const char *what)
@@ -164,9 +164,9 @@ static int copy(const struct accounts_request *request, struct said *failure, st
 		say(failure, line);
 		return -1;
 	}
-	if (failure->told) {
+	if (failure->printed) {
 		fprintf(stderr, PROGRAM ": the jail's accounts are copied again\n");
-		failure->told = false;
+		failure->printed = false;
 	}
 	say_refused(refusal, refused);
 	return 0;

@@ -59,7 +59,7 @@ static int make(int directory, const char *name, const struct jail_entry *entry,
 	return 0;
 }
 
-static int take(int directory, const struct jail_entry *entry, struct jail_error *err)
+static int clone_mount(int directory, const struct jail_entry *entry, struct jail_error *err)
 {
 	char name[NAME_MAX + 1];
 
@@ -96,7 +96,7 @@ int *jail_job_mounts_take(int directory, const struct jail_plan *plan, struct ja
 		const struct jail_entry *entry = &plan->entries[i];
 		if (!jail_entry_is_shared(entry) || (entry->only_if && access(entry->only_if, F_OK)))
 			continue;
-		mounts[i] = take(directory, entry, err);
+		mounts[i] = clone_mount(directory, entry, err);
 		if (mounts[i] < 0) {
 			jail_error_at(err, plan->file, entry->line, entry->target);
 			jail_job_mounts_close(mounts, plan);

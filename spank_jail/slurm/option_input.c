@@ -21,15 +21,15 @@
 
 enum option { READONLY, BIND, NO_JAIL, N_OPTIONS };
 
-static int take(int option, const char *value, int remote);
+static int read_option(int option, const char *value, int remote);
 
 static struct spank_option table[N_OPTIONS] = {
 	{ (char *)"jail-readonly", (char *)"[yes|no]",
-	  (char *)"the jail's volume is read-only; /tmp and other mounts are as always", 2, READONLY, take },
+	  (char *)"the jail's volume is read-only; /tmp and other mounts are as always", 2, READONLY, read_option },
 	{ (char *)"jail-bind", (char *)"SRC:DST[:ro],...",
-	  (char *)"mount SRC of the node, which the administrator allows, at DST in the jail (none: nothing)", 1, BIND, take },
+	  (char *)"mount SRC of the node, which the administrator allows, at DST in the jail (none: nothing)", 1, BIND, read_option },
 	{ (char *)"no-jail", (char *)"[yes|no]",
-	  (char *)"run on the node itself; for listed users, submitted from outside the jail", 2, NO_JAIL, take },
+	  (char *)"run on the node itself; for listed users, submitted from outside the jail", 2, NO_JAIL, read_option },
 };
 
 static const struct jail_arguments *known;  /* the arguments, where a job is submitted */
@@ -81,7 +81,7 @@ static int check_one(int option, const char *value, struct jail_error *err)
 
 /* The callback of all three. On the node a failure would be logged and forgotten by Slurm, so the text is
  * kept there and read later. A later value replaces an earlier one, as Slurm does it. */
-static int take(int option, const char *value, int remote)
+static int read_option(int option, const char *value, int remote)
 {
 	struct jail_error err;
 	char line[1400];

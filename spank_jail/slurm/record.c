@@ -67,13 +67,13 @@ static int identify(int dir, const char *path, bool content, struct identity *id
 
 static int append(struct jail_record *record, const void *data, size_t size, struct jail_error *err)
 {
-	if (record->size + size > record->room) {
-		size_t room = (record->room + size) * 2 + 1024;
-		char *larger = realloc(record->data, room);
+	if (record->size + size > record->capacity) {
+		size_t capacity = (record->capacity + size) * 2 + 1024;
+		char *larger = realloc(record->data, capacity);
 		if (!larger)
 			return jail_fail(err, "realloc", ENOMEM, "not enough memory to note what the jail is made of");
 		record->data = larger;
-		record->room = room;
+		record->capacity = capacity;
 	}
 	memcpy(record->data + record->size, data, size);
 	record->size += size;
@@ -213,7 +213,7 @@ bool jail_record_holds(struct jail_record *record, int directory, const char *na
 	if (memcmp(data, record->data, record->size) || !parts_hold(data, size, record->size))
 		return false;
 	free(record->data);
-	*record = (struct jail_record){ .data = data, .size = size, .room = size, .mounts = (int)stored.mounts };
+	*record = (struct jail_record){ .data = data, .size = size, .capacity = size, .mounts = (int)stored.mounts };
 	data = NULL;
 	return true;
 }

@@ -16,7 +16,7 @@
 
 struct jail_record {
 	char *data;
-	size_t size, room;
+	size_t size, capacity;
 	int mounts; /* of the tasks' namespace; one that lost some is of no use */
 };
 

@@ -85,7 +85,7 @@ static int path_of(const struct jail_spool *spool, const char *name, char path[P
 }
 
 /* One directory of the spool, read-only and unattached; -1 with ENOENT if the node has none. */
-static int take(const struct jail_spool *spool, const char *name, struct jail_error *err)
+static int clone_folder(const struct jail_spool *spool, const char *name, struct jail_error *err)
 {
 	char source[PATH_MAX];
 
@@ -184,7 +184,7 @@ int jail_spool_take_view(int directory, struct jail_error *err)
 int jail_spool_attach(const struct jail_spool *spool, int view, int root, struct jail_error *err)
 {
 	scoped_fd target = jail_resolve_create(root, spool->path, JAIL_CREATE_DIR, err);
-	scoped_fd cache = target < 0 ? -1 : take(spool, "conf-cache", err);
+	scoped_fd cache = target < 0 ? -1 : clone_folder(spool, "conf-cache", err);
 
 	if (target < 0 || (cache < 0 && err->number != ENOENT))
 		return jail_error_at(err, NULL, 0, spool->path);
@@ -247,7 +247,7 @@ int jail_spool_take_script(const struct jail_spool *spool, struct jail_error *er
 
 	if (path_of(spool, spool->script, path, err))
 		return -1;
-	return close_to_user(path, err) ? jail_error_at(err, NULL, 0, path) : take(spool, spool->script, err);
+	return close_to_user(path, err) ? jail_error_at(err, NULL, 0, path) : clone_folder(spool, spool->script, err);
 }
 
 int jail_spool_show_script(const struct jail_spool *spool, int script, struct jail_error *err)
@@ -261,7 +261,7 @@ static int visit(const struct jail_spool *spool, int window, int *namespace, boo
 
 	if (jail_namespace_enter(window, err))
 		return -1;
-	scoped_fd mount = take(spool, spool->pmix, err);
+	scoped_fd mount = clone_folder(spool, spool->pmix, err);
 	if (mount < 0)
 		return err->number == ENOENT ? 0 : -1;
 	if (jail_namespace_enter(*namespace, err))

@@ -23,11 +23,11 @@ static void send_two(int socket, const int fds[2])
 {
 	union {
 		struct cmsghdr header;
-		char room[CMSG_SPACE(2 * sizeof(int))];
-	} control = { .room = { 0 } };
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+	} control = { .bytes = { 0 } };
 	struct iovec part = { (char[]){ 'x' }, 1 };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room,
-				  .msg_controllen = sizeof(control.room) };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+				  .msg_controllen = sizeof(control.bytes) };
 
 	control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(2 * sizeof(int)), .cmsg_level = SOL_SOCKET,
 					   .cmsg_type = SCM_RIGHTS };

@@ -16,28 +16,28 @@
 #include "native/container/namespaces.h"
 
 /* A process with mounts of its own, which makes a user namespace and others when it is told to. */
-static _Noreturn void member(int told)
+static _Noreturn void member(int channel)
 {
 	char byte;
 	bool done = !unshare(CLONE_NEWNS);
 
-	(void)!write(told, done ? "1" : "0", 1);
-	while (read(told, &byte, 1) == 1) {
+	(void)!write(channel, done ? "1" : "0", 1);
+	while (read(channel, &byte, 1) == 1) {
 		done = !unshare(CLONE_NEWUSER | CLONE_NEWNS);
-		(void)!write(told, done ? "1" : "0", 1);
+		(void)!write(channel, done ? "1" : "0", 1);
 	}
 	_exit(0);
 }
 
-static bool answers(int told)
+static bool answers(int channel)
 {
 	char byte;
 
-	return read(told, &byte, 1) == 1 && byte == '1';
+	return read(channel, &byte, 1) == 1 && byte == '1';
 }
 
 /* In a process of its own: it becomes a member. `late`: the other moves on after the kinds were looked up. */
-static int joins(pid_t pid, int told, bool late)
+static int joins(pid_t pid, int channel, bool late)
 {
 	struct jail_error err;
 	int status;
@@ -46,7 +46,7 @@ static int joins(pid_t pid, int told, bool late)
 
 	CHECK(process >= 0 && kinds == CLONE_NEWNS);
 	if (late)
-		CHECK(write(told, "x", 1) == 1 && answers(told));
+		CHECK(write(channel, "x", 1) == 1 && answers(channel));
 	pid_t child = fork();
 	if (!child) {
 		bool joined = !join_enter(process, kinds, pid, &err);

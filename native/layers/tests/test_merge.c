@@ -5,7 +5,7 @@
 
 #include "memory_tar.h"
 
-struct told { char kind; const char *path, *target; };
+struct given { char kind; const char *path, *target; };
 
 static struct image_error err;
 
@@ -21,7 +21,7 @@ static int content_of(void *context, struct image_slice *slice, struct image_err
 	return 1;
 }
 
-static struct image_entry entry_of(const struct told *one)
+static struct image_entry entry_of(const struct given *one)
 {
 	return (struct image_entry){
 		.kind = one->kind, .path = one->path, .path_length = strlen(one->path),
@@ -31,7 +31,7 @@ static struct image_entry entry_of(const struct told *one)
 }
 
 /* Layers, the top one first, ended by a path of NULL, all by another. Gives what the sink was told. */
-static const char *merged(const struct told *all)
+static const char *merged(const struct given *all)
 {
 	static char text[4096];
 	struct image_tree *tree = image_tree_new("/tmp", IMAGE_MEMORY_IMPORT, &err);
@@ -42,7 +42,7 @@ static const char *merged(const struct told *all)
 
 	noted.stream = open_memstream(&noted.text, &noted.length);
 	for (unsigned layer = 0; all->path && !result; layer++) {
-		const struct told *end = all;
+		const struct given *end = all;
 
 		for (; end->path && !result; end++) {
 			struct image_entry entry = entry_of(end);
@@ -53,7 +53,7 @@ static const char *merged(const struct told *all)
 		}
 		while (!result && image_merge_wants_again(merge, layer)) {
 			fputs("again\n", noted.stream);
-			for (const struct told *one = all; one->path && !result; one++) {
+			for (const struct given *one = all; one->path && !result; one++) {
 				struct image_entry entry = entry_of(one);
 				const char *left = one->target;
 				struct image_content content = { content_of, &left };
@@ -76,7 +76,7 @@ static const char *merged(const struct told *all)
 
 #define MERGES(expected, ...)                                                     \
 	do {                                                                      \
-		const struct told all[] = { __VA_ARGS__, { 0, NULL, NULL }, { 0, NULL, NULL } }; \
+		const struct given all[] = { __VA_ARGS__, { 0, NULL, NULL }, { 0, NULL, NULL } }; \
 		const char *found = merged(all);                                  \
 		CHECK(!strcmp(found, expected));                                  \
 		if (strcmp(found, expected))                                      \
@@ -126,7 +126,7 @@ static const struct image_sink_operations counting = {
 
 static int say(struct image_merge *merge, unsigned layer, char kind, const char *path, const char *target)
 {
-	const struct told one = { kind, path, target };
+	const struct given one = { kind, path, target };
 	const struct image_entry entry = entry_of(&one);
 	const struct image_content content = { nothing, NULL };
 
@@ -137,14 +137,14 @@ static int say(struct image_merge *merge, unsigned layer, char kind, const char 
  * told (0: any). */
 static void check_many(int (*tell)(struct image_merge *merge), unsigned wanted)
 {
-	unsigned told = 0;
+	unsigned calls = 0;
 	struct image_tree *tree = image_tree_new("/tmp", IMAGE_MEMORY_IMPORT, &err);
-	const struct image_sink sink = { &counting, &told };
+	const struct image_sink sink = { &counting, &calls };
 	struct image_merge *merge = image_merge_new(tree, &sink, &err);
 	clock_t begun = clock();
 
 	CHECK(!tell(merge) && !image_merge_end(merge, &err));
-	CHECK(!wanted || told == wanted);
+	CHECK(!wanted || calls == wanted);
 	CHECK(clock() - begun < SECONDS * CLOCKS_PER_SEC);
 	image_merge_free(merge);
 	image_tree_free(tree);

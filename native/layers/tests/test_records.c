@@ -30,7 +30,7 @@ static void check_all(struct image_records *records)
 	struct image_error err;
 	struct image_record many[7];
 	unsigned char *text = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 
 	for (uint32_t node = 0; node + 7 <= COUNT; node += 5) {
 		CHECK(!image_records_get_many(records, node, 7, many, &err));
@@ -38,7 +38,7 @@ static void check_all(struct image_records *records)
 			CHECK(many[i].size == expected[node + i]);
 		if (!many[0].target_length)
 			continue;
-		CHECK(!image_records_extra(records, &many[0], &text, &room, &err));
+		CHECK(!image_records_extra(records, &many[0], &text, &capacity, &err));
 		CHECK(many[0].target_length == strlen(texts[node]) && !memcmp(text, texts[node], strlen(texts[node])));
 	}
 	free(text);

@@ -4,7 +4,7 @@
 #include "native/testing/check.h"
 
 /* "a<b" the names of the lines of each difference; "-": it has none. */
-static const char *compared(const char *a, const char *b, size_t room)
+static const char *compared(const char *a, const char *b, size_t capacity)
 {
 	static char text[2048];
 	struct image_lines one = { .text = a, .length = strlen(a) }, other = { .text = b, .length = strlen(b) };
@@ -13,7 +13,7 @@ static const char *compared(const char *a, const char *b, size_t room)
 	size_t count;
 
 	do {
-		count = image_manifest_compare(&one, &other, found, room);
+		count = image_manifest_compare(&one, &other, found, capacity);
 		for (size_t i = 0; i < count; i++) {
 			for (int side = 0; side < 2; side++) {
 				uint64_t at = side ? found[i].b : found[i].a;
@@ -26,15 +26,15 @@ static const char *compared(const char *a, const char *b, size_t room)
 				fputs(side ? "\n" : "<", out);
 			}
 		}
-	} while (count == room);
+	} while (count == capacity);
 	fclose(out);
 	return text;
 }
 
 #define DIFFER(expected, a, b)                                                      \
 	do {                                                                        \
-		for (size_t room = 1; room <= 64; room += 21) {                     \
-			const char *found = compared(a, b, room);                   \
+		for (size_t capacity = 1; capacity <= 64; capacity += 21) {                     \
+			const char *found = compared(a, b, capacity);                   \
 			CHECK(!strcmp(found, expected));                            \
 			if (strcmp(found, expected))                                \
 				fprintf(stderr, "%s\n", found);                     \
