@@ -35,6 +35,7 @@ for (;;) {
     my ($in, $feed, $out, $said, $err, $told);
     $given ? pipe($in, $feed) : open($in, '<', '/dev/null'); pipe($out, $said); pipe($err, $told);
     my $child = fork;
+    if (!defined $child) { frame('e', "fork: $!\n"); frame('x', pack('N', 125)); next }
     if (!$child) {
         $SIG{PIPE} = 'DEFAULT'; POSIX::setsid();
         POSIX::dup2(fileno $in, 0); POSIX::dup2(fileno $said, 1); POSIX::dup2(fileno $told, 2);

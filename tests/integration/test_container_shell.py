@@ -75,6 +75,18 @@ def test_what_is_not_over_says_what_it_said(shell: ContainerShell) -> None:
         shell.run(("sh", "-c", "echo begins; exec sleep 3"), "", 1)
 
 
+def test_where_no_process_more_is_allowed_the_command_fails_and_the_shell_goes_on() -> None:
+    limited = ("prlimit", "--nproc=1", "setpriv", "--reuid", "4243", "--clear-groups")
+    if os.geteuid() != 0:
+        pytest.skip("root's processes become another user's")
+    shell = ContainerShell(limited, dict(os.environ))
+    for _ in range(2):
+        status, out, err = shell.run(("echo", "ran"), "", 60)
+        assert (status, out) == (125, "")
+        assert err.startswith("fork: ")
+    shell.close()
+
+
 def test_a_shell_that_has_ended_runs_nothing() -> None:
     shell = ContainerShell(("sh", "-c", "exit", "sh"), dict(os.environ))
     with pytest.raises(NotStarted):
