@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The docker engine: builds the Containerfile that `build.py render containerfile` shows, a stage at a time.
+"""Builds the Containerfile that `build.py render containerfile` shows with dockerd, a stage at a time.
 
 A recipe's stage is sent to dockerd through the docker SDK with what it copies; in the place of the other
 images' stages stand these images, by their keys. The classic builder is used, the only one that the SDK
 speaks to: it is in every version of dockerd that distributions carry.
 
-What a crash leaves behind: dockerd ends a build whose connection closes and removes its container; layers of
-finished instructions stay in its cache. A tag is only ever given to a finished image.
+What Ctrl-C or a crash leaves behind: dockerd ends a build whose connection closes and removes its container;
+layers of finished instructions stay in its cache. A tag is only ever given to a finished image.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound
-from docker.types import CancellableStream
 from docker.utils import kwargs_from_env
 from urllib3.exceptions import HTTPError
 
@@ -36,128 +33,53 @@ from cellblock.engine.build_log import BuildLog
 from cellblock.engine.recipe import Bootstrap, BuiltImage, Install, Recipe, StepFailed, StepReport
 from cellblock.engine.stages import NAME, SOURCES_ARGUMENT, Stage, stages_of
 from cellblock.errors import CellblockError
-from cellblock.process import TAIL_LINES, Finished, Interrupted, ProgramFailed, Programs
+from cellblock.process import TAIL_LINES, Finished, ProgramFailed, Programs
 
 # Seconds for requests that answer at once; a build's stream may be silent for as long as a step runs.
 _TIMEOUT_S = 120
 
 
-class DockerEngine:
-    """Builds with dockerd; see `cellblock.engine.Engine`. The daemon is DOCKER_HOST's, or the local one."""
+def images() -> Mapping[str, BuiltImage]:
+    """All images of the daemon, by each of their references. Raises CellblockError without a daemon."""
+    with _client() as client:
+        found = client.images()
+    return {
+        name: BuiltImage(name, _hexadecimal(image["Id"]), image["Size"], image["Created"])
+        for image in found
+        for name in image.get("RepoTags") or ()
+    }
 
-    name = "docker"
 
-    def __init__(self, *, keep_failed: bool = False) -> None:
-        self._keep_failed = keep_failed
-        self._programs = Programs()
-        self._lock = threading.Lock()
-        self._streams: set[CancellableStream[Any]] = set()
-        self._stopped = False
+def tag(image: BuiltImage, reference: str) -> BuiltImage:
+    """Give `image` the reference `reference` as well."""
+    with _client() as client:
+        _tag(client, f"sha256:{image.id}", reference)
+    return replace(image, reference=reference)
 
-    def images(self) -> Mapping[str, BuiltImage]:
-        """All images of the daemon, by each of their references. Raises CellblockError without a daemon."""
-        with _client() as client:
-            images = client.images()
-        return {
-            name: BuiltImage(name, _hexadecimal(image["Id"]), image["Size"], image["Created"])
-            for image in images
-            for name in image.get("RepoTags") or ()
-        }
 
-    def build(self, recipe: Recipe, report: StepReport) -> BuiltImage:
-        """Build `recipe`'s stage and tag it.
+def remove(reference: str) -> bool:
+    """Take the reference away, and the image with its last one; False when it is in use."""
+    with _client() as client:
+        try:
+            client.remove_image(reference)
+        except APIError:
+            return False
+    return True
 
-        Raises StepFailed naming the step, or Interrupted; then nothing is tagged.
-        """
-        with _client() as client, tempfile.TemporaryDirectory(prefix="cellblock-") as folder:
-            stages = stages_of(
-                recipe,
-                recipe.made_from.__getitem__,
-                inherits_command=_has_command(client, recipe.made_from.get(recipe.parent or "")),
-            )
-            self._write_context(stages, Path(folder), recipe, report)
-            with serve(recipe.local_archives, _all_sources(recipe)) as sources:
-                arguments = {}
-                if recipe.local_archives:
-                    arguments = {SOURCES_ARGUMENT: "\n".join(sources)}
-                id_ = self._build(client, stages, folder, arguments, recipe, report)
-            for reference in recipe.references:
-                _tag(client, id_, reference)
-        image = self.images().get(recipe.references[0])
-        if image is None:
-            raise CellblockError(
-                f"image {recipe.image}: built as {recipe.references[0]}, but the daemon does not list it",
-                hint="another process removed it; build again",
-            )
-        return image
 
-    def tag(self, image: BuiltImage, reference: str) -> BuiltImage:
-        """Give `image` the reference `reference` as well."""
-        with _client() as client:
-            _tag(client, f"sha256:{image.id}", reference)
-        return replace(image, reference=reference)
-
-    def remove(self, reference: str) -> bool:
-        """Take the reference away, and the image with its last one; False when it is in use."""
-        with _client() as client:
+def build(recipe: Recipe, report: StepReport, *, keep_failed: bool = False) -> None:
+    """Build `recipe`'s stage and tag it. Raises StepFailed naming the step; then nothing is tagged."""
+    with _client() as client, tempfile.TemporaryDirectory(prefix="cellblock-") as folder:
+        stages = stages_of(
+            recipe,
+            recipe.made_from.__getitem__,
+            inherits_command=_has_command(client, recipe.made_from.get(recipe.parent or "")),
+        )
+        _write_context(stages, Path(folder), recipe, report)
+        with serve(recipe.local_archives, _all_sources(recipe)) as sources:
+            arguments = {SOURCES_ARGUMENT: "\n".join(sources)} if recipe.local_archives else {}
+            log = BuildLog([each for stage in stages for each in stage.all_instructions()], report)
             try:
-                client.remove_image(reference)
-            except APIError:
-                return False
-        return True
-
-    def stop(self) -> None:
-        """End the builds that run; they raise Interrupted. dockerd removes their containers."""
-        self._programs.stop()
-        with self._lock:
-            self._stopped = True
-            streams = list(self._streams)
-        for stream in streams:
-            with suppress(OSError, DockerException):
-                stream.close()
-
-    def sweep(self) -> None:
-        """Nothing: dockerd itself removes what a killed build leaves."""
-
-    # -- one build -----------------------------------------------------------------------------
-
-    def _write_context(
-        self, stages: Sequence[Stage], folder: Path, recipe: Recipe, report: StepReport
-    ) -> None:
-        (folder / NAME).write_text("\n".join(stage.text() for stage in stages), encoding="utf-8")
-        write_context(stages, folder)
-        for stage in stages:
-            for name, command in stage.roots:
-                self._make_root(folder, name, command, recipe, report)
-
-    def _make_root(
-        self, folder: Path, name: str, command: Sequence[str], recipe: Recipe, report: StepReport
-    ) -> None:
-        title = Bootstrap.title
-        try:
-            with report.step(title):
-                make_root(folder, name, command, self._programs, report.line)
-        except ProgramFailed as error:
-            hint = advice(error.finished.tail, recipe.package_cache)
-            raise StepFailed(recipe, title, error.finished, hint=hint) from error
-        except Interrupted as error:
-            raise Interrupted(f"image {recipe.image}: stopped in step '{title}'") from error
-
-    def _build(
-        self,
-        client: docker.APIClient,
-        stages: Sequence[Stage],
-        folder: str,
-        arguments: dict[str, str],
-        recipe: Recipe,
-        report: StepReport,
-    ) -> str:
-        """Have the context in `folder` built; the image's id."""
-        instructions = [each for stage in stages for each in stage.all_instructions()]
-        log = BuildLog(instructions, report)
-        try:
-            with self._cancellable(client) as remember:
-                client.hooks["response"] = [remember]
                 lines = client.build(
                     path=folder,
                     dockerfile=NAME,
@@ -166,53 +88,44 @@ class DockerEngine:
                     # archive that is served here is on its loopback.
                     network_mode="host",
                     rm=True,
-                    forcerm=not self._keep_failed,
+                    forcerm=not keep_failed,
                     decode=True,
                     timeout=None,
                 )
                 with log:
                     for line in lines:
                         log.entry(line)
-        except (DockerException, requests.RequestException, HTTPError, OSError, ValueError) as error:
-            if self._stopped:
-                raise Interrupted(f"image {recipe.image}: stopped in step '{log.title}'") from error
-            raise CellblockError(
-                f"image {recipe.image}: step '{log.title}': the connection to dockerd broke: {error}",
-                hint=f"see dockerd's log; then {recipe.reproduce}",
-            ) from error
-        if self._stopped:
-            raise Interrupted(f"image {recipe.image}: stopped in step '{log.title}'")
+            except (DockerException, requests.RequestException, HTTPError, OSError, ValueError) as error:
+                raise CellblockError(
+                    f"image {recipe.image}: step '{log.title}': the connection to dockerd broke: {error}",
+                    hint=f"see dockerd's log; then {recipe.reproduce}",
+                ) from error
         if log.error or not log.image:
-            finished = Finished(
-                (log.instruction,), log.status, "", tuple(deque([*log.tail, log.error], TAIL_LINES))
-            )
-            hint = _advice(recipe, finished)
-            if self._keep_failed and log.container:
-                look = f"look into the root with: {_enter(log.container)}"
-                hint = f"{hint}; {look}" if hint else look
-            raise StepFailed(recipe, log.title, finished, where=_where(log.at), hint=hint)
-        return log.image
+            raise _step_failed(log, recipe, keep_failed=keep_failed)
+        for reference in recipe.references:
+            _tag(client, log.image, reference)
 
-    @contextmanager
-    def _cancellable(self, client: docker.APIClient) -> Iterator[Any]:
-        """Gives a hook of requests that lets `stop` end the answers that are being read."""
-        mine: list[CancellableStream[Any]] = []
 
-        def remember(response: requests.Response, *_: Any, **__: Any) -> None:
-            stream: CancellableStream[Any] = CancellableStream(iter(()), response)
-            with self._lock:
-                mine.append(stream)
-                self._streams.add(stream)
-                stopped = self._stopped
-            if stopped:
-                stream.close()
-
+def _write_context(stages: Sequence[Stage], folder: Path, recipe: Recipe, report: StepReport) -> None:
+    (folder / NAME).write_text("\n".join(stage.text() for stage in stages), encoding="utf-8")
+    write_context(stages, folder)
+    for name, command in (root for stage in stages for root in stage.roots):
         try:
-            yield remember
-        finally:
-            client.hooks["response"] = []
-            with self._lock:
-                self._streams.difference_update(mine)
+            with report.step(Bootstrap.title):
+                make_root(folder, name, command, Programs(), report.line)
+        except ProgramFailed as error:
+            hint = advice(error.finished.tail, recipe.package_cache)
+            raise StepFailed(recipe, Bootstrap.title, error.finished, hint=hint) from error
+
+
+def _step_failed(log: BuildLog, recipe: Recipe, *, keep_failed: bool) -> StepFailed:
+    tail = tuple(deque([*log.tail, log.error], TAIL_LINES))
+    finished = Finished((log.instruction,), log.status, "", tail)
+    hint = _advice(recipe, finished)
+    if keep_failed and log.container:
+        look = f"look into the root with: {_enter(log.container)}"
+        hint = f"{hint}; {look}" if hint else look
+    return StepFailed(recipe, log.title, finished, where=_where(log.at), hint=hint)
 
 
 def _where(at: Sequence[str]) -> str:
@@ -241,8 +154,7 @@ def _address() -> str:
 def _client() -> Iterator[docker.APIClient]:
     """A client of the daemon that the environment names (DOCKER_HOST, DOCKER_TLS_VERIFY, DOCKER_CERT_PATH).
 
-    One a call: requests' sessions are not made for several threads. Raises CellblockError when no daemon
-    answers, and for what it refuses.
+    Raises CellblockError when no daemon answers, and for what it refuses.
     """
     settings = kwargs_from_env()
     settings.setdefault("base_url", _address())

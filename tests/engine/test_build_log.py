@@ -30,9 +30,6 @@ class Report:
     def line(self, text: str) -> None:
         self.seen.append(text)
 
-    def downloaded(self, seconds: float) -> None:
-        raise AssertionError("nothing was downloaded")
-
 
 def follow(*entries: dict[str, object]) -> tuple[BuildLog, list[str]]:
     report = Report()

@@ -4,23 +4,21 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 import threading
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cellblock.build import build_images
-from cellblock.build.containerfile import RenderRequest, rendered
-from cellblock.build.references import reference
-from cellblock.engine.docker import DockerEngine
+from cellblock.engine import docker as docker_engine
 from cellblock.engine.recipe import StepFailed
 from cellblock.errors import CellblockError
-from cellblock.events import Event, Events, SubjectState
-from cellblock.process import Interrupted
-from tests.integration.docker_engine.builds import CHILD, NEEDS, ROOT, VARIANT, Builds
+from cellblock.events import Events
+from tests.integration.docker_engine.builds import NEEDS, ROOT, VARIANT, Builds
 
 pytestmark = NEEDS
 
@@ -37,7 +35,7 @@ def test_a_failed_step_says_image_step_last_lines_and_what_to_do(builds: Builds)
     assert re.search(
         rf"in one of the 2 lines from \S*/{name}/image.yaml:3: run to \S*/{name}/image.yaml:3: run", text
     )
-    assert not [reference for reference in DockerEngine().images() if name in reference]
+    assert not [reference for reference in docker_engine.images() if name in reference]
     assert builds.client.containers.list(all=True) == []
 
 
@@ -66,21 +64,44 @@ def test_the_root_of_a_failed_step_is_kept_and_the_way_into_it_is_told(builds: B
         container.remove()
 
 
-def test_a_stopped_build_ends_at_once_and_leaves_nothing(builds: Builds) -> None:
-    bad = builds.declare("dockertest-stops", f"summary: b\nfrom: {ROOT}\nrun: [sleep 5, exit 1]\n")
+_BUILD = """
+import sys
+from pathlib import Path
+from cellblock.build import BuildRequest, build_images
+from cellblock.events import Events, Output, SubjectState
+
+def tell(event):
+    if isinstance(event, Output):
+        print(event.line, flush=True)
+    elif isinstance(event, SubjectState):
+        print(event.subject, event.state, flush=True)
+
+events = Events()
+events.subscribe(tell)
+variant, archive, definitions, *images = sys.argv[1:]
+request = BuildRequest(tuple(images), variant, (archive,), engine="docker", definitions=Path(definitions))
+build_images(request, events)
+"""
+
+
+def test_ctrl_c_ends_a_build_and_leaves_nothing(builds: Builds) -> None:
     slow = builds.declare("dockertest-slow", f"summary: b\nfrom: {ROOT}\nrun: [echo begun, sleep 987]\n")
-    states: dict[str, str] = {}
-    events = Events()
-
-    def note(event: Event) -> None:
-        if isinstance(event, SubjectState):
-            states[event.subject] = event.state
-
-    events.subscribe(note)
-    with pytest.raises(StepFailed, match=bad):
-        build_images(builds.request(bad, slow), events)
-    assert states[slow] == "stopped"
-    assert not [reference for reference in DockerEngine().images() if slow in reference]
+    late = builds.declare("dockertest-late", f"summary: b\nfrom: {ROOT}\nrun: [echo late]\n")
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BUILD, VARIANT, builds.archive, str(builds.definitions), slow, late],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout
+    said = list(iter(process.stdout.readline, "begun\n"))
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=60)
+    assert f"{late} waiting\n" in said
+    assert f"{slow} stopped\n" in rest
+    assert f"{late} stopped\n" in rest
+    assert "Interrupted: interrupted: what was being built was thrown away" in rest
+    assert not [reference for reference in docker_engine.images() if slow in reference]
     # dockerd notices that nobody listens any more.
     ended = threading.Event()
     for _ in range(100):
@@ -89,31 +110,6 @@ def test_a_stopped_build_ends_at_once_and_leaves_nothing(builds: Builds) -> None
             break
         ended.wait(0.1)
     assert ended.is_set()
-
-
-def test_a_stopped_engine_builds_nothing_more(builds: Builds) -> None:
-    engine = DockerEngine()
-    engine.stop()
-    asked = RenderRequest((CHILD,), VARIANT, (builds.archive,), builds.definitions)
-    with rendered(asked) as file:
-        recipe = file.recipes[-1]
-        # What the daemon calls the images that are stages of the file.
-        there = {need: reference(need, file.variant) for need in recipe.made_from}
-        with pytest.raises(Interrupted, match=CHILD):
-            engine.build(replace(recipe, made_from=there), _Silent())
-
-
-class _Silent:
-    """A report that nobody reads."""
-
-    def step(self, title: str) -> Any:
-        return nullcontext()
-
-    def line(self, text: str) -> None:
-        pass
-
-    def downloaded(self, seconds: float) -> None:
-        pass
 
 
 def test_without_a_daemon_the_message_says_where_it_was_looked_for(
@@ -126,10 +122,9 @@ def test_without_a_daemon_the_message_says_where_it_was_looked_for(
 
 
 def test_an_image_in_use_is_not_removed(builds: Builds) -> None:
-    engine = DockerEngine()
     image = builds.docker.images[ROOT]
-    tagged = engine.tag(image, "localhost/cellblock/dockertest-more:1")
-    assert engine.images()[tagged.reference].id == image.id
-    assert engine.remove(tagged.reference)
-    assert tagged.reference not in engine.images()
-    assert not engine.remove(tagged.reference)
+    tagged = docker_engine.tag(image, "localhost/cellblock/dockertest-more:1")
+    assert docker_engine.images()[tagged.reference].id == image.id
+    assert docker_engine.remove(tagged.reference)
+    assert tagged.reference not in docker_engine.images()
+    assert not docker_engine.remove(tagged.reference)
