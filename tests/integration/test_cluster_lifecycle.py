@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
 from cellblock.cluster.api import podman_environment
 from cellblock.cluster.capabilities import capabilities
@@ -126,18 +127,24 @@ true
 """
 
 
+def loaded(cluster: LocalCluster, image: str) -> str:
+    """The reference of an image in podman's storage; `up` does not bring the jail's there."""
+    request = BuildRequest((image,), cluster.result.build.variant.name, load=(image,))
+    return build_images(request, Events()).images[image].reference
+
+
 @pytest.mark.parametrize("image", [*DAEMONS, "jail"])
 def test_images_hold_no_secret_and_daemons_no_compiler_or_documentation(
     cluster: LocalCluster, image: str
 ) -> None:
-    reference = cluster.result.build.images[image].reference
+    reference = loaded(cluster, image)
     script = FORBIDDEN + (FORBIDDEN_IN_DAEMONS if image in DAEMONS else "true")
     assert podman("run", "--rm", "--network=none", "--entrypoint=sh", reference, "-c", script) == ""
 
 
 @pytest.mark.parametrize("image", [*DAEMONS, "jail"])
 def test_slurm_and_munge_have_the_same_ids_everywhere(cluster: LocalCluster, image: str) -> None:
-    reference = cluster.result.build.images[image].reference
+    reference = loaded(cluster, image)
     script = "id -u slurm; id -g slurm; id -u munge; id -g munge"
     out = podman("run", "--rm", "--network=none", "--entrypoint=sh", reference, "-c", script)
     assert out.split() == ["64030", "64030", "65520", "65520"]
