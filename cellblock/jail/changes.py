@@ -23,7 +23,7 @@ from cellblock.jail.tree import databases, manifest, manifest_diff, walk
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.dpkg_database import Database, info_owner
 from cellblock.jail.tree.entry import Entry, order
-from cellblock.jail.tree.look import Look, Stamp, UnreadableError
+from cellblock.jail.tree.file_handle import FileHandle, Stamp, UnreadableError
 from cellblock.jail.tree.walk import Seen
 from cellblock.jail.volume.base_databases import known_databases
 from cellblock.jail.volume.volume import Volume
@@ -228,18 +228,18 @@ def _export(file: BinaryIO, volume: Volume, members: Iterator[Change]) -> int:
 def _export_one(
     archive: tarfile.TarFile, access: TreeAccess, path: bytes, links: dict[tuple[int, int], str]
 ) -> None:
-    look = access.look(path)
-    if look is not None:
-        with look:
-            entry = look.entry(path, "")
+    handle = access.open_handle(path)
+    if handle is not None:
+        with handle:
+            entry = handle.entry(path, "")
             if entry is not None:
-                _export_look(archive, look, entry, links)
+                _export_handle(archive, handle, entry, links)
 
 
-def _export_look(
-    archive: tarfile.TarFile, look: Look, entry: Entry, links: dict[tuple[int, int], str]
+def _export_handle(
+    archive: tarfile.TarFile, handle: FileHandle, entry: Entry, links: dict[tuple[int, int], str]
 ) -> None:
-    path, status = entry.path, look.status
+    path, status = entry.path, handle.status
     member = tarfile.TarInfo(_text(path) or ".")
     member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
     seconds, rest = divmod(abs(status.st_mtime_ns), 10**9)
@@ -253,7 +253,7 @@ def _export_look(
         archive.addfile(member)
         return
     if entry.kind == "f":
-        descriptor = look.open()
+        descriptor = handle.open()
         with os.fdopen(descriptor, "rb") as file:
             content = _Exactly(file, Stamp.of(os.fstat(descriptor)).size)
             member.size = content.size

@@ -5,7 +5,7 @@ Damage is a difference that nobody can have meant: content that changed while th
 failing disk, a bad restore), and programs, libraries and data of the image that are missing or different
 although no package of the users explains it. Everything else is the users' own: their versions of packages,
 configuration, state, files that an upgrade found changed and left, directories that they moved and linked
-to, and the owners, modes and removals that they chose (`users_choices`).
+to, and the owners, modes and removals that they chose (`intended_changes`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 
 from cellblock.errors import CellblockError
 from cellblock.jail.merge.identities import between
-from cellblock.jail.merge.users_choices import UsersChoices
+from cellblock.jail.merge.intended_changes import IntendedChanges
 from cellblock.jail.tree import databases, tree_check
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.dpkg_database import Database, info_owner
 from cellblock.jail.tree.entry import Entry
-from cellblock.jail.tree.look import Stamp, UnreadableError
+from cellblock.jail.tree.file_handle import Stamp, UnreadableError
 from cellblock.jail.tree.manifest_index import opened
 from cellblock.jail.tree.tree_check import Difference
 from cellblock.jail.tree.unsupported import UnsupportedMetadata
@@ -97,7 +97,7 @@ def differing(
     `damaged` is told of upgrades whose records cannot be read: what users kept then counts as damage.
     """
     with TreeAccess(os.fsencode(volume.root)) as access, opened(volume.manifest) as index:
-        judge = _Judge(volume, UsersChoices(index), damaged)
+        judge = _Judge(volume, IntendedChanges(index), damaged)
         for found in tree_check.check(volume.manifest, volume.root, content=content, progress=progress):
             result = judge.judge(found, access)
             if result is not None:
@@ -106,7 +106,7 @@ def differing(
 
 class _Judge:
     def __init__(
-        self, volume: Volume, choices: UsersChoices, damaged: Callable[[CellblockError], None]
+        self, volume: Volume, choices: IntendedChanges, damaged: Callable[[CellblockError], None]
     ) -> None:
         self._choices = choices
         state = volume.state()
@@ -190,25 +190,25 @@ class _Judge:
         if entry.kind != "f":
             return True
         try:
-            look = access.look(entry.path)
-            if look is None:
+            handle = access.open_handle(entry.path)
+            if handle is None:
                 return True
-            with look:
-                return look.status.st_size == entry.size and look.digest() == entry.digest
+            with handle:
+                return handle.status.st_size == entry.size and handle.digest() == entry.digest
         except (OSError, Blocked, UnreadableError):
             return True  # users replace it at this moment: theirs
 
 
 def seen(path: bytes, access: TreeAccess) -> tuple[Entry | None, Stamp | None]:
     """The file as it is, and its stamp; without an entry where that cannot be read. Raises Blocked."""
-    look = access.look(path)
-    if look is None:
+    handle = access.open_handle(path)
+    if handle is None:
         return None, None
-    with look:
+    with handle:
         try:
-            return look.entry(path, ""), Stamp.of(look.status)
+            return handle.entry(path, ""), Stamp.of(handle.status)
         except UnreadableError:
-            return None, Stamp.of(look.status)
+            return None, Stamp.of(handle.status)
 
 
 def _is_gone(path: bytes, access: TreeAccess) -> bool:

@@ -24,7 +24,7 @@ from cellblock.jail.apply.transaction_runner import (
 from cellblock.jail.comparison import Differing, differing, is_link, seen
 from cellblock.jail.merge.action_order import in_order
 from cellblock.jail.merge.change_plan import Action, Plan, Verb
-from cellblock.jail.merge.users_choices import give_back_times
+from cellblock.jail.merge.intended_changes import give_back_times
 from cellblock.jail.source import scan
 from cellblock.jail.source.find import find_source
 from cellblock.jail.source.listings import LayerListings

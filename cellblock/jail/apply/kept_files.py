@@ -15,7 +15,7 @@ from cellblock.jail.merge.action import Action
 from cellblock.jail.merge.action_lists import ActionIndex
 from cellblock.jail.tree.databases import MOST, is_database
 from cellblock.jail.tree.entry import Entry
-from cellblock.jail.tree.look import Look, UnreadableError
+from cellblock.jail.tree.file_handle import FileHandle, UnreadableError
 from cellblock.jail.volume.history import Done
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,80 +40,80 @@ class KeptFiles:
         entry = action.after
         if action.verb != "put" or entry is None or entry.kind != "f":
             return True  # it needs none
-        look = self.own(entry)
-        if look is not None:
-            with look:
-                return _is_usable(look, entry)
-        look = self._other(entry)
-        if look is None:
+        handle = self.own(entry)
+        if handle is not None:
+            with handle:
+                return _is_usable(handle, entry)
+        handle = self._other(entry)
+        if handle is None:
             return False
-        with look:
-            return _has_content(look, entry)
+        with handle:
+            return _has_content(handle, entry)
 
     def find(self, entry: Entry) -> int | None:
         """Open the kept content of `entry`: a descriptor that the caller closes, or None."""
-        look = self.own(entry) or self._other(entry)
-        if look is None:
+        handle = self.own(entry) or self._other(entry)
+        if handle is None:
             return None
-        with look:
+        with handle:
             try:
-                return look.open()
+                return handle.open()
             except UnreadableError:
                 return None
 
     def make(self, entry: Entry, path: bytes) -> bool:
         """Make the file of `entry` at `path`, a new name in a folder of root's; False: it was not kept."""
-        look = self.own(entry)
-        if look is not None:
-            with look:
+        handle = self.own(entry)
+        if handle is not None:
+            with handle:
                 # A name of the very file that was there: with all its attributes, and no space needed.
-                if not _link(look, path):
-                    _copy(look, path)
+                if not _link(handle, path):
+                    _copy(handle, path)
             return True
-        look = self._other(entry)
-        if look is None:
+        handle = self._other(entry)
+        if handle is None:
             return False
-        with look:
+        with handle:
             # Beside a file that users keep. No name of that one, which has an owner and a mode of its own.
-            _copy(look, path)
+            _copy(handle, path)
         return True
 
-    def own(self, entry: Entry) -> Look | None:
+    def own(self, entry: Entry) -> FileHandle | None:
         """Open the kept file that was at the entry's path; the caller closes it."""
-        return self._look(self._numbers.of_path(entry.path))
+        return self._open(self._numbers.of_path(entry.path))
 
-    def _other(self, entry: Entry) -> Look | None:
+    def _other(self, entry: Entry) -> FileHandle | None:
         """Open another kept file with the entry's content; the caller closes it."""
-        return self._look(self._numbers.of_content(entry.digest)) if entry.digest else None
+        return self._open(self._numbers.of_content(entry.digest)) if entry.digest else None
 
-    def _look(self, number: int | None) -> Look | None:
-        look = None if number is None else Look.at(self._folder, b"%d" % number)
-        if look is None or look.kind == "f":
-            return look
-        look.close()
+    def _open(self, number: int | None) -> FileHandle | None:
+        handle = None if number is None else FileHandle.at(self._folder, b"%d" % number)
+        if handle is None or handle.kind == "f":
+            return handle
+        handle.close()
         return None
 
 
-def _is_usable(look: Look, entry: Entry) -> bool:
-    if is_database(entry.path) and look.status.st_size > MOST:
+def _is_usable(handle: FileHandle, entry: Entry) -> bool:
+    if is_database(entry.path) and handle.status.st_size > MOST:
         return False  # it is read into memory
-    return not gives_rights(look, entry) or _has_content(look, entry)
+    return not gives_rights(handle, entry) or _has_content(handle, entry)
 
 
-def _has_content(look: Look, entry: Entry) -> bool:
-    if look.status.st_size != entry.size:
+def _has_content(handle: FileHandle, entry: Entry) -> bool:
+    if handle.status.st_size != entry.size:
         return False
     try:
-        return look.digest() == entry.digest
+        return handle.digest() == entry.digest
     except UnreadableError:
         return False
 
 
-def _link(look: Look, path: bytes) -> bool:
+def _link(handle: FileHandle, path: bytes) -> bool:
     folder, name = os.path.split(path)
     descriptor = os.open(folder, _FOLDER)
     try:
-        look.link(descriptor, name)
+        handle.link(descriptor, name)
     except OSError as error:
         if error.errno != errno.EMLINK:  # users gave it as many names as a file can have
             raise
@@ -123,10 +123,10 @@ def _link(look: Look, path: bytes) -> bool:
     return True
 
 
-def _copy(look: Look, path: bytes) -> None:
+def _copy(handle: FileHandle, path: bytes) -> None:
     """Copy as many bytes as the file had when it was examined: users may append to it without end."""
-    left = look.status.st_size
-    with os.fdopen(look.open(), "rb") as source, open(path, "xb") as file:  # noqa: PTH123
+    left = handle.status.st_size
+    with os.fdopen(handle.open(), "rb") as source, open(path, "xb") as file:  # noqa: PTH123
         while data := source.read(min(_CHUNK, left)):
             file.write(data)
             left -= len(data)

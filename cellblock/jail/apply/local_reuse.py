@@ -16,7 +16,7 @@ from cellblock.jail.source.scan import Blobs
 from cellblock.jail.tree import manifest
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import Entry
-from cellblock.jail.tree.look import Look, UnreadableError
+from cellblock.jail.tree.file_handle import FileHandle, UnreadableError
 from cellblock.jail.volume.volume import Volume
 
 _CHUNK = 1 << 20
@@ -32,12 +32,12 @@ def copy_from_tree(volume: Volume, wanted: Collection[str], blobs: Blobs) -> Non
     with TreeAccess(os.fsencode(volume.root)) as access:
         for digest, entry in found.items():
             with contextlib.suppress(Blocked, OSError, UnreadableError):
-                look = access.look(entry.path)
-                if look is not None:
-                    with look:
+                handle = access.open_handle(entry.path)
+                if handle is not None:
+                    with handle:
                         # Of another size it is not read: users may have made it one of a terabyte.
-                        if look.kind == "f" and look.status.st_size == entry.size:
-                            _copy(look, entry.size, digest, blobs)
+                        if handle.kind == "f" and handle.status.st_size == entry.size:
+                            _copy(handle, entry.size, digest, blobs)
 
 
 def _files(path: Path) -> Iterator[bytes]:
@@ -47,11 +47,11 @@ def _files(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _copy(look: Look, left: int, digest: str, blobs: Blobs) -> None:
+def _copy(handle: FileHandle, left: int, digest: str, blobs: Blobs) -> None:
     total = hashlib.sha256()
     target = blobs.path(digest)
     temporary = target + b".moved"
-    with os.fdopen(look.open(), "rb") as source, open(temporary, "xb") as file:  # noqa: PTH123
+    with os.fdopen(handle.open(), "rb") as source, open(temporary, "xb") as file:  # noqa: PTH123
         while data := source.read(min(_CHUNK, left)):
             total.update(data)
             file.write(data)

@@ -18,7 +18,7 @@ from cellblock.jail.merge.action_order import LIBRARY, rank, sort_libraries, sor
 from cellblock.jail.merge.change_plan import Action, Plan
 from cellblock.jail.tree.elf_needs import needs
 from cellblock.jail.tree.entry import Entry
-from cellblock.jail.tree.look import Look
+from cellblock.jail.tree.file_handle import FileHandle
 from cellblock.jail.tree.metadata import set_metadata
 from cellblock.jail.tree.unsupported import UnsupportedMetadata
 
@@ -108,8 +108,8 @@ def _make(
 def _set_metadata(path: bytes, entry: Entry, unsupported: UnsupportedMetadata) -> None:
     """Of a file that was just made. In a rollback it may be a name of one that users have another name of."""
     # The folder is root's alone: its own name is as good as a descriptor.
-    with Look(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)) as look:
-        set_metadata(look, entry, unsupported)
+    with FileHandle(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)) as handle:
+        set_metadata(handle, entry, unsupported)
 
 
 def _try(action: Action, path: bytes, unsupported: UnsupportedMetadata) -> None:

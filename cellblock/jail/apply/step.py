@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries out one action of a plan on a tree that users can change at the same time.
 
-The file of the action is opened once (`look`), checked against the plan, and then linked, compared and
+The file of the action is opened once (`handle`), checked against the plan, and then linked, compared and
 changed through that descriptor. A name is used only to rename a file. After a rename the moved file is
 checked: if users had exchanged it, it is moved back. A file lies in kept/ if and only if its action removed
 it and it is the file that the plan meant, because a rollback restores what lies there.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from cellblock.jail.merge.action import Action
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import KINDS, Entry
-from cellblock.jail.tree.look import Look, Stamp, UnreadableError
+from cellblock.jail.tree.file_handle import FileHandle, Stamp, UnreadableError
 from cellblock.jail.tree.metadata import set_metadata
 from cellblock.jail.tree.rename_exchange import exchange, move
 from cellblock.jail.tree.unsupported import UnsupportedMetadata
@@ -84,27 +84,27 @@ class Step:
         if self._inside(self.folders.new) is None:
             return
         parent, name = self.access.at(self.action.path)
-        look = Look.at(parent, name)
-        if look is not None:
-            with look:
-                if look.kind == "d":
+        handle = FileHandle.at(parent, name)
+        if handle is not None:
+            with handle:
+                if handle.kind == "d":
                     os.rmdir(self._name, dir_fd=self.folders.new)  # users made one: theirs
                     return
-                self._expect(look.status)
+                self._expect(handle.status)
                 os.rename(name, self._name, src_dir_fd=parent, dst_dir_fd=self.folders.kept)
                 self._check_kept()
         move(self.folders.new, self._name, parent, name)
 
     def put(self) -> None:
         """Put a new file there, in the place of the file that the plan expects, or of nothing."""
-        waiting = Look.at(self.folders.new, self._name)
+        waiting = FileHandle.at(self.folders.new, self._name)
         if waiting is None:
             return
         # Open until the end: were it removed, a file of users would be given its inode's number.
         with waiting:
             self._put(waiting)
 
-    def _put(self, waiting: Look) -> None:
+    def _put(self, waiting: FileHandle) -> None:
         before = self.action.before
         try:
             if before is None or before.kind == "d":
@@ -127,7 +127,7 @@ class Step:
             except IsADirectoryError:
                 self._put_aside(folder)
 
-    def _put_new(self, waiting: Look) -> None:
+    def _put_new(self, waiting: FileHandle) -> None:
         status = self.access.status(self.action.path)
         if status is not None and self.action.before is not None and stat.S_ISDIR(status.st_mode):
             self.rmdir()  # what was in it was removed before; what users have in it keeps it there
@@ -139,21 +139,21 @@ class Step:
             os.link(self._name, name, src_dir_fd=self.folders.new, dst_dir_fd=parent, follow_symlinks=False)
         os.unlink(self._name, dir_fd=self.folders.new)
 
-    def _replace(self, waiting: Look) -> None:
+    def _replace(self, waiting: FileHandle) -> None:
         kept = self._inside(self.folders.kept)
         if kept is not None and waiting.is_same(kept):
             os.unlink(self._name, dir_fd=self.folders.new)  # they were swapped before an interruption
             return
         parent, name = self.access.at(self.action.path)
-        with self._keeping(), self._expected(parent, name) as look:
+        with self._keeping(), self._expected(parent, name) as handle:
             if kept is None:
                 # By its descriptor: what has its name by now may be a link to a file of the host.
-                look.link(self.folders.kept, self._name)
-            elif not look.is_same(kept):
+                handle.link(self.folders.kept, self._name)
+            elif not handle.is_same(kept):
                 raise MovedError("users replaced it meanwhile")
-            self._expect_kept(look)
+            self._expect_kept(handle)
             if exchange(self.folders.new, self._name, parent, name):
-                self._check_exchanged(look, waiting, parent, name)
+                self._check_exchanged(handle, waiting, parent, name)
                 os.unlink(self._name, dir_fd=self.folders.new)
             else:
                 os.rename(self._name, name, src_dir_fd=self.folders.new, dst_dir_fd=parent)
@@ -172,29 +172,29 @@ class Step:
             raise
 
     @contextlib.contextmanager
-    def _expected(self, parent: int, name: bytes) -> Iterator[Look]:
-        look = Look.at(parent, name)
-        if look is None:
+    def _expected(self, parent: int, name: bytes) -> Iterator[FileHandle]:
+        handle = FileHandle.at(parent, name)
+        if handle is None:
             raise MovedError("users removed it meanwhile")
-        with look:
-            self._expect(look.status)
-            yield look
+        with handle:
+            self._expect(handle.status)
+            yield handle
 
-    def _expect_kept(self, look: Look) -> None:
+    def _expect_kept(self, handle: FileHandle) -> None:
         """Check that the file in kept/ is the one that was examined, and unchanged."""
-        kept = Look.at(self.folders.kept, self._name)
+        kept = FileHandle.at(self.folders.kept, self._name)
         if kept is None:
             raise MovedError("users replaced it meanwhile")
         with kept:
-            if not look.is_same(kept.status):
+            if not handle.is_same(kept.status):
                 raise MovedError("users replaced it meanwhile")
             self._expect(kept.status)
 
-    def _check_exchanged(self, look: Look, waiting: Look, parent: int, name: bytes) -> None:
+    def _check_exchanged(self, handle: FileHandle, waiting: FileHandle, parent: int, name: bytes) -> None:
         """Check that the new file was exchanged with the examined one; otherwise move the other back."""
         out = self._inside(self.folders.new)
-        is_same = out is not None and look.is_same(out)
-        if is_same and self._is_expected(look.now()):
+        is_same = out is not None and handle.is_same(out)
+        if is_same and self._is_expected(handle.now()):
             return
         with contextlib.suppress(FileNotFoundError):
             exchange(self.folders.new, self._name, parent, name)
@@ -221,19 +221,19 @@ class Step:
 
     def metadata(self) -> None:
         """Give the file other owner, mode, attributes and time."""
-        look = self.access.look(self.action.path)
-        if look is None:
+        handle = self.access.open_handle(self.action.path)
+        if handle is None:
             raise MovedError("users removed it meanwhile")
-        with look:
+        with handle:
             try:
-                self._set_metadata(look)
+                self._set_metadata(handle)
             except UnreadableError as error:
                 raise MovedError(str(error)) from None
 
-    def _set_metadata(self, look: Look) -> None:
-        before, after, stamp, status = self.action.before, self.action.after, self.action.stamp, look.status
+    def _set_metadata(self, handle: FileHandle) -> None:
+        before, after, stamp, status = self.action.before, self.action.after, self.action.stamp, handle.status
         assert after is not None
-        if stamp is None or before is None or status.st_ino != stamp.inode or look.kind != after.kind:
+        if stamp is None or before is None or status.st_ino != stamp.inode or handle.kind != after.kind:
             raise MovedError("users replaced it meanwhile")
         # Of both sides: it may have been done in part before an interruption.
         owner, owners = (status.st_uid, status.st_gid), [(one.uid, one.gid) for one in (before, after)]
@@ -245,16 +245,16 @@ class Step:
             after = after._replace(mtime_ns=status.st_mtime_ns)
         elif status.st_size != stamp.size or status.st_mtime_ns not in (stamp.mtime_ns, after.mtime_ns):
             raise MovedError("users changed it meanwhile")
-        elif gives_rights(look, after) and look.digest() != after.digest:
+        elif gives_rights(handle, after) and handle.digest() != after.digest:
             # An inode's number is given again, and a time can be set: only content says what it is.
             raise MovedError("users changed it meanwhile")
         had, has = dict(before.xattrs), dict(after.xattrs)
-        for name in look.xattr_names():
+        for name in handle.xattr_names():
             if name in had and name not in has:
                 with contextlib.suppress(OSError):
-                    os.removexattr(look.magic, name)
+                    os.removexattr(handle.magic, name)
         try:
-            set_metadata(look, after, self.unsupported)
+            set_metadata(handle, after, self.unsupported)
         except OSError as error:
             room = os.fstatvfs(self.folders.new)
             if error.errno != errno.ENOSPC or not room.f_bavail:
@@ -265,13 +265,13 @@ class Step:
         """Take the file away that the plan expects there."""
         self._check_kept()
         parent, name = self.access.at(self.action.path)
-        look = Look.at(parent, name)
-        if look is None:
+        handle = FileHandle.at(parent, name)
+        if handle is None:
             return
-        with look:
+        with handle:
             if self._inside(self.folders.kept) is not None:
                 raise MovedError("users made it anew meanwhile")
-            self._expect(look.status)
+            self._expect(handle.status)
             os.rename(name, self._name, src_dir_fd=parent, dst_dir_fd=self.folders.kept)
         self._check_kept()
 
@@ -309,7 +309,7 @@ class Step:
 
     def _check_kept(self) -> None:
         """After a rename to kept/: was it the file that was meant? If not, give it back its place."""
-        kept = Look.at(self.folders.kept, self._name)
+        kept = FileHandle.at(self.folders.kept, self._name)
         if kept is None:
             return
         with kept:
@@ -326,10 +326,10 @@ class Step:
         raise MovedError(f"users changed it meanwhile{where}")
 
 
-def gives_rights(look: Look, after: Entry) -> bool:
+def gives_rights(handle: FileHandle, after: Entry) -> bool:
     """Whether the metadata of `after` gives a file rights that it has not: set-user-ID or capabilities."""
-    status = look.status
+    status = handle.status
     if after.kind != "f" or not (after.mode & _SETUID or _CAPABILITY in dict(after.xattrs)):
         return False
-    has = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, look.xattrs())
+    has = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, handle.xattrs())
     return has != (after.mode, after.uid, after.gid, after.xattrs)

@@ -33,7 +33,7 @@ from cellblock.jail.source.scan import Blobs
 from cellblock.jail.tree import databases
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import Entry, shown
-from cellblock.jail.tree.look import UnreadableError
+from cellblock.jail.tree.file_handle import UnreadableError
 from cellblock.jail.tree.manifest import DAMAGED_HINT
 from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.tree.unsupported import MetadataTrial, UnsupportedMetadata
@@ -341,9 +341,9 @@ def _special_configuration(root: Path) -> str:
         names = access.names(b"etc/ld.so.conf.d")
         for path in (b"etc/ld.so.conf", *(b"etc/ld.so.conf.d/" + name for name in names)):
             with contextlib.suppress(Blocked):
-                look = access.look(path)
-                if look is not None:
-                    with look:
-                        if look.kind not in ("f", "l", "d"):
+                handle = access.open_handle(path)
+                if handle is not None:
+                    with handle:
+                        if handle.kind not in ("f", "l", "d"):
                             return f"{shown(path)} is no file"
     return ""

@@ -31,7 +31,7 @@ import zstandard
 from cellblock.errors import CellblockError
 from cellblock.jail.tree import manifest, walk
 from cellblock.jail.tree.entry import Entry
-from cellblock.jail.tree.look import Look, UnreadableError
+from cellblock.jail.tree.file_handle import FileHandle, UnreadableError
 
 NAME = "tree.zst"
 SPARSE = "sparse"
@@ -104,7 +104,7 @@ def read_tree(root: bytes) -> Iterator[Entry]:
     The root itself (path `b""`) comes first. Raises OSError for what cannot be read at all.
     """
     first_names: dict[tuple[int, int], bytes] = {}
-    with Look(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as top:
+    with FileHandle(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as top:
         first = _entry(b"", top, first_names)
     if first:
         yield first
@@ -112,16 +112,16 @@ def read_tree(root: bytes) -> Iterator[Entry]:
         if _FETCHED_AGAIN.match(seen.path):
             continue
         entry = None
-        look = Look.at(seen.folder, seen.name)
-        if look is not None:
-            with look, contextlib.suppress(UnreadableError):
-                entry = _entry(seen.path, look, first_names)
+        handle = FileHandle.at(seen.folder, seen.name)
+        if handle is not None:
+            with handle, contextlib.suppress(UnreadableError):
+                entry = _entry(seen.path, handle, first_names)
         if entry is not None:
             yield entry
 
 
-def _entry(path: bytes, look: Look, first_names: dict[tuple[int, int], bytes]) -> Entry | None:
-    entry, status = look.entry(path, ""), look.status
+def _entry(path: bytes, handle: FileHandle, first_names: dict[tuple[int, int], bytes]) -> Entry | None:
+    entry, status = handle.entry(path, ""), handle.status
     if entry is None:
         return None  # a socket
     entry = entry._replace(mtime_ns=status.st_mtime_ns)  # of directories too
@@ -129,16 +129,16 @@ def _entry(path: bytes, look: Look, first_names: dict[tuple[int, int], bytes]) -
         first = first_names.setdefault((status.st_dev, status.st_ino), path)
         if first != path:
             return entry._replace(kind="h", target=first, device=(0, 0))
-    return entry._replace(digest=SPARSE) if entry.kind == "f" and is_sparse(look) else entry
+    return entry._replace(digest=SPARSE) if entry.kind == "f" and is_sparse(handle) else entry
 
 
-def is_sparse(look: Look) -> bool:
+def is_sparse(handle: FileHandle) -> bool:
     """Whether a regular file has holes worth keeping. Blocks alone do not tell: a filesystem may compress."""
-    status = look.status
+    status = handle.status
     if status.st_size - status.st_blocks * 512 < _WORTH_IT:
         return False
     try:
-        descriptor = look.open()
+        descriptor = handle.open()
     except UnreadableError:
         return False
     try:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from cellblock.jail.backup import listing
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import Entry, kept_xattrs, order, shown
-from cellblock.jail.tree.look import Look, UnreadableError
+from cellblock.jail.tree.file_handle import FileHandle, UnreadableError
 from cellblock.jail.tree.metadata import set_metadata
 
 _BLOCK = 64 << 10
@@ -238,7 +238,7 @@ def _alike(access: TreeAccess, link: Entry) -> bool:
     A job may have replaced one of them before both were stored: then they are two files by now.
     """
     try:
-        one, other = access.look(link.path), access.look(link.target)
+        one, other = access.open_handle(link.path), access.open_handle(link.target)
     except Blocked:
         return False
     try:
@@ -246,12 +246,12 @@ def _alike(access: TreeAccess, link: Entry) -> bool:
     except UnreadableError:
         return False
     finally:
-        for look in (one, other):
-            if look is not None:
-                look.close()
+        for handle in (one, other):
+            if handle is not None:
+                handle.close()
 
 
-def _alike_looks(one: Look, other: Look) -> bool:
+def _alike_looks(one: FileHandle, other: FileHandle) -> bool:
     if one.kind != other.kind:
         return False
     if one.kind == "l":
@@ -296,28 +296,28 @@ def _apply(access: TreeAccess, entry: Entry, folders: _Folders) -> None:
                 ),
             )
         return
-    with _looked(access, entry.path) as look:
-        as_it_is = entry.kind != "l" or (look.kind == "l" and look.target() == entry.target)
+    with _opened_handle(access, entry.path) as handle:
+        as_it_is = entry.kind != "l" or (handle.kind == "l" and handle.target() == entry.target)
     if not as_it_is:
         folders.remember(entry.path)
         _replace(access, entry.path, lambda parent, new: os.symlink(entry.target, new, dir_fd=parent))
-    with _looked(access, entry.path) as look:
-        present = kept_xattrs((name, b"") for name in look.xattr_names())
+    with _opened_handle(access, entry.path) as handle:
+        present = kept_xattrs((name, b"") for name in handle.xattr_names())
         for attribute in {name for name, _ in present} - {name for name, _ in entry.xattrs}:
             with contextlib.suppress(OSError):
-                os.removexattr(look.magic, attribute)
-        if entry.digest == listing.SPARSE and look.kind == "f":
-            _punch_file(look)
-        set_metadata(look, entry)
+                os.removexattr(handle.magic, attribute)
+        if entry.digest == listing.SPARSE and handle.kind == "f":
+            _punch_file(handle)
+        set_metadata(handle, entry)
 
 
 @contextlib.contextmanager
-def _looked(access: TreeAccess, path: bytes) -> Iterator[Look]:
-    look = access.look(path)
-    if look is None:
+def _opened_handle(access: TreeAccess, path: bytes) -> Iterator[FileHandle]:
+    handle = access.open_handle(path)
+    if handle is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    with look:
-        yield look
+    with handle:
+        yield handle
 
 
 @contextlib.contextmanager
@@ -339,10 +339,10 @@ def _replace(access: TreeAccess, path: bytes, make: Callable[[int, bytes], None]
         os.unlink(new, dir_fd=parent)
 
 
-def _punch_file(look: Look) -> None:
+def _punch_file(handle: FileHandle) -> None:
     """Give back the blocks of a file that hold zeros only: fallocate(2). Raises OSError."""
     # A file of mode 0 too: we are root.
-    descriptor = look.open(os.O_RDWR)
+    descriptor = handle.open(os.O_RDWR)
     try:
         start, zeros = 0, bytes(_BLOCK)
         for offset in _blocks(descriptor):

@@ -2,8 +2,8 @@
 """Restores a volume from a restic repository: all of it, or one path.
 
 The snapshot is restored into a staging folder on the volume, compared with the list of its backup and
-repaired (`reconcile`), and only then put in place (`switching`). A kill before that leaves the volume as it
-was; after it, the same command finishes. Only one writer runs at a time.
+repaired (`reconcile`), and only then put in place (`restore_commit`). A kill before that leaves the volume
+as it was; after it, the same command finishes. Only one writer runs at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.apply.transaction_runner import NOTE
-from cellblock.jail.backup import listing, switching
+from cellblock.jail.backup import listing, restore_commit
 from cellblock.jail.backup.backup import FOLDER
 from cellblock.jail.backup.reconcile import Reconciled, reconcile
 from cellblock.jail.backup.repository import Repository
@@ -74,10 +74,10 @@ def restore(path: Path, repository: Repository, events: Events, options: Restore
     snapshot = choose(restic, options.snapshot, options.name)
     volume.prepare()
     with volume.lock(f"jail restore {path} {repository}", events.info) as check:
-        decided = switching.pending(volume)
+        decided = restore_commit.pending(volume)
         if decided:
             events.info("finishing the restore that was interrupted")
-            kept = switching.finish(volume)
+            kept = restore_commit.finish(volume)
             if decided.snapshot == snapshot.id:
                 return RestoreResult(
                     snapshot, volume.root, kept, None, *_against_image(volume), time.monotonic() - started
@@ -97,8 +97,8 @@ def restore(path: Path, repository: Repository, events: Events, options: Restore
             _check_whole(staging, snapshot)
             with events.step(volume.path.name, "compare with the image"):
                 damaged, users = _against_image(Volume(staging))
-            switching.decide(volume, staging, snapshot.id, check)
-            kept = switching.finish(volume)
+            restore_commit.decide(volume, staging, snapshot.id, check)
+            kept = restore_commit.finish(volume)
     return RestoreResult(snapshot, volume.root, kept, mended, damaged, users, time.monotonic() - started)
 
 

@@ -30,7 +30,7 @@ from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.databases import ACCOUNTS, INFO, STATUS, SystemDatabases, of_tree
 from cellblock.jail.tree.dpkg_database import Database, info_owner
 from cellblock.jail.tree.entry import Entry, order, shown
-from cellblock.jail.tree.look import Look, Stamp, UnreadableError
+from cellblock.jail.tree.file_handle import FileHandle, Stamp, UnreadableError
 from cellblock.jail.tree.manifest_diff import Changes, PathDiff
 
 _TRIES = 3
@@ -167,13 +167,13 @@ class _Planner:
     def _target(self, path: bytes) -> bytes:
         """Read the symbolic link at `path`; empty where there is none."""
         try:
-            look = self.access.look(path)
+            handle = self.access.open_handle(path)
         except Blocked:
             return b""
-        if look is None:
+        if handle is None:
             return b""
-        with look:
-            return look.target() if look.kind == "l" else b""
+        with handle:
+            return handle.target() if handle.kind == "l" else b""
 
     def _candidates(self) -> Iterator[tuple[bytes, PathDiff]]:
         """Paths to decide on, in order, and the image's two entries with the tree's numbers of owners."""
@@ -255,22 +255,22 @@ class _Planner:
 
     def _see(self, path: bytes, pair: PathDiff, most: int = _MOST_HASHED) -> _Seen:
         """The file in the tree, by one look; hashed up to `most` bytes. Raises Blocked, UnreadableError."""
-        look = self.access.look(path)
-        if look is None:
+        handle = self.access.open_handle(path)
+        if handle is None:
             return _Seen(None, None)
-        with look:
-            return self._of_look(path, look, pair, most)
+        with handle:
+            return self._of_look(path, handle, pair, most)
 
-    def _of_look(self, path: bytes, look: Look, pair: PathDiff, most: int) -> _Seen:
-        stamp = Stamp.of(look.status)
+    def _of_look(self, path: bytes, handle: FileHandle, pair: PathDiff, most: int) -> _Seen:
+        stamp = Stamp.of(handle.status)
         digest, sizes = self._known.get((path, stamp)), {entry.size for entry in pair if entry is not None}
         judged_by_itself = path in self.owned.replaced or info_owner(path) is not None
         if digest is None and sizes and stamp.size not in sizes and not judged_by_itself:
             digest = ""  # neither image's, whatever is in it: it may have a terabyte by now
         if digest is None and stamp.size > most:
             digest = ""
-        md5 = look.digest("md5", most) if look.kind == "f" and self.owned.md5(path) else ""
-        return _Seen(look.entry(path, digest), stamp, md5)
+        md5 = handle.digest("md5", most) if handle.kind == "f" and self.owned.md5(path) else ""
+        return _Seen(handle.entry(path, digest), stamp, md5)
 
     def _effective_base(self, path: bytes, pair: PathDiff, seen: _Seen) -> Entry | None:
         """Return the file as it would be untouched: the old image's, or of the users' package version."""

@@ -15,8 +15,8 @@ import fcntl
 import os
 import sys
 
-from cellblock.jail.tree.look import Look, UnreadableError
-from cellblock.jail.tree.look import Stamp as Stamp
+from cellblock.jail.tree.file_handle import FileHandle, UnreadableError
+from cellblock.jail.tree.file_handle import Stamp as Stamp
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -107,7 +107,7 @@ class TreeAccess:
         _names_of(name)
         return self.folder(parent), name or b"."
 
-    def look(self, path: bytes) -> Look | None:
+    def open_handle(self, path: bytes) -> FileHandle | None:
         """The file at `path`, of a link the link itself; the caller closes it. None: there is none.
 
         Raises Blocked.
@@ -116,7 +116,7 @@ class TreeAccess:
             parent, name = self.at(path)
         except FileNotFoundError:
             return None
-        return Look.at(parent, name)
+        return FileHandle.at(parent, name)
 
     def status(self, path: bytes) -> os.stat_result | None:
         """lstat(2); None when there is no such file or directory. Raises Blocked."""
@@ -135,11 +135,11 @@ class TreeAccess:
 
         Raises FileNotFoundError, Blocked, and UnreadableError for what is none.
         """
-        look = self.look(path)
-        if look is None:
+        handle = self.open_handle(path)
+        if handle is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        with look:
-            return look.open()
+        with handle:
+            return handle.open()
 
     def is_immutable(self, path: bytes) -> bool:
         """Whether not even root may change `path` or its directory (chattr +i and +a; ioctl_iflags(2))."""
@@ -149,12 +149,14 @@ class TreeAccess:
         except (OSError, Blocked):
             return False  # its directory is still to be made
         try:
-            look = self.look(path)
-            if look is not None:
-                with look, contextlib.suppress(OSError, UnreadableError):
+            handle = self.open_handle(path)
+            if handle is not None:
+                with handle, contextlib.suppress(OSError, UnreadableError):
                     # A device is never opened; a link has no flags.
-                    is_folder = look.kind == "d"
-                    found.append(os.open(look.magic, _FOLDER & ~os.O_NOFOLLOW) if is_folder else look.open())
+                    is_folder = handle.kind == "d"
+                    found.append(
+                        os.open(handle.magic, _FOLDER & ~os.O_NOFOLLOW) if is_folder else handle.open()
+                    )
             return any(_has_flags(one) for one in found)
         except Blocked:
             return False
@@ -169,15 +171,15 @@ class TreeAccess:
         be decided upon, and a file of a terabyte that a user made would fill the memory.
         """
         try:
-            look = self.look(path)
+            handle = self.open_handle(path)
         except Blocked:
             return None
-        if look is None:
+        if handle is None:
             return None
-        with look:
-            if look.kind != "f":
+        with handle:
+            if handle.kind != "f":
                 return None
-            descriptor = look.open()
+            descriptor = handle.open()
         with os.fdopen(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size
             found = file.read(size + 1) if size <= most else b""  # a number is room that is made for it

@@ -22,7 +22,7 @@ import zstandard
 from cellblock.errors import CellblockError
 from cellblock.jail.tree.access import TreeAccess
 from cellblock.jail.tree.entry import shown
-from cellblock.jail.tree.look import UnreadableError
+from cellblock.jail.tree.file_handle import UnreadableError
 from cellblock.jail.tree.manifest import DAMAGED_HINT
 
 ACCOUNTS = (b"etc/passwd", b"etc/group", b"etc/shadow", b"etc/gshadow", b"etc/subuid", b"etc/subgid")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from cellblock._image_core import ffi, lib
 from cellblock.jail.tree.access import Blocked, TreeAccess
-from cellblock.jail.tree.look import Stamp, UnreadableError
+from cellblock.jail.tree.file_handle import Stamp, UnreadableError
 
 _SMALL = 4 << 20
 _TOGETHER = 16 << 20

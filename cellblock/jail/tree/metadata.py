@@ -7,11 +7,15 @@ import errno
 import os
 
 from cellblock.jail.tree.entry import Entry
-from cellblock.jail.tree.look import Look
+from cellblock.jail.tree.file_handle import FileHandle
 from cellblock.jail.tree.unsupported import UnsupportedMetadata, kind_of
 
 
-def set_metadata(look: Look, entry: Entry, unsupported: UnsupportedMetadata = UnsupportedMetadata()) -> None:  # noqa: B008
+def set_metadata(
+    handle: FileHandle,
+    entry: Entry,
+    unsupported: UnsupportedMetadata = UnsupportedMetadata(),  # noqa: B008
+) -> None:
     """Owner, mode, attributes and time of the file that was looked at, of a link the link's own.
 
     `without`: what the volume was accepted without, which is then left out. Raises NotADirectoryError or
@@ -19,10 +23,10 @@ def set_metadata(look: Look, entry: Entry, unsupported: UnsupportedMetadata = Un
 
     In this order: chown(2) drops setuid and capabilities, chmod(2) edits an ACL's mask.
     """
-    if look.kind != entry.kind:
+    if handle.kind != entry.kind:
         number = errno.ENOTDIR if entry.kind == "d" else errno.EEXIST
         raise OSError(number, os.strerror(number), entry.path)
-    target = look.magic  # never a name: chmod(2) follows a link that takes the file's place
+    target = handle.magic  # never a name: chmod(2) follows a link that takes the file's place
     with unsupported.accepting("owners", entry.path):
         os.chown(target, entry.uid, entry.gid)
     if entry.kind != "l":

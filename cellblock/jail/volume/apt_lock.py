@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail.tree.access import Blocked, TreeAccess
-from cellblock.jail.tree.look import UnreadableError
+from cellblock.jail.tree.file_handle import UnreadableError
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FILES = (b"var/lib/dpkg/lock-frontend", b"var/lib/dpkg/lock")
@@ -46,11 +46,11 @@ def _open(root: Path, name: bytes) -> int | None:
             parent, base = access.at(name)
             with contextlib.suppress(FileExistsError):
                 return os.open(base, _NEW, 0o640, dir_fd=parent)
-            look = access.look(name)
-            if look is None:
+            handle = access.open_handle(name)
+            if handle is None:
                 return None  # they removed it in between: dpkg makes it anew, and does not find ours
-            with look:
-                return look.open(os.O_RDWR)
+            with handle:
+                return handle.open(os.O_RDWR)
         except (FileNotFoundError, Blocked):
             return None
         except UnreadableError as error:

@@ -13,7 +13,7 @@
         history/NUMBER/         upgrades of the past, with the files that they replaced
         staging-PID-RANDOM/     a tree being written: root/, state.json, manifest, mounted-image
         backup/                 the name of its snapshots, the list of the tree at the last (see `backup`)
-        restore/                a restored tree being put in place (see `backup.switching`)
+        restore/                a restored tree being put in place (see `backup.restore_commit`)
         replaced-TIME/          what a restore replaced; nothing uses it any more
 
 A volume becomes assembled when staging's root/ is renamed to VOLUME/root. state.json and manifest are put

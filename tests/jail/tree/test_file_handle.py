@@ -26,7 +26,7 @@ from cellblock.jail.backup import nosymfollow, one_path
 from cellblock.jail.merge import planner
 from cellblock.jail.tree.access import TreeAccess
 from cellblock.jail.tree.elf_needs import needs
-from cellblock.jail.tree.look import Look, UnreadableError
+from cellblock.jail.tree.file_handle import FileHandle, UnreadableError
 from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.verify import verify
 from cellblock.jail.volume import apt_lock, history
@@ -82,16 +82,16 @@ def test_what_becomes_a_link_before_it_is_kept(
     upgradable: Jail, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by attack: the link came into kept/, and the rollback gave the host's file the old one's mode."""
-    link = Look.link
+    link = FileHandle.link
     swapped = []
 
-    def swapping(look: Look, folder: int, name: bytes) -> None:
-        if not swapped and look.status.st_ino == (upgradable.root / DATA).lstat().st_ino:
+    def swapping(handle: FileHandle, folder: int, name: bytes) -> None:
+        if not swapped and handle.status.st_ino == (upgradable.root / DATA).lstat().st_ino:
             replaced_by_link(upgradable, DATA, outside.folder / "shadow")()
             swapped.append(name)
-        link(look, folder, name)
+        link(handle, folder, name)
 
-    monkeypatch.setattr(Look, "link", swapping)
+    monkeypatch.setattr(FileHandle, "link", swapping)
     skipped = {one.path.decode() for one in upgradable.upgrade().skipped}
     assert swapped
     assert skipped == {DATA}
@@ -196,7 +196,7 @@ def test_a_file_with_as_many_names_as_it_can_have_holds_no_upgrade_up(
     def full(*_: object) -> None:
         raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
 
-    monkeypatch.setattr(Look, "link", full)
+    monkeypatch.setattr(FileHandle, "link", full)
     skipped = {one.path.decode() for one in upgradable.upgrade().skipped}
     assert DATA in skipped
     monkeypatch.undo()
@@ -218,8 +218,8 @@ def test_a_file_that_is_exchanged_twice_is_not_lost(
 
     kept = Step._expect_kept
 
-    def only_data(one: Step, look: Look) -> None:
-        kept(one, look)
+    def only_data(one: Step, handle: FileHandle) -> None:
+        kept(one, handle)
         monkeypatch.setattr(step, "exchange", exchanging if one.action.path == DATA.encode() else exchange)
 
     monkeypatch.setattr(Step, "_expect_kept", only_data)
@@ -242,16 +242,16 @@ def test_a_device_is_not_opened_to_be_locked(tmp_path: Path) -> None:
 def test_a_look_is_of_one_file(tmp_path: Path, outside: Outside) -> None:
     (tmp_path / "file").write_text("hers")
     with TreeAccess(os.fsencode(tmp_path)) as access:
-        look = access.look(b"file")
-        assert look is not None
+        handle = access.open_handle(b"file")
+        assert handle is not None
         (tmp_path / "file").unlink()
         (tmp_path / "file").symlink_to(outside.folder / "shadow")
-        with look:
-            assert look.digest() == hashlib.sha256(b"hers").hexdigest()
-            Path(os.fsdecode(look.magic)).chmod(0o4777)
-            with os.fdopen(look.open(), "rb") as file:
+        with handle:
+            assert handle.digest() == hashlib.sha256(b"hers").hexdigest()
+            Path(os.fsdecode(handle.magic)).chmod(0o4777)
+            with os.fdopen(handle.open(), "rb") as file:
                 assert file.read() == b"hers"
-        link = access.look(b"file")
+        link = access.open_handle(b"file")
         assert link is not None
         with link, pytest.raises(UnreadableError):
             link.open()

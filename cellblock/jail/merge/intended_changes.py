@@ -21,7 +21,7 @@ _SET = Difference.MODE | Difference.OWNER
 """What chmod(1) and chown(1) set; both may change attributes as well (capabilities(7), acl(5))."""
 
 
-class UsersChoices:
+class IntendedChanges:
     """Tells choices from damage; `index` is of the image's manifest."""
 
     def __init__(self, index: ManifestIndex) -> None:

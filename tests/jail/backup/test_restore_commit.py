@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.errors import CellblockError
-from cellblock.jail.backup import switching
+from cellblock.jail.backup import restore_commit
 from cellblock.jail.volume.volume import Volume
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a volume is root's")
@@ -41,7 +41,7 @@ def test_stopped_at_each_rename_it_is_finished_by_the_next_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool, can_exchange: bool
 ) -> None:
     if not can_exchange:  # NFS
-        monkeypatch.setattr(switching, "exchange", lambda *arguments: False)
+        monkeypatch.setattr(restore_commit, "exchange", lambda *arguments: False)
     rename, stopped_at = Path.rename, 0
     while True:
         volume = Volume(tmp_path / str(stopped_at))
@@ -57,20 +57,20 @@ def test_stopped_at_each_rename_it_is_finished_by_the_next_call(
 
         monkeypatch.setattr(Path, "rename", dying)
         try:
-            switching.decide(volume, staging, "a snapshot")
-            switching.finish(volume)
+            restore_commit.decide(volume, staging, "a snapshot")
+            restore_commit.finish(volume)
             finished = True
         except Killed:
             finished = False
         monkeypatch.setattr(Path, "rename", rename)
         if not finished:
-            if switching.pending(volume):
+            if restore_commit.pending(volume):
                 with pytest.raises(CellblockError, match=r"a restore of .* was interrupted"):
                     volume.state()
                 seen = volume.root / "etc/tree"
                 if can_exchange and old:
                     assert seen.read_text() in ("old", "new"), "jobs see a whole tree all the time"
-                switching.finish(volume)
+                restore_commit.finish(volume)
             elif stopped_at == 0:  # before it was decided
                 assert not old or (volume.root / "etc/tree").read_text() == "old"
                 stopped_at += 1

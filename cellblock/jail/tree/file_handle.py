@@ -50,7 +50,7 @@ class Stamp(NamedTuple):
         return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-class Look:
+class FileHandle:
     """A file of any type, held by `descriptor` (O_PATH) until this is closed.
 
     `status` is that of the moment when it was opened.
@@ -65,19 +65,19 @@ class Look:
             raise
 
     @staticmethod
-    def at(parent: int, name: bytes) -> Look | None:
+    def at(parent: int, name: bytes) -> FileHandle | None:
         """The file `name` in the directory `parent`, a link itself and not its target; None: there is none.
 
         Raises OSError.
         """
         try:
-            return Look(os.open(name, _PATH, dir_fd=parent))
+            return FileHandle(os.open(name, _PATH, dir_fd=parent))
         except OSError as error:
             if error.errno in _GONE:
                 return None
             raise
 
-    def __enter__(self) -> Look:
+    def __enter__(self) -> FileHandle:
         return self
 
     def __exit__(self, *error: object) -> None:
