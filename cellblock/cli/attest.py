@@ -62,7 +62,8 @@ def audit(
             print(f"not checked: {sentence}")
         accepted = f", {len(result.accepted)} accepted by exceptions" if result.accepted else ""
         count = f"{len(result.findings)} finding{'' if len(result.findings) == 1 else 's'}{accepted}"
-        print(f"{len(result.images)} images in {result.seconds:.1f} s: {count}")
+        looked_at = f"{len(result.images)} image{'' if len(result.images) == 1 else 's'}"
+        print(f"{looked_at} in {result.seconds:.1f} s: {count}")
     if result.findings:
         raise typer.Exit(1)
 

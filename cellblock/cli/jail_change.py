@@ -190,6 +190,6 @@ def history(volume: VolumeArgument, as_json: JsonOption = False) -> None:
         undone = f", undone by {one.undone_by}" if one.undone_by else ""
         print(
             f"{one.number:4d}  {one.finished_at}  {one.operation}: {one.previous} -> {one.source}, "
-            f"{one.actions} changes{undone}"
+            f"{one.actions} change{'' if one.actions == 1 else 's'}{undone}"
         )
     print(f" now  {state.source}, since {state.assembled_at}")

@@ -93,6 +93,10 @@ def push(
         raise UsageError("--index joins what --per-arch pushed before", hint="run push twice")
     if digests and not digests.absolute().parent.is_dir():
         raise UsageError(f"--digests {digests}: its folder does not exist", hint="make it, then push")
+    if ca and not ca.is_file():
+        raise UsageError(
+            f"--ca {ca}: there is no such file of certificate authorities", hint="it must be PEM"
+        )
     if keyless and key:
         raise UsageError("--keyless signs without a key", hint="leave --key or --keyless out")
     events = Events()

@@ -231,9 +231,19 @@ def _check(request: KubernetesRequest) -> None:
 def _check_images(request: KubernetesRequest) -> None:
     """Raises UsageError where a kind of `request` runs an image, or reads one, that is not named."""
     pods = set(request.kinds) & {"init", "backup", "restore"}
+    if pods and not request.image:
+        raise UsageError(
+            "--image, the image jail-init that pods run, is not given",
+            hint="push it, and give its HOST/PATH:TAG@DIGEST: `build.py push` prints it",
+        )
     if pods and not re.fullmatch(r"[^\s/]+(/[^\s/]+)+", request.image):
         raise UsageError(
             f"--image {request.image!r} is no image in a registry", hint="write HOST/PATH:TAG@DIGEST"
+        )
+    if "init" in pods and not request.source:
+        raise UsageError(
+            "--jail, the jail's image in a registry, is not given",
+            hint="push it, and give docker:// and the HOST/PATH:TAG@DIGEST that `build.py push` prints",
         )
     if "init" in pods and not re.fullmatch(r"docker://[^\s/]+(/[^\s/]+)+", request.source):
         raise UsageError(

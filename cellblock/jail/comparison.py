@@ -163,8 +163,9 @@ class _Judge:
             damage = silent or Difference.UNREADABLE in difference or not self._is_users(path)
         if damage and overridden:
             damage = False
-        if damage and difference == Difference.TIME and self._same_content(entry, access):
-            damage = False
+        if damage and difference == Difference.TIME:
+            damage = not self._same_content(entry, access)
+            difference |= Difference.CONTENT if damage else Difference(0)
         explained = package or behind or overridden or path in self._diverted
         if not explained and not self._is_place_of_users(path):
             choice = self._choices.made(entry, now, difference, access)

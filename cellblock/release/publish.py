@@ -122,6 +122,8 @@ def publish(request: PublishRequest, events: Events) -> Published:
     started = time.monotonic()
     target = _target(request)
     variant, names = _chosen(request)
+    for tag in request.tags:
+        check_tag(tag)
 
     def choose(present: set[str]) -> list[str]:
         return chosen(names, names, variant, present, request.source, events)

@@ -85,6 +85,10 @@ def test_every_target_has_help() -> None:
         (("bulid",), "bulid"),
         (("push", "http://localhost:5000/x"), "next: write localhost:5000/x, with --plain-http"),
         (("push", "https://registry.example/x"), "next: write registry.example/x\n"),
+        (
+            ("push", "registry.example/x", "--ca", "/no/such"),
+            "--ca /no/such: there is no such file of certificate",
+        ),
     ],
 )
 def test_wrong_usage_is_one_message_and_status_2(arguments: tuple[str, ...], message: str) -> None:

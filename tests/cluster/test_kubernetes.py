@@ -120,9 +120,9 @@ def test_what_a_kind_does_not_need_is_not_asked_for() -> None:
         "jail-claim.yaml",
     }
     assert objects(replace(REQUEST, source="", kinds=("backup", "restore")))
-    with pytest.raises(UsageError, match="--image '' is no image"):
+    with pytest.raises(UsageError, match=r"--image, the image jail-init .* is not given"):
         render(replace(REQUEST, image="", kinds=("backup",)))
-    with pytest.raises(UsageError, match="no pod can read the image ''"):
+    with pytest.raises(UsageError, match=r"--jail, the jail's image .* is not given"):
         render(replace(REQUEST, source=""))
 
 

@@ -184,8 +184,9 @@ def test_wrong_usage_is_said_before_anything_is_done(
     store: Layout, request_: PublishRequest, change: dict[str, object], said: str
 ) -> None:
     build(store, "worker")
+    asked = replace(request_, before_push=lambda images: pytest.fail("images were audited before"))
     with pytest.raises(UsageError, match=said):
-        publish(replace(request_, **change), Events())  # type: ignore[arg-type]
+        publish(replace(asked, **change), Events())  # type: ignore[arg-type]
 
 
 def test_an_image_that_is_not_built_is_named_with_the_command(

@@ -76,6 +76,7 @@ def lose(path: Path) -> None:
 DAMAGES = {
     "usr/bin/big": (lose, "missing"),
     "usr/bin/foo": (lambda path: path.write_text("other"), "size, time"),
+    "usr/bin/bar": (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?"), "time, content"),
     "usr/bin/ping": (lambda path: os.removexattr(path, "security.capability"), "attributes"),
     "dangling": (lambda path: (path.unlink(), path.symlink_to("x")), "owner, time, target"),
     "fifo": (lambda path: (path.unlink(), path.mkdir()), "kind"),
