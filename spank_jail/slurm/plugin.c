@@ -26,8 +26,10 @@
 #include "failure.h"
 #include "job_directory.h"
 #include "job_mounts.h"
+#include "mpi.h"
 #include "option_input.h"
 #include "pmix.h"
+#include "served.h"
 #include "sessions.h"
 #include "step.h"
 #include "watch.h"
@@ -122,6 +124,17 @@ static bool is_client(void)
 	return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
 }
 
+/* A node that cannot is a node all the same. */
+static void guard_slurmd(const char *bcast)
+{
+	struct jail_error err;
+
+	if (jail_errands_watch(&err))
+		jail_failure_report(&err);
+	if (jail_served_guard(bcast, &err))
+		jail_failure_report(&err);
+}
+
 int slurm_spank_init(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
@@ -131,10 +144,10 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 		return init_client(spank, ac, av);
 	if (context != S_CTX_REMOTE && context != S_CTX_SLURMD && context != S_CTX_JOB_SCRIPT)
 		return ESPANK_SUCCESS;
-	/* A node that cannot is a node all the same. */
-	if (context == S_CTX_SLURMD && jail_errands_watch(&err))
-		jail_failure_report(&err);
-	if (!jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) && !jail_configuration_check(&err) &&
+	bool read = !jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
+	if (context == S_CTX_SLURMD)
+		guard_slurmd(read ? step.arguments.bcast : JAIL_BCAST);
+	if (read && !jail_configuration_check(&err) &&
 	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
 		return ESPANK_SUCCESS;
 	if (context != S_CTX_REMOTE)
@@ -255,7 +268,8 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);
-	if (!failure.line[0] && (jail_pmix_guard(step.user, &err) || read_options(spank, &outside, &err)))
+	if (!failure.line[0] && (jail_mpi_guard(step.user, &err) || jail_pmix_guard(step.user, &err) ||
+				 read_options(spank, &outside, &err)))
 		jail_failure_remember(&failure, &err);
 	left_alone = outside;
 	if (left_alone)
@@ -267,7 +281,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		jail_failure_remember(&failure, &err);
 	/* Root's jobs have no way there. */
 	if (step.user && !failure.line[0])
-		jail_pmix_keep_directory(step.spool.path);
+		jail_mpi_spool(step.spool.path);
 	jail_failure_drain(&failure, step.node);
 	if (failure.line[0])
 		return open_fallback();

@@ -11,8 +11,4 @@
  * starts the server; nothing to do where the step has none. Returns 0 or -1. */
 int jail_pmix_guard(uid_t user, struct jail_error *err);
 
-/* Has the server's directory in `spool`, slurmd's, which Slurm makes and gives to the user, be root's as soon as the server
- * starts. Tasks have it read-only. `spool` is not copied. */
-void jail_pmix_keep_directory(const char *spool);
-
 #endif

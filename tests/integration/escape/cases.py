@@ -224,17 +224,18 @@ _MPI = [
     Case("remove-by-pmix", "filesystem", "eve", way=mpi.remove_by_pmix),
     Case("join-by-pmix", "filesystem", "eve", way=mpi.join_by_pmix),
     Case("fill-the-spool", "filesystem", "eve", way=mpi.fill_the_spool),
+    Case("directories-in-the-spool", "filesystem", "eve", way=mpi.directories),
 ]
 
-_SBCAST = "slurmd writes the file, as the job's user, outside: it asks no SPANK plugin"
-# And the root of a worker that is not one of these is read-only.
 _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
 
 _STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobody inside is SlurmUser"
 
 _BY_SLURM = [
     Case("sbcast-into-every-place", "filesystem", "eve", way=broadcast.into_every_place),
-    Case("sbcast-into-every-place", "filesystem", way=broadcast.into_every_place, open=_SBCAST),
+    Case("sbcast-into-every-place", "filesystem", way=broadcast.into_every_place),
+    Case("sbcast-onto-devices", "filesystem", "eve", way=broadcast.onto_devices),
+    Case("sbcast-onto-devices", "filesystem", way=broadcast.onto_devices),
     Case("sbcast-beside-the-script", "filesystem", "eve", way=broadcast.beside_the_script),
     Case("sbcast-by-munge", "filesystem", way=broadcast.by_munge),
     Case("sbcast-by-group-root", "filesystem", way=broadcast.by_group_root),
@@ -247,8 +248,8 @@ _BY_SLURM = [
     Case("sbcast-over-a-file", "filesystem", "bob", way=broadcast.over_a_file),
     Case("bcast-with-libraries", "filesystem", "eve", way=broadcast.by_option),
     Case("forwarded-data", "filesystem", "eve", way=slurm.forwarded_data),
-    Case("sbcast", "filesystem", way=slurm.sbcast, open=_SBCAST),
-    Case("srun-bcast", "filesystem", way=slurm.srun_bcast, open=_SBCAST),
+    Case("sbcast", "filesystem", way=slurm.sbcast),
+    Case("srun-bcast", "filesystem", way=slurm.srun_bcast),
     Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),
 ]
 

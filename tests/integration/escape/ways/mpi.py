@@ -88,3 +88,30 @@ def fill_the_spool(arena: Arena, user: str) -> Outcome:
     if "sbcast" not in done.err:
         return broken(f"no job ran: {done}")
     return held(last_line(done.err))
+
+
+def _owned_in_spool(arena: Arena, user: str, option: str, variable: str) -> str:
+    """What of slurmd's spool is the user's while a step with `option` runs, but for the script and sockets."""
+    out = fresh(arena)
+    here = arena.inside(out)
+    uid = arena.cluster.jail("id", "-u", user).ok().strip()
+    wait = f"sh -c ': >{here}/runs; until [ -e {here}/over ]; do sleep 0.1; done'"
+    job = arena.submit(f"{variable} srun -n1 {option} {wait}", "-n1", "-o", f"{here}/said", user=user)
+    kinds = f"-user {uid} ! -type s ! -name slurm_script"
+    try:
+        arena.cluster.wait_until("the step runs", lambda: (out / "runs").exists())
+        return arena.on_worker("sh", "-c", f"find /var/spool {kinds} -exec ls -ld {{}} +").ok().strip()
+    finally:
+        (out / "over").touch()
+        arena.wait(job)
+
+
+def directories(arena: Arena, user: str) -> Outcome:
+    """Slurm's plugins make directories in the spool as root, and give them to the user; one he may name himself."""
+    ways = [("--mpi=cray_shasta", ""), ("--mpi=pmi2", "")]
+    if _absent(arena) is None:
+        ways += [("--mpi=pmix", "SLURM_PMIX_TMPDIR=/var/spool/slurmd"), ("--mpi=pmix", "")]
+    for option, variable in ways:
+        if found := _owned_in_spool(arena, user, option, variable):
+            return escaped(f"with {option} {variable} the user has {found}")
+    return held("all in the spool is root's")
