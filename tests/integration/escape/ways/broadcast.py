@@ -135,8 +135,9 @@ def onto_devices(arena: Arena, user: str) -> Outcome:
     out = fresh(arena)
     names = " ".join(line.split()[0] for line in before.splitlines())
     # slurmd's own input is a device, too.
-    links = "/dev/stdin /proc/self/fd/0"
-    (out / "script").write_text(f"for f in {names} {links}; do timeout 20 sbcast -f /etc/passwd $f 2>&1; done\n")
+    targets = f"{names} /dev/stdin /proc/self/fd/0"
+    script = f"for f in {targets}; do timeout 20 sbcast -f /etc/passwd $f 2>&1; done\n"
+    (out / "script").write_text(script)
     bring = ("salloc", "-Q", "-w", WORKER, "sh", f"{arena.inside(out)}/script")
     done = arena.cluster.jail(*bring, user=user)
     after = arena.on_worker("sh", "-c", look).ok()

@@ -91,7 +91,10 @@ def fill_the_spool(arena: Arena, user: str) -> Outcome:
 
 
 def _owned_in_spool(arena: Arena, user: str, option: str, variable: str) -> str:
-    """What of slurmd's spool is the user's while a step with `option` runs, but for the script and sockets."""
+    """What of slurmd's spool is the user's while a step with `option` runs.
+
+    The script and sockets may be.
+    """
     out = fresh(arena)
     here = arena.inside(out)
     uid = arena.cluster.jail("id", "-u", user).ok().strip()
@@ -107,7 +110,7 @@ def _owned_in_spool(arena: Arena, user: str, option: str, variable: str) -> str:
 
 
 def directories(arena: Arena, user: str) -> Outcome:
-    """Slurm's plugins make directories in the spool as root, and give them to the user; one he may name himself."""
+    """Slurm's plugins make directories in the spool, and give them to the user, who may name one himself."""
     ways = [("--mpi=cray_shasta", ""), ("--mpi=pmi2", "")]
     if _absent(arena) is None:
         ways += [("--mpi=pmix", "SLURM_PMIX_TMPDIR=/var/spool/slurmd"), ("--mpi=pmix", "")]
