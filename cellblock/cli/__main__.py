@@ -93,13 +93,13 @@ def _run(args: list[str]) -> int:
         from cellblock.cli.app import app
 
         return app(prog_name=failure.PROGRAM, standalone_mode=False) or 0
-    from cellblock.cli import jail_upgrade
+    from cellblock.cli.jail import upgrade as jail_upgrade
 
     plain = jail_upgrade.plainly(args)
     if plain is not None:
         jail_upgrade.run(plain.source, plain.volume, log=plain.log, as_json=plain.as_json)
         return 0
-    from cellblock.cli.jail_app import app as jail_app
+    from cellblock.cli.jail.app import app as jail_app
 
     return jail_app(prog_name=failure.PROGRAM, standalone_mode=False) or 0
 

@@ -7,24 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli import (
-    attest,
-    bench,
-    build,
-    cache,
-    cluster,
-    docs,
-    doctor,
-    inspect,
-    jail_app,
-    lock,
-    matrix,
-    push,
-    render,
-    targets,
-    testing,
-    verify,
-)
+from cellblock.cli import bench, cluster, docs, doctor, render, testing
+from cellblock.cli.images import attest, build, cache, inspect, lock, matrix, push, targets, verify
+from cellblock.cli.jail import app as jail
 
 app = typer.Typer(
     name="build.py",
@@ -74,7 +59,7 @@ app.command()(cluster.status)
 app.command(context_settings=cluster.SHELL_CONTEXT)(cluster.shell)
 app.command()(cluster.down)
 app.add_typer(render.app, name="render")
-app.add_typer(jail_app.group, name="jail")
+app.add_typer(jail.group, name="jail")
 app.add_typer(bench.app, name="bench")
 app.command("test", context_settings=testing.CONTEXT)(testing.run_tests)
 app.command()(docs.docs)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cli.build import input_paths
+from cellblock.cli.images.build import input_paths
 from cellblock.launcher.unchanged import states_of
 from cellblock.paths import PROJECT
 
@@ -214,7 +214,7 @@ def test_the_old_name_of_the_native_engine_is_refused_with_the_new_one() -> None
 
 def test_a_build_with_nothing_to_do_looks_at_all_code_first() -> None:
     looked_at = states_of(input_paths())
-    for name in ("cli/build.py", "build/run.py", "engine/recipe.py", "launcher/unchanged.py"):
+    for name in ("cli/images/build.py", "build/run.py", "engine/recipe.py", "launcher/unchanged.py"):
         assert str(PROJECT / "cellblock" / name) in looked_at
 
 

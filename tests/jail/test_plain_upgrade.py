@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cli import jail_change, jail_upgrade
-from cellblock.cli.jail_upgrade import PlainUpgrade, plainly
+from cellblock.cli.jail import change, upgrade
+from cellblock.cli.jail.upgrade import PlainUpgrade, plainly
 from cellblock.jail.tree import digests
 from cellblock.jail.tree.access import TreeAccess
 from cellblock.jail.tree.elf_needs import needs
@@ -50,8 +50,8 @@ def test_only_upgrades() -> None:
 
 
 def test_defaults_are_typers() -> None:
-    typers = inspect.signature(jail_change.upgrade).parameters
-    plain = inspect.signature(jail_upgrade.run).parameters
+    typers = inspect.signature(change.upgrade).parameters
+    plain = inspect.signature(upgrade.run).parameters
     assert typers["jobs"].default == plain["jobs"].default
     assert typers["drained"].default == plain["drained"].default
     found = plainly(["jail", "upgrade", "oci:x", "/v"])

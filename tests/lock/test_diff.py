@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cellblock.cli.lock import _changes
+from cellblock.cli.images.lock import _changes
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.diff import Change, diff
 from cellblock.lock.model import Lock, LockedImage, LockedPackage

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellblock.cli.jail import image_reference
-from cellblock.cli.jail_change import VolumeArgument
+from cellblock.cli.jail.assemble import image_reference
+from cellblock.cli.jail.change import VolumeArgument
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption
 from cellblock.launcher.failure import typeable

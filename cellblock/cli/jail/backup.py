@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellblock.cli.jail_change import VolumeArgument
+from cellblock.cli.jail.change import VolumeArgument
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import AllowLossyOption, JsonOption, LogOption
 from cellblock.text.printable import printable

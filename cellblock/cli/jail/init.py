@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli.jail import image_reference
-from cellblock.cli.jail_change import DrainedOption, VolumeArgument
+from cellblock.cli.jail.assemble import image_reference
+from cellblock.cli.jail.change import DrainedOption, VolumeArgument
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import (
     AllowLossyOption,

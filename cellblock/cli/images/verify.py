@@ -25,7 +25,7 @@ def verify(
 ) -> None:
     """Build images a second time, from nothing, and compare them with what is there, to the byte."""
     from cellblock.build.request import BuildRequest
-    from cellblock.cli.inspect_text import InspectView
+    from cellblock.cli.images.inspect_text import InspectView
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.inspect.verifying import verify_images

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cellblock.cli.inspect_text import InspectView
+from cellblock.cli.images.inspect_text import InspectView
 from cellblock.inspect.compare import Difference
 from cellblock.inspect.planned import PlannedLayer, VariantPlan
 from cellblock.inspect.why import why_changed

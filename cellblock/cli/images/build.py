@@ -67,7 +67,7 @@ def build(
     """Build images, and what they need; those that nothing changed for are left alone."""
     from cellblock.attest.signing import load_signer
     from cellblock.build import BuildRequest, build_images, copy_images
-    from cellblock.cli.attest import signed_for
+    from cellblock.cli.images.attest import signed_for
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.oci.layer import Compression

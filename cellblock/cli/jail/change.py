@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellblock.cli.jail import image_reference
-from cellblock.cli.jail_upgrade import JOBS, print_plan, print_result, result_record, run
+from cellblock.cli.jail.assemble import image_reference
+from cellblock.cli.jail.upgrade import JOBS, print_plan, print_result, result_record, run
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import (
     AllowLossyOption,

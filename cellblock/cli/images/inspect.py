@@ -128,7 +128,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Say how two images, or all images of two variants, differ. Exits like diff(1)."""
-    from cellblock.cli.inspect_text import InspectView
+    from cellblock.cli.images.inspect_text import InspectView
     from cellblock.errors import CellblockError, UsageError
     from cellblock.inspect.diff import Differ
     from cellblock.inspect.diff_json import diff_json
@@ -182,7 +182,7 @@ def plan(
     """Show the layers that a build would make, their sizes, who shares them, and what a node pulls."""
     from cellblock.build.prepare import prepare
     from cellblock.build.request import BuildRequest
-    from cellblock.cli.inspect_text import InspectView
+    from cellblock.cli.images.inspect_text import InspectView
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.inspect.from_build import variant_plan
@@ -214,7 +214,7 @@ def why(
     """Name the inputs that changed since an image was built, and so why it would be built again."""
     from cellblock.build.prepare import prepare
     from cellblock.build.request import BuildRequest
-    from cellblock.cli.inspect_text import InspectView
+    from cellblock.cli.images.inspect_text import InspectView
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.inspect.from_build import why_built

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli import jail, jail_backup, jail_change, jail_check, jail_init
+from cellblock.cli.jail import assemble, backup, change, check, init
+
+group = assemble.app
 
 for command in (
-    *(jail_change.upgrade, jail_change.apply, jail_change.rollback, jail_change.history),
-    *(jail_check.verify, jail_check.diff),
-    *(jail_backup.backup, jail_backup.restore, jail_init.init),
+    *(change.upgrade, change.apply, change.rollback, change.history),
+    *(check.verify, check.diff),
+    *(backup.backup, backup.restore, init.init),
 ):
-    jail.app.command()(command)
-
-group = jail.app
+    group.command()(command)
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(group, name="jail")
