@@ -18,6 +18,7 @@ NUMBERS = 256
 _DESCRIPTORS = ("/proc/self/fd/%t", "/dev/fd/%t", "/proc/thread-self/fd/%t")
 # Of a program, a folder, a prolog: one step a number.
 _FEW = 12
+_AT_ONCE = 8
 
 
 def _doors(arena: Arena) -> list[str]:
@@ -113,7 +114,13 @@ def walk_folder(arena: Arena, user: str) -> Outcome:
 def walk_prologs(arena: Arena, user: str) -> Outcome:
     programs = (f"{road}{OPEN}/program" for road in _numbered(arena))
     lines = [f"timeout 60 srun --overlap --task-prolog={name} --task-epilog={name} true" for name in programs]
-    return _walk(arena, user, "\n".join(lines))
+    return _walk(arena, user, _side_by_side(lines))
+
+
+def _side_by_side(lines: list[str]) -> str:
+    """So many at a time: srun waits a second when its task's prolog has failed."""
+    groups = (lines[first : first + _AT_ONCE] for first in range(0, len(lines), _AT_ONCE))
+    return "\n".join(" &\n".join([*group, "wait"]) for group in groups)
 
 
 def _batches(arena: Arena, user: str, *options: str, number: str) -> Outcome:
