@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests may run side by side, when `build.py test` runs all of them with three workers.
+"""Which tests may run side by side, when `build.py test` runs all of them with four workers.
 
 A group runs in one worker, one test after the other: tests that share a cluster, a daemon or an image, or
-else those of a file. The long groups come first, those that wait for Slurm beside those that compute, so that
-the workers end together (docs/decisions/ci-side-by-side.md).
+else those of a file. The long groups come first, so that the workers end together
+(docs/decisions/ci-side-by-side.md). `build.py test --quick` leaves out what tests/slow.txt names.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,25 +37,28 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell has what it starts in the background ignore it, and so would all that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# In this order; what is not named follows as it is collected. Seconds, of one worker alone on two cores.
+# In this order; what is not named follows as it is collected. First what mostly waits for Slurm, beside the
+# compiling of Slurm's sources, where they are not in the cache.
 _FIRST = (
-    "cluster debian13",  # 380, mostly waiting
-    "tests/integration/test_slurm_source.py",  # 160, both cores, where it is not in the cache
-    "fuzzing",  # 90 and its compiling, on what others leave idle
-    "cluster debian12",
-    "tests/integration/test_soak.py",
-    "tests/integration/test_build.py",
+    "tests/integration/escape",  # a quarter of its time is computing
+    "cluster debian13",
+    "tests/integration/test_slurm_source.py",  # 160 s and more, of both cores
     "cluster debian14",
-    "tests/integration/docker_engine",
-    "tests/integration/escape",
+    "cluster debian12",
     "tests/integration/escape debian12",
     "tests/integration/escape debian14",
-    "tests/test_launcher.py",
-    "tests/jail/volume/test_nfs.py",
-    "tests/jail/backup/test_backup.py",
-    "tests/jail/test_assemble_filesystems.py",
+    "fuzzing",  # 90 s and its compiling, on what others leave idle
     "tests/integration/test_jail_init.py",
+    "tests/integration/docker_engine",
+    "tests/jail/volume/test_nfs.py",
+    "tests/integration/test_build.py",
+    "tests/launcher/test_launcher.py",
     "tests/integration/push",
+    "tests/jail/backup/test_backup.py",
+    "tests/cli/test_cli.py",
+    "tests/jail/test_assemble_filesystems.py",
+    "tests/cli/test_completion.py",
+    "tests/integration/test_soak.py",
 )
 # How many groups the last lines of a run name.
 _LONGEST = 25
@@ -77,6 +82,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return group_of(nodeid)
 
     return ByGroup(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what tests/slow.txt names."""
+    if any(item.nodeid.startswith(place) for place in slow_places()):
+        item.add_marker("slow")
+
+
+@functools.cache
+def slow_places() -> tuple[str, ...]:
+    """The lines of tests/slow.txt: how ids of tests begin."""
+    lines = Path(__file__).with_name("slow.txt").read_text().splitlines()
+    return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-# Half of their time is waiting: for Slurm, for containers, for disks (docs/decisions/ci-side-by-side.md).
-_JOBS = 3
+# Most of their time is waiting: for Slurm, for containers, for disks (docs/decisions/ci-side-by-side.md).
+_JOBS = 4
 # What pytest does in its own process only.
 _ALONE = ("--pdb", "--trace", "-s", "--capture=no", "--collect-only", "--co")
 
@@ -35,7 +35,10 @@ _THOROUGH = {
 def run_tests(
     context: typer.Context,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out what needs root, a container engine and real Slurm.")
+        bool,
+        typer.Option(
+            "--quick", help="Leave out what needs root, a container engine and real Slurm, or is slow."
+        ),
     ] = False,
     thorough: Annotated[
         bool,
@@ -45,7 +48,7 @@ def run_tests(
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", min=1, help="Tests at once (default: 3; 1 when tests are named)."),
+        typer.Option("--jobs", "-j", min=1, help="Tests at once (default: 4; 1 when tests are named)."),
     ] = None,
 ) -> None:
     """Run all tests: linters, type checker, unit tests, integration tests. More arguments go to pytest."""
@@ -54,7 +57,8 @@ def run_tests(
     # The launcher has installed what `test` needs; -I because of whoever's PYTHONPATH, as there.
     command = [sys.executable, "-I", "-m", "pytest"]
     if quick:
-        command += ["-m", "not integration"]
+        # tests/slow.txt names the slow ones; tests/integration needs not even be read.
+        command += ["-m", "not integration and not slow", f"--ignore={paths.PROJECT}/tests/integration"]
     if jobs is None:
         named = any(not argument.startswith("-") or argument in _ALONE for argument in context.args)
         jobs = 1 if named else _JOBS
