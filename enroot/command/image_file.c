@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a file is that should be an image, told before a mount or unsquashfs fails on it. squashfs 4.0: the superblock. */
+/* Checks that a file is an image before a mount or unsquashfs fails on it: by the superblock of squashfs 4.0. bundle.c,
+ * create.c and start.c call it. */
 #define _GNU_SOURCE
 #include <endian.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enroot: an unprivileged container runtime. One process, no shell; docs/enroot.md.
+/* enroot: an unprivileged container runtime. One process, no shell; docs/enroot.md. People run it, and pyxis does.
  *
  * Exit status: of start, exec and batch that of the command; else 0, or 1 when something is wrong.
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of holding is text alone. */
+/* Reads the value of --hold, and the directory that an /etc/rc enters: text alone. hold.c and enroot/command/start.c
+ * call it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enroot cache ls, prune, verify, init. */
+/* Implements `enroot cache ls`, `prune`, `verify` and `init`. main.c calls it, and cache_ls.c and cache_prune.c call it for what
+ * they show. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers: found in anybody's store, waited for, downloaded into one's own. */
+/* Finds a layer in anybody's store, waits for who downloads it, or keeps it in one's own. enroot/importing/layer_cache_use.c
+ * calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file that a user gets of an image. */
+/* Makes the file that a user gets of an image. enroot/importing/import.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manifests and configurations: they lie beside the layers, those that anybody may have in the shared store. */
+/* Keeps and finds manifests and configurations. They lie beside the layers, those that anybody may have in the shared store.
+ * enroot/importing/cached_image.c and load.c hand them to the registry client, which calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images: found, waited for, made. */
+/* Finds an image, waits for who makes it, or keeps it. enroot/importing/cached_image.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

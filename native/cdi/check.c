@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the edits of a CDI specification name on this node, and what becomes of it in the jail. */
+/* Checks what the edits of a CDI specification name on this node, and says what becomes of it in the jail. Files of this
+ * folder and spank_jail/driver call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

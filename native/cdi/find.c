@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which specification of this node defines a device, and when that may have changed. */
+/* Finds the specification of this node that defines a device, and what it was found by, so that a change is noticed. apply.c,
+ * environment.c, enroot/hooks and spank_jail call it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hooks of a CDI specification.
+/* Does what hooks of a CDI specification would do. apply.c, stubs.c and spank_jail/driver call it.
  *
  * A hook is a program of the node that a container runtime runs as root, with the container's root
  * directory as its object: nothing to be run over a tree that users write. The two that matter to a driver

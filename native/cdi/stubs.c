@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The image's stubs of libraries that the node's driver lacks.
+/* Shows the image's stubs of libraries that the node's driver lacks. apply.c calls it.
  *
  * Without them ldconfig, run by some package's script in a job on this node, would drop their names from the
  * cache that all nodes share, and a node whose driver has the library would no longer find it.

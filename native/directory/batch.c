@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small files, links, fifos and devices that one thread makes together. */
+/* Makes small files, links, fifos and devices, some dozens in one thread. directory.c queues it. */
 #include <stdlib.h>
 
 #include "parts.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an earlier run left, against the content that comes now: after a power cut, or an error of the disk, a
- * file has its size and its time already, and zeros instead of its content. */
+/* Compares what an earlier run left with the content that comes now: after a power cut, or an error of the disk, a
+ * file has its size and its time already, and zeros instead of its content. file.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

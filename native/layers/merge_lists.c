@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps lists of nodes that wait for something while layers are merged. merge_parts.h uses it. */
+/* Keeps lists of nodes that wait for something while layers are merged. merge.c and merge_links.c call it. */
 #include "merge_lists.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads, checks and decompresses one layer in threads ahead of whoever reads it. */
+/* Reads, checks and decompresses one layer in threads ahead of whoever reads it. layers.c and
+ * enroot/importing/image_files.c call it. */
 #define _GNU_SOURCE
 #include "stream.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The third and fourth field of a line of the plan: type and options. */
+/* Reads the third and fourth field of a line of the plan, type and options, and names types. plan.c, filesystem.c and
+ * spank_jail/enter/print.c call it. */
 #include <string.h>
 
 #include "plan.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens an image of a registry: resolves its name and reads its manifest. */
+/* Opens an image of a registry: resolves its name and reads its manifest. enroot/importing calls it. */
 #define _GNU_SOURCE
 #include "session.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls that are refused in the jail, each with its reason.
+/* The calls that are refused in the jail, each with its reason. jail_seccomp_prepare (seccomp.c)
+ * reads them.
  *
  * Three kinds: what reaches past the jail and is guarded by nothing else; what is guarded by a capability
  * that root inside lacks, but opens so much that one guard is too few; and parts of the kernel that bring

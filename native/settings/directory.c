@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Directories that settings name: made, and looked at. Others may have been there first, as in /tmp. */
+/* Makes the directories that settings name, and checks them: others may have been there first, as in /tmp. enroot, the cache
+ * and pyxis call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the content of files as compressed blocks, in threads. parts.h uses it. */
+/* Writes the content of files as compressed blocks, in threads. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "data.h"
 

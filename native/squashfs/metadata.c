@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a table of metadata in compressed pieces of 8 KiB. parts.h uses it. */
+/* Writes a table of metadata in compressed pieces of 8 KiB. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "metadata.h"
 

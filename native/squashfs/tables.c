@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies behind the content, and the superblock that says where. */
+/* Writes the tables that lie behind the content, and the superblock that says where. enroot/importing/produce.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

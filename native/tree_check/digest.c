@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loaded at run time, not linked: Python's own ssl brings a libcrypto along, its headers mostly not. */
+/* Takes SHA-256 of files by OpenSSL. check.c calls it. Loaded at run time, not linked: Python's own ssl brings a libcrypto
+ * along, its headers mostly not. */
 #define _GNU_SOURCE
 #include "digest.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SPANK plugin behind `srun --container-image`: what Slurm calls, mapped onto the container of a step.
+/* The SPANK plugin behind `srun --container-image`: srun, sbatch, salloc, slurmd and slurmstepd load it, and its hooks make
+ * and enter the container of a step.
  *
  * All work is done by the tasks, in task_init: as the user, and where spank_jail comes first in plugstack.conf, in
  * the jail. slurmstepd itself only holds pipes. docs/decisions/pyxis-in-the-task.md says why.

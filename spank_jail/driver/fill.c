@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of files becomes a directory: DIRECTORY/N with lib64, bin, the specification and what it was made of. */
+/* Makes a directory of a set of files: DIRECTORY/N with lib64, bin, the specification and what it was made of. publish.c
+ * calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

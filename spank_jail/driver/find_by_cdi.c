@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver as CDI specifications describe it. */
+/* Finds the driver as CDI specifications describe it. jail_driver.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver as a container runtime injects it: its files mounted one by one, or its directories, into the usual ones.
+/* Finds the driver as a container runtime injects it: its files mounted one by one, or its directories, into the usual ones.
+ * jail_driver.c calls it.
  *
  * What is mounted is not told apart from what is simply there: by name and content it is the driver all the same.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver's directory is made out of sight and shown whole.
+/* Makes the driver's directory out of sight and shows it whole. jail_driver.c calls it.
  *
  *   DIRECTORY/           a small file system in memory, of this node
  *     lock               one collection at a time

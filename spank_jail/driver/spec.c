@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CDI specification by which a mount plan shows a node's driver directory: its two directories as they are, and the
- * devices, variables and other files that came with the driver. docs/jail-plan.md has the line of the plan.
+/* Writes the CDI specification by which a mount plan shows a node's driver directory: its two directories as they are, and
+ * the devices, variables and other files that came with the driver. docs/jail-plan.md has the line of the plan. fill.c
+ * calls it.
  */
 #define _GNU_SOURCE
 #include <errno.h>

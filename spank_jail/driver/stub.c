@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stubs of libraries that this node's driver lacks, beside it.
+/* Makes stubs of libraries that this node's driver lacks, beside it. fill.c calls it.
  *
  * Without them ldconfig, run by some package's script in a job on this node, would drop their names from the
  * cache that all nodes share, and a node whose driver has the library would no longer find it.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jail-enter: runs a command in the jail, or says what would be there.
+/* jail-enter: runs a command in the jail, or says what would be there. Administrators run it, and pyxis does.
  *
  * Exit status: that of CMD; 127 CMD not found, 126 not executable, 125 the jail could not be entered,
  * 2 wrong usage. --check and --print: 0, or 1 when something is wrong.

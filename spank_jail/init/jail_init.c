@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The init of a PID namespace: sleeps until it is killed.
+/* The init of a PID namespace: sleeps until it is killed. native/jail/pid.c runs it.
  *
- * Whoever starts it (core/pid.c) has it ignore SIGCHLD, so the kernel reaps orphans, and dies with it by
+ * That has it ignore SIGCHLD, so the kernel reaps orphans, and dies with it by
  * PR_SET_PDEATHSIG. The kernel keeps signals of the namespace from it: it handles none.
  * Its argument becomes its name: that of who starts it, of which it is a part. Slurm's proctrack/linuxproc
  * goes by names and lets its own daemon alone when it signals the processes of a step.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* jail-accounts: keeps a checked copy of the jail's accounts on this node, for libnss-extrausers.
+ * Controller and login nodes run it.
  *
  * The jail's people write its /etc: the C library of slurmctld or sshd is not to read there, where a FIFO has it wait
  * for ever and a line makes somebody a member of the node's groups. docs/decisions/jail-accounts.md has the rules.

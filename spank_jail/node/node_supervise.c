@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node-supervise: runs a daemon of a node and starts it again when it fails.
+/* node-supervise: runs a daemon of a node and starts it again when it fails. The images' entrypoint runs it.
  *
  * A user whose processes fill the node can make slurmd end (it takes a thread that cannot be had for fatal). Jobs do not
  * end with it, their slurmstepds are processes of their own, and a slurmd that is started again finds them; but only if

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PAM session module: the session's process, and with it the login shell, enters the jail for good.
+ * sshd loads it.
  *
  *   session required pam_jail.so root=/mnt/jail/root plan=/etc/cellblock/jail.fstab level=capabilities
  *

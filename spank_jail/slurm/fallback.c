@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a step goes whose jail cannot be built, until the reason can be told. */
+/* Opens the window of a step whose jail cannot be built, until the reason can be told. plugin.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SPANK plugin: what Slurm calls, mapped onto the jail of a step (step.h).
+/* The SPANK plugin of the jail: srun, sbatch, salloc, slurmd and slurmstepd load it, and its hooks open and enter the jail
+ * of a step (step.h).
  *
  * slurmstepd only visits the jail, from init_post_opt to user_init, to open the job's files; tasks enter
  * it for good in task_init_privileged. docs/decisions/jail-entering.md says why.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for a GPU driver's library on a node without GPUs: docs/decisions/jail-cdi.md.
+/* Stands in for a GPU driver's library on a node without GPUs: docs/decisions/jail-cdi.md. Whatever
+ * is linked with the driver loads it.
  *
  * It is there to be found by ldconfig under the driver's name. Of the two libraries that programs ask at
  * start whether there is a GPU, the entry points that answer "no" are there, so that a program that can do

@@ -135,6 +135,11 @@ def says_something(comment: str) -> bool:
     return bool(re.match(r"\S+( \S+){3,}?[.:;]", f"{comment}"))
 
 
+def says_who_calls(comment: str) -> bool:
+    """Who reaches it: other files by a call, people and programs by running or loading it."""
+    return bool(re.search(r"\b(call|run|queue|load|read)s? (it|them)\b", comment))
+
+
 def test_no_include_runs_up() -> None:
     assert set(LIBRARIES) == {Path(path).parts[1] for path in sources() if path.startswith("native/")}
     wrong = [
@@ -164,7 +169,7 @@ def test_headers_lie_with_what_implements_them() -> None:
     assert declared_elsewhere(sources()) == []
 
 
-def test_each_source_begins_with_what_it_does() -> None:
+def test_each_source_begins_with_what_it_does_and_who_calls_it() -> None:
     texts = {
         str(path): (PROJECT / path).read_text()
         for path in files()
@@ -172,6 +177,8 @@ def test_each_source_begins_with_what_it_does() -> None:
     }
     silent = [path for path, text in texts.items() if not says_something(first_comment(text))]
     assert silent == []
+    shipped = {path: text for path, text in sources().items() if path.endswith(".c")}
+    assert [path for path, text in shipped.items() if not says_who_calls(first_comment(text))] == []
 
 
 @pytest.mark.parametrize(
@@ -207,6 +214,19 @@ def test_a_function_that_is_implemented_elsewhere_is_told() -> None:
         "enroot/a/y.c": "char *there(void)\n{\n}\n",
     }
     assert declared_elsewhere(texts) == ["native/a/x.h declares there"]
+
+
+@pytest.mark.parametrize(
+    ("comment", "enough"),
+    [
+        ("Parses the mount plan. tree.c calls it.", True),
+        ("jail-init: the first process. native/jail/pid.c runs it.", True),
+        ("Parses the mount plan: plan.h.", False),
+        ("Runs commands, and calls what they ask for.", False),
+    ],
+)
+def test_a_source_without_a_caller_is_told(comment: str, enough: bool) -> None:
+    assert says_who_calls(comment) is enough
 
 
 @pytest.mark.parametrize(

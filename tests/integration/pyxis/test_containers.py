@@ -76,7 +76,9 @@ def test_a_running_container_is_its_users_alone(containers: Containers) -> None:
     folder = home(cluster, user)
     hold = "echo mine > /tmp/inside; echo > /mnt/ready; while [ ! -e /mnt/users-go ]; do sleep 0.1; done"
     image = f"--container-image={IMAGE} --container-mounts=/home/{user}:/mnt"
-    text = f"rm -f ready users-go; srun {image} sh -c '{hold}'"
+    for left in ("ready", "users-go"):
+        (folder / left).unlink(missing_ok=True)
+    text = f"srun {image} sh -c '{hold}'"
     job = submit(cluster, user, text, "-wworker-1", "-n1", "-o/dev/null", f"-D/home/{user}")
     try:
         cluster.wait_until("it runs", lambda: (folder / "ready").exists())
