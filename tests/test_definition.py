@@ -26,6 +26,17 @@ def test_the_projects_images_are_all_declared() -> None:
     assert {"base", "slurm", "toolchain", "plugins", "controller", "worker", "login", "jail"} <= set(images)
 
 
+def test_images_above_one_with_manual_pages_have_those_of_their_own_packages_too() -> None:
+    images = load_images(paths.PROJECT / "images")
+    above = [
+        image
+        for image in images.values()
+        if image.fields.parent and images[image.fields.parent].fields.manuals
+    ]
+    assert [image.name for image in above if not image.fields.manuals] == []
+    assert "jail-devel" in [image.name for image in above]
+
+
 def test_an_image_needs_its_parent_its_toolchain_and_the_sources_of_its_artifacts(tmp_path: Path) -> None:
     images = load_images(
         declare(
