@@ -42,7 +42,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 _FIRST = (
     "tests/integration/escape",  # a quarter of its time is computing
     "cluster debian13",
-    "tests/integration/test_slurm_source.py",  # 160 s and more, of both cores
+    "tests/integration/build/test_slurm_source.py",  # 160 s and more, of both cores
     "cluster debian14",
     "cluster debian12",
     "tests/integration/escape debian12",
@@ -51,7 +51,7 @@ _FIRST = (
     "tests/integration/test_jail_init.py",
     "tests/integration/docker_engine",
     "tests/jail/volume/test_nfs.py",
-    "tests/integration/test_build.py",
+    "tests/integration/build/test_build.py",
     "tests/launcher/test_launcher.py",
     "tests/integration/push",
     "tests/jail/backup/test_backup.py",

@@ -10,7 +10,6 @@ a complete one.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +37,7 @@ from cellblock.jail.volume.filesystem_capabilities import (
     FilesystemCapabilities,
     warning_text,
 )
+from cellblock.jail.volume.filesystem_errors import filesystem_errors
 from cellblock.jail.volume.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.volume.volume import Volume, VolumeState
 from cellblock.jail.volume.writer_lock import LostLockError
@@ -110,7 +110,8 @@ def assemble(
         if not target.leftovers():
             return unchanged
     writing = _Writing(target, origin, identity, events, options, f"jail assemble {source} {volume}", started)
-    with _explained(target, options.shard):
+    what = "was removed, the volume is as it was" if options.shard.of == 1 else "stays, and is gone on with"
+    with filesystem_errors(target.path, "assemble", when_full=f"what had been written {what}"):
         target.prepare()
         events.emit(SubjectState(target.path.name, "running"))
         try:
@@ -380,22 +381,3 @@ def _remove_if_published(staging: Path) -> None:
     """After `publish` has taken the tree out of it; a killed run's trial files may be left."""
     if staging.exists() and not (staging / "root").exists():
         remove_tree(staging)
-
-
-@contextmanager
-def _explained(target: Volume, shard: Shard) -> Iterator[None]:
-    """Turn the errors of the filesystem into one that says what happened and that nothing was lost."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            what = "was removed, the volume is as it was" if shard.of == 1 else "stays, and is gone on with"
-            raise CellblockError(
-                f"{target.path} is full; what had been written {what}",
-                hint="free some space or use a larger volume, then run this again",
-            ) from error
-        where = os.fsdecode(error.filename) if error.filename else str(target.path)
-        raise CellblockError(
-            f"cannot assemble {target.path}: {where}: {error.strerror or error}",
-            hint="check that path and the filesystem, then run the same command again",
-        ) from error

@@ -22,6 +22,7 @@ from cellblock.jail.volume import filesystem_capabilities
 from cellblock.jail.volume.shards import Shard
 from cellblock.jail.volume.volume import Volume
 from tests.jail.manifests import read_manifest
+from tests.memory_disk import memory_disk
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -217,12 +218,8 @@ def test_the_holder_of_the_lock_is_named(small: Path, tmp_path: Path, events: Ev
 @pytest.fixture
 def tiny(tmp_path: Path) -> Iterator[Path]:
     """A filesystem of 2 MB and 100 files."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    options = "size=2m,nr_inodes=100,mode=755"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with memory_disk(tmp_path / "tiny", "size=2m,nr_inodes=100,mode=755") as folder:
+        yield folder
 
 
 def test_too_little_space_is_refused_before_writing(small: Path, tiny: Path, events: Events) -> None:

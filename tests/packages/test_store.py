@@ -19,6 +19,7 @@ from cellblock.events import Event, Events, Message, Progress
 from cellblock.packages import store as store_module
 from cellblock.packages.store import FetchFailed, PackageStore
 from cellblock.process import Interrupted
+from tests.memory_disk import memory_disk
 from tests.packages.mirror import Mirror
 from tests.packages.small_archive import SmallArchive
 
@@ -319,13 +320,8 @@ def test_ctrl_c_ends_a_fetch_from_a_mirror_that_hangs(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with memory_disk(tmp_path / "small", "size=3m") as folder:
+        yield folder
 
 
 def test_a_disk_that_is_too_small_is_named_before_anything_is_fetched(

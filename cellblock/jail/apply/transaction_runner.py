@@ -39,6 +39,7 @@ from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.tree.unsupported import MetadataTrial, UnsupportedMetadata
 from cellblock.jail.volume import history
 from cellblock.jail.volume.apt_lock import apt_locked
+from cellblock.jail.volume.filesystem_errors import filesystem_errors
 from cellblock.jail.volume.volume import Volume, VolumeState
 
 if TYPE_CHECKING:  # an upgrade at rest does without the core
@@ -107,20 +108,11 @@ def exclusive_writer(
 @contextlib.contextmanager
 def preparing(volume: Volume) -> Iterator[Path]:
     """Make the folder of a transaction. It is removed at the end, unless a commit renamed it."""
-    try:
-        with volume.staging() as folder:
-            yield folder
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CellblockError(
-                f"{volume.path} is full; the tree was not changed",
-                hint="free some space or use a larger volume, then run this again",
-            ) from error
-        where = os.fsdecode(error.filename) if error.filename else str(volume.path)
-        raise CellblockError(
-            f"cannot change {volume.path}: {where}: {error.strerror or error}",
-            hint="check that path and the filesystem, then run the same command again",
-        ) from error
+    with (
+        filesystem_errors(volume.path, "change", when_full="the tree was not changed"),
+        volume.staging() as folder,
+    ):
+        yield folder
 
 
 def refuse_new_glibc(plan: Plan, *, drained: bool) -> None:

@@ -23,25 +23,22 @@ from cellblock.oci.registry import (
 from tests.integration.push.pushing import LARGE, add, content, image, pulled, send, skopeo_sees
 from tests.integration.registry import PASSWORD, USER, running_registry
 from tests.integration.registry_proxy import Proxy
+from tests.memory_disk import memory_disk
 
 
 def test_a_full_registry_is_named_and_the_next_run_carries_on(
     layout: Layout, tmp_path: Path, path: str
 ) -> None:
     root = add(layout, "a", content(path), content(path + "large", LARGE))
-    storage = tmp_path / "small"
-    storage.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(storage)]
-    subprocess.run(mount, check=True)
-    try:
-        with running_registry(tmp_path / "full", storage=storage) as full:
-            with pytest.raises(RegistryFull, match="no room left"):
-                send(layout, full.host, image("a", root, path))
-            subprocess.run(["mount", "-o", "remount,size=64m", str(storage)], check=True)
+    with (
+        memory_disk(tmp_path / "small", "size=4m") as storage,
+        running_registry(tmp_path / "full", storage=storage) as full,
+    ):
+        with pytest.raises(RegistryFull, match="no room left"):
             send(layout, full.host, image("a", root, path))
-            assert pulled(full.host, path, "t", tmp_path / "pulled") == root.digest
-    finally:
-        subprocess.run(["umount", str(storage)], check=True)
+        subprocess.run(["mount", "-o", "remount,size=64m", str(storage)], check=True)
+        send(layout, full.host, image("a", root, path))
+        assert pulled(full.host, path, "t", tmp_path / "pulled") == root.digest
 
 
 def test_a_read_only_registry_says_so(layout: Layout, tmp_path: Path, path: str) -> None:

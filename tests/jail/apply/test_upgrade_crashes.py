@@ -27,6 +27,7 @@ from cellblock.jail.rollback import rollback
 from cellblock.jail.upgrade import upgrade
 from cellblock.jail.verify import verify
 from cellblock.jail.volume.volume import Volume
+from tests.memory_disk import memory_disk
 
 pytestmark = [
     pytest.mark.integration,  # not for what they need but because they take a minute
@@ -234,12 +235,8 @@ def test_where_the_filesystem_cannot_swap_names(case: Case, tmp_path: Path) -> N
 
 @pytest.fixture
 def small_disk(case: Case, tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=3000,mode=755", "tmpfs", str(folder)]
-    subprocess.run(mount, check=True)
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with memory_disk(tmp_path / "disk", "size=8m,nr_inodes=3000,mode=755") as folder:
+        yield folder
 
 
 def test_a_full_disk_at_any_moment_loses_nothing(case: Case, small_disk: Path) -> None:

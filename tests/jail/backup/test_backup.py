@@ -30,6 +30,7 @@ from cellblock.jail.rollback import rollback
 from cellblock.jail.upgrade import upgrade
 from cellblock.jail.verify import verify
 from cellblock.jail.volume.volume import Volume
+from tests.memory_disk import memory_disk
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root"),
@@ -331,14 +332,8 @@ def test_a_damaged_repository_gives_no_half_volume(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A filesystem of 12 MB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=12m,mode=755", "tmpfs", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"cannot mount a tmpfs here: {done.stderr}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with memory_disk(tmp_path / "small", "size=12m,mode=755") as folder:
+        yield folder
 
 
 def test_what_does_not_fit_is_refused_and_leaves_nothing(

@@ -25,6 +25,7 @@ from cellblock.events import Event, Events, SubjectState
 from cellblock.process import Programs
 from cellblock.store.image_store import image_store
 from cellblock.store.record import read_record
+from tests.memory_disk import memory_disk
 
 pytestmark = [
     pytest.mark.integration,
@@ -299,11 +300,8 @@ def test_without_skopeo_the_message_says_so(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with memory_disk(tmp_path / "small", "size=40m") as folder:
+        yield folder
 
 
 def test_a_full_disk_is_named_and_the_next_build_goes_on(

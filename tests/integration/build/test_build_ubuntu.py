@@ -21,10 +21,9 @@ from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events
 from cellblock.inspect.from_build import variant_plan
 from cellblock.store.record import read_record
+from tests.integration.archive import HAS_A_MIRROR, make_archive
 from tests.lock.versions import versions
 from tests.packages.small_archive import SmallArchive
-
-from .archive import HAS_A_MIRROR, make_archive
 
 pytestmark = [
     pytest.mark.integration,

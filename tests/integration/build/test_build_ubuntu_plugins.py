@@ -19,9 +19,8 @@ import yaml
 from cellblock import paths
 from cellblock.build import BuildRequest, build_images
 from cellblock.events import Events
+from tests.integration.archive import make_archive
 from tests.spank_jail.hardening import weaknesses
-
-from .archive import make_archive
 
 pytestmark = [
     pytest.mark.integration,
