@@ -19,6 +19,7 @@ _ALONE = re.compile(rf"^\s*{_NODE}\s*$")
 _LETTER, _LINE, _PAD, _GAP = 7.4, 18.0, 14.0, 26.0
 _STEP_GAP = {True: 58.0, False: 36.0}  # across, and down
 _LABEL_LETTER = 6.4
+_READABLE = 520
 
 
 class DiagramError(CellblockError):
@@ -45,7 +46,9 @@ def svg(text: str, title: str) -> str:
     width = max([width, *(at + far for at, far in zip(middles, reach, strict=True))]) - left
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="cb-chart" role="img" aria-label="{escape(title)}" '
-        f'viewBox="{left:.0f} 0 {width:.0f} {height:.0f}" width="{width:.0f}">',
+        f'viewBox="{left:.0f} 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
+        # On a narrow screen it is scrolled rather than made too small to read.
+        f' style="min-width: {min(width, _READABLE):.0f}px">',
         '<defs><marker id="cb-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto-start-reverse"><path d="M0 0 8 4 0 8z"/></marker></defs>',
         *(_line(chart.across, places, sizes, *edge) for edge in chart.edges),

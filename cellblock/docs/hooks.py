@@ -17,6 +17,7 @@ from cellblock.paths import PROJECT
 
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _CHART = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SENTENCE = re.compile(r"(<td>)<code>([^<]{24,} [^<]*|[^<]* [^<]{24,})</code>")
 # Pages that lie above docs/ and are shown under another path.
 _MOVED = {
     "README.md": "index.md",
@@ -49,9 +50,28 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Draw flowcharts, and lead links to files of the project where the site has them."""
     source = page.file.src_uri
-    markdown = _CHART.sub(lambda found: svg(found[1], f"flowchart of {page.title}"), markdown)
+    page.meta.setdefault("description", description(markdown))
+    markdown = _CHART.sub(
+        lambda found: f'<div class="cb-scroll">{svg(found[1], f"flowchart of {page.title}")}</div>', markdown
+    )
     folder = "." if source.startswith("project/") else str(PurePosixPath("docs", source).parent)
     return _LINK.sub(lambda found: _link(found[1], found[2], folder, source), markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let long messages in the first column of a table wrap; names there do not."""
+    return _SENTENCE.sub(r'\1<code class="sentence">\2</code>', html)
+
+
+def description(markdown: str) -> str:
+    """What search engines show of a page: the first sentences below its title, without their kind."""
+    prose = [
+        part for part in markdown.split("\n\n") if part and not part.startswith(("#", "    ", "|", "```"))
+    ]
+    text = " ".join(" ".join(prose[:2]).split())
+    text = re.sub(r"\[([^\]]+)\]\([^)]*\)|[*`]", r"\1", text)
+    text = re.sub(r"^(Tutorial|How-to|Reference|Explanation)\. ", "", text)
+    return text if len(text) < 200 else text[: text.rfind(". ", 0, 200) + 1] or text[:200].rpartition(" ")[0]
 
 
 def _link(text: str, target: str, folder: str, source: str) -> str:
