@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A newcomer types what the tutorials say, line by line, in a copy of the checkout.
 
-docs/getting-started.md has a test of its own (test_first_cluster.py), and what docs/tutorial-ci.md pushes is
-pushed by tests/integration/push.
+docs/getting-started.md has a test of its own (test_first_cluster.py).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,8 +18,12 @@ import pytest
 
 from cellblock.cluster import stop
 from cellblock.events import Events
+from cellblock.oci.registry import Registry
 from cellblock.paths import PROJECT
+from tests.documented import blocks_for, type_line
+from tests.integration.checkout import copy_checkout
 from tests.integration.conftest import default_variant
+from tests.integration.registry import RunningRegistry, repository_of
 from tests.integration.state_folder import state_folder
 from tests.ports import free_port
 
@@ -52,16 +54,8 @@ def parts_of(page: str) -> Iterator[str | File]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the project with what was compiled for it, as a repository."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=PROJECT, check=True, capture_output=True).stdout.decode().split("\0")
-    compiled = [str(path.relative_to(PROJECT)) for path in (PROJECT / "cellblock").glob("*.so")]
-    for name in (*names, *compiled):
-        if name and (PROJECT / name).is_file():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(PROJECT / name, tmp_path / name)
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    return tmp_path
+    """A copy of the project."""
+    return copy_checkout(tmp_path)
 
 
 @pytest.fixture
@@ -88,7 +82,7 @@ def of_this_test(line: str, options: str) -> str:
     return line.replace(_LAUNCH, program)
 
 
-def follow(page: str, checkout: Path, options: str = "") -> dict[str, list[str]]:
+def follow(page: str, checkout: Path, options: str = "", repository: str = "") -> dict[str, list[str]]:
     """Do what the page says; returns what each line printed, each time that it was typed."""
     said: dict[str, list[str]] = {}
     for part in parts_of(page):
@@ -96,10 +90,8 @@ def follow(page: str, checkout: Path, options: str = "") -> dict[str, list[str]]
             (checkout / part.path).parent.mkdir(parents=True, exist_ok=True)
             (checkout / part.path).write_text(part.text)
             continue
-        if "HOST/PATH" in part:
-            continue
         done = subprocess.run(
-            ["sh", "-c", of_this_test(part, options)],
+            ["sh", "-c", of_this_test(part, options).replace("HOST/PATH", repository)],
             cwd=checkout,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -124,10 +116,12 @@ def test_an_image_of_ones_own(checkout: Path) -> None:
     assert len(said["python3 build.py build tools"]) == 3
 
 
-def test_building_in_ci(checkout: Path) -> None:
+def test_building_in_ci(checkout: Path, registry: RunningRegistry, request: pytest.FixtureRequest) -> None:
     if os.geteuid() != 0:
         pytest.skip("a build needs root")
-    follow("tutorial-ci.md", checkout)
+    path = repository_of(request)
+    follow("tutorial-ci.md", checkout, repository=f"{registry.host}/{path}")
+    assert "debian13" in Registry(registry.host).repository(f"{path}/base").tags()
     assert (checkout / "locks/debian13.lock.yaml").exists()
 
 
@@ -137,3 +131,23 @@ def test_upgrading_a_jail_under_jobs(checkout: Path, cluster: str) -> None:
     assert "our cluster\ndata" in outputs["python3 build.py shell cat /etc/motd /srv/result"]
     assert " R " in outputs["python3 build.py shell --user cellblock squeue --noheader --states=running"]
     assert "figlet" in next(text for line, text in outputs.items() if line.endswith("--plan"))
+
+
+def test_changing_an_image(checkout: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a build needs root")
+    type_line("python3 build.py build login", checkout)
+    (variant,) = [
+        block for block in blocks_for("change-image.md", "test_changing_an_image") if block.language == "yaml"
+    ]
+    said = {
+        block.first.split(" #")[0].strip(): type_line("; ".join(block.lines), checkout)
+        for block in blocks_for("change-image.md", "test_changing_an_image")
+        if block != variant
+    }
+    assert "tree" in said["python3 build.py why login"]
+    assert "usr/bin/tree" in said["python3 build.py diff slurm login --files || test $? = 1"]
+    variants = checkout / "images/variants.yaml"
+    assert variants.read_text().rstrip().rpartition("\n\n")[2].startswith("variants:")
+    variants.write_text(f"{variants.read_text().rstrip()}\n{variant.text.partition(chr(10))[2]}")
+    assert "site" in type_line("python3 build.py targets", checkout)

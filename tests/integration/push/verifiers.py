@@ -77,12 +77,18 @@ class Skopeo:
         (folder / "registries.d").mkdir()
         where = f"docker:\n  {host}:\n    use-sigstore-attachments: true\n"
         (folder / "registries.d/here.yaml").write_text(where)
+        return self.copy(reference, folder, folder / "layout", auth_file)
+
+    def copy(
+        self, reference: str, policy: Path, layout: Path, auth_file: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Copy an image by the policy.json and registries.d in the folder `policy`."""
         libraries = self.root / "usr/lib/x86_64-linux-gnu"
         argv = [str(libraries / "ld-linux-x86-64.so.2"), "--library-path", str(libraries)]
-        argv += [str(self.root / "usr/bin/skopeo"), "--policy", str(folder / "policy.json")]
-        argv += ["--registries.d", str(folder / "registries.d"), "copy", "--src-tls-verify=false"]
+        argv += [str(self.root / "usr/bin/skopeo"), "--policy", str(policy / "policy.json")]
+        argv += ["--registries.d", str(policy / "registries.d"), "copy", "--src-tls-verify=false"]
         # A layout has no place for them; they are checked all the same.
         argv += ["--remove-signatures"]
         argv += ["--src-authfile", str(auth_file)] if auth_file else []
-        argv += [f"docker://{reference}", f"oci:{folder / 'layout'}:x"]
+        argv += [f"docker://{reference}", f"oci:{layout}:x"]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
