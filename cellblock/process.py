@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running other programs: output line by line, and none left behind.
+"""Runs other programs: passes their output on line by line, and leaves none behind.
 
 Programs run in a session of their own, so that Ctrl-C at the terminal reaches only Cellblock, which
 then ends each program's whole process group. Should Cellblock itself be killed, a watcher does so:

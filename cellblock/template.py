@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jinja2 with StrictUndefined over what a variant is: one context for definitions and files."""
+"""Renders Jinja2 templates from the values of a variant; a name that does not exist is an error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attestations as OCI artifacts that refer to an image (image-spec 1.1, manifest.md, artifact usage).
+"""Stores attestations of an image beside it: as OCI artifacts that refer to it (image-spec 1.1).
 
 Documents are an artifact each, its type the document's media type. Signatures are laid out as cosign reads
 them: an artifact of the type that it looks for among the referrers, whose manifest is also what it expects

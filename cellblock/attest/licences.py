@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Licences of a Debian package, from its copyright file, as an SPDX licence expression.
+"""Reads the licences of a Debian package from its copyright file, as an SPDX licence expression.
 
 Only the machine-readable form (DEP-5, "Machine-readable debian/copyright file" 1.0) can be read by a
 program. Its short names differ from SPDX's identifiers; what SPDX has no identifier for becomes a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same images by the builders people have: `buildah build` and `docker build` of the Containerfiles.
+"""Builds the images that a benchmark compares with: by `buildah build` and `docker build`.
 
 Each starts without images and without a layer cache, with all debs and lists on this machine's disk: no
 part of what is timed comes over the network. Of the ways in which a person would do it, all are measured

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an import costs, from a registry on loopback, beside what else makes a squashfs or a root of an image.
+"""Measures the import of a container image, beside other ways to make a squashfs or a root of one.
 
 Each import is cold: nothing of it is in enroot's cache. The registry's files are in the page cache for
 all alike.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's docker-registry for a benchmark, with images of the benchmarks' layout."""
+"""Runs Debian's docker-registry for a benchmark, with the benchmark's images in it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders and environment variables of one benchmark, removed afterwards."""
+"""Makes temporary folders and environment variables for one benchmark, and removes them afterwards."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throwaway roots with compilers, of exactly locked packages; lines run in an overlay over them.
+"""Makes throwaway roots with compilers, of exactly locked packages, and runs shell lines in them.
 
 Which packages and versions a toolchain is made of is resolved once and kept in the cache, as for images
 (`cellblock.build.prepare`): what it compiles has a key that is over all of them, by SHA-256, and a compiler

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacks a layer's blob into a tree in overlayfs' form: one of a registry, or one whose tree was trimmed."""
+"""Unpacks a layer's blob into a tree in overlayfs' form, when there is no tree of it in the cache."""
 
 from __future__ import annotations
 

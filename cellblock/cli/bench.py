@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py bench`."""
+"""`build.py bench`: measures builds, the jail, containers and volumes on this machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py docs`."""
+"""`build.py docs`: makes the documentation's site, and shows it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py doctor`."""
+"""`build.py doctor`: says what this machine can and cannot do, and what to install."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py render`: images and volumes in the words of other tools."""
+"""`build.py render`: writes a Containerfile of the images, and Kubernetes manifests of the jail."""
 
 from __future__ import annotations
 

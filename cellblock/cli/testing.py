@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py test`."""
+"""`build.py test`: runs the tests, with what they need installed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each container of the cluster may do: everything else is dropped.
+"""The Linux capabilities that each container of the cluster keeps: all others are dropped.
 
 Found by trial, one capability at a time: docs/decisions/cluster-capabilities.md has the evidence.
 """

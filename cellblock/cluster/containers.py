@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containers of a cluster as data: what `start` creates and what its fingerprint is taken of."""
+"""Describes the containers of a cluster as data, from which they are created and compared."""
 
 from __future__ import annotations
 

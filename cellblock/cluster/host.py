@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine has for containers: cgroups, memory, processors, limits; which program holds a port."""
+"""Finds out what this machine has for containers: cgroups, memory, processors, limits, who holds a port."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state that a cluster is asked to have, and the state that it is found in."""
+"""The state that a cluster should have, and the state that it was found in."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that show the cluster at work: both workers, one jail, the login node.
+"""Runs jobs that show the cluster at work: on both workers, in one jail, from the login node.
 
 An ordinary user of the jail submits them, as root in the jail may not.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about failures of apt, by what it prints."""
+"""Names the remedy for a failure of apt, by what apt printed."""
 
 from __future__ import annotations
 

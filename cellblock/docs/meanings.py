@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Meanings of what C sources and the environment know by name, for the pages of the reference.
+"""Explains settings of which the C sources hold only names, for the pages of the reference.
 
 A test compares the names with those that the sources read.
 """

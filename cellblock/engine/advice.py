@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about failures of a build that have a known remedy."""
+"""Names the remedy for a build's failure, where the output of the failed program shows one that is known."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Package archives of this machine over HTTP, for builders that cannot mount them: loopback, read-only."""
+"""Serves package archives of this machine on loopback, for builders that cannot mount them."""
 
 from __future__ import annotations
 

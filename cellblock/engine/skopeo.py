@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""skopeo(1): copies images between layouts and engines' storages. Only long-lived flags are used."""
+"""Runs skopeo(1), which copies images between layouts and engines' storages; by long-lived flags only."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images of a variant that are built, with the records of their builds."""
+"""Lists the images of a variant that are built, with the records of their builds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why two images that should be the same have different digests: every byte that counts, times included.
+"""Finds every difference in bytes between two images that should be the same, times included.
 
 For `build.py verify`: what was built again against what is there.
 """

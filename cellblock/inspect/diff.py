@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two images: packages, files, privileges, configuration, and the bytes of layers.
+"""Lists what differs between two images: packages, files, privileges, configuration, bytes of layers.
 
 Times of files are not compared, nor how layers are cut and compressed: `compare` does that.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences of images as JSON-able values."""
+"""Turns the differences of two images into values for JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How two entries of the same path differ, in words."""
+"""Says in words how two entries of the same path differ."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bytes of a layer are: by package, and the largest files of each."""
+"""Counts the bytes of a layer by package, and finds the largest files of each."""
 
 from __future__ import annotations
 

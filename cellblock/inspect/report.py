@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the report of a variant says, as data: layers with their parts, images, times, a node's pull."""
+"""Gathers the data of a variant's report: layers with their parts, images, times, what a node pulls."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of builds went: by layer, which several images wait for once, and by kind of step."""
+"""Sums up where the time of builds went: by layer, and by kind of step."""
 
 from __future__ import annotations
 

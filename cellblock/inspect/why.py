@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why an image would be built again: the inputs of its key that changed, in words.
+"""Says why an image would be built again: which inputs of its key changed.
 
 Names and values of inputs are those of build records: `package NAME` is "VERSION SHA-256", a path of the
 project is "file DIGEST" or "executable DIGEST", `image NAME` is that image's key, anything else a digest

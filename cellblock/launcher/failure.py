@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a command says that it failed: text for people, JSON for the programs that asked for it.
+"""Tells that a command failed: as text for people, as JSON for programs that asked for it.
 
     --log json   one line on stderr, as progress has them: event, time, error, next, status
     --json       one object on stdout, in the place of the result: error, next, status; the text on stderr

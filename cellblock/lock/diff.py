@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes between two locks, as a person wants to read it."""
+"""Compares two locks and lists the differences for a person."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of an archive that could matter to what is asked for.
+"""Picks from an archive's lists only the packages that a request could need: apt then answers faster.
 
 apt looks at every package of an archive for each question: two seconds for the 69,000 of Debian 13, and
 a lock asks one question an image. Asked over only what can be reached from the requests by any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine runs, and which variant is its own. Standard library only: the launcher asks, too."""
+"""Says what this machine runs, and which variant fits it. Standard library only: the launcher asks, too."""
 
 from __future__ import annotations
 

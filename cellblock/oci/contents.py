@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image holds: the entries of its layers laid over each other, and the contents of chosen files.
+"""Reads what an image holds: the entries of its layers laid over each other, and contents of chosen files.
 
 Read from the layers' blobs as streams (layer_tar.py), without unpacking. Whiteouts, opaque directories and
 hard links follow OCI image-spec 1.1, layer.md, "Representing Changes".

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins the images of several architectures, which lie in one repository, to one image index."""
+"""Joins the images of several architectures, which lie in one repository, into one image index."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass from a tree in overlayfs' form to a layer: tar, its digest, compression, the blob's digest.
+"""Writes a tree in overlayfs' form as a layer in one pass: tar, compression, both digests.
 
 The same tree gives the same bytes: entries sorted, owners by number, no time after `epoch`, no access or
 change times (image-spec 1.1, layer.md; POSIX pax). GNU tar reads the files: a tenth of the time that a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The members of one layer, read from its blob as a stream: nothing is unpacked, and memory stays small.
+"""Reads the members of one layer from its blob as a stream: nothing is unpacked, and memory stays small.
 
 OCI image-spec 1.1, layer.md: a tar (POSIX pax or GNU), plain or compressed with gzip or zstd, whose members
 named `.wh.*` remove what lower layers brought.

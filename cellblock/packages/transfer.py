@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one file of an archive from a place on, over HTTP or from a folder."""
+"""Reads a file of a package archive, over HTTP or from a folder, from any byte on."""
 
 from __future__ import annotations
 

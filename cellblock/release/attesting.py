@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attests built images: gathers what is known of their builds, writes, attaches and signs the documents."""
+"""Attests built images: gathers the facts of their builds, writes, attaches and signs the documents."""
 
 from __future__ import annotations
 

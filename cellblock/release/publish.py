@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the built images `build.py push` sends, from where, and under which names.
+"""Decides what `build.py push` sends: which built images, from where, under which names.
 
 An image IMAGE of a variant goes to REPOSITORY/IMAGE:VARIANT, or with --tag to REPOSITORY/IMAGE:TAG.
 `cellblock.oci.push` does the sending.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Slurm can be compiled with: the packages it takes, what configure is told, and how it shows.
+"""Features that Slurm can be compiled with: packages, configure's option, what shows that it was found.
 
 configure leaves out what it does not find, and says so in a line among a thousand. So its results are
 looked at, and what was asked for and is not in them ends the build before it compiles anything.

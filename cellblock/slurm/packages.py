@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which file of an installed Slurm belongs to which package.
+"""Decides which file of an installed Slurm belongs to which package.
 
 Names are those of Debian and Ubuntu, so that definitions and people find what they know. What no rule
 takes goes to the package of the plugins, on which all others stand: a new release's new file is not lost.

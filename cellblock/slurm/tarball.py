@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release tarball of Slurm: fetched once, verified always, and asked what it is."""
+"""Fetches a release tarball of Slurm once, verifies it always, and reads which release it is."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compiling needs of whoever makes roots: a throwaway root with compilers, to run shell lines in."""
+"""The interface by which Slurm is compiled: a throwaway root with compilers that runs shell lines."""
 
 from __future__ import annotations
 

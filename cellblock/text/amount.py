@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts as people read them."""
+"""Writes numbers of bytes for people: `1.5 kB`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be equal in all images of a variant: versions of what talks to each other, ids of its users.
+"""Checks that all images of a variant agree: on versions of what talks to each other, and ids of users.
 
 And what must not be equal in one image: the ids of two users.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages that an image must not hold, that its lock does not have, or that come from elsewhere."""
+"""Checks an image for packages that it must not hold, or that its lock does not name."""
 
 from __future__ import annotations
 

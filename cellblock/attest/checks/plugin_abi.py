@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SPANK plugins against the Slurm of the same image.
+"""Checks that an image's SPANK plugins were compiled for the release of Slurm in the same image.
 
 Slurm's loader compares the major and minor release in the symbol plugin_version with its own, at a node's
 first job. Plugins are read as data, as spank_jail/release/plugin_release.c does.

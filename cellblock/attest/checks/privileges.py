@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Setuid and setgid files, and file capabilities, that the policy does not list."""
+"""Checks an image for setuid and setgid files, and file capabilities, that the policy does not list."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What secrets look like: by the name of a file, and by bytes in it.
+"""Recognises secrets by names of files (`id_rsa`) and by bytes in files (the head of a private key).
 
 Forms of tokens are those that their issuers document so that they can be found in leaks; what has no form of
 its own (a password, say) is found by the file that it belongs in.

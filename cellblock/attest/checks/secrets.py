@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets in any layer of an image, also those that a later layer removes, and in its configuration.
+"""Searches all layers of an image for secrets, also those that a later layer removes, and its configuration.
 
 Whoever can pull an image can read each of its layers: a file that a later one deletes is only hidden.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py build`."""
+"""`build.py build`: builds images."""
 
 from __future__ import annotations
 

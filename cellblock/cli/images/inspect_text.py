@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How differences, causes and plans look on a terminal (rich), and as plain lines elsewhere."""
+"""Prints differences, causes and plans: in colour on a terminal (rich), as plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py lock`."""
+"""`build.py lock`: writes, checks and compares the lock files of variants."""
 
 from __future__ import annotations
 

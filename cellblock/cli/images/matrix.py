@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py matrix`."""
+"""`build.py matrix`: writes the configuration of a CI service that builds all variants."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py push`."""
+"""`build.py push`: sends built images to a registry."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py targets`."""
+"""`build.py targets`: lists images and variants."""
 
 from __future__ import annotations
 

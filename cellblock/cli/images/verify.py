@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py verify`."""
+"""`build.py verify`: builds images again and compares every byte."""
 
 from __future__ import annotations
 

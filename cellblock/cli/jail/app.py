@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The targets of `build.py jail` by themselves: loading all others takes longer than an upgrade at rest."""
+"""The application of `build.py jail` alone: loading all targets takes longer than a small upgrade."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail`: the jail volume."""
+"""`build.py jail assemble`: fills a jail volume from an image."""
 
 from __future__ import annotations
 

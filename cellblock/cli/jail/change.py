@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail upgrade|apply|rollback|history`: change a jail volume, and back."""
+"""`build.py jail upgrade|apply|rollback|history`: change a jail volume, and undo the change."""
 
 from __future__ import annotations
 

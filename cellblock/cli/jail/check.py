@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail verify|diff`: what a volume is, against what it was made from."""
+"""`build.py jail verify|diff`: compare a jail volume with its image, and list what users changed."""
 
 from __future__ import annotations
 

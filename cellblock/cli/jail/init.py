@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail init`: what the pod of a Job runs."""
+"""`build.py jail init`: fills or upgrades a jail volume in a Kubernetes Job, which may run it again."""
 
 from __future__ import annotations
 

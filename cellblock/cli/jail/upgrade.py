@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`jail upgrade` once its words are understood, and its report; of the plainest form the words as well.
+"""Runs `jail upgrade` and prints its result; reads the plainest form of its command line, too.
 
-Without typer, which takes longer to load and to read the words than an upgrade at rest does.
+It does without typer, which takes longer to load than an upgrade with nothing to do takes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three-way merge of one file: the old image's, the new image's, and the tree's.
+"""Merges one file three ways: the old image's, the new image's, and the tree's.
 
 What users did not change follows the image; what they changed stays. Content and each part of the metadata
 are merged separately, so a file whose mode somebody changed still gets the new content.

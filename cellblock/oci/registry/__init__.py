@@ -6,7 +6,7 @@
 
 `client` has the requests of the specification, `upload` and `download` carry blobs over connections that
 break, `transport` retries, `authorization` and `credentials` say who asks. Nothing here knows of
-Cellblock's images: the builder's cache, `build.py push` and the container runtime stand on it alike.
+Cellblock's images: the builder's cache, `build.py push` and the sources of a jail use it alike.
 """
 
 from cellblock.oci.registry.client import Registry, RemoteManifest, Repository
