@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "filesystem.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,6 +62,18 @@ int jail_filesystem_new(const char *type, const struct jail_parameter *parameter
 	return mount;
 }
 
+/* A device, FIFO or socket is used through a read-only mount as through any other, but its owner, mode and times stay as they
+ * are: they are those of the node's own, and of all jobs there. */
+static int is_special(int mount, bool *special, struct jail_error *err)
+{
+	struct stat st;
+
+	if (sys_fstat(mount, &st))
+		return jail_fail(err, "fstat", errno, "cannot look at the source");
+	*special = !S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode);
+	return 0;
+}
+
 int jail_filesystem_clone(const char *path, int recursive, uint64_t attributes, int private,
 			  struct jail_error *err)
 {
@@ -74,6 +87,10 @@ int jail_filesystem_clone(const char *path, int recursive, uint64_t attributes, 
 				 : number == ESTALE ? "the source \"%s\" is on a stale file handle; mount it again"
 				 : "cannot take the source \"%s\"", path);
 	}
+	bool special = false;
+	if (is_special(mount, &special, err))
+		return jail_error_at(err, NULL, 0, path);
+	attributes |= special ? MOUNT_ATTR_RDONLY : 0;
 	if ((attributes || private) &&
 	    sys_mount_setattr(mount, "", AT_EMPTY_PATH | deep, attributes, private ? JAIL_MS_PRIVATE : 0))
 		return jail_fail(err, "mount_setattr", errno, "cannot set the options on \"%s\"; Linux 5.12 or newer "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.spank_jail.conftest import Jail
@@ -100,6 +101,27 @@ def test_a_single_file_is_laid_over(jail: Jail) -> None:
     )
     assert facts == {"release": "of the node\n", "made": "of the node\n"}
     assert (jail.root / "etc/os-release").read_text() == "NAME=jail\n"
+
+
+def test_a_device_of_the_node_keeps_its_owner_and_mode(jail: Jail) -> None:
+    """Root inside could take /dev/null from all jobs of the node, where jobs have the node's."""
+    os.mkfifo(jail.node / "fifo")
+    facts = jail.facts(
+        """
+        enter()
+        own = ["/dev/null", "/opt/null", "/opt/fifo"]
+        for path in own[:2]:
+            with open(path, "w") as null:
+                null.write("x")
+        tell(mode=[errno_of(os.chmod, path, 0o600) for path in own],
+             owner=[errno_of(os.chown, path, 0, 0) for path in own],
+             times=[errno_of(os.utime, path, (0, 0)) for path in own])
+        """,
+        KERNEL_PARTS
+        + "    /dev/null /opt/null none bind,x-create=file\n"
+        + "    {node}/fifo /opt/fifo none bind,x-create=file\n",
+    )
+    assert facts == dict.fromkeys(("mode", "owner", "times"), ["EROFS"] * 3)
 
 
 def test_a_target_that_is_a_link_mounts_where_it_leads_inside(jail: Jail) -> None:

@@ -195,6 +195,8 @@ _PRIVILEGES = [
     Case("device-by-slurmd", "filesystem", way=privileges.device_by_slurmd),
     Case("device-by-sshd", "filesystem", way=privileges.device_by_sshd),
     Case("device-inside", "filesystem", way=privileges.device_inside),
+    Case("devices-changed", "filesystem", way=privileges.devices_changed),
+    Case("devices-changed", "filesystem", "eve", way=privileges.devices_changed),
     *(
         Case(name, "filesystem", user, way=way)
         for name, way in (

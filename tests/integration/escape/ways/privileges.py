@@ -87,6 +87,22 @@ def device_inside(arena: Arena, user: str) -> Outcome:
     return _judge_device(done)
 
 
+def devices_changed(arena: Arena, user: str) -> Outcome:
+    """Devices in a job may be the node's own: root inside changes their owner and mode for all jobs there."""
+    look = "for f in /dev/*; do [ -h $f ] || [ ! -c $f ] || stat -c '%n %u:%g %a' $f; done"
+    before = arena.on_worker("sh", "-c", look).ok()
+    change = "for f in /dev/*; do [ -h $f ] || [ ! -c $f ] || chown 4242 $f; chmod 640 $f; done 2>&1"
+    done = arena.srun("sh", "-c", change, user=user)
+    after = arena.on_worker("sh", "-c", look).ok()
+    if before == after:
+        return held(last_line(done.out))
+    for line in before.splitlines():
+        name, owner, mode = line.split()
+        arena.on_worker("sh", "-c", f"chown {owner} {name}; chmod {mode} {name}").ok()
+    changed = sorted(set(after.splitlines()) - set(before.splitlines()))
+    return escaped(f"devices of the node have another owner or mode: {changed}")
+
+
 def _forged(arena: Arena, user: str, forge: str) -> Outcome:
     """A job that says --no-jail, held until `forge` (shell) has made its ticket outside; $1 is its name."""
     out = fresh(arena)
