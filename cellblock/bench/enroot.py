@@ -126,7 +126,8 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> float
     seconds = time.perf_counter() - began
     if done.returncode:
         raise CellblockError(
-            f"{' '.join(command[:3])} ended with status {done.returncode}: {done.stderr.strip()}"
+            f"{' '.join(command[:3])} ended with status {done.returncode}: {done.stderr.strip()}",
+            hint="correct what it says, then run the benchmark again",
         )
     return seconds
 

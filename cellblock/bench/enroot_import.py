@@ -144,5 +144,8 @@ def _measure(command: list[str], home: Path | None = None) -> tuple[float, float
     seconds = time.perf_counter() - began
     if process.returncode:
         what = " ".join(command[:3])
-        raise CellblockError(f"{what} ended with status {process.returncode}: {said.strip()}")
+        raise CellblockError(
+            f"{what} ended with status {process.returncode}: {said.strip()}",
+            hint="correct what it says, then run the benchmark again",
+        )
     return seconds, usage.ru_maxrss * 1024

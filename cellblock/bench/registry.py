@@ -58,11 +58,17 @@ def _wait(address: str, port: int) -> None:
             if not tried.connect_ex((address, port)):
                 return
         time.sleep(0.1)
-    raise CellblockError(f"docker-registry does not answer on {address}:{port} after {_WAIT_S} s")
+    raise CellblockError(
+        f"docker-registry does not answer on {address}:{port} after {_WAIT_S} s",
+        hint="start `docker-registry serve` by hand to see what it says",
+    )
 
 
 def _push(source: str, target: str) -> None:
     command = ["skopeo", "copy", "--quiet", "--dest-tls-verify=false", source, target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise CellblockError(f"skopeo copy ended with status {done.returncode}: {done.stderr.strip()}")
+        raise CellblockError(
+            f"skopeo copy ended with status {done.returncode}: {done.stderr.strip()}",
+            hint="correct what it says, then run the benchmark again",
+        )

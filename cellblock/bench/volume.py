@@ -126,7 +126,10 @@ def _ways(work: Path, layout: Layout) -> dict[str, Callable[[Path], object]]:
     def run(*command: str, env: dict[str, str] | None = None) -> None:
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})})
         if done.returncode:
-            raise CellblockError(f"{' '.join(command)}: {done.stderr.strip()[-1000:]}")
+            raise CellblockError(
+                f"{' '.join(command)}: {done.stderr.strip()[-1000:]}",
+                hint="correct what it says, then run the benchmark again",
+            )
 
     def untar(target: Path) -> None:
         run(*TAR, "-C", str(target), "-xf", tar)

@@ -38,7 +38,9 @@ def make_tree(root: Path, files: int = FILES, size: int = BYTES) -> tuple[int, i
                 total += sum(os.lstat(os.path.join(path, each)).st_size for each in names)  # noqa: PTH118
             if counted >= files and total >= size:
                 return counted, total
-    raise CellblockError("/usr is too small to make a jail of")
+    raise CellblockError(
+        "/usr is too small to make a jail of", hint="run this on a machine with more packages"
+    )
 
 
 def _folders() -> Iterator[Path]:

@@ -126,7 +126,10 @@ def _jail(*arguments: str) -> None:
         [sys.executable, "-m", "cellblock.cli", "jail", *arguments, "--json"], capture_output=True, text=True
     )
     if done.returncode:
-        raise CellblockError(f"jail {' '.join(arguments)}: {done.stderr.strip()[-1000:]}")
+        raise CellblockError(
+            f"jail {' '.join(arguments)}: {done.stderr.strip()[-1000:]}",
+            hint="correct what it says, then run the benchmark again",
+        )
 
 
 def _upgrade(layout: Layout, tag: str, volume: Path) -> None:

@@ -79,7 +79,7 @@ class Toleration:
         found = re.fullmatch(rf"{_LABEL_KEY}(?:={_LABEL_VALUE})?(?::(?P<effect>{'|'.join(_EFFECTS)}))?", text)
         if not found:
             raise UsageError(
-                f"--toleration {text!r} is none",
+                f"--toleration {text!r} is no toleration",
                 hint=f"KEY[=VALUE][:EFFECT], as gpu=true:NoSchedule; effects: {', '.join(_EFFECTS)}",
             )
         return Toleration(found["key"], found["value"] or "", found["effect"] or "")

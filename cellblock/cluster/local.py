@@ -277,7 +277,8 @@ def _bring_up(
         state.forget(new.name)
         if isinstance(error, DockerException):
             raise CellblockError(
-                f"cluster {new.name} could not be started: {error}{logs}", hint="`build.py doctor`"
+                f"cluster {new.name} could not be started: {error}{logs}",
+                hint="`build.py doctor` checks this machine",
             ) from error
         if isinstance(error, CellblockError):
             raise CellblockError(f"{error.message}{logs}", hint=error.hint) from error

@@ -80,7 +80,10 @@ def _keygen(path: Path, kind: tuple[str, ...], comment: str) -> None:
     argv = [program, "-q", "-N", "", "-C", comment, "-f", str(new), "-t", *kind]
     done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
-        raise CellblockError(f"ssh-keygen failed: {done.stderr.strip()}", hint="see the message above")
+        raise CellblockError(
+            f"ssh-keygen failed: {done.stderr.strip()}",
+            hint="correct what it says, then start the cluster again",
+        )
     public = new.with_name(new.name + ".pub")
     public.chmod(0o600)
     for made in (new, public):

@@ -102,6 +102,7 @@ def _gpg(home: str, *arguments: str, check: bool = True) -> bytes:
         ) from error
     if check and done.returncode:
         raise CellblockError(
-            f"gpg failed: {done.stderr.decode(errors='replace').strip()}", hint="is this key whole?"
+            f"gpg failed: {done.stderr.decode(errors='replace').strip()}",
+            hint="fetch the key again: it may be cut off",
         )
     return done.stdout

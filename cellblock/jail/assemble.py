@@ -102,7 +102,9 @@ def assemble(
         )
     target, origin = Volume(volume.absolute()), find_source(source)
     if isinstance(origin, DirectorySource) and target.path.resolve().is_relative_to(origin.path.resolve()):
-        raise CellblockError(f"the volume {volume} lies inside its source {source}")
+        raise CellblockError(
+            f"the volume {volume} lies inside its source {source}", hint="name a volume outside of the source"
+        )
     state = target.state()
     identity = origin.identify(state.source if state else None)
     if state:

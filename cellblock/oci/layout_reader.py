@@ -89,7 +89,7 @@ def image_of(files: Files, tag: str) -> LayoutImage:
 def blob_path(folder: Path, digest: str) -> Path:
     """The file of a blob, unchecked."""
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
-        raise CellblockError(f"{folder}: {digest!r} is no SHA-256 digest")
+        raise CellblockError(f"{folder}: {digest!r} is no SHA-256 digest", hint="copy the whole layout again")
     return folder / "blobs" / "sha256" / digest[len("sha256:") :]
 
 
@@ -131,7 +131,9 @@ def _of_this_machine(files: Files, index: dict[str, Any]) -> dict[str, Any]:
     for found in index.get("manifests", []):
         if (found.get("platform") or {}).get("architecture") == machine:
             return found
-    raise CellblockError(f"{files.name} has no image for {machine}")
+    raise CellblockError(
+        f"{files.name} has no image for {machine}", hint=f"copy the image of {machine} into it"
+    )
 
 
 def _json(path: Path, *, hint: str = "") -> dict[str, Any]:

@@ -35,6 +35,9 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 class MalformedImage(CellblockError):
     """Bytes that should be a part of an image are not."""
 
+    def __init__(self, message: str, *, hint: str = "build or copy the image again") -> None:
+        super().__init__(message, hint=hint)
+
 
 @dataclass(frozen=True)
 class Platform:

@@ -44,7 +44,7 @@ def compare(left: str, right: str) -> int:
         one, other = NativeVersion(left), NativeVersion(right)
     except ValueError as error:
         raise CellblockError(
-            f"a package in the jail's database has a version that is none: {error}; nothing was changed",
+            f"a package in the jail's database has an invalid version: {error}; nothing was changed",
             hint="`dpkg --audit` in the jail, or its file /var/lib/dpkg/status, says which",
         ) from None
     return -1 if one < other else 1 if one > other else 0

@@ -63,7 +63,9 @@ class _Members:
                     if member.isreg()
                 }
         except (OSError, tarfile.TarError) as error:
-            raise CellblockError(f"{path}: cannot read this as an OCI archive: {error}") from error
+            raise CellblockError(
+                f"{path}: cannot read this as an OCI archive: {error}", hint="copy the archive again"
+            ) from error
 
     def place(self, name: str) -> tuple[int, int]:
         """Return the file's offset and size in bytes."""
@@ -77,5 +79,7 @@ class _Members:
         offset, size = self.place(name)
         found = json.loads(b"".join(part_of_file(self._path, offset, size)))
         if not isinstance(found, dict):
-            raise CellblockError(f"{self._path}: {name}: expected a JSON object")
+            raise CellblockError(
+                f"{self._path}: {name}: expected a JSON object", hint="copy the archive again"
+            )
         return found

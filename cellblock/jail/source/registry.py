@@ -68,5 +68,8 @@ class RegistrySource:
                     found = repository.manifest(one.digest)
                     break
             else:
-                raise CellblockError(f"{self.reference} has no image for linux/{machine}")
+                raise CellblockError(
+                    f"{self.reference} has no image for linux/{machine}",
+                    hint=f"push the image of {machine}, or run this on a machine of another architecture",
+                )
         return repository, Manifest.of_bytes(found.data)

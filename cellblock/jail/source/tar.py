@@ -63,4 +63,7 @@ def _decompressed(path: Path, how: Callable[[Path], IO[bytes]]) -> Iterator[byte
             while data := stream.read(1 << 20):
                 yield data
     except (EOFError, lzma.LZMAError, OSError) as error:
-        raise CellblockError(f"{path}: cannot read this as a tar archive: {error}") from error
+        raise CellblockError(
+            f"{path}: cannot read this as a tar archive: {error}",
+            hint=f"copy it again; `tar -tf {path}` reads all of it",
+        ) from error

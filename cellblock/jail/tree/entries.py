@@ -23,7 +23,9 @@ def walk(root: bytes) -> Iterator[Entry]:
         yield from _walk_below(root, first_names)
     except OSError as error:
         name = os.fsdecode(error.filename) if error.filename else os.fsdecode(root)
-        raise CellblockError(f"cannot read {name}: {error.strerror}") from error
+        raise CellblockError(
+            f"cannot read {name}: {error.strerror}", hint="check its permissions, and the disk"
+        ) from error
 
 
 def _walk_below(root: bytes, first_names: dict[tuple[int, int], bytes]) -> Iterator[Entry]:

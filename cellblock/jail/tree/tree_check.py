@@ -101,7 +101,8 @@ def _check_block(path: Path, block: bytes, root: int, content: bool, threads: in
     if lib.volume_check(request, error) != 0:
         what = ffi.string(error.message).decode(errors="replace")
         raise CellblockError(
-            f"cannot compare {path} with the tree: {what}", hint="apt-get install libssl3, if it is libcrypto"
+            f"cannot compare {path} with the tree: {what}",
+            hint="check that path; if libcrypto is missing, install OpenSSL's library (libssl3)",
         )
     found = []
     for number in range(request.n_findings):

@@ -183,7 +183,7 @@ class Transport:
                 if url.startswith("https:") and not there.startswith("https:") and self.options.verify_tls:
                     raise RegistryError(
                         f"{self.host}: could not {doing}: it redirects from TLS to plain http",
-                        hint="have its storage served over https, or give --tls-verify=false",
+                        hint="have its storage served over https, or push with --no-tls-verify",
                     )
             url = there
         raise RegistryError(

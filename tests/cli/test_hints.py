@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the next step of an error tells people to type exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+from typer.main import get_command
+
+from cellblock.cli.app import app
+from cellblock.paths import PROJECT
+
+# What every command has, and options of dpkg, useradd and usermod.
+_OTHERS = {"--help", "--audit", "--create-home", "--login"}
+
+
+def hints() -> Iterator[tuple[str, str]]:
+    """Each hint's place and text, with `{}` for what is filled in."""
+    for path in sorted((PROJECT / "cellblock").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for keyword in node.keywords if isinstance(node, ast.Call) else ():
+                if keyword.arg == "hint":
+                    parts = [
+                        part.value if isinstance(part, ast.Constant) else "{}"
+                        for part in ast.walk(keyword.value)
+                        if isinstance(part, ast.Constant | ast.FormattedValue)
+                    ]
+                    yield f"{path.relative_to(PROJECT)}:{keyword.value.lineno}", " ".join(map(str, parts))
+
+
+def commands() -> dict[str, dict[str, click.Parameter]]:
+    """The options of each command, by its words: `jail upgrade`."""
+    found: dict[str, dict[str, click.Parameter]] = {}
+
+    def add(command: click.Command, words: tuple[str, ...]) -> None:
+        options = {name: each for each in command.params for name in (*each.opts, *each.secondary_opts)}
+        found[" ".join(words)] = options
+        for name, below in getattr(command, "commands", {}).items():
+            add(below, (*words, name))
+
+    add(get_command(app), ())
+    return found
+
+
+KNOWN = commands()
+OPTIONS = {name: option for options in KNOWN.values() for name, option in options.items()}
+
+
+def faults(text: str) -> list[str]:
+    """Commands and options that do not exist, and values given to options that take none."""
+    named = re.findall(r"`(?:python3 )?build\.py ([a-z-]+)", text) + re.findall(r"`(jail [a-z-]+)", text)
+    found = [f"no command {words}" for words in named if words not in KNOWN]
+    for name, value in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)(=\w)?", text):
+        option = OPTIONS.get(name)
+        if option is None and name not in _OTHERS:
+            found.append(f"no option {name}")
+        elif value and option is not None and getattr(option, "is_flag", False):
+            found.append(f"{name} takes no value")
+    return found
+
+
+def test_what_errors_tell_to_type_exists() -> None:
+    found = [(place, fault) for place, text in hints() for fault in faults(text)]
+    assert found == []
+    assert sum("--" in text for _, text in hints()) > 50
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("give --tls-verify=false", "--tls-verify takes no value"),
+        ("give --jailroot", "no option --jailroot"),
+        ("`build.py biuld worker` makes it", "no command biuld"),
+        ("`jail asemble` makes it", "no command jail asemble"),
+    ],
+)
+def test_what_does_not_exist_is_found(text: str, fault: str) -> None:
+    assert faults(text) == [fault]
