@@ -57,7 +57,7 @@ def seen(folder: Path) -> dict[str, tuple[int, int, int]]:
 def test_no_path_climbs(tmp_path: Path, outside: Path, path: bytes) -> None:
     (tmp_path / "root/a").mkdir(parents=True)
     with TreeAccess(os.fsencode(tmp_path / "root")) as access:
-        for function in (access.folder, access.at, access.status, access.look):
+        for function in (access.folder, access.at, access.status, access.open_handle):
             with pytest.raises(Blocked):
                 function(path)
         with pytest.raises(Blocked):
