@@ -95,7 +95,7 @@ def _run(args: list[str]) -> int:
         return app(prog_name=failure.PROGRAM, standalone_mode=False) or 0
     from cellblock.cli.jail import upgrade as jail_upgrade
 
-    plain = jail_upgrade.plainly(args)
+    plain = jail_upgrade.parse_plain_upgrade(args)
     if plain is not None:
         jail_upgrade.run(plain.source, plain.volume, log=plain.log, as_json=plain.as_json)
         return 0

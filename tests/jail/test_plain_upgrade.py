@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cli.jail import change, upgrade
-from cellblock.cli.jail.upgrade import PlainUpgrade, plainly
+from cellblock.cli.jail.upgrade import PlainUpgrade, parse_plain_upgrade
 from cellblock.jail.tree import digests
 from cellblock.jail.tree.access import TreeAccess
 from cellblock.jail.tree.elf_needs import needs
@@ -41,12 +41,12 @@ from cellblock.jail.tree.elf_needs import needs
     ],
 )
 def test_words(words: str, expected: PlainUpgrade | None) -> None:
-    assert plainly(["jail", "upgrade", *words.split()]) == expected
+    assert parse_plain_upgrade(["jail", "upgrade", *words.split()]) == expected
 
 
 def test_only_upgrades() -> None:
-    assert plainly(["jail", "verify", "oci:x", "/v"]) is None
-    assert plainly(["build", "upgrade", "oci:x", "/v"]) is None
+    assert parse_plain_upgrade(["jail", "verify", "oci:x", "/v"]) is None
+    assert parse_plain_upgrade(["build", "upgrade", "oci:x", "/v"]) is None
 
 
 def test_defaults_are_typers() -> None:
@@ -54,7 +54,7 @@ def test_defaults_are_typers() -> None:
     plain = inspect.signature(upgrade.run).parameters
     assert typers["jobs"].default == plain["jobs"].default
     assert typers["drained"].default == plain["drained"].default
-    found = plainly(["jail", "upgrade", "oci:x", "/v"])
+    found = parse_plain_upgrade(["jail", "upgrade", "oci:x", "/v"])
     assert found is not None
     assert (found.log, found.as_json) == (typers["log"].default, typers["as_json"].default)
 

@@ -38,7 +38,7 @@ class PlainUpgrade(NamedTuple):
     as_json: bool
 
 
-def plainly(args: list[str]) -> PlainUpgrade | None:
+def parse_plain_upgrade(args: list[str]) -> PlainUpgrade | None:
     """What the words after `build.py` ask for if that is a plain upgrade; None: typer is to look at them.
 
     So it is for whatever could be wrong, and for the bare name of an image, which depends on a variant.
