@@ -46,11 +46,16 @@ class Compile(_Strict):
     sources: dict[str, str] = Field(description="folder of the project -> path in the container")
     run: list[str] = Field(min_length=1, description="shell lines, run with sh -euc")
     output: str = Field(description="absolute path in the container: the folder that becomes the image")
+    objects: str | None = Field(
+        default=None,
+        description="absolute path in the container where `run` leaves `FOLDER/x.o` of `FOLDER/x.c`: "
+        "objects of unchanged sources are there before it runs",
+    )
 
-    @field_validator("output")
+    @field_validator("output", "objects")
     @classmethod
-    def _absolute(cls, value: str) -> str:
-        if not value.startswith("/") or value == "/":
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and (not value.startswith("/") or value == "/"):
             raise ValueError("must be an absolute path below /")
         return value
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from cellblock.bind import Bind
 from cellblock.build import bootstrap
 from cellblock.build.copying import copy_out, copy_sources
+from cellblock.build.kept_objects import KeptObjects
 from cellblock.build.nodes import Node
 from cellblock.build.root import FailedInRoot, WorkingRoot
 from cellblock.build.steps import add_users, definition_steps
@@ -313,8 +314,11 @@ class LayerMaker:
         workshop = WorkingRoot(root.folder / "workshop", trees, self._programs, root.env)
         for source, there in step.sources:
             copy_sources(source, workshop.upper / there.lstrip("/"), step.build_at)
+        objects = KeptObjects(self._cache / "objects", step, workshop.upper, toolchain.chain())
+        objects.put_back()
         with _locating(step.lines, step.at):
             workshop.run(step.lines, on_line=report.line, numbered=True)
+        objects.keep()
         made = workshop.upper / step.output.lstrip("/")
         if not made.is_dir() or made.is_symlink():
             raise DefinitionError(

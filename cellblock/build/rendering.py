@@ -87,7 +87,8 @@ def _render(renderer: Renderer, variant: Variant, image: Image, inherited: tuple
         lines, at = _lines(renderer, image, fields.build.run, "build", "run")
         sources = tuple((paths.PROJECT / folder, there) for folder, there in fields.build.sources.items())
         place = _place(image, ("build",))
-        compiling = CompileIn(fields.build.toolchain, sources, lines, fields.build.output, at, place)
+        build = fields.build
+        compiling = CompileIn(build.toolchain, sources, lines, build.output, build.objects or "", at, place)
     config = ImageConfig(
         labels={
             f"{LABEL}.image": image.name,

@@ -90,13 +90,15 @@ class CompileIn:
     """Compile in a throwaway container of the image `image`; only `output` enters the image.
 
     `sources`: (folder of this machine, path there); the container sees them as its own. `at` and
-    `build_at`: where a definition has each line, and the whole of it: FILE:LINE: KEY.
+    `build_at`: where a definition has each line, and the whole of it: FILE:LINE: KEY. `objects`: the folder
+    there that may hold objects of an earlier time, or empty.
     """
 
     image: str
     sources: tuple[tuple[Path, str], ...]
     lines: tuple[str, ...]
     output: str
+    objects: str = ""
     at: tuple[str, ...] = field(default=(), compare=False)
     build_at: str = field(default="", compare=False)
 
