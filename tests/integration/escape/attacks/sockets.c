@@ -7,17 +7,23 @@
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <dirent.h>
 #include <unistd.h>
 
 #include "attack.h"
+
+/* Linux 6.5 and 6.11; numbers of the kernel's interface, which headers of older systems lack. */
+#define PEER_PROCESS 77 /* SO_PEERPIDFD */
+#define MOUNT_NAMESPACE_OF_PROCESS _IO(0xFF, 3) /* PIDFD_GET_MNT_NAMESPACE */
 
 static int reach(const char *path, int abstract)
 {
@@ -46,6 +52,26 @@ static void abstract_sockets(void)
 			escaped("the abstract socket %s takes connections", path);
 	errno = 0;
 	held("no abstract socket of the outside takes connections");
+}
+
+/* Whoever listens can be had as a process by a connection to it, whatever its number is here, or none. */
+static void peer_process(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "/run/munge/munge.socket.2" };
+	int peer = -1, fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	socklen_t size = sizeof(peer);
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		broken("connect to munged");
+	if (getsockopt(fd, SOL_SOCKET, PEER_PROCESS, &peer, &size))
+		absent("SO_PEERPIDFD");
+	if (!syscall(SYS_pidfd_send_signal, peer, 0, NULL, 0))
+		escaped("munged takes signals");
+	if (syscall(SYS_pidfd_getfd, peer, 0, 0) >= 0)
+		escaped("a descriptor of munged's was taken");
+	if (ioctl(peer, MOUNT_NAMESPACE_OF_PROCESS, 0) >= 0 || !setns(peer, CLONE_NEWNS))
+		escaped("munged's mount namespace was had");
+	held("munged as a process");
 }
 
 /* slurmstepd's, by which a step's descriptors and environment can be had. */
@@ -103,6 +129,7 @@ static void network_settings(void)
 
 const struct attack socket_attacks[] = {
 	{ "abstract-sockets", abstract_sockets },
+	{ "peer-process", peer_process },
 	{ "step-sockets", step_sockets },
 	{ "slurmds-port", slurmds_port },
 	{ "raw-packets", raw_packets },
