@@ -37,6 +37,14 @@ class YamlSource:
         return 1
 
 
+class FaultAt(ValueError):
+    """A fault that a model's validator finds, at `location` below the model's own."""
+
+    def __init__(self, message: str, *location: str | int) -> None:
+        super().__init__(message)
+        self.location: Location = location
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A sentence that suggests the most similar of `known`, or lists them when none is."""
     names = sorted(known)
@@ -110,7 +118,9 @@ def validate(source: YamlSource, model: type[Model], data: Any, at: Location = (
     except ValidationError as error:
         faults = []
         for fault in error.errors():
-            location: Location = tuple(at) + tuple(fault["loc"])
+            cause = fault.get("ctx", {}).get("error")
+            inner = cause.location if isinstance(cause, FaultAt) else ()
+            location: Location = (*at, *fault["loc"], *inner)
             key = ".".join(str(part) for part in location) or "(document)"
             text = fault["msg"].removeprefix("Value error, ")
             if fault["type"] == "extra_forbidden":

@@ -23,7 +23,7 @@ from cellblock.bench.scratch import scratch
 from cellblock.cluster import state
 from cellblock.cluster.api import connect
 from cellblock.cluster.containers import container_name, network_name
-from cellblock.cluster.model import name_option
+from cellblock.cluster.names import name_option
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,21 +25,35 @@ SHELL_CONTEXT = {"allow_interspersed_args": False}
 
 def up(
     variant: VariantOption = None,
-    name: NameOption = "cellblock",
-    workers: Annotated[int, typer.Option(help="How many workers.")] = 2,
-    ssh_port: Annotated[int, typer.Option(help="Port of the login node on 127.0.0.1.")] = 2222,
+    cluster: Annotated[
+        Path | None,
+        typer.Option("--cluster", help="The cluster file; other options take the place of what it says."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", help="Name of the cluster (default: cellblock).", autocompletion=cluster_names
+        ),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="How many workers (default: 2).")] = None,
+    ssh_port: Annotated[
+        int | None, typer.Option(help="Port of the login node on 127.0.0.1 (default: 2222).")
+    ] = None,
     engine: Annotated[str, typer.Option(help="Whose Docker API runs it: podman or docker.")] = "podman",
     jail_root: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What root in the jail is to Slurm: nobody (submits no jobs), or operator (can take over "
-            "the cluster)."
+            help="What root in the jail is to Slurm: nobody (submits no jobs; the default), or operator (can "
+            "take over the cluster)."
         ),
-    ] = "nobody",
+    ] = None,
     mirror: MirrorOption = None,
     jail: Annotated[
-        str, typer.Option(help="Image that the jail is made of: jail, or jail-devel with compilers.")
-    ] = "jail",
+        str | None,
+        typer.Option(
+            help="Image that the jail is made of: jail (the default), or jail-devel with compilers."
+        ),
+    ] = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -50,7 +65,10 @@ def up(
     started = time.monotonic()
     events = Events()
     request = UpRequest(
-        name, variant, workers, ssh_port, engine, tuple(mirror or ()), jail_root=jail_root, jail=jail
+        *(name, variant, workers, ssh_port, engine, tuple(mirror or ())),
+        jail_root=jail_root,
+        jail=jail,
+        file=cluster,
     )
     with make_view(log, events):
         result = bring_up(request, events)
@@ -58,7 +76,7 @@ def up(
     if as_json:
         print_json(
             {
-                "name": name,
+                "name": result.status.name,
                 "variant": result.build.variant.name,
                 "seconds": round(seconds, 3),
                 "download_s": round(result.build.download_s, 3),

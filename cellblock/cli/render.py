@@ -16,6 +16,28 @@ app.command()(kubernetes)
 
 
 @app.command()
+def cluster() -> None:
+    """Print the cluster file that `up` uses when it is given none, to start one's own from."""
+    from cellblock.cluster.cluster_file import default_file
+
+    print(default_file().read_text(encoding="utf-8"), end="")
+
+
+@app.command()
+def schema(
+    of: Annotated[str, typer.Argument(help="What to print the schema of: cluster.", metavar="cluster")],
+) -> None:
+    """Print a JSON schema (2020-12), by which an editor completes and checks a file."""
+    from cellblock.cli.json_output import print_json
+    from cellblock.cluster.cluster_file import ClusterFile
+    from cellblock.errors import UsageError
+
+    if of != "cluster":
+        raise UsageError(f"there is no schema of '{of}'", hint="use one of: cluster")
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **ClusterFile.model_json_schema()})
+
+
+@app.command()
 def containerfile(
     images: Annotated[
         list[str] | None,

@@ -9,8 +9,8 @@ from cellblock.cluster.model import (
     NodeStatus,
     Proof,
     SlurmVariant,
-    name_option,
 )
+from cellblock.cluster.names import name_option
 from cellblock.cluster.proof import prove
 from cellblock.cluster.proof_user import PROOF_USER
 

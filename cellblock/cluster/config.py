@@ -2,27 +2,32 @@
 """Renders deploy/slurm: Slurm's configuration and the mount plans of a cluster.
 
 One folder a mount: config/slurm is /etc/slurm of controller and login (slurmctld hands its .conf files to
-the workers), config/worker and config/login are /etc/cellblock there.
+the workers), config/worker, config/login and config/accounting are /etc/cellblock there.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 
 from cellblock import paths
+from cellblock.cluster.cluster_file import ClusterFile, JailRoot, Partition, mebibytes, slurm_time
 from cellblock.cluster.host import CgroupMode
-from cellblock.cluster.model import ClusterSpec, JailRoot
+from cellblock.cluster.model import ClusterSpec
+from cellblock.cluster.site_lines import with_lines
 from cellblock.errors import CellblockError
 
 # Output below config/ -> template below deploy/slurm, whose `role` is the output's folder.
 TEMPLATES = {
     "slurm/slurm.conf": "slurm.conf.j2",
     "slurm/cgroup.conf": "cgroup.conf.j2",
+    "slurm/gres.conf": "gres.conf.j2",
     "slurm/plugstack.conf": "plugstack.conf.j2",
+    "accounting/slurmdbd.conf": "slurmdbd.conf.j2",
     "slurm/job_submit.lua": "job_submit.lua",
     "worker/jail.fstab": "jail.fstab.j2",
     "login/jail.fstab": "jail.fstab.j2",
@@ -65,15 +70,65 @@ class SlurmFeatures:
 
 
 @dataclass(frozen=True)
+class NodeSetFacts:
+    """A node set as templates and containers see it; `gres` is as Slurm writes it: gpu:a100:4,..."""
+
+    name: str
+    nodes: tuple[str, ...]
+    cpus: int
+    declares_cpus: bool
+    memory_mb: int
+    features: tuple[str, ...]
+    gres: str
+    weight: int
+
+    @property
+    def hosts(self) -> str:
+        """The nodes as Slurm lists them."""
+        return f"{self.name}-[1-{len(self.nodes)}]"
+
+
+@dataclass(frozen=True)
+class PartitionFacts:
+    """A partition as the template sees it; `sets` is empty when it has all nodes."""
+
+    name: str
+    sets: tuple[str, ...]
+    default: bool
+    max_time: str
+    state: str
+    options: str
+
+
+@dataclass(frozen=True)
+class AccountingFacts:
+    """Slurm's accounting as templates see it; the other end of `host` is slurmdbd."""
+
+    enforce: str
+    tres: str
+    account: str | None
+    host: str = "accounting"
+    database_host: str = "database"
+    database_port: int = 3306
+    database: str = "slurm_acct_db"
+
+
+@dataclass(frozen=True)
 class ClusterFacts:
     """What templates see as `cluster`."""
 
     name: str
-    workers: int
-    cpus: int
-    node_memory_mb: int
+    node_sets: tuple[NodeSetFacts, ...]
+    partitions: tuple[PartitionFacts, ...]
     memory_per_cpu_mb: int
+    gres_types: tuple[str, ...] = ()
+    gres: tuple[tuple[str, str, int], ...] = ()
+    """Nodes, kind (gpu, or gpu:a100) and number each has of it."""
+    overstated: bool = False
+    """Whether nodes declare more than their machine has."""
+    accounting: AccountingFacts | None = None
     jail_root: JailRoot = "nobody"
+    jail_level: str = "capabilities"
     controller: str = "controller"
     # More than a machine runs; costs slurmctld a few bytes each.
     max_nodes: int = 256
@@ -88,13 +143,75 @@ def cgroup_for(spec: ClusterSpec, mode: CgroupMode) -> CgroupMode:
 def facts(spec: ClusterSpec, cpus: int, memory_mb: int) -> ClusterFacts:
     """How the machine's processors and memory are told to Slurm.
 
-    Every worker sees all processors (they are only shared); memory is divided, with a tenth left
-    for the daemons, because two workers that promise the same memory would break the promise.
+    Every worker sees all processors (they are only shared); memory is divided among those that declare none,
+    with a tenth left for the daemons: two workers that promise the same memory would break the promise.
     """
-    node_memory = max(memory_mb * 9 // 10 // spec.workers, 64)
-    return ClusterFacts(
-        spec.name, spec.workers, cpus, node_memory, max(node_memory // cpus, 1), spec.jail_root
+    file = spec.file
+    declared = {one.name: mebibytes(one.resources.memory) for one in file.node_sets if one.resources.memory}
+    sharing = sum(one.count for one in file.node_sets if one.name not in declared)
+    taken = sum(declared[one.name] * one.count for one in file.node_sets if one.name in declared)
+    share = max((memory_mb * 9 // 10 - taken) // max(sharing, 1), 64)
+    sets = tuple(
+        NodeSetFacts(
+            one.name,
+            one.nodes,
+            one.resources.cpu or cpus,
+            one.resources.cpu is not None,
+            declared.get(one.name, share),
+            (one.name, *one.features),
+            ",".join(f"{kind}:{count}" for kind, count in one.gres.items()),
+            one.weight,
+        )
+        for one in file.node_sets
     )
+    everything = {one.name for one in file.node_sets}
+    return ClusterFacts(
+        file.name,
+        sets,
+        tuple(
+            PartitionFacts(
+                one.name,
+                () if set(one.node_sets) in (set(), everything) else one.node_sets,
+                one.default,
+                slurm_time(one.max_time),
+                one.state.upper(),
+                "".join(f" {key}={value}" for key, value in _options(one).items()),
+            )
+            for one in file.partitions
+        ),
+        min(max(one.memory_mb // one.cpus, 1) for one in sets),
+        _gres_kinds(file),
+        tuple(
+            (one.hosts, kind, count)
+            for one, given in zip(sets, file.node_sets, strict=True)
+            for kind, count in given.gres.items()
+        ),
+        any(one.cpus > cpus or one.memory_mb > memory_mb for one in sets),
+        accounting_facts(file),
+        file.jail.root,
+        file.jail.level,
+    )
+
+
+def accounting_facts(file: ClusterFile) -> AccountingFacts | None:
+    """How Slurm's accounting is set for `file`; None when it has none."""
+    if file.accounting is None:
+        return None
+    return AccountingFacts(
+        ",".join(file.accounting.enforce) or "none",
+        ",".join(f"gres/{kind}" for kind in _gres_kinds(file)),
+        file.accounting.account,
+    )
+
+
+def _gres_kinds(file: ClusterFile) -> tuple[str, ...]:
+    """The kinds of generic resources, without types, in the order in which they are first named."""
+    return tuple({kind.partition(":")[0]: None for one in file.node_sets for kind in one.gres})
+
+
+def _options(partition: Partition) -> dict[str, str]:
+    own = {} if partition.priority == 1 else {"PriorityTier": str(partition.priority)}
+    return {**own, **partition.options}
 
 
 def render(
@@ -113,14 +230,17 @@ def render(
         "cgroup": cgroup,
     }
     texts = {}
+    extra: Mapping[str, str] = {str(file): lines for file, lines in spec.file.slurm.extra.items()}
     for target, source in TEMPLATES.items():
         try:
             role = target.partition("/")[0]
-            texts[target] = environment.get_template(source).render(context, role=role)
+            text = environment.get_template(source).render(context, role=role)
         except jinja2.TemplateError as error:
             raise CellblockError(
                 f"deploy/slurm/{source}: {error}", hint=f"templates know: {', '.join(context)}"
             ) from error
+        if text.strip():
+            texts[target] = with_lines(text, extra.get(target.partition("/")[2], ""))
     return texts
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cellblock.cluster.capabilities import capabilities
-from cellblock.cluster.config import ClusterFacts
+from cellblock.cluster.config import AccountingFacts, ClusterFacts, NodeSetFacts
 from cellblock.cluster.host import CgroupMode, Limit
 from cellblock.cluster.model import ClusterSpec, Role
 
@@ -20,6 +20,8 @@ LABEL_ROLE = "org.cellblock.role"
 # Read by the entrypoints (images/slurm/files/usr/lib/cellblock/waiting.sh).
 _SECRETS = "/run/secrets/cellblock"
 _SSH_PORT = 22
+# DbdPort; slurmdbd.conf(5).
+_SLURMDBD_PORT = 6819
 _FUSE = "/dev/fuse"
 # The kernel's default, which Docker changes: users listen on no port of a daemon's while it starts again.
 _PORTS_OF_ROOT = {"net.ipv4.ip_unprivileged_port_start": "1024"}
@@ -42,6 +44,15 @@ _WORKER_WRITES = {
     "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",
     # The spool is below; users, as whom slurmd opens sockets of PMI-2 there, pass through.
     "/var/spool": "size=256m,mode=0711,nosuid,nodev",
+}
+# What containers whose root is read-only can write besides their volumes.
+_WRITES: dict[Role, dict[str, str]] = {
+    "worker": _WORKER_WRITES,
+    "accounting": dict.fromkeys(
+        ("/run", "/tmp", "/etc/munge", "/var/log", "/var/lib/munge", "/var/lib/extrausers"),
+        f"size=100m,mode=0755,{_NOT_RUN}",
+    ),
+    "database": {"/run": f"size=16m,mode=0755,{_NOT_RUN}", "/tmp": f"size=1g,mode=1777,{_NOT_RUN}"},
 }
 
 
@@ -114,7 +125,8 @@ def plan(
 
     # Not a limit of the container: the kernel counts a uid's processes in all containers, munged's, too.
     users = {"CELLBLOCK_USER_PROCESSES": str(pids_limit // _USERS_TO_FILL)}
-    jail_root = {"CELLBLOCK_JAIL_ROOT": spec.jail_root}
+    inside = {"CELLBLOCK_JAIL_ROOT": spec.file.jail.root, **users}
+    nodes = ("worker", "login")
 
     def container(
         role: Role,
@@ -129,19 +141,19 @@ def plan(
             role=role,
             hostname=hostname,
             image=spec.images[role],
-            environment={**(environment or {}), **jail_root, **users} if role != "controller" else {},
+            environment={**(environment or {}), **(inside if role in nodes else {})},
             mounts=mounts,
             cap_add=capabilities(role),
             limits=limits,
             pids_limit=pids_limit,
             security_opt=security_opt,
             private_cgroup=role == "worker" and cgroup == "v2",
-            ssh_port=spec.ssh_port if role == "login" else None,
-            read_only=role == "worker",
-            tmpfs=_WORKER_WRITES if role == "worker" else {},
+            ssh_port=spec.file.login.ssh_port if role == "login" else None,
+            read_only=role in _WRITES,
+            tmpfs=_WRITES.get(role, {}),
             # Users' images are mounted by it; without the module they are unpacked.
             devices=(_FUSE,) if role == "worker" and Path(_FUSE).exists() else (),
-            sysctls=_PORTS_OF_ROOT if role != "controller" else {},
+            sysctls=_PORTS_OF_ROOT if role in nodes else {},
         )
 
     # Docker's AppArmor profile forbids all mounts, whatever the capabilities; its seccomp profile forbids
@@ -149,19 +161,38 @@ def plan(
     # each step builds its jail anew. Both matter only to those who make the jail's mounts.
     mounting = ("seccomp=unconfined", *(("apparmor=unconfined",) if spec.engine == "docker" else ()))
     state = Mount(str(folder / "slurmctld"), "/var/lib/slurm/slurmctld", writable=True)
-    containers = [container("controller", "controller", (slurm, munge, accounts, state))]
+    containers = [
+        container(
+            "controller",
+            "controller",
+            (slurm, munge, accounts, state),
+            environment=_accounting(cluster.accounting),
+        )
+    ]
+    if cluster.accounting:
+        keep = Mount(str(folder / "database"), "/var/lib/mysql", writable=True)
+        password = Mount(str(secrets / "database"), _SECRETS)
+        containers.append(container("database", cluster.accounting.database_host, (keep, password)))
+        accounting = (
+            Mount(str(config / "accounting"), "/etc/cellblock"),
+            Mount(str(secrets / "accounting"), _SECRETS),
+            accounts,
+        )
+        containers.append(container("accounting", cluster.accounting.host, accounting))
     containers += [
         container(
             "worker",
-            f"worker-{number}",
+            node,
             (jail, munge, Mount(str(config / "worker"), "/etc/cellblock")),
             environment={
                 "CELLBLOCK_CGROUP": cgroup,
-                "CELLBLOCK_NODE_CONF": f"RealMemory={cluster.node_memory_mb} Feature=worker",
+                "CELLBLOCK_NODE_CONF": _node_line(nodes_of),
+                **({"CELLBLOCK_GRES": nodes_of.gres} if nodes_of.gres else {}),
             },
             security_opt=mounting,
         )
-        for number in range(1, spec.workers + 1)
+        for nodes_of in cluster.node_sets
+        for node in nodes_of.nodes
     ]
     login = (jail, slurm, Mount(str(secrets / "login"), _SECRETS))
     containers.append(
@@ -173,6 +204,27 @@ def plan(
         )
     )
     return tuple(containers)
+
+
+def _accounting(accounting: AccountingFacts | None) -> dict[str, str]:
+    """What the controller's container is told of it."""
+    if accounting is None:
+        return {}
+    where = {"CELLBLOCK_ACCOUNTING": f"{accounting.host}:{_SLURMDBD_PORT}"}
+    return where if accounting.account is None else {**where, "CELLBLOCK_ACCOUNT": accounting.account}
+
+
+def _node_line(nodes: NodeSetFacts) -> str:
+    """What slurmd says of its node when it registers: the rest of a NodeName line of slurm.conf(5)."""
+    options = {
+        # Undeclared, slurmd says how its processors are made: sockets, cores, threads.
+        "CPUs": str(nodes.cpus) if nodes.declares_cpus else "",
+        "RealMemory": str(nodes.memory_mb),
+        "Feature": ",".join(nodes.features),
+        "Weight": str(nodes.weight) if nodes.weight != 1 else "",
+        "Gres": nodes.gres,
+    }
+    return " ".join(f"{key}={value}" for key, value in options.items() if value)
 
 
 def fingerprint(

@@ -7,7 +7,7 @@ import shutil
 
 from cellblock.cluster import state
 from cellblock.cluster.local import stop
-from cellblock.cluster.model import name_option
+from cellblock.cluster.names import name_option
 from cellblock.events import Events
 
 

@@ -8,7 +8,6 @@ what it made. A cluster that already is what was asked for is left alone.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import time
 from collections.abc import Sequence
@@ -22,15 +21,8 @@ from cellblock.cluster import config, host, running, secrets, state
 from cellblock.cluster.api import connect, podman_environment
 from cellblock.cluster.containers import LABEL_ROLE, Container, container_name, fingerprint, plan
 from cellblock.cluster.images import copy_to_docker, image_ids
-from cellblock.cluster.model import (
-    SERVING,
-    ClusterSpec,
-    ClusterStatus,
-    ContainerStatus,
-    EngineName,
-    Role,
-    name_option,
-)
+from cellblock.cluster.model import SERVING, ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
+from cellblock.cluster.names import name_option
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 
@@ -69,7 +61,7 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
                 events.emit(SubjectState("cluster", "cached", f"{spec.name} runs"))
                 return now
         # Before anything is taken away: what cannot start must not end what runs.
-        check_port(known, spec.ssh_port)
+        check_port(known, spec.file.login.ssh_port)
         if cgroup == "disabled":
             events.warning(
                 "this host gives containers no cgroup v2 controllers that this Slurm can use: "
@@ -84,8 +76,9 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
             spec.variant.name,
             spec.variant.release,
             spec.engine,
-            spec.workers,
-            spec.ssh_port,
+            list(spec.file.nodes),
+            list(spec.file.default_nodes),
+            spec.file.login.ssh_port,
             str(spec.volume),
             wanted,
         )
@@ -192,7 +185,7 @@ def check_volume(spec: ClusterSpec) -> None:
     if etc.is_symlink() or not (etc / "passwd").is_file():
         raise CellblockError(
             f"{spec.volume} holds no jail: {spec.volume}/root/etc/passwd is missing",
-            hint=f"build.py jail assemble jail {spec.volume}",
+            hint=f"`build.py jail assemble jail {spec.volume}`",
         )
     file = spec.volume / "root" / "etc" / "cellblock" / "jail-release"
     release = jail_release(file)
@@ -265,8 +258,8 @@ def _bring_up(
     try:
         secrets.make_secrets(folder / "secrets", new.name)
         config.write(folder / "config", texts)
-        shutil.rmtree(folder / "slurmctld", ignore_errors=True)
-        (folder / "slurmctld").mkdir(mode=0o700)
+        for kept in ("slurmctld", "database"):
+            (folder / kept).mkdir(mode=0o700, exist_ok=True)
         with events.step("cluster", "start containers"):
             running.create(client, new.name, containers)
         with events.step("cluster", "wait for Slurm"):
@@ -310,9 +303,9 @@ def _missing(client: docker.DockerClient, new: state.ClusterState) -> str:
     nodes = running.nodes(client, new.name)
     if not nodes:
         return "slurmctld and its workers"
-    if sum(node.state in SERVING for node in nodes) < new.workers:
+    if sum(node.state in SERVING for node in nodes) < len(new.nodes):
         shown = "; ".join(f"{node.name} is {node.state}" for node in nodes)
-        return f"{new.workers} workers: {shown}"
+        return f"{len(new.nodes)} workers: {shown}"
     # sshd writes it once it listens.
     if not running.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
         return "sshd on login"

@@ -3,43 +3,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cellblock.cluster.cluster_file import MOST_NODES, ClusterFile
 from cellblock.errors import UsageError
 
 EngineName = Literal["podman", "docker"]
-Role = Literal["controller", "worker", "login"]
-JailRoot = Literal["nobody", "operator"]
-"""What root in the jail is to Slurm: nobody, who submits no jobs, or operator, who can take over Slurm."""
+Role = Literal["controller", "worker", "login", "accounting", "database"]
 
 # What a node's state may be when it takes jobs or runs them, in sinfo's short form (sinfo(1), %t). A flag
 # may follow, as in "idle*" (not answering), which does not serve.
 SERVING = frozenset({"idle", "mix", "alloc", "comp", "plnd", "resv"})
-
-# slurmctld accepts these, and they are part of container and network names.
-_CLUSTER_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-
-
-def check_name(name: str) -> None:
-    """Raise UsageError unless `name` can name a cluster."""
-    if not _CLUSTER_NAME.fullmatch(name):
-        raise UsageError(
-            f"'{name}' cannot name a cluster: lower-case letters, digits and '-', at most 40",
-            hint="choose another name",
-        )
-
-
-DEFAULT_NAME = "cellblock"
-"""The cluster that commands mean when they are given no --name."""
-
-
-def name_option(name: str) -> str:
-    """What to append to a command of `build.py` so that it means cluster `name`: "" for the default one."""
-    return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
 @dataclass(frozen=True)
@@ -56,31 +33,29 @@ class SlurmVariant:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A cluster to run on this machine.
+    """A cluster to run on this machine: what its file says, with what the file leaves to the place.
 
-    `images` maps the roles controller, worker and login to image references; `volume` is an
-    assembled jail volume (root/ below it); `ssh_port` is opened on the loopback address; `jail_root`
-    says what root in the jail is to Slurm (docs/decisions/jail-root-and-slurm.md).
-    Raises UsageError when the name, the number of workers or the port cannot be used.
+    `images` maps roles to image references; `volume` is an assembled jail volume (root/ below it). Raises
+    UsageError when one machine cannot run as many nodes.
     """
 
-    name: str
+    file: ClusterFile
     variant: SlurmVariant
     images: Mapping[str, str]
     volume: Path
-    workers: int = 2
-    ssh_port: int = 2222
     engine: EngineName = "podman"
-    jail_root: JailRoot = "nobody"
 
     def __post_init__(self) -> None:
-        """Refuse what no cluster can be."""
-        check_name(self.name)
-        # 200: the nodes of a /24 bridge, with room for the rest.
-        if not 1 <= self.workers <= 200:
-            raise UsageError(f"{self.workers} workers cannot run on one machine", hint="use 1 to 200")
-        if not 1 <= self.ssh_port <= 65535:
-            raise UsageError(f"{self.ssh_port} is not a port", hint="use 1 to 65535")
+        """Refuse what no machine can run."""
+        if len(self.file.nodes) > MOST_NODES:
+            raise UsageError(
+                f"{len(self.file.nodes)} workers cannot run on one machine", hint=f"use 1 to {MOST_NODES}"
+            )
+
+    @property
+    def name(self) -> str:
+        """The cluster's."""
+        return self.file.name
 
 
 @dataclass(frozen=True)

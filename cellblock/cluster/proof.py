@@ -15,7 +15,8 @@ import docker
 from cellblock.cluster import state
 from cellblock.cluster.api import connect
 from cellblock.cluster.local import in_jail
-from cellblock.cluster.model import Proof, name_option
+from cellblock.cluster.model import Proof
+from cellblock.cluster.names import name_option
 from cellblock.cluster.proof_user import PROOF_USER, ensure_proof_user
 from cellblock.cluster.running import execute
 from cellblock.errors import CellblockError
@@ -45,14 +46,15 @@ def prove(name: str, events: Events) -> Proof:
     """
     known = state.require(name)
     started = time.monotonic()
-    writer, reader = "worker-1", f"worker-{min(known.workers, 2)}"
+    nodes = known.default_nodes
+    writer, reader = nodes[0], nodes[min(len(nodes), 2) - 1]
     with connect(known.engine) as client, events.step("cluster", "proof"):
         ensure_proof_user(client, name)
         run = partial(_in_jail, client, name)
         # The number is the proof's own, so that no earlier file passes for it.
         number = secrets.token_hex(4)
         path = f"{_FOLDER}/cellblock-proof-{number}"
-        output = run(*_SRUN, f"--nodes={known.workers}", "--ntasks-per-node=1", "sh", "-c", _WHO)
+        output = run(*_SRUN, f"--nodes={len(nodes)}", "--ntasks-per-node=1", "sh", "-c", _WHO)
         workers = dict(line.split(" ", 1) for line in sorted(output.splitlines()) if " " in line)
 
         def content(*where: str) -> str:
@@ -64,9 +66,9 @@ def prove(name: str, events: Events) -> Proof:
         read = content(*_SRUN, f"--nodelist={reader}")
         login = content()
         run("rm", path)
-    if len(workers) != known.workers:
+    if len(workers) != len(nodes):
         raise CellblockError(
-            f"the proof's job ran on {len(workers)} of {known.workers} workers: {output.strip()}",
+            f"the proof's job ran on {len(workers)} of {len(nodes)} workers: {output.strip()}",
             hint=f"`build.py status{name_option(name)}` shows the nodes",
         )
     if number not in written or not written == read == login:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import docker
 
 from cellblock.cluster.local import in_jail
-from cellblock.cluster.model import name_option
+from cellblock.cluster.names import name_option
 from cellblock.cluster.running import execute, succeeds
 from cellblock.errors import CellblockError
 
@@ -29,6 +30,12 @@ ENSURE_SCRIPT = """
 
 # Seconds for that: a jail whose name service waits for something must not hold up `up` for ever.
 _ENSURE_S = 60
+
+# Whether slurmctld takes jobs of the user in $0, as far as associations go.
+_MAY_SUBMIT = """
+    scontrol show config | grep -q '^AccountingStorageEnforce.*associations' || exit 0
+    scontrol --oneliner show assoc_mgr users="$0" flags=users | grep -q "^UserName=$0("
+"""
 
 # Seconds until slurmctld's node knows a new user of the jail; two are usual.
 _KNOWN_S = 30.0
@@ -75,13 +82,25 @@ def _uid(output: str, shell: str) -> int:
 
 
 def _wait_until_known(client: docker.DockerClient, cluster: str) -> None:
-    """Wait until the controller resolves PROOF_USER: it takes the jail's users from a copy."""
+    """Wait until the controller resolves PROOF_USER, whom it takes from a copy, and takes jobs of theirs."""
+    shell = f"`build.py shell --admin{name_option(cluster)}"
+    _wait(
+        lambda: succeeds(client, cluster, "controller", ["getent", "passwd", PROOF_USER]),
+        f"the controller does not know user {PROOF_USER} of the jail",
+        f"{shell} getent passwd` shows whom it knows; the jail's /etc/passwd must be a regular file that has "
+        "this user",
+    )
+    _wait(
+        lambda: succeeds(client, cluster, "controller", ["sh", "-c", _MAY_SUBMIT, PROOF_USER]),
+        f"user {PROOF_USER} of the jail has no association, and accounting.enforce asks for one",
+        f"{shell} sacctmgr show associations` shows which there are; `sacctmgr add user {PROOF_USER} "
+        "account=ACCOUNT` there adds one",
+    )
+
+
+def _wait(condition: Callable[[], bool], otherwise: str, advice: str) -> None:
     deadline = time.monotonic() + _KNOWN_S
-    while not succeeds(client, cluster, "controller", ["getent", "passwd", PROOF_USER]):
+    while not condition():
         if time.monotonic() >= deadline:
-            raise CellblockError(
-                f"after {_KNOWN_S:.0f} s the controller does not know user {PROOF_USER} of the jail",
-                hint=f"`build.py shell --admin{name_option(cluster)} getent passwd` shows whom it knows; the "
-                "jail's /etc/passwd must be a regular file that has this user",
-            )
+            raise CellblockError(f"after {_KNOWN_S:.0f} s {otherwise}", hint=advice)
         time.sleep(_POLL_S)

@@ -13,13 +13,17 @@ from docker.models.containers import Container as Running
 from docker.types import Ulimit
 
 from cellblock.cluster.containers import LABEL_CLUSTER, LABEL_ROLE, Container, container_name, network_name
-from cellblock.cluster.model import NodeStatus, name_option
+from cellblock.cluster.model import NodeStatus
+from cellblock.cluster.names import name_option
 from cellblock.errors import CellblockError
 
 # Lines of a container's log shown when it fails.
 _LOG_LINES = 10
-# Seconds for a container to end by itself when the cluster stops: Slurm's daemons take less than one.
+# Seconds for a container to end by itself when the cluster stops. Slurm's daemons and MariaDB take one or two; on a
+# busy machine more, and what slurmctld and MariaDB have not written by then is lost, or is recovered later.
 _STOP_S = 5
+_STOP_KEEPERS_S = 60
+_KEEPERS = ("controller", "accounting", "database")
 # Requests to the engine at once: it serialises most of its work.
 _AT_ONCE = 4
 
@@ -139,7 +143,8 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, netw
 
 def _remove(container: Running) -> None:
     try:
-        container.stop(timeout=_STOP_S)
+        keeps = container.labels.get(LABEL_ROLE) in _KEEPERS
+        container.stop(timeout=_STOP_KEEPERS_S if keeps else _STOP_S)
         container.remove(force=True, v=True)
     except NotFound:
         pass  # gone meanwhile, as wished

@@ -3,6 +3,8 @@
 
     secrets/munge/munge.key                     what controller and workers see
     secrets/login/{munge.key,ssh_host_*,authorized_keys}   what the login node sees
+    secrets/accounting/{munge.key,database-password}       what slurmdbd sees
+    secrets/database/database-password                     what the database sees
     secrets/ssh/id_ed25519                      the key that opens a session on the login node
 
 Every file is 0600 and every folder 0700, from the moment it exists.
@@ -21,6 +23,9 @@ from cellblock.files import durable as records
 
 # 1024 bits, the default of mungekey(8).
 _MUNGE_KEY_BYTES = 128
+# slurmdbd's for the database; in hexadecimal, so that no quoting can break it.
+_PASSWORD_BYTES = 24
+_FOLDERS = ("munge", "login", "ssh", "accounting", "database")
 # ed25519 for everyone of today, RSA for clients that know nothing else.
 _HOST_KEYS = {"ssh_host_ed25519_key": ("ed25519",), "ssh_host_rsa_key": ("rsa", "-b", "3072")}
 
@@ -31,12 +36,17 @@ def make_secrets(folder: Path, cluster: str) -> None:
     Raises CellblockError when ssh-keygen is missing or a file cannot be written.
     """
     try:
-        for place in (folder, folder / "munge", folder / "login", folder / "ssh"):
+        for place in (folder, *(folder / name for name in _FOLDERS)):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = folder / "munge" / "munge.key"
         if not key.exists():
             _write(key, secrets.token_bytes(_MUNGE_KEY_BYTES))
-        _write(folder / "login" / "munge.key", key.read_bytes())
+        for name in ("login", "accounting"):
+            _write(folder / name / "munge.key", key.read_bytes())
+        password = folder / "database" / "database-password"
+        if not password.exists():
+            _write(password, secrets.token_hex(_PASSWORD_BYTES).encode())
+        _write(folder / "accounting" / "database-password", password.read_bytes())
         for name, kind in _HOST_KEYS.items():
             _keygen(folder / "login" / name, kind, f"{cluster}-login")
         _keygen(folder / "ssh" / "id_ed25519", ("ed25519",), f"cellblock-{cluster}")

@@ -5,6 +5,7 @@
     config/          rendered configuration, mounted read-only into the containers
     secrets/         the munge key and SSH keys; mode 0700
     slurmctld/       slurmctld's own state
+    database/        MariaDB's, when the accounting's database is embedded
 
 A crash between making a container and writing state.json leaves containers without a state: `start`
 and `stop` find them by their label and remove them.
@@ -21,7 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.cluster.model import EngineName, check_name, name_option
+from cellblock.cluster.model import EngineName
+from cellblock.cluster.names import check_name, name_option
 from cellblock.errors import CellblockError
 from cellblock.files import durable
 
@@ -30,13 +32,18 @@ _FILE = "state.json"
 
 @dataclass(frozen=True)
 class ClusterState:
-    """A cluster that was started. `fingerprint` is of everything its containers were made from."""
+    """A cluster that was started.
+
+    `nodes` are all of Slurm's, `default_nodes` those of the default partition. `fingerprint` is of everything
+    that the containers were made from.
+    """
 
     name: str
     variant: str
     release: str
     engine: EngineName
-    workers: int
+    nodes: list[str]
+    default_nodes: list[str]
     ssh_port: int
     volume: str
     fingerprint: str
@@ -98,10 +105,13 @@ def write(state: ClusterState) -> None:
 
 
 def forget(name: str) -> None:
-    """Remove what is kept of cluster `name`, its secrets included."""
+    """Remove what is kept of cluster `name` for the time it runs, its secrets included.
+
+    Slurm's state and the database stay, as the jail does: jobs that wait, and what jobs used.
+    """
     place = folder(name)
     (place / _FILE).unlink(missing_ok=True)
-    for part in ("config", "secrets", "slurmctld"):
+    for part in ("config", "secrets"):
         shutil.rmtree(place / part, ignore_errors=True)
     # What others put there (a volume) stays, and so does the folder then. The lock file stays while
     # it is held: a second process may wait on it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of declared files: keys of image.yaml and variants.yaml, from the models that read them."""
+"""The reference of declared files (image.yaml, variants.yaml, the cluster file), from their models."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from cellblock import definition, variants
+from cellblock.cluster import cluster_file
 from cellblock.docs.table import code, table
 from cellblock.paths import PROJECT
 
@@ -28,6 +30,13 @@ _TITLES: dict[type[BaseModel], str] = {
     variants.VariantFields: "A variant",
     variants.SlurmSource: "Slurm from source",
     variants.CudaFields: "The CUDA of a variant",
+    cluster_file.Jail: "The jail",
+    cluster_file.Accounting: "Accounting",
+    cluster_file.Login: "The login node",
+    cluster_file.Resources: "Resources",
+    cluster_file.NodeSet: "A node set",
+    cluster_file.Partition: "A partition",
+    cluster_file.SlurmLines: "Lines of Slurm's files",
 }
 _NAMES = {str: "text", int: "number", bool: "true or false", float: "number", type(None): "nothing"}
 
@@ -42,6 +51,18 @@ def definitions_page() -> str:
         *_model(definition.ImageFields, set(), meanings_of_keys()),
         "## variants.yaml",
         *_model(variants.VariantsFile, set()),
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def cluster_page() -> str:
+    """The page `reference/cluster-file.md`."""
+    parts = [
+        "# Keys of the cluster file",
+        "*Reference. Made from the models that read the file; an unknown key is an error.*",
+        "What the keys do, with examples: [The cluster file](../cluster-file.md). "
+        "`python3 build.py render schema cluster` prints a JSON schema, for editors.",
+        *_model(cluster_file.ClusterFile, set()),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -104,6 +125,11 @@ def _default(field: Any) -> str:
     value = field.default
     if value is PydanticUndefined or value is None or value in ([], {}, ()):
         return "none"
+    if isinstance(value, BaseModel):
+        return "none"
+    if isinstance(value, tuple) and isinstance(value[0], BaseModel):
+        dumped = [one.model_dump(exclude_defaults=True) for one in value]
+        return code(yaml.safe_dump(dumped, default_flow_style=True, sort_keys=False).strip())
     if isinstance(value, tuple):
         return ", ".join(code(one) for one in value)
     return code(str(value).lower() if isinstance(value, bool) else value)

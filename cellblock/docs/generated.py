@@ -19,6 +19,7 @@ def pages() -> dict[str, str]:
     makers: dict[str, Callable[[], str]] = {
         "reference/commands.md": commands.commands_page,
         "reference/definitions.md": declared.definitions_page,
+        "reference/cluster-file.md": declared.cluster_page,
         "reference/mount-plan.md": c_tables.plan_page,
         "reference/plugstack.md": c_tables.plugstack_page,
         "reference/enroot-settings.md": c_tables.enroot_page,

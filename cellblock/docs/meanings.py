@@ -129,6 +129,15 @@ ENVIRONMENT = {
 }
 NODE_ENVIRONMENT = {
     "CELLBLOCK_CONTROLLER": ("`controller:6817`", "host and port of slurmctld"),
+    "CELLBLOCK_ACCOUNTING": ("none", "host and port of slurmdbd, for the controller"),
+    "CELLBLOCK_ACCOUNT": ("none", "the account that the controller associates each user of the jail with"),
+    "CELLBLOCK_DATABASE": ("`slurm_acct_db`", "the database of slurmdbd"),
+    "CELLBLOCK_DATABASE_HOST": ("`database:3306`", "host and port of the database, for slurmdbd"),
+    "CELLBLOCK_DATABASE_MEMORY_MB": (
+        "half of the container's memory, or a sixteenth of the machine's",
+        "the database's buffer pool, in MiB",
+    ),
+    "CELLBLOCK_GRES": ("none", "generic resources that the worker declares, as in `gpu:a100:4`"),
     "CELLBLOCK_NODE": ("the host's name", "the worker's name in Slurm"),
     "CELLBLOCK_NODE_CONF": (
         "`Feature=worker`",

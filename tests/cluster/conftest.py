@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec, SlurmVariant
+from cellblock.cluster.up import UpRequest, cluster_file
 
 PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 
@@ -35,8 +36,11 @@ def spec(volume: Path) -> Callable[..., ClusterSpec]:
     """Makes a specification; `release` and any field of it can be given."""
 
     def make(release: str = "24.11", variant: str = "debian13", **fields: object) -> ClusterSpec:
+        options = {
+            key: fields.pop(key) for key in ("name", "workers", "ssh_port", "jail_root") if key in fields
+        }
         given: dict[str, object] = {
-            "name": "test",
+            "file": cluster_file(UpRequest(**{"name": "test", **options})),  # type: ignore[arg-type]
             "variant": SlurmVariant(variant, release, PLUGINS),
             "images": {
                 role: f"localhost/cellblock/{role}:{variant}" for role in ("controller", "worker", "login")

@@ -123,14 +123,14 @@ def test_the_login_node_is_named_where_slurmctld_wakes_srun_only_on_nodes(
     lines = settings(rendered(spec(release))["slurm/slurm.conf"])
     assert ("NodeName=login State=FUTURE" in lines) is named
     # It is in no partition.
-    nodes = "workers" if named else "ALL"
+    nodes = "worker" if named else "ALL"
     assert f"PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP" in lines
-    assert ("NodeSet=workers Feature=worker" in lines) is named
+    assert ("NodeSet=worker Feature=worker" in lines) is named
 
 
 @pytest.mark.parametrize(
     ("release", "mpi", "metrics"),
-    [("24.11", "pmix", False), ("25.11", "none", True), ("26.05", "none", True)],
+    [("24.11", "pmix", False), ("25.11", "none", False), ("26.05", "none", True)],
 )
 def test_what_a_release_brings_or_lacks(spec: Make, release: str, mpi: str, metrics: bool) -> None:
     lines = settings(rendered(spec(release))["slurm/slurm.conf"])
@@ -197,7 +197,7 @@ def test_every_line_of_a_plan_has_the_four_fields_of_fstab(spec: Make) -> None:
 
 def test_workers_share_the_memory_and_leave_a_tenth(spec: Make) -> None:
     facts = config.facts(spec(workers=3), cpus=4, memory_mb=30000)
-    assert (facts.node_memory_mb, facts.memory_per_cpu_mb) == (9000, 2250)
+    assert ([one.memory_mb for one in facts.node_sets], facts.memory_per_cpu_mb) == ([9000], 2250)
 
 
 def test_written_files_are_readable_by_all_and_writable_by_root_alone(spec: Make, tmp_path: Path) -> None:

@@ -42,7 +42,10 @@ def serve(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     monkeypatch.setattr(proof, "connect", connect)
     monkeypatch.setattr(proof.secrets, "token_hex", lambda size: "line")
     with state.locked("test"):
-        state.write(state.ClusterState("test", "debian13", "24.11", "podman", 2, 2222, "/volume", "f"))
+        nodes = ["worker-1", "worker-2"]
+        state.write(
+            state.ClusterState("test", "debian13", "24.11", "podman", nodes, nodes, 2222, "/volume", "f")
+        )
 
 
 @pytest.fixture

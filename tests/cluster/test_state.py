@@ -11,14 +11,15 @@ import pytest
 from cellblock.cluster import state
 from cellblock.errors import CellblockError
 
-STATE = state.ClusterState("test", "debian13", "24.11", "podman", 2, 2222, "/volume", "f" * 64)
+NODES = ["worker-1", "worker-2"]
+STATE = state.ClusterState("test", "debian13", "24.11", "podman", NODES, NODES, 2222, "/volume", "f" * 64)
 
 
 def test_what_is_written_is_read() -> None:
     with state.locked("test"):
         state.write(STATE)
-        state.write(replace(STATE, workers=3))
-    assert state.read("test") == replace(STATE, workers=3)
+        state.write(replace(STATE, nodes=["worker-1"]))
+    assert state.read("test") == replace(STATE, nodes=["worker-1"])
     assert not list(state.folder("test").glob("*.new"))
 
 
@@ -42,10 +43,15 @@ def test_one_command_at_a_time() -> None:
 def test_forgetting_keeps_what_is_not_its_own() -> None:
     with state.locked("test"):
         state.write(STATE)
-        for name in ("config", "secrets", "slurmctld", "volume"):
+        for name in ("config", "secrets", "slurmctld", "database", "volume"):
             (state.folder("test") / name / "below").mkdir(parents=True)
         state.forget("test")
-    assert {path.name for path in state.folder("test").iterdir()} == {"volume", "lock"}
+    assert {path.name for path in state.folder("test").iterdir()} == {
+        "slurmctld",
+        "database",
+        "volume",
+        "lock",
+    }
 
 
 def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

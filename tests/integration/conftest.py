@@ -257,7 +257,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @contextmanager
 def running_cluster(
-    prefix: str, variant: str | None = None, jail_root: str = "nobody"
+    prefix: str, variant: str | None = None, jail_root: str = "nobody", file: Path | None = None
 ) -> Iterator[LocalCluster]:
     """A cluster of two workers; its images are kept, everything else goes at the end."""
     if os.geteuid() != 0:
@@ -270,6 +270,7 @@ def running_cluster(
             variant=variant or default_variant(),
             ssh_port=free_port(),
             jail_root=jail_root,
+            file=file,
         )
         events = Events()
         shells = ContainerShells({**os.environ, **podman_environment()})

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
 from cellblock.cluster.api import podman_environment
 from cellblock.cluster.capabilities import capabilities
 from cellblock.cluster.containers import container_name
+from cellblock.cluster.up import cluster_file
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from tests.integration.conftest import LocalCluster
@@ -27,12 +29,12 @@ DAEMONS = ("controller", "worker", "login")
 
 def spec(cluster: LocalCluster, **changes: object) -> ClusterSpec:
     variant = cluster.result.build.variant
+    options = {key: changes.pop(key) for key in ("workers", "ssh_port") if key in changes}
     given: dict[str, object] = {
-        "name": cluster.request.name,
+        "file": cluster_file(replace(cluster.request, **options)),  # type: ignore[arg-type]
         "variant": SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
         "images": {role: cluster.result.build.images[role].reference for role in DAEMONS},
         "volume": cluster.root.parent,
-        "ssh_port": cluster.request.ssh_port,
     }
     return ClusterSpec(**{**given, **changes})  # type: ignore[arg-type]
 

@@ -23,11 +23,14 @@ wait_for() {
     done
 }
 
-# Whether something listens where slurmctld should. (dash has no /dev/tcp; bash is essential.)
-controller_listens() {
+# listens HOST:PORT - whether something does there. (dash has no /dev/tcp; bash is essential.)
+listens() {
     # shellcheck disable=SC2016 # for the inner shell
-    timeout 2 bash -c ': < "/dev/tcp/$0/$1"' "${CONTROLLER%%:*}" "${CONTROLLER##*:}" 2>/dev/null
+    timeout 2 bash -c ': < "/dev/tcp/$0/$1"' "${1%:*}" "${1##*:}" 2>/dev/null
 }
+
+# Whether something listens where slurmctld should.
+controller_listens() { listens "$CONTROLLER"; }
 
 # wait_for_jail - until the volume's tree is there, and with CELLBLOCK_JAIL_READY until `jail init` has said that it
 # is done with it: `any` for whatever image, else a part of the line that it writes (the image's id or reference).

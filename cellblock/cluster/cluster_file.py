@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster file: what a site says of its cluster, as typed models (docs/cluster-file.md).
+
+    name: cellblock
+    variant: debian13
+    jail: {image: jail, root: nobody, level: capabilities}
+    accounting: {database: embedded}
+    login: {ssh_port: 2222}
+    node_sets: [{name: worker, count: 2}]
+    partitions: [{name: main, default: true}]
+    slurm: {extra: {slurm.conf: "MaxArraySize=5000"}}
+
+What ends in a file of Slurm's is checked against what Slurm takes there: a value that brought a line of its
+own would be configuration that nobody wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from cellblock import paths
+from cellblock.cluster.names import DEFAULT_NAME, check_name
+from cellblock.cluster.site_lines import check_lines
+from cellblock.errors import DefinitionError, UsageError
+from cellblock.yaml_source import FaultAt, nearest, read_yaml, validate
+
+JailRoot = Literal["nobody", "operator"]
+"""What root in the jail is to Slurm: nobody, who submits no jobs, or operator, who can take over Slurm."""
+
+MOST_NODES = 200
+"""Nodes of a cluster on one machine: those of a /24 bridge, with room for the rest."""
+
+# Names of node sets and partitions: parts of host names (RFC 1123), of lists of nodes and of files.
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
+# Names that Slurm gives a meaning of its own where a partition or a set of nodes is named (slurm.conf(5)),
+# and the hosts of the other roles.
+_RESERVED = {"all", "default", "controller", "login", "accounting", "database", "rest", "metrics"}
+# A word in a line of slurm.conf: nothing that ends the value, the line or the file.
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/+-]{0,63}")
+_GRES = re.compile(r"[a-z][a-z0-9_]{0,31}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,31})?")
+_KEY = re.compile(r"[A-Za-z]{1,40}")
+_SIZE = re.compile(r"(\d{1,9})(Mi|Gi|Ti)")
+_MIB = {"Mi": 1, "Gi": 2**10, "Ti": 2**20}
+_TIME = re.compile(r"(\d{1,5})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+# What a partition's line says by fields of its own; slurm.conf(5), PARTITION CONFIGURATION.
+_OWN_OPTIONS = {
+    "partitionname": "name",
+    "nodes": "node_sets",
+    "default": "default",
+    "maxtime": "max_time",
+    "state": "state",
+    "prioritytier": "priority",
+}
+
+
+def _named(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(
+            f"'{value}' is no name here: lower-case letters, digits and '-', a letter first, at most 30"
+        )
+    if value in _RESERVED:
+        raise ValueError(f"'{value}' has a meaning of its own; choose another name")
+    return value
+
+
+def _cluster_name(value: str) -> str:
+    try:
+        check_name(value)
+    except UsageError as error:
+        raise ValueError(error.message) from error
+    return value
+
+
+def _word(value: str) -> str:
+    if not _WORD.fullmatch(value):
+        raise ValueError(f"'{value}' is no word that Slurm takes here: letters, digits and _ . : / + -")
+    return value
+
+
+def mebibytes(size: str) -> int:
+    """MiB of a size such as 512Mi, 8Gi or 1Ti. Raises ValueError for anything else, and for none at all."""
+    found = _SIZE.fullmatch(size)
+    if not found or int(found[1]) == 0:
+        raise ValueError(f"'{size}' is no size: a number and Mi, Gi or Ti, as in 8Gi")
+    return int(found[1]) * _MIB[found[2]]
+
+
+def _size(value: str) -> str:
+    mebibytes(value)
+    return value
+
+
+def slurm_time(time: str) -> str:
+    """What slurm.conf calls a time such as 30m or 7d: days-hours:minutes:seconds. `unlimited` is INFINITE.
+
+    Raises ValueError for anything else.
+    """
+    if time == "unlimited":
+        return "INFINITE"
+    found = _TIME.fullmatch(time)
+    if not found or int(found[1]) == 0:
+        raise ValueError(f"'{time}' is no time: a number and s, m, h, d or w, as in 7d, or unlimited")
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    days, rest = divmod(seconds, 86400)
+    return f"{days}-{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+
+
+def _time(value: str) -> str:
+    slurm_time(value)
+    return value
+
+
+Name = Annotated[str, AfterValidator(_named)]
+ClusterName = Annotated[str, AfterValidator(_cluster_name)]
+Word = Annotated[str, AfterValidator(_word)]
+Size = Annotated[str, AfterValidator(_size)]
+Time = Annotated[str, AfterValidator(_time)]
+
+
+class _Strict(BaseModel):
+    # Numbers and switches are themselves: `count: "2"` and `default: 1` are mistakes, and said so.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class Jail(_Strict):
+    """The shared root: the image it is made of, what root in it is to Slurm, and how jobs are held in it."""
+
+    image: Name = "jail"
+    """The image that an empty volume is filled from; `jail-devel` has compilers."""
+    root: JailRoot = "nobody"
+    """What root in the jail is to Slurm: `nobody`, who submits no jobs, or `operator`."""
+    level: Literal["filesystem", "capabilities", "pid"] = "capabilities"
+    """How far jobs are held (docs/jail-isolation.md)."""
+
+
+class Accounting(_Strict):
+    """Slurm's accounting: slurmdbd, and where its database is."""
+
+    database: Literal["embedded"] = "embedded"
+    """`embedded`: a MariaDB of the cluster's own."""
+    enforce: tuple[Literal["associations", "limits", "qos", "safe", "nosteps"], ...] = Field(
+        default=("limits", "qos"), strict=False
+    )
+    """AccountingStorageEnforce: what of associations and limits is in force."""
+    account: Word | None = "users"
+    """Each user of the jail gets an association with this account by itself; none with null."""
+
+
+class Login(_Strict):
+    """The login node."""
+
+    ssh_port: int = Field(default=2222, ge=1, le=65535)
+    """Port of the login node's sshd on 127.0.0.1."""
+
+
+class Resources(_Strict):
+    """What each node of a set tells Slurm that it has. Without: what its machine has."""
+
+    cpu: int | None = Field(default=None, ge=1, le=4096)
+    """Processors."""
+    memory: Size | None = None
+    """Memory, as in 8Gi."""
+
+
+class NodeSet(_Strict):
+    """Nodes of one kind. They are called NAME-1, NAME-2 and so on, and have NAME as a feature."""
+
+    name: Name
+    """The first part of the nodes' names."""
+    count: int = Field(default=1, ge=1, le=65000)
+    """How many."""
+    features: tuple[Word, ...] = Field(default=(), strict=False)
+    """Features of the nodes, for `srun --constraint`."""
+    resources: Resources = Resources()
+    """What each node has."""
+    gres: dict[str, int] = Field(default_factory=dict)
+    """Generic resources of each node, as in `gpu: 4` or `gpu:a100: 4`; declared, not looked for."""
+    weight: int = Field(default=1, ge=1, le=65533)
+    """Nodes of the lowest weight are given out first."""
+
+    @model_validator(mode="after")
+    def _gres_are_gres(self) -> NodeSet:
+        for kind, count in self.gres.items():
+            if not _GRES.fullmatch(kind):
+                raise ValueError(f"gres: '{kind}' is no resource: a name such as gpu, or gpu:a100")
+            if not 1 <= count <= 4096:
+                raise ValueError(f"gres: {kind}: {count} is not between 1 and 4096")
+        return self
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes."""
+        return tuple(f"{self.name}-{number}" for number in range(1, self.count + 1))
+
+
+class Partition(_Strict):
+    """A partition: nodes under one set of rules."""
+
+    name: Name
+    """What `sbatch --partition` calls it."""
+    node_sets: tuple[str, ...] = Field(default=(), strict=False)
+    """Names of the node sets in it; all, when none is named."""
+    default: bool = False
+    """Whether jobs that name no partition go here."""
+    max_time: Time = "unlimited"
+    """The longest time of a job, as in 7d."""
+    state: Literal["up", "down", "drain", "inactive"] = "up"
+    """What the partition does with jobs."""
+    priority: int = Field(default=1, ge=0, le=65533)
+    """PriorityTier: jobs of a higher one go first, and may preempt."""
+    options: dict[str, Word] = Field(default_factory=dict)
+    """Further options of a partition's line in slurm.conf, as in `OverSubscribe: FORCE:2`."""
+
+    @model_validator(mode="after")
+    def _options_are_options(self) -> Partition:
+        for key in self.options:
+            if not _KEY.fullmatch(key):
+                raise ValueError(f"options: '{key}' is no option of a partition: letters alone")
+            if key.lower() in _OWN_OPTIONS:
+                raise ValueError(f"options: {key} is set by the field {_OWN_OPTIONS[key.lower()]}")
+        return self
+
+
+class SlurmLines(_Strict):
+    """Lines of the site's own in Slurm's files."""
+
+    extra: dict[Literal["slurm.conf", "gres.conf", "cgroup.conf"], str] = Field(default_factory=dict)
+    """File and lines. A line for a default of Cellblock's takes its place; what it must set is refused."""
+
+    @model_validator(mode="after")
+    def _lines_are_lines(self) -> SlurmLines:
+        for file, text in self.extra.items():
+            check_lines(file, text)
+        return self
+
+
+class ClusterFile(_Strict):
+    """The keys of a cluster file."""
+
+    name: ClusterName = DEFAULT_NAME
+    """Name of the cluster: Slurm's ClusterName, and part of the names of what runs."""
+    variant: str | None = None
+    """Variant of the images (images/variants.yaml); without: the newest stable one of the host's family."""
+    jail: Jail = Jail()
+    """The shared root."""
+    accounting: Accounting | None = None
+    """Slurm's accounting; without: none."""
+    login: Login = Login()
+    """The login node."""
+    node_sets: tuple[NodeSet, ...] = Field(
+        default=(NodeSet(name="worker", count=2),), min_length=1, strict=False
+    )
+    """The nodes."""
+    partitions: tuple[Partition, ...] = Field(
+        default=(Partition(name="main", default=True),), min_length=1, strict=False
+    )
+    """The partitions."""
+    slurm: SlurmLines = SlurmLines()
+    """Lines of the site's own in Slurm's files."""
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> ClusterFile:
+        sets = [one.name for one in self.node_sets]
+        for key, names in (("node_sets", sets), ("partitions", [one.name for one in self.partitions])):
+            for number, name in enumerate(names):
+                if name in names[:number]:
+                    raise FaultAt(f"the name '{name}' stands twice", key, number, "name")
+        for number, partition in enumerate(self.partitions):
+            for place, name in enumerate(partition.node_sets):
+                if name not in sets:
+                    raise FaultAt(
+                        f"there is no node set '{name}'; {nearest(name, sets)}",
+                        *("partitions", number, "node_sets", place),
+                    )
+        default = [number for number, partition in enumerate(self.partitions) if partition.default]
+        if not default:
+            raise FaultAt("one of them must have `default: true`", "partitions")
+        if len(default) > 1:
+            raise FaultAt("another partition is the default one already", "partitions", default[1], "default")
+        return self
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes."""
+        return tuple(node for one in self.node_sets for node in one.nodes)
+
+    @property
+    def default_nodes(self) -> tuple[str, ...]:
+        """The names of the nodes of the default partition."""
+        partition = next(one for one in self.partitions if one.default)
+        sets = partition.node_sets or tuple(one.name for one in self.node_sets)
+        return tuple(node for one in self.node_sets if one.name in sets for node in one.nodes)
+
+
+def default_file() -> Path:
+    """The cluster file that `up` uses when it is given none."""
+    return paths.PROJECT / "deploy" / "cluster.yaml"
+
+
+def load_cluster_file(path: Path | None = None) -> ClusterFile:
+    """The cluster file at `path`, or the default one.
+
+    Raises DefinitionError, naming file, line and key, when it cannot be read or says what cannot be.
+    """
+    source = read_yaml(path or default_file())
+    if not isinstance(source.data, dict):
+        raise DefinitionError(
+            f"{source.path}: holds no keys",
+            hint="`build.py render cluster` prints a cluster file to start from",
+        )
+    return validate(source, ClusterFile, source.data)

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster file may say, and what is said of one that it may not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cellblock.cluster import ClusterSpec, config
+from cellblock.cluster.cluster_file import ClusterFile, load_cluster_file, mebibytes, slurm_time
+from cellblock.cluster.containers import Container, plan
+from cellblock.cluster.up import UpRequest, cluster_file
+from cellblock.errors import DefinitionError, UsageError
+
+Load = Callable[[str], ClusterFile]
+Make = Callable[..., ClusterSpec]
+
+WHOLE = """\
+name: site
+variant: debian13
+jail: {image: jail-devel, root: operator, level: pid}
+accounting: {enforce: [associations, limits], account: null}
+login: {ssh_port: 2200}
+node_sets:
+  - {name: cpu, count: 2, features: [fast, "intel:6"]}
+  - {name: gpu, count: 1, gres: {"gpu:a100": 4, fpga: 1}, resources: {cpu: 8, memory: 16Gi}, weight: 10}
+partitions:
+  - {name: main, default: true, max_time: 7d}
+  - {name: big, node_sets: [gpu], priority: 5, state: drain, options: {OverSubscribe: "FORCE:2"}}
+slurm:
+  extra:
+    slurm.conf: |
+      # Ours.
+      MaxArraySize=5000
+      killonbadexit=0
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """The cluster file of a text."""
+
+    def of(text: str) -> ClusterFile:
+        path = tmp_path / "cluster.yaml"
+        path.write_text(text)
+        return load_cluster_file(path)
+
+    return of
+
+
+def test_the_default_file_is_the_default_cluster() -> None:
+    assert load_cluster_file() == ClusterFile()
+
+
+def test_names_of_nodes(load: Load) -> None:
+    file = load(WHOLE)
+    assert file.nodes == ("cpu-1", "cpu-2", "gpu-1")
+    assert file.default_nodes == file.nodes
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "says"),
+    [
+        ("nmae: x\n", ":1: nmae", "did you mean 'name'"),
+        ("- name\n", "", "holds no keys"),
+        ("name: X_1\n", ":1: name", "lower-case letters, digits and '-'"),
+        ("node_sets:\n  - {name: a, count: '2'}\n", ":2: node_sets.0.count", "valid integer"),
+        ("node_sets:\n  - {name: a, count: 0}\n", ":2: node_sets.0.count", "greater than or equal to 1"),
+        ("node_sets: []\n", ":1: node_sets", "at least 1 item"),
+        ("node_sets: [{name: all}]\n", ":1: node_sets.0.name", "a meaning of its own"),
+        ("node_sets: [{name: login}]\n", ":1: node_sets.0.name", "a meaning of its own"),
+        ("node_sets:\n  - name: a\n  - name: a\n", ":3: node_sets.1.name", "'a' stands twice"),
+        ("node_sets: [{name: a, features: ['x y']}]\n", ":1: node_sets.0.features.0", "no word"),
+        ("node_sets: [{name: a, features: ['x\\nNodeName=b']}]\n", ":1: node_sets.0.features.0", "no word"),
+        ("node_sets: [{name: a, gres: {'GPU': 1}}]\n", ":1: node_sets.0", "'GPU' is no resource"),
+        ("node_sets: [{name: a, gres: {gpu: 0}}]\n", ":1: node_sets.0", "not between 1 and 4096"),
+        (
+            "node_sets: [{name: a, resources: {memory: 8}}]\n",
+            ":1: node_sets.0.resources.memory",
+            "valid string",
+        ),
+        ("node_sets: [{name: a, resources: {memory: 8GB}}]\n", ":1: node_sets.0.resources.memory", "no size"),
+        ("partitions: [{name: p}]\n", ":1: partitions", "`default: true`"),
+        (
+            "partitions:\n  - {name: p, default: true}\n  - {name: q, default: true}\n",
+            ":3: partitions.1.default",
+            "another partition is the default one",
+        ),
+        (
+            "partitions:\n  - {name: p, default: true, node_sets: [wroker]}\n",
+            ":2: partitions.0.node_sets.0",
+            "did you mean 'worker'",
+        ),
+        (
+            "partitions: [{name: p, default: true, max_time: 7}]\n",
+            ":1: partitions.0.max_time",
+            "valid string",
+        ),
+        ("partitions: [{name: p, default: true, max_time: week}]\n", ":1: partitions.0.max_time", "no time"),
+        (
+            "partitions: [{name: p, default: true, options: {MaxTime: '1'}}]\n",
+            ":1: partitions.0",
+            "field max_time",
+        ),
+        (
+            "partitions: [{name: p, default: true, options: {X: 'a b'}}]\n",
+            ":1: partitions.0.options.X",
+            "no word",
+        ),
+        ("slurm: {extra: {slurm.conf: 'SlurmUser=root'}}\n", ":1: slurm", "SlurmUser is set by Cellblock"),
+        (
+            'slurm: {extra: {slurm.conf: "A=1\\npartitionname=x"}}\n',
+            ":1: slurm",
+            "line 2: partitionname.*partitions",
+        ),
+        ("slurm: {extra: {slurm.conf: 'Include /etc/x'}}\n", ":1: slurm", "does not reach the nodes"),
+        ('slurm: {extra: {slurm.conf: "A=1 \\\\\\nB=2"}}\n', ":1: slurm", "backslash"),
+        ("slurm: {extra: {slurm.conf: 'just words'}}\n", ":1: slurm", "no KEY=VALUE"),
+        ('slurm: {extra: {slurm.conf: "A=1\\x1b"}}\n', ":1: slurm", "cannot be printed"),
+        ("slurm: {extra: {passwd: 'x=1'}}\n", ":1: slurm.extra.passwd", "slurm.conf"),
+        ("jail: {root: admin}\n", ":1: jail.root", "nobody"),
+        ("accounting: {enforce: [limit]}\n", ":1: accounting.enforce.0", "limits"),
+        ("login: {ssh_port: 70000}\n", ":1: login.ssh_port", "65535"),
+    ],
+)
+def test_a_mistake_is_named_with_line_and_key(load: Load, text: str, where: str, says: str) -> None:
+    with pytest.raises(DefinitionError, match=says) as caught:
+        load(text)
+    assert f"cluster.yaml{where}" in caught.value.message
+
+
+def test_options_take_the_place_of_what_the_file_says(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(WHOLE)
+    request = UpRequest(
+        name="mine", ssh_port=2300, jail_root="nobody", jail="jail", variant="debian14", file=path
+    )
+    file = cluster_file(request)
+    assert (file.name, file.variant, file.login.ssh_port) == ("mine", "debian14", 2300)
+    assert (file.jail.root, file.jail.image, file.jail.level) == ("nobody", "jail", "pid")
+    with pytest.raises(UsageError, match="the cluster has 2 node sets"):
+        cluster_file(UpRequest(workers=3, file=path))
+    assert cluster_file(UpRequest(workers=3)).nodes == ("worker-1", "worker-2", "worker-3")
+
+
+def rendered(spec: ClusterSpec) -> dict[str, str]:
+    return config.render(spec, config.facts(spec, cpus=2, memory_mb=20000), "disabled")
+
+
+def test_what_the_file_says_stands_in_slurms_files(load: Load, spec: Make) -> None:
+    texts = rendered(spec(file=load(WHOLE)))
+    lines = texts["slurm/slurm.conf"].splitlines()
+    for line in (
+        "ClusterName=site",
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageEnforce=associations,limits",
+        "AccountingStorageTRES=gres/gpu,gres/fpga",
+        "GresTypes=gpu,fpga",
+        "SlurmdParameters=config_overrides",
+        "NodeSet=cpu Feature=cpu",
+        "NodeSet=gpu Feature=gpu",
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=7-00:00:00 State=UP",
+        "PartitionName=big Nodes=gpu Default=NO MaxTime=INFINITE State=DRAIN "
+        "PriorityTier=5 OverSubscribe=FORCE:2",
+        "MaxArraySize=5000",
+        "killonbadexit=0",
+    ):
+        assert lines.count(line) == 1, line
+    # A line of the file's own takes the place of the default.
+    assert "KillOnBadExit=1" not in lines
+    assert [line for line in texts["slurm/gres.conf"].splitlines() if not line.startswith("#")] == [
+        "NodeName=gpu-[1-1] Name=gpu Type=a100 File=/run/cellblock/gres/gpu-a100-[0-3]",
+        "NodeName=gpu-[1-1] Name=fpga Count=1",
+    ]
+    assert "level=pid" in texts["slurm/plugstack.conf"]
+    assert "StorageHost=database" in texts["accounting/slurmdbd.conf"]
+    assert "StoragePass=" not in texts["accounting/slurmdbd.conf"]
+
+
+def test_without_accounting_and_resources_there_are_no_files_for_them(spec: Make) -> None:
+    texts = rendered(spec())
+    assert "slurm/gres.conf" not in texts
+    assert "accounting/slurmdbd.conf" not in texts
+    assert "AccountingStorage" not in texts["slurm/slurm.conf"]
+
+
+def containers(one: ClusterSpec, folder: Path) -> dict[str, Container]:
+    facts = config.facts(one, cpus=2, memory_mb=20000)
+    return {each.hostname: each for each in plan(one, facts, folder, (), "disabled", 1000)}
+
+
+def test_the_containers_of_accounting_have_what_they_need_and_no_more(
+    load: Load, spec: Make, tmp_path: Path
+) -> None:
+    roles = ("controller", "worker", "login", "accounting", "database")
+    made = containers(spec(file=load(WHOLE), images=dict.fromkeys(roles, "image")), tmp_path)
+    assert set(made) == {"controller", "database", "accounting", "cpu-1", "cpu-2", "gpu-1", "login"}
+    assert made["gpu-1"].environment["CELLBLOCK_NODE_CONF"] == (
+        "CPUs=8 RealMemory=16384 Feature=gpu Weight=10 Gres=gpu:a100:4,fpga:1"
+    )
+    assert made["controller"].environment == {"CELLBLOCK_ACCOUNTING": "accounting:6819"}
+    # The database has its own password, and neither munge's key nor the jail.
+    database = made["database"]
+    assert {mount.target for mount in database.mounts} == {"/run/secrets/cellblock", "/var/lib/mysql"}
+    assert [mount.source for mount in database.mounts if mount.target.startswith("/run")] == [
+        str(tmp_path / "secrets" / "database")
+    ]
+    for name in ("database", "accounting"):
+        assert made[name].read_only
+        assert not made[name].security_opt
+        assert "SYS_ADMIN" not in made[name].cap_add
+
+
+def test_each_user_is_associated_unless_the_file_says_otherwise(
+    load: Load, spec: Make, tmp_path: Path
+) -> None:
+    roles = ("controller", "worker", "login", "accounting", "database")
+    made = containers(spec(file=load("accounting: {}\n"), images=dict.fromkeys(roles, "image")), tmp_path)
+    assert made["controller"].environment["CELLBLOCK_ACCOUNT"] == "users"
+
+
+@pytest.mark.parametrize(("size", "mib"), [("512Mi", 512), ("8Gi", 8192), ("1Ti", 1048576)])
+def test_sizes(size: str, mib: int) -> None:
+    assert mebibytes(size) == mib
+
+
+@pytest.mark.parametrize(
+    ("time", "slurms"),
+    [
+        ("90s", "0-00:01:30"),
+        ("30m", "0-00:30:00"),
+        ("36h", "1-12:00:00"),
+        ("2w", "14-00:00:00"),
+        ("unlimited", "INFINITE"),
+    ],
+)
+def test_times(time: str, slurms: str) -> None:
+    assert slurm_time(time) == slurms
+
+
+def test_the_schema_describes_each_key() -> None:
+    schema = ClusterFile.model_json_schema()
+    models = [schema, *schema["$defs"].values()]
+    for model in models:
+        assert model["additionalProperties"] is False
+        for name, key in model["properties"].items():
+            # What says the same as the model has the model's.
+            assert key.get("description") or "$ref" in key, name
+    # What people write is JSON, too.
+    assert json.loads(json.dumps(yaml.safe_load(WHOLE)))["name"] == "site"

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster with a database and slurmdbd: what jobs used is kept, limits hold, and nobody needs a person."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import stop
+from cellblock.cluster.api import podman_environment
+from cellblock.cluster.containers import container_name
+from cellblock.cluster.up import bring_up
+from cellblock.errors import DefinitionError
+from cellblock.events import Events
+from tests.integration.conftest import LocalCluster, default_variant, other_variants, running_cluster
+
+pytestmark = pytest.mark.integration
+
+FILE = """\
+accounting: {}
+node_sets:
+  - {name: cpu, count: 1, features: [small]}
+  - {name: gpu, count: 1, gres: {"gpu:a100": 4}, weight: 10}
+partitions:
+  - {name: main, default: true, max_time: 7d}
+  - {name: big, node_sets: [gpu], priority: 5}
+"""
+
+
+@pytest.fixture(scope="module", params=[default_variant(), *other_variants()])
+def accounted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    """A cluster with accounting and two node sets."""
+    file = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
+    file.write_text(FILE)
+    with running_cluster("accounting", request.param, file=file) as running:
+        yield running
+
+
+def podman(*command: str) -> None:
+    """Do something with a container."""
+    environment = {**os.environ, **podman_environment()}
+    subprocess.run(["podman", *command], check=True, capture_output=True, env=environment)
+
+
+def associated(cluster: LocalCluster, name: str) -> None:
+    """Make a user, and wait until they may submit jobs."""
+    cluster.add_user(name)
+    cluster.wait_until(
+        f"{name} has an association",
+        lambda: (
+            cluster.on("controller", "sacctmgr", "-nP", "show", "user", name, "format=user").out.strip()
+            == name
+        ),
+    )
+
+
+def jobs(cluster: LocalCluster, *options: str) -> list[list[str]]:
+    """What sacct says of jobs: id, user, account, state and resources of each."""
+    asked = ("sacct", "-nXP", "--allusers", "--format=jobid,user,account,state,alloctres", *options)
+    return [line.split("|") for line in cluster.on("controller", *asked).ok().splitlines()]
+
+
+def state_of(cluster: LocalCluster, number: str) -> str:
+    """The state of a job in the accounting; "" while there is none, or nobody answers."""
+    return cluster.on("controller", "sacct", "-nXP", "-j", number, "--format=state").out.strip()
+
+
+def test_a_job_is_accounted_for_with_its_user_account_and_resources(accounted: LocalCluster) -> None:
+    associated(accounted, "ada")
+    asked = ("--partition=big", "--gres=gpu:a100:2", "sh", "-c", "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES")
+    number, devices = accounted.jail("srun", "-D/", *asked, user="ada").ok().split()
+    assert devices == "0,1"
+    accounted.wait_until(
+        "the job is over in the accounting", lambda: state_of(accounted, number) == "COMPLETED"
+    )
+    ((_, user, account, _, resources),) = jobs(accounted, "-j", number)
+    assert (user, account) == ("ada", "users")
+    assert "gres/gpu=2" in resources
+    assert "mem=" in resources
+    # Who submitted it sees it, and nobody else who is no operator.
+    mine = accounted.jail("sacct", "-nXP", "--format=jobid", user="ada").ok().split()
+    assert number in mine
+    associated(accounted, "bob")
+    others = accounted.jail("sacct", "-nXP", "--allusers", "--format=jobid", user="bob").out.split()
+    assert number not in others
+
+
+def test_nodes_are_what_the_file_says(accounted: LocalCluster) -> None:
+    asked = ("scontrol", "show", "node", "gpu-1", "--oneliner")
+    shown = accounted.on("controller", *asked).ok()
+    assert "Gres=gpu:a100:4" in shown
+    assert "ActiveFeatures=gpu" in shown
+    where = accounted.client("srun", "-D/", "--constraint=small", "hostname", user="root").ok().strip()
+    assert where == "cpu-1"
+
+
+def test_a_limit_holds(accounted: LocalCluster) -> None:
+    associated(accounted, "carl")
+    accounted.on("controller", "sacctmgr", "-iQ", "modify", "user", "carl", "set", "maxjobs=1").ok()
+    first = (
+        accounted.jail("sbatch", "-D/", "-o/dev/null", "--parsable", "--wrap", "sleep 600", user="carl")
+        .ok()
+        .strip()
+    )
+    accounted.wait_until(
+        "the first job runs",
+        lambda: accounted.on("controller", "squeue", "-hj", first, "-o", "%T").out.strip() == "RUNNING",
+    )
+    second = (
+        accounted.jail("sbatch", "-D/", "-o/dev/null", "--parsable", "--wrap", "true", user="carl")
+        .ok()
+        .strip()
+    )
+    accounted.wait_until(
+        "the second waits for the limit",
+        lambda: (
+            accounted.on("controller", "squeue", "-hj", second, "-o", "%r").out.strip() == "AssocMaxJobsLimit"
+        ),
+    )
+    accounted.on("controller", "scancel", first, second).ok()
+
+
+def test_users_change_nothing_in_the_accounting(accounted: LocalCluster) -> None:
+    associated(accounted, "dora")
+    for command in (
+        ("modify", "user", "dora", "set", "adminlevel=admin"),
+        ("add", "account", "mine"),
+        ("delete", "user", "ada"),
+    ):
+        refused = accounted.jail("sacctmgr", "-iQ", *command, user="dora")
+        assert refused.status != 0, command
+    # Root in the jail is nobody there, too.
+    assert accounted.jail("sacctmgr", "-iQ", "add", "account", "mine").status != 0
+    levels = accounted.on("controller", "sacctmgr", "-nP", "show", "user", "dora", "format=adminlevel").ok()
+    assert levels.strip() == "None"
+
+
+def test_the_daemons_have_no_right_that_they_do_not_need(accounted: LocalCluster) -> None:
+    for host, daemon, uid in (("accounting", "slurmdbd", "64030"), ("database", "mariadbd", "65521")):
+        script = f"grep -l -x {daemon} /proc/[0-9]*/comm | while read f; do cat ${{f%/comm}}/status; done"
+        status = accounted.on(host, "sh", "-c", script).ok()
+        fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        assert fields["Uid"].split() == [uid] * 4
+        for capabilities in ("CapPrm", "CapEff", "CapBnd", "CapAmb", "CapInh"):
+            assert int(fields[capabilities], 16) == 0, capabilities
+        assert fields["NoNewPrivs"].strip() == "1"
+    # The password is in no argument, and neither key nor password are where they are not needed.
+    assert not [line for _, line in accounted.processes("database") if "IDENTIFIED" in line or "pass" in line]
+    assert accounted.on("database", "test", "-e", "/run/secrets/cellblock/munge.key").status != 0
+    assert accounted.on("controller", "test", "-e", "/run/secrets/cellblock/database-password").status != 0
+    readable = accounted.on("accounting", "stat", "-c", "%a %U", "/run/slurmdbd/slurmdbd.conf").ok()
+    assert readable.split() == ["600", "slurm"]
+
+
+def test_root_of_the_database_does_not_come_over_the_network(accounted: LocalCluster) -> None:
+    for user in ("root", "mysql", ""):
+        asked = ("mariadb", "--protocol=tcp", "--host=database", f"--user={user}", "--execute=SELECT 1")
+        assert accounted.on("database", *asked).status != 0
+
+
+def test_slurmctld_goes_on_without_slurmdbd_and_nothing_is_lost(accounted: LocalCluster) -> None:
+    associated(accounted, "emil")
+    for name in ("accounting", "database"):
+        podman("kill", container_name(accounted.request.name or "", name))
+    number = accounted.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="emil").ok().strip()
+    for name in ("database", "accounting"):
+        podman("start", container_name(accounted.request.name or "", name))
+    accounted.wait_until("the job arrives", lambda: state_of(accounted, number) == "COMPLETED")
+
+
+def test_down_and_up_keep_jobs_that_wait_and_what_was_used(accounted: LocalCluster) -> None:
+    associated(accounted, "fred")
+    held = (
+        accounted.jail("sbatch", "--hold", "-D/", "-o/dev/null", "--parsable", "--wrap", "true", user="fred")
+        .ok()
+        .strip()
+    )
+    before = [job for job in jobs(accounted) if job[3] == "COMPLETED"]
+    assert before
+    stop(accounted.request.name or "", Events())
+    bring_up(accounted.request, Events())
+    assert accounted.on("controller", "squeue", "-hj", held, "-o", "%r").ok().strip() == "JobHeldUser"
+    after = jobs(accounted)
+    assert [job for job in before if job not in after] == []
+    accounted.on("controller", "scancel", held).ok()
+
+
+def test_the_file_is_wrong_and_what_runs_goes_on(accounted: LocalCluster, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(FILE.replace("max_time: 7d", "max_time: sometimes"))
+    with pytest.raises(DefinitionError, match="no time"):
+        bring_up(replace(accounted.request, file=file), Events())
+    assert accounted.on("controller", "sinfo", "-h").status == 0
