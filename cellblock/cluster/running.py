@@ -19,8 +19,8 @@ from cellblock.errors import CellblockError
 
 # Lines of a container's log shown when it fails.
 _LOG_LINES = 10
-# Seconds for a container to end by itself when the cluster stops. Slurm's daemons and MariaDB take one or two,
-# on a busy machine more; what slurmctld has not written by then is lost.
+# Seconds for a container to end by itself when the cluster stops. Slurm's daemons and MariaDB take one or
+# two, on a busy machine more; what slurmctld has not written by then is lost.
 _STOP_S = 5
 _STOP_KEEPERS_S = 60
 _KEEPERS = ("controller", "accounting", "database")

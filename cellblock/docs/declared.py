@@ -36,7 +36,7 @@ _TITLES: dict[type[BaseModel], str] = {
     cluster_file.Resources: "Resources",
     cluster_file.NodeSet: "A node set",
     cluster_file.Partition: "A partition",
-    cluster_file.SlurmLines: "Lines of Slurm's files",
+    cluster_file.SlurmLines: "Extra lines",
 }
 _NAMES = {str: "text", int: "number", bool: "true or false", float: "number", type(None): "nothing"}
 

@@ -15,6 +15,7 @@ from cellblock.cluster.cluster_file import ClusterFile, load_cluster_file, mebib
 from cellblock.cluster.containers import Container, plan
 from cellblock.cluster.up import UpRequest, cluster_file
 from cellblock.errors import DefinitionError, UsageError
+from tests import documented
 
 Load = Callable[[str], ClusterFile]
 Make = Callable[..., ClusterSpec]
@@ -221,6 +222,24 @@ def test_each_user_is_associated_unless_the_file_says_otherwise(
     roles = ("controller", "worker", "login", "accounting", "database")
     made = containers(spec(file=load("accounting: {}\n"), images=dict.fromkeys(roles, "image")), tmp_path)
     assert made["controller"].environment["CELLBLOCK_ACCOUNT"] == "users"
+
+
+def test_what_the_pages_show_can_be_loaded(load: Load) -> None:
+    this = "test_what_the_pages_show_can_be_loaded"
+    shown = {page: documented.blocks_for(page, this) for page in ("cluster-file.md", "accounting.md")}
+    whole = load("\n".join(block.text for block in shown["cluster-file.md"]))
+    assert whole.nodes == ("cpu-1", "cpu-2", "gpu-1")
+    (accounting,) = shown["accounting.md"]
+    assert load(accounting.text) == load("accounting: {}\n")
+
+
+def test_a_file_and_its_schema_are_printed(tmp_path: Path) -> None:
+    lines = documented.lines_for("cluster-file.md", "test_a_file_and_its_schema_are_printed")
+    assert len(lines) == 2
+    for line in lines:
+        documented.type_line(line, tmp_path)
+    assert load_cluster_file(tmp_path / "cluster.yaml") == load_cluster_file()
+    assert json.loads((tmp_path / "cluster.schema.json").read_text())["properties"]["node_sets"]
 
 
 @pytest.mark.parametrize(("size", "mib"), [("512Mi", 512), ("8Gi", 8192), ("1Ti", 1048576)])

@@ -17,6 +17,7 @@ from cellblock.cluster.containers import container_name
 from cellblock.cluster.up import bring_up
 from cellblock.errors import DefinitionError
 from cellblock.events import Events
+from tests import documented
 from tests.integration.conftest import LocalCluster, default_variant, other_variants, running_cluster
 
 pytestmark = pytest.mark.integration
@@ -125,6 +126,24 @@ def test_a_limit_holds(accounted: LocalCluster) -> None:
         ),
     )
     accounted.on("controller", "scancel", first, second).ok()
+
+
+def test_what_the_page_says_works_for_a_user(accounted: LocalCluster) -> None:
+    associated(accounted, "ada")
+    lines = documented.lines_for("accounting.md", "test_what_the_page_says_works_for_a_user")
+    assert len(lines) == 2
+    for line in lines:
+        assert accounted.jail("sh", "-c", line, user="ada").ok()
+
+
+def test_what_the_page_says_works_for_the_operator(accounted: LocalCluster) -> None:
+    associated(accounted, "ada")
+    lines = documented.lines_for("accounting.md", "test_what_the_page_says_works_for_the_operator")
+    assert len(lines) == 6
+    for line in lines:
+        accounted.on("controller", "sh", "-c", line).ok()
+    asked = ("sacctmgr", "-nP", "show", "associations", "user=ada", "format=account,maxjobs")
+    assert {"physics|1", "users|1"} == set(accounted.on("controller", *asked).ok().split())
 
 
 def test_users_change_nothing_in_the_accounting(accounted: LocalCluster) -> None:
