@@ -156,7 +156,14 @@ class LocalCluster:
         Not while a job completes: Slurm 22.05 then waits for its end for ever.
         """
         self.wait_until_none_completes()
-        self.on("controller", "scontrol", "reconfigure").ok()
+        command = ("controller", "scontrol", "reconfigure")
+        done = self.on(*command)
+        # slurmctld 24.11 waits for the end of each connection, however idle, and answers nobody till then.
+        if "timed out" in done.out + done.err:
+            ping = ("scontrol", "ping")
+            self.wait_until("slurmctld answers", lambda: " is UP" in self.on("controller", *ping).out)
+            done = self.on(*command)
+        done.ok()
 
     def wait_until_none_completes(self) -> None:
         """Wait until no job is in the state COMPLETING."""
