@@ -28,6 +28,7 @@ _THOROUGH = {
     "CELLBLOCK_FULL_DISKS": "20",
     "CELLBLOCK_NEEDS": "1",
     "CELLBLOCK_SOAK_STEPS": "5000",
+    "CELLBLOCK_WORKER_BY_BUILDAH": "1",
 }
 """How long, and how often, where no test of a change can wait for it; what the person has set counts."""
 
