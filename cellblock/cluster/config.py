@@ -244,6 +244,15 @@ def render(
     return texts
 
 
+def read(folder: Path) -> dict[str, str]:
+    """What `write` wrote to `folder`; nothing when it is not there."""
+    return {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
 def write(folder: Path, texts: dict[str, str]) -> None:
     """Replace `folder` by `texts`: owned by root and readable by all, as slurmd and the jail demand."""
     try:

@@ -23,6 +23,7 @@ from cellblock.cluster.containers import LABEL_ROLE, Container, container_name, 
 from cellblock.cluster.images import copy_to_docker, image_ids
 from cellblock.cluster.model import SERVING, ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.names import name_option
+from cellblock.cluster.trial import try_configuration
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 
@@ -62,6 +63,11 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
                 return now
         # Before anything is taken away: what cannot start must not end what runs.
         check_port(known, spec.file.login.ssh_port)
+        if known and _runs(client, known) and config.read(folder / "config") != texts:
+            with events.step("cluster", "try the new configuration"):
+                try_configuration(
+                    client, spec.name, spec.images["controller"], facts.controller, texts, folder
+                )
         if cgroup == "disabled":
             events.warning(
                 "this host gives containers no cgroup v2 controllers that this Slurm can use: "
@@ -88,8 +94,12 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
         return _describe(client, new, changed=True)
 
 
+def _runs(client: docker.DockerClient, known: state.ClusterState) -> bool:
+    return any(container.status == "running" for container in running.find(client, known.name))
+
+
 def stop(name: str, events: Events) -> bool:
-    """Remove the cluster with its secrets and Slurm's state; the jail volume stays.
+    """Remove the cluster with its secrets; the jail, Slurm's state and the accounting's database stay.
 
     Returns whether there was anything to remove. Raises CellblockError when there is no Docker API.
     """

@@ -15,7 +15,7 @@ from cellblock.cluster import stop
 from cellblock.cluster.api import podman_environment
 from cellblock.cluster.containers import container_name
 from cellblock.cluster.up import bring_up
-from cellblock.errors import DefinitionError
+from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events
 from tests import documented
 from tests.integration.conftest import LocalCluster, default_variant, other_variants, running_cluster
@@ -216,4 +216,17 @@ def test_the_file_is_wrong_and_what_runs_goes_on(accounted: LocalCluster, tmp_pa
     file.write_text(FILE.replace("max_time: 7d", "max_time: sometimes"))
     with pytest.raises(DefinitionError, match="no time"):
         bring_up(replace(accounted.request, file=file), Events())
+    # What no schema knows, slurmctld says, and one that is thrown away.
+    before = accounted.on("controller", "cat", "/proc/1/stat").ok()
+    for wrong, says in (("NoSuchKey=1", "NoSuchKey"), ("SelectType=select/none_such", "none_such")):
+        file.write_text(f"{FILE}slurm: {{extra: {{slurm.conf: '{wrong}'}}}}\n")
+        with pytest.raises(CellblockError, match=says) as caught:
+            bring_up(replace(accounted.request, file=file), Events())
+        assert "what runs is left as it is" in caught.value.message
+    started = [stat.split()[21] for stat in (before, accounted.on("controller", "cat", "/proc/1/stat").ok())]
+    assert started[0] == started[1]
     assert accounted.on("controller", "sinfo", "-h").status == 0
+    # What it takes is taken.
+    file.write_text(f"{FILE}slurm: {{extra: {{slurm.conf: 'MaxArraySize=777'}}}}\n")
+    bring_up(replace(accounted.request, file=file), Events())
+    assert "= 777" in accounted.on("controller", "sh", "-c", "scontrol show config | grep MaxArraySize").ok()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tries a new configuration on a slurmctld that is thrown away, before anything that runs is touched.
+
+Slurm has no command that checks slurm.conf whole. A slurmctld of the cluster's own image, without a network and
+with an empty state, ends with a message at what it does not take: an unknown key, a value out of range, a
+plugin that is not there.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import docker
+from docker.errors import DockerException, NotFound
+
+from cellblock.cluster import config
+from cellblock.errors import CellblockError
+
+# Seconds until slurmctld runs or has ended; one is usual.
+_TIMEOUT_S = 60
+_POLL_S = 0.1
+# What slurmctld says when it has read everything; 22.05 to 26.05.
+_RUNS = "Running as primary controller"
+_FAULT = re.compile(r"\b(?:fatal|error): (.+)")
+# slurmdbd is not asked: there is none in the trial, and without it slurmctld does not start for the first time.
+_ACCOUNTING = re.compile(r"^AccountingStorage\w*=.*\n", re.MULTILINE)
+# Said of any configuration by a slurmctld that has no state and no nodes yet.
+_ALWAYS = ("state file", "state save file", "PrologFlags=Contain", "may be lost", "cluster_id")
+_STATE = "/var/lib/slurm/slurmctld"
+# As its role does; images/controller.
+_SCRIPT = f"install -d -o slurm -g slurm {_STATE} /run/slurmctld; exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D"
+
+
+def try_configuration(
+    client: docker.DockerClient,
+    cluster: str,
+    image: str,
+    controller: str,
+    texts: Mapping[str, str],
+    folder: Path,
+) -> None:
+    """Raise CellblockError with slurmctld's words when it does not take `texts`, the files below config/.
+
+    `image` is the controller's, `controller` its host name. Below `folder` the files are for the time of the trial.
+    """
+    with tempfile.TemporaryDirectory(prefix="trial-", dir=folder) as place:
+        files = dict(texts)
+        files["slurm/slurm.conf"] = _ACCOUNTING.sub("", files["slurm/slurm.conf"])
+        config.write(Path(place) / "config", files)
+        try:
+            log = _run(
+                client, f"cellblock-{cluster}-trial", image, controller, Path(place) / "config" / "slurm"
+            )
+        except DockerException as error:
+            raise CellblockError(
+                f"cluster {cluster}: the new configuration cannot be tried: {error}", hint="`build.py doctor`"
+            ) from error
+    if _RUNS in log:
+        return
+    faults = [found[1] for found in _FAULT.finditer(log) if not any(word in found[1] for word in _ALWAYS)]
+    said = "\n  ".join(faults[-10:] or log.strip().splitlines()[-10:] or ["(nothing)"])
+    raise CellblockError(
+        f"cluster {cluster}: slurmctld does not take the new configuration, and what runs is left as it is:\n  {said}",
+        hint="correct the cluster file, above all `slurm.extra` and `partitions[].options`, and run this again",
+    )
+
+
+def _run(client: docker.DockerClient, name: str, image: str, controller: str, files: Path) -> str:
+    """What slurmctld prints until it runs or ends."""
+    _remove(client, name)  # of a trial that was killed
+    container = client.containers.create(
+        image,
+        name=name,
+        hostname=controller,
+        entrypoint=["tini", "--", "sh", "-c", _SCRIPT],
+        command=[],
+        network_mode="none",
+        extra_hosts={controller: "127.0.0.1"},
+        volumes={str(files): {"bind": "/etc/slurm", "mode": "ro"}},
+        cap_drop=["ALL"],
+        cap_add=["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"],
+    )
+    try:
+        container.start()
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            container.reload()
+            ended = container.status not in ("created", "running")
+            log = container.logs().decode("utf-8", "replace")
+            if ended or _RUNS in log or time.monotonic() >= deadline:
+                return str(log)
+            time.sleep(_POLL_S)
+    finally:
+        _remove(client, name)
+
+
+def _remove(client: docker.DockerClient, name: str) -> None:
+    try:
+        client.containers.get(name).remove(force=True, v=True)
+    except NotFound:
+        pass
