@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries a new configuration on a slurmctld that is thrown away, before anything that runs is touched.
 
-Slurm has no command that checks slurm.conf whole. A slurmctld of the cluster's own image, without a network and
-with an empty state, ends with a message at what it does not take: an unknown key, a value out of range, a
+Slurm has no command that checks slurm.conf whole. A slurmctld of the cluster's own image, without a network
+and with an empty state, ends with a message at what it does not take: an unknown key, a value out of range, a
 plugin that is not there.
 """
 
@@ -12,6 +12,7 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import docker
@@ -26,13 +27,16 @@ _POLL_S = 0.1
 # What slurmctld says when it has read everything; 22.05 to 26.05.
 _RUNS = "Running as primary controller"
 _FAULT = re.compile(r"\b(?:fatal|error): (.+)")
-# slurmdbd is not asked: there is none in the trial, and without it slurmctld does not start for the first time.
+# slurmdbd is not asked: none is in the trial, and without it slurmctld does not start for the first time.
 _ACCOUNTING = re.compile(r"^AccountingStorage\w*=.*\n", re.MULTILINE)
 # Said of any configuration by a slurmctld that has no state and no nodes yet.
 _ALWAYS = ("state file", "state save file", "PrologFlags=Contain", "may be lost", "cluster_id")
 _STATE = "/var/lib/slurm/slurmctld"
 # As its role does; images/controller.
-_SCRIPT = f"install -d -o slurm -g slurm {_STATE} /run/slurmctld; exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D"
+_SCRIPT = (
+    f"install -d -o slurm -g slurm {_STATE} /run/slurmctld; "
+    "exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D"
+)
 
 
 def try_configuration(
@@ -45,7 +49,8 @@ def try_configuration(
 ) -> None:
     """Raise CellblockError with slurmctld's words when it does not take `texts`, the files below config/.
 
-    `image` is the controller's, `controller` its host name. Below `folder` the files are for the time of the trial.
+    `image` is the controller's, `controller` its host name. The files are below `folder` for the time of the
+    trial.
     """
     with tempfile.TemporaryDirectory(prefix="trial-", dir=folder) as place:
         files = dict(texts)
@@ -64,8 +69,9 @@ def try_configuration(
     faults = [found[1] for found in _FAULT.finditer(log) if not any(word in found[1] for word in _ALWAYS)]
     said = "\n  ".join(faults[-10:] or log.strip().splitlines()[-10:] or ["(nothing)"])
     raise CellblockError(
-        f"cluster {cluster}: slurmctld does not take the new configuration, and what runs is left as it is:\n  {said}",
-        hint="correct the cluster file, above all `slurm.extra` and `partitions[].options`, and run this again",
+        f"cluster {cluster}: slurmctld does not take the new configuration, and what runs is left as it is:"
+        f"\n  {said}",
+        hint="correct the cluster file, above all `slurm.extra` and `partitions[].options`; run this again",
     )
 
 
@@ -99,7 +105,5 @@ def _run(client: docker.DockerClient, name: str, image: str, controller: str, fi
 
 
 def _remove(client: docker.DockerClient, name: str) -> None:
-    try:
+    with suppress(NotFound):
         client.containers.get(name).remove(force=True, v=True)
-    except NotFound:
-        pass
