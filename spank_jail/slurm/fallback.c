@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "native/mount/filesystem.h"
 #include "native/mount/namespace.h"
@@ -28,6 +29,9 @@ static int attach_nothing(const struct jail_step *step, const char *path, struct
 	scoped_fd tmp = jail_resolve_create(mount, "/tmp", JAIL_CREATE_DIR, err);
 	if (tmp < 0)
 		return -1;
+	/* The MPI plugin makes a directory there by the rights of the user (mpi.h). */
+	if (fchmodat(mount, "tmp", 01777, 0))
+		return jail_fail(err, "fchmodat", errno, "cannot open /tmp of an empty root to the user");
 	for (const char *const *own = step->arguments.window; *own; own++) {
 		scoped_fd made = jail_resolve_create(mount, *own, JAIL_CREATE_DIR, err);
 		if (made < 0)

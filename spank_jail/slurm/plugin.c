@@ -63,6 +63,13 @@ static pthread_t manager;
 static bool tasks_forked;
 static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
 
+/* Where MPI plugins make directories, in the window that is open by now. Root's jobs have no way there. */
+static void name_spool(void)
+{
+	if (step.user && step.spool.path[0])
+		jail_mpi_spool(step.spool.path);
+}
+
 /* A failure now would reach the log alone (Slurm has not connected the job's streams yet), and drain the
  * node under a batch job. So the step goes on in a window that has nothing in it, up to the point where
  * the reason can be told; no task is started. */
@@ -73,6 +80,7 @@ static int open_fallback(void)
 
 	if (opened < 0)
 		jail_failure_report(&err);
+	name_spool();
 	return opened > 0 ? ESPANK_SUCCESS : jail_failure_result(&failure);
 }
 
@@ -280,12 +288,10 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	if (!failure.line[0] && jail_step_open(&step, &err))
 		jail_failure_remember(&failure, &err);
-	/* Root's jobs have no way there. */
-	if (step.user && !failure.line[0])
-		jail_mpi_spool(step.spool.path);
 	jail_failure_drain(&failure, step.node);
 	if (failure.line[0])
 		return open_fallback();
+	name_spool();
 	/* Without it a wait for a user's FIFO lasts until somebody opens its other end: no reason to fail the step. */
 	if (jail_watch_start(step.job, step.window.home, &err))
 		jail_failure_report(&err);
