@@ -218,7 +218,7 @@ def test_the_file_is_wrong_and_what_runs_goes_on(accounted: LocalCluster, tmp_pa
         bring_up(replace(accounted.request, file=file), Events())
     # What no schema knows, slurmctld says, and one that is thrown away.
     before = accounted.on("controller", "cat", "/proc/1/stat").ok()
-    for wrong, says in (("NoSuchKey=1", "NoSuchKey"), ("SelectType=select/none_such", "none_such")):
+    for wrong, says in (("NoSuchKey=1", "NoSuchKey"), ("PriorityType=priority/none_such", "none_such")):
         file.write_text(f"{FILE}slurm: {{extra: {{slurm.conf: '{wrong}'}}}}\n")
         with pytest.raises(CellblockError, match=says) as caught:
             bring_up(replace(accounted.request, file=file), Events())
