@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries a new configuration on a slurmctld that is thrown away, before anything that runs is touched.
 
-Slurm has no command that checks slurm.conf whole. A slurmctld of the cluster's own image, without a network
-and with an empty state, ends with a message at what it does not take: an unknown key, a value out of range, a
-plugin that is not there.
+Slurm has no command that checks slurm.conf whole. A slurmctld of the cluster's own image, in another
+network and with an empty state, ends with a message at what it does not take: an unknown key, a value out of
+range, a plugin that is not there.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ _ACCOUNTING = re.compile(r"^AccountingStorage\w*=.*\n", re.MULTILINE)
 # Said of any configuration by a slurmctld that has no state and no nodes yet.
 _ALWAYS = ("state file", "state save file", "PrologFlags=Contain", "may be lost", "cluster_id")
 _STATE = "/var/lib/slurm/slurmctld"
-# As its role does; images/controller.
-_SCRIPT = (
-    f"install -d -o slurm -g slurm {_STATE} /run/slurmctld; "
-    "exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D"
-)
+# As its role does (images/controller), with a munged whose key nobody else has.
+_SCRIPT = f"""
+    set -e
+    install -d -o munge -g munge -m 0755 /run/munge /etc/munge /var/log/munge /var/lib/munge
+    head -c 128 /dev/urandom | install -o munge -g munge -m 0400 /dev/stdin /etc/munge/munge.key
+    setpriv --reuid=munge --regid=munge --clear-groups munged --foreground >/dev/null 2>&1 &
+    until munge --no-input >/dev/null 2>&1; do sleep 0.05; done
+    install -d -o slurm -g slurm {_STATE} /run/slurmctld
+    exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D
+"""
 
 
 def try_configuration(
@@ -84,7 +89,7 @@ def _run(client: docker.DockerClient, name: str, image: str, controller: str, fi
         hostname=controller,
         entrypoint=["tini", "--", "sh", "-c", _SCRIPT],
         command=[],
-        network_mode="none",
+        # Not the cluster's network: it reaches no node. Without any, slurmctld has no address to listen at.
         extra_hosts={controller: "127.0.0.1"},
         volumes={str(files): {"bind": "/etc/slurm", "mode": "ro"}},
         cap_drop=["ALL"],
