@@ -59,7 +59,8 @@ def up(
 ) -> None:
     """Build the images, assemble the jail, start a Slurm cluster and run jobs in it."""
     from cellblock.cli.views import make_view
-    from cellblock.cluster.up import UpRequest, bring_up
+    from cellblock.cluster.up import bring_up
+    from cellblock.cluster.up_request import UpRequest
     from cellblock.events import Events
 
     started = time.monotonic()

@@ -12,12 +12,12 @@ from typing import cast, get_args
 
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster import state
-from cellblock.cluster.cluster_file import MOST_NODES, ClusterFile, JailRoot, load_cluster_file
 from cellblock.cluster.down import delete_unused
 from cellblock.cluster.local import check_port, check_volume, refuse_other, start
 from cellblock.cluster.model import ClusterSpec, ClusterStatus, EngineName, Proof, SlurmVariant
-from cellblock.cluster.names import check_name, name_option
+from cellblock.cluster.names import name_option
 from cellblock.cluster.proof import prove
+from cellblock.cluster.up_request import UpRequest, cluster_file
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.jail.assemble import OtherSourceError, assemble
@@ -28,22 +28,6 @@ from cellblock.project import Project
 _GO_ON = "run the same `up` again: it goes on where this stopped"
 _ROLES = ("worker", "login", "controller")
 _ACCOUNTING = ("accounting", "database")
-
-
-@dataclass(frozen=True)
-class UpRequest:
-    """What `build.py up` was asked for; see its options, of which None are not given."""
-
-    name: str | None = None
-    variant: str | None = None
-    workers: int | None = None
-    ssh_port: int | None = None
-    engine: str = "podman"
-    mirrors: tuple[str, ...] = ()
-    jail_root: str | None = None
-    jail: str | None = None
-    file: Path | None = None
-    """The cluster file; without: the default one. What is given above takes the place of what it says."""
 
 
 @dataclass(frozen=True)
@@ -119,46 +103,6 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
             again = f"`build.py up{name_option(file.name)}` again"
             raise CellblockError(error.message, hint=f"{jail.outdated}; then {again}") from error
     return UpResult(built, status, proof, phases)
-
-
-def cluster_file(request: UpRequest) -> ClusterFile:
-    """The cluster file of `request`, with what its options say in place of what the file does.
-
-    Raises DefinitionError for a fault of the file, UsageError for one of an option.
-    """
-    file = load_cluster_file(request.file)
-    jail, login = file.jail, file.login
-    if request.name is not None:
-        check_name(request.name)
-        file = file.model_copy(update={"name": request.name})
-    if request.variant is not None:
-        file = file.model_copy(update={"variant": request.variant})
-    if request.workers is not None:
-        if len(file.node_sets) > 1:
-            raise UsageError(
-                f"--workers {request.workers}: the cluster has {len(file.node_sets)} node sets",
-                hint="say in the cluster file how many nodes each has: `count`",
-            )
-        if not 1 <= request.workers <= MOST_NODES:
-            raise UsageError(
-                f"{request.workers} workers cannot run on one machine", hint=f"use 1 to {MOST_NODES}"
-            )
-        nodes = file.node_sets[0].model_copy(update={"count": request.workers})
-        file = file.model_copy(update={"node_sets": (nodes,)})
-    if request.ssh_port is not None:
-        if not 1 <= request.ssh_port <= 65535:
-            raise UsageError(f"{request.ssh_port} is not a port", hint="use 1 to 65535")
-        login = login.model_copy(update={"ssh_port": request.ssh_port})
-    if request.jail_root is not None:
-        if request.jail_root not in get_args(JailRoot):
-            raise UsageError(
-                f"root in the jail cannot be '{request.jail_root}' to Slurm",
-                hint=f"use --jail-root with one of: {', '.join(get_args(JailRoot))}",
-            )
-        jail = jail.model_copy(update={"root": request.jail_root})
-    if request.jail is not None:
-        jail = jail.model_copy(update={"image": request.jail})
-    return file.model_copy(update={"jail": jail, "login": login})
 
 
 @dataclass(frozen=True)

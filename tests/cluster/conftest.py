@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec, SlurmVariant
-from cellblock.cluster.up import UpRequest, cluster_file
+from cellblock.cluster.up_request import UpRequest, cluster_file
 
 PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 

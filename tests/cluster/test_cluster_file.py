@@ -13,7 +13,7 @@ import yaml
 from cellblock.cluster import ClusterSpec, config
 from cellblock.cluster.cluster_file import ClusterFile, load_cluster_file, mebibytes, slurm_time
 from cellblock.cluster.containers import Container, plan
-from cellblock.cluster.up import UpRequest, cluster_file
+from cellblock.cluster.up_request import UpRequest, cluster_file
 from cellblock.errors import DefinitionError, UsageError
 from tests import documented
 

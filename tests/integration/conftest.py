@@ -20,7 +20,8 @@ from cellblock.cluster import ClusterStatus, config, stop
 from cellblock.cluster.api import podman_environment
 from cellblock.cluster.config import SlurmFeatures
 from cellblock.cluster.containers import container_name
-from cellblock.cluster.up import UpRequest, UpResult, bring_up, volume_path
+from cellblock.cluster.up import UpResult, bring_up, volume_path
+from cellblock.cluster.up_request import UpRequest
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from cellblock.variants import choose_variant, load_variants

@@ -16,7 +16,7 @@ from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
 from cellblock.cluster.api import podman_environment
 from cellblock.cluster.capabilities import capabilities
 from cellblock.cluster.containers import container_name
-from cellblock.cluster.up import cluster_file
+from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from tests.integration.conftest import LocalCluster

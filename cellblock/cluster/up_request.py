@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `build.py up` was asked for: its options, laid over the cluster file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from cellblock.cluster.cluster_file import MOST_NODES, ClusterFile, JailRoot, load_cluster_file
+from cellblock.cluster.names import check_name
+from cellblock.errors import UsageError
+
+
+@dataclass(frozen=True)
+class UpRequest:
+    """What `build.py up` was asked for; see its options, of which None are not given."""
+
+    name: str | None = None
+    variant: str | None = None
+    workers: int | None = None
+    ssh_port: int | None = None
+    engine: str = "podman"
+    mirrors: tuple[str, ...] = ()
+    jail_root: str | None = None
+    jail: str | None = None
+    file: Path | None = None
+    """The cluster file; without: the default one. What is given above takes the place of what it says."""
+
+
+def cluster_file(request: UpRequest) -> ClusterFile:
+    """The cluster file of `request`, with what its options say in place of what the file does.
+
+    Raises DefinitionError for a fault of the file, UsageError for one of an option.
+    """
+    file = load_cluster_file(request.file)
+    jail, login = file.jail, file.login
+    if request.name is not None:
+        check_name(request.name)
+        file = file.model_copy(update={"name": request.name})
+    if request.variant is not None:
+        file = file.model_copy(update={"variant": request.variant})
+    if request.workers is not None:
+        if len(file.node_sets) > 1:
+            raise UsageError(
+                f"--workers {request.workers}: the cluster has {len(file.node_sets)} node sets",
+                hint="say in the cluster file how many nodes each has: `count`",
+            )
+        if not 1 <= request.workers <= MOST_NODES:
+            raise UsageError(
+                f"{request.workers} workers cannot run on one machine", hint=f"use 1 to {MOST_NODES}"
+            )
+        nodes = file.node_sets[0].model_copy(update={"count": request.workers})
+        file = file.model_copy(update={"node_sets": (nodes,)})
+    if request.ssh_port is not None:
+        if not 1 <= request.ssh_port <= 65535:
+            raise UsageError(f"{request.ssh_port} is not a port", hint="use 1 to 65535")
+        login = login.model_copy(update={"ssh_port": request.ssh_port})
+    if request.jail_root is not None:
+        if request.jail_root not in get_args(JailRoot):
+            raise UsageError(
+                f"root in the jail cannot be '{request.jail_root}' to Slurm",
+                hint=f"use --jail-root with one of: {', '.join(get_args(JailRoot))}",
+            )
+        jail = jail.model_copy(update={"root": request.jail_root})
+    if request.jail is not None:
+        jail = jail.model_copy(update={"image": request.jail})
+    return file.model_copy(update={"jail": jail, "login": login})
