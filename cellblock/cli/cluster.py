@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py up | status | shell | down`: the local cluster."""
+"""`build.py up | status | shell | down | cluster`: the local cluster."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOp
 if TYPE_CHECKING:
     from cellblock.cluster import ClusterStatus, Proof
 
+cluster_app = typer.Typer(help="Look at and change a cluster that runs.", no_args_is_help=True)
 NameOption = Annotated[str, typer.Option("--name", help="Name of the cluster.", autocompletion=cluster_names)]
 SHELL_CONTEXT = {"allow_interspersed_args": False}
 """What follows the first word of the command is the command's: `shell srun -N2 hostname`."""
@@ -47,6 +48,12 @@ def up(
             "take over the cluster)."
         ),
     ] = None,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            help="How long nodes that must start anew wait for their jobs (default: 10m); 0 ends the jobs."
+        ),
+    ] = None,
     mirror: MirrorOption = None,
     jail: Annotated[
         str | None,
@@ -70,6 +77,7 @@ def up(
         jail_root=jail_root,
         jail=jail,
         file=cluster,
+        wait=wait,
     )
     with make_view(log, events):
         result = bring_up(request, events)
@@ -193,3 +201,48 @@ def down(
         stopped = take_down(name, events, purge=purge)
     first = f"cluster {name} is stopped" if stopped else f"cluster {name} did not run"
     print(first + ("; its jail is deleted" if purge else "; its jail is kept"))
+
+
+@cluster_app.command("diff")
+def cluster_diff(
+    file: Annotated[
+        Path | None, typer.Argument(help="The cluster file (default: the one of `up` without --cluster).")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", help="Name of the cluster (default: the file's).", autocompletion=cluster_names
+        ),
+    ] = None,
+    variant: VariantOption = None,
+    mirror: MirrorOption = None,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what `up --cluster FILE` would change of what runs, and what that does to jobs.
+
+    Exit status 1 when it would change something.
+    """
+    from cellblock.cli.views import make_view
+    from cellblock.cluster.changes import EFFECTS
+    from cellblock.cluster.diff import cluster_diff as compare
+    from cellblock.cluster.up_request import UpRequest
+    from cellblock.events import Events
+
+    events = Events()
+    request = UpRequest(name=name, variant=variant, mirrors=tuple(mirror or ()), file=file)
+    with make_view(log, events):
+        found, changes = compare(request, events)
+    if as_json:
+        rows = [asdict(change) for change in changes.changes]
+        print_json({"cluster": found, "changes": rows})
+    elif not changes.changes:
+        print(f"cluster {found} is what the file says")
+    else:
+        for effect, meaning in EFFECTS.items():
+            of_effect = [change for change in changes.changes if change.effect == effect]
+            if of_effect:
+                print(f"{effect}: {meaning}")
+                for change in of_effect:
+                    print(f"  {change.what}")
+    raise typer.Exit(1 if changes.changes else 0)

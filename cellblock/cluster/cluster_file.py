@@ -95,6 +95,14 @@ def _size(value: str) -> str:
     return value
 
 
+def seconds(time: str) -> int:
+    """Seconds of a time such as 30m or 7d. Raises ValueError for anything else, and for none at all."""
+    found = _TIME.fullmatch(time)
+    if not found or int(found[1]) == 0:
+        raise ValueError(f"'{time}' is no time: a number and s, m, h, d or w, as in 7d")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
 def slurm_time(time: str) -> str:
     """What slurm.conf calls a time such as 30m or 7d: days-hours:minutes:seconds. `unlimited` is INFINITE.
 
@@ -102,11 +110,10 @@ def slurm_time(time: str) -> str:
     """
     if time == "unlimited":
         return "INFINITE"
-    found = _TIME.fullmatch(time)
-    if not found or int(found[1]) == 0:
-        raise ValueError(f"'{time}' is no time: a number and s, m, h, d or w, as in 7d, or unlimited")
-    seconds = int(found[1]) * _SECONDS[found[2]]
-    days, rest = divmod(seconds, 86400)
+    try:
+        days, rest = divmod(seconds(time), 86400)
+    except ValueError as error:
+        raise ValueError(f"{error}, or unlimited") from error
     return f"{days}-{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
 
 

@@ -7,7 +7,6 @@ the workers), config/worker, config/login and config/accounting are /etc/cellblo
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from cellblock.cluster.host import CgroupMode
 from cellblock.cluster.model import ClusterSpec
 from cellblock.cluster.site_lines import with_lines
 from cellblock.errors import CellblockError
+from cellblock.files import durable
 
 # Output below config/ -> template below deploy/slurm, whose `role` is the output's folder.
 TEMPLATES = {
@@ -253,16 +253,22 @@ def read(folder: Path) -> dict[str, str]:
     }
 
 
-def write(folder: Path, texts: dict[str, str]) -> None:
-    """Replace `folder` by `texts`: owned by root and readable by all, as slurmd and the jail demand."""
+def write(folder: Path, texts: Mapping[str, str]) -> None:
+    """Make `folder` hold `texts` and nothing else: owned by root and readable by all, as the jail demands.
+
+    Files are replaced by rename, so that readers see the old or the new one; folders stay, for they are
+    mounted in containers that run.
+    """
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            path.chmod(0o644)
             path.parent.chmod(0o755)
+            durable.write(path, text, mode=0o644)
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and str(path.relative_to(folder)) not in texts:
+                path.unlink()
     except OSError as error:
         raise CellblockError(
             f"{error.filename or folder}: cannot be written: {error.strerror}",

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.cluster.capabilities import capabilities
@@ -225,11 +223,3 @@ def _node_line(nodes: NodeSetFacts) -> str:
         "Gres": nodes.gres,
     }
     return " ".join(f"{key}={value}" for key, value in options.items() if value)
-
-
-def fingerprint(
-    containers: tuple[Container, ...], image_ids: Mapping[str, str], texts: Mapping[str, str]
-) -> str:
-    """SHA-256 over all that the containers are made from; equal means nothing to change."""
-    what = [[asdict(container) for container in containers], dict(image_ids), dict(texts)]
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()

@@ -2,7 +2,8 @@
 """Starts, stops and describes a cluster on this machine.
 
 `start` brings a cluster to what its specification says or to nothing: a failure, or Ctrl-C, removes
-what it made. A cluster that already is what was asked for is left alone.
+what it made. A cluster that already is what was asked for is left alone; one that differs is changed with
+the least harm to its jobs (cellblock.cluster.apply).
 """
 
 from __future__ import annotations
@@ -19,25 +20,28 @@ from docker.errors import DockerException
 
 from cellblock.cluster import config, host, running, secrets, state
 from cellblock.cluster.api import connect, podman_environment
-from cellblock.cluster.containers import LABEL_ROLE, Container, container_name, fingerprint, plan
+from cellblock.cluster.apply import Target, apply_changes
+from cellblock.cluster.changes import EFFECTS, compare
+from cellblock.cluster.containers import LABEL_ROLE, container_name
 from cellblock.cluster.images import copy_to_docker, image_ids
-from cellblock.cluster.model import SERVING, ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
+from cellblock.cluster.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.names import name_option
+from cellblock.cluster.planned import plan_cluster
+from cellblock.cluster.readiness import wait_ready
 from cellblock.cluster.trial import try_configuration
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 
-# Seconds from the containers' start until all workers take jobs; two seconds is usual. The
-# entrypoints give up after 60 by themselves, with a better message.
-_READY_S = 75.0
-_POLL_S = 0.1
 
-
-def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
+def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> ClusterStatus:
     """Bring up the cluster `spec`; what already runs as asked is left alone.
 
+    One that runs otherwise is changed: nodes that must start anew wait for their jobs, for `patience_s`
+    seconds at most, and 0 ends them.
+
     Raises CellblockError when the jail volume, the Docker API, an image or the port is missing, when
-    another variant's cluster has the name, or when a daemon does not come up; then nothing is left.
+    another variant's cluster has the name, or when a daemon does not come up. Nothing is left then of a
+    cluster that did not run before; one that ran goes on.
     """
     started = time.monotonic()
     check_volume(spec)
@@ -46,16 +50,18 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
         refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
         if spec.engine == "docker":
             copy_to_docker(client, spec.images, events)
-        cgroup = config.cgroup_for(spec, host.cgroup_mode())
-        facts = config.facts(spec, host.cpus(), host.memory_mb())
-        texts = config.render(spec, facts, cgroup)
         folder = state.folder(spec.name)
-        containers = plan(spec, facts, folder, host.container_limits(), cgroup, host.pids_limit())
-        wanted = fingerprint(containers, image_ids(client, spec.images), texts)
-        if known and known.fingerprint == wanted:
-            now = _describe(client, known)
-            # A node that an administrator drained, or that is full, is no reason to end everybody's jobs.
-            if now.runs:
+        planned = plan_cluster(spec, folder, image_ids(client, spec.images))
+        target = planned.target
+        changes = None
+        if known and known.containers and "controller" in (alive := running.alive(client, spec.name)):
+            old = config.read(folder / "config")
+            changes = compare(
+                *(known.containers, target.records, alive, old, target.texts, spec.variant.release)
+            )
+            if not changes.changes and not changes.files:
+                now = _describe(client, known)
+                # A node that an administrator drained, or that is full, is no reason to touch anything.
                 if not now.ready:
                     states = ", ".join(f"{node.name} {node.state}" for node in now.nodes) or "no node answers"
                     events.warning(f"cluster {spec.name} runs, but not all nodes take jobs: {states}")
@@ -63,39 +69,31 @@ def start(spec: ClusterSpec, events: Events) -> ClusterStatus:
                 return now
         # Before anything is taken away: what cannot start must not end what runs.
         check_port(known, spec.file.login.ssh_port)
-        if known and _runs(client, known) and config.read(folder / "config") != texts:
+        if changes and changes.slurm:
             with events.step("cluster", "try the new configuration"):
                 try_configuration(
-                    client, spec.name, spec.images["controller"], facts.controller, texts, folder
+                    client, spec.name, spec.images["controller"], planned.controller, target.texts, folder
                 )
-        if cgroup == "disabled":
+        if planned.cgroup == "disabled":
             events.warning(
                 "this host gives containers no cgroup v2 controllers that this Slurm can use: "
                 "CgroupPlugin=disabled, so jobs are tracked, but not limited in memory, CPUs and devices"
             )
-        running.remove(client, spec.name)
-        # Again, now that nothing of the cluster runs: the engine follows links on the way to what it mounts,
-        # and the jail's people could have made one of /etc.
-        check_volume(spec)
-        new = state.ClusterState(
-            spec.name,
-            spec.variant.name,
-            spec.variant.release,
-            spec.engine,
-            list(spec.file.nodes),
-            list(spec.file.default_nodes),
-            spec.file.login.ssh_port,
-            str(spec.volume),
-            wanted,
-        )
-        _bring_up(client, new, containers, texts, folder, events)
-        state.write(new)
+        if known and changes:
+            for change in changes.changes:
+                events.info(f"cluster: {change.what} ({EFFECTS[change.effect]})")
+            secrets.make_secrets(folder / "secrets", spec.name)
+            _make_folders(folder)
+            apply_changes(client, known, target, changes, folder, patience_s, events)
+        else:
+            running.remove(client, spec.name)
+            # Again, now that nothing of the cluster runs: the engine follows links on the way to what it
+            # mounts, and the jail's people could have made one of /etc.
+            check_volume(spec)
+            _bring_up(client, target, folder, events)
+            state.write(target.state)
         events.emit(SubjectState("cluster", "done", spec.name, time.monotonic() - started))
-        return _describe(client, new, changed=True)
-
-
-def _runs(client: docker.DockerClient, known: state.ClusterState) -> bool:
-    return any(container.status == "running" for container in running.find(client, known.name))
+        return _describe(client, target.state, changed=True)
 
 
 def stop(name: str, events: Events) -> bool:
@@ -255,25 +253,24 @@ def check_port(known: state.ClusterState | None, port: int) -> None:
         )
 
 
-def _bring_up(
-    client: docker.DockerClient,
-    new: state.ClusterState,
-    containers: tuple[Container, ...],
-    texts: dict[str, str],
-    folder: Path,
-    events: Events,
-) -> None:
+def _make_folders(folder: Path) -> None:
+    """What the cluster keeps between two runs."""
+    for kept in ("slurmctld", "database"):
+        (folder / kept).mkdir(mode=0o700, exist_ok=True)
+
+
+def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events: Events) -> None:
     """Make files, network and containers and wait for Slurm; all or nothing."""
+    new = target.state
     (folder / "state.json").unlink(missing_ok=True)
     try:
         secrets.make_secrets(folder / "secrets", new.name)
-        config.write(folder / "config", texts)
-        for kept in ("slurmctld", "database"):
-            (folder / kept).mkdir(mode=0o700, exist_ok=True)
+        config.write(folder / "config", target.texts)
+        _make_folders(folder)
         with events.step("cluster", "start containers"):
-            running.create(client, new.name, containers)
+            running.create(client, new.name, target.containers.values())
         with events.step("cluster", "wait for Slurm"):
-            _wait_ready(client, new)
+            wait_ready(client, new)
     except BaseException as error:
         logs = running.last_lines(client, new.name)
         running.remove(client, new.name)
@@ -286,40 +283,6 @@ def _bring_up(
         if isinstance(error, CellblockError):
             raise CellblockError(f"{error.message}{logs}", hint=error.hint) from error
         raise
-
-
-def _wait_ready(client: docker.DockerClient, new: state.ClusterState) -> None:
-    deadline = time.monotonic() + _READY_S
-    waiting_for = ""
-    while time.monotonic() < deadline:
-        for container in running.find(client, new.name):
-            if container.status not in ("created", "running"):
-                raise CellblockError(
-                    f"cluster {new.name}: container {container.name} ended ({container.status})",
-                    hint="its last lines are above; `build.py doctor` checks this machine",
-                )
-        waiting_for = _missing(client, new)
-        if not waiting_for:
-            return
-        time.sleep(_POLL_S)
-    raise CellblockError(
-        f"cluster {new.name}: after {_READY_S:.0f} s, still waiting for {waiting_for}",
-        hint="the containers' last lines are above",
-    )
-
-
-def _missing(client: docker.DockerClient, new: state.ClusterState) -> str:
-    """What the cluster still lacks to be ready; empty when nothing."""
-    nodes = running.nodes(client, new.name)
-    if not nodes:
-        return "slurmctld and its workers"
-    if sum(node.state in SERVING for node in nodes) < len(new.nodes):
-        shown = "; ".join(f"{node.name} is {node.state}" for node in nodes)
-        return f"{len(new.nodes)} workers: {shown}"
-    # sshd writes it once it listens.
-    if not running.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
-        return "sshd on login"
-    return ""
 
 
 def _describe(

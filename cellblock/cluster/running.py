@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Literal
 
 import docker
-from docker.errors import DockerException, NotFound
+from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container as Running
 from docker.types import Ulimit
 
@@ -65,6 +66,45 @@ def remove(client: docker.DockerClient, cluster: str) -> bool:
     return bool(found)
 
 
+def alive(client: docker.DockerClient, cluster: str) -> set[str]:
+    """Host names of the cluster's containers that run."""
+    prefix = container_name(cluster, "")
+    found = (one for one in find(client, cluster) if one.status == "running")
+    return {(one.name or "").removeprefix(prefix) for one in found}
+
+
+def replace(client: docker.DockerClient, cluster: str, container: Container) -> None:
+    """Start a container in place of the one with its name, if there is one, at that one's address.
+
+    Daemons and commands that run have looked up the address once. Raises docker.errors.DockerException.
+    """
+    network = network_name(cluster)
+    address = ""
+    with suppress(NotFound):
+        old = client.containers.get(container.name)
+        networks = old.attrs.get("NetworkSettings", {}).get("Networks", {})
+        address = str(networks.get(network, {}).get("IPAddress") or "")
+        _remove(old)
+    try:
+        _start(client, cluster, container, network, address)
+    except APIError:
+        if not address:
+            raise
+        # Docker gives addresses only of networks whose range somebody chose.
+        _remove_if_there(client, container.name)
+        _start(client, cluster, container, network)
+
+
+def remove_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
+    """End and remove the container with `hostname`, if it is there. Raises docker.errors.DockerException."""
+    _remove_if_there(client, container_name(cluster, hostname))
+
+
+def restart(client: docker.DockerClient, cluster: str, hostname: str) -> None:
+    """End a container's daemon, and start it again in the same container."""
+    client.containers.get(container_name(cluster, hostname)).restart(timeout=_STOP_KEEPERS_S)
+
+
 def execute(client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]) -> str:
     """Run `command` in a container of the cluster and return what it printed.
 
@@ -113,7 +153,9 @@ def last_lines(client: docker.DockerClient, cluster: str) -> str:
     return "".join(parts)
 
 
-def _start(client: docker.DockerClient, cluster: str, container: Container, network: str) -> None:
+def _start(
+    client: docker.DockerClient, cluster: str, container: Container, network: str, address: str = ""
+) -> None:
     cgroup: Literal["private"] | None = "private" if container.private_cgroup else None
     client.containers.create(
         container.image,
@@ -133,12 +175,21 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, netw
         ulimits=[Ulimit(name=limit.name, soft=limit.value, hard=limit.value) for limit in container.limits],
         labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role},
         network=network,
-        networking_config={network: client.api.create_endpoint_config(aliases=[container.hostname])},
+        networking_config={
+            network: client.api.create_endpoint_config(
+                aliases=[container.hostname], ipv4_address=address or None
+            )
+        },
         ports=dict(container.ports.items()),
         read_only=container.read_only,
         tmpfs=dict(container.tmpfs),
         sysctls=dict(container.sysctls),
     ).start()
+
+
+def _remove_if_there(client: docker.DockerClient, name: str) -> None:
+    with suppress(NotFound):
+        _remove(client.containers.get(name))
 
 
 def _remove(container: Running) -> None:

@@ -18,8 +18,9 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from cellblock import paths
 from cellblock.cluster.model import EngineName
@@ -34,8 +35,8 @@ _FILE = "state.json"
 class ClusterState:
     """A cluster that was started.
 
-    `nodes` are all of Slurm's, `default_nodes` those of the default partition. `fingerprint` is of everything
-    that the containers were made from.
+    `nodes` are all of Slurm's, `default_nodes` those of the default partition. `containers` maps host names
+    to what each was made from (cellblock.cluster.changes.record).
     """
 
     name: str
@@ -46,7 +47,7 @@ class ClusterState:
     default_nodes: list[str]
     ssh_port: int
     volume: str
-    fingerprint: str
+    containers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def folder(name: str) -> Path:
@@ -65,7 +66,9 @@ def read(name: str) -> ClusterState | None:
     """
     path = folder(name) / _FILE
     try:
-        return ClusterState(**json.loads(path.read_text(encoding="utf-8")))
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        # What an earlier version wrote besides counts for nothing.
+        return ClusterState(**{one.name: kept[one.name] for one in fields(ClusterState) if one.name in kept})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, OSError) as error:

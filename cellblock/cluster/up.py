@@ -7,27 +7,22 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import cast, get_args
 
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster import state
 from cellblock.cluster.down import delete_unused
 from cellblock.cluster.local import check_port, check_volume, refuse_other, start
-from cellblock.cluster.model import ClusterSpec, ClusterStatus, EngineName, Proof, SlurmVariant
+from cellblock.cluster.model import ClusterSpec, ClusterStatus, Proof
 from cellblock.cluster.names import name_option
 from cellblock.cluster.proof import prove
-from cellblock.cluster.up_request import UpRequest, cluster_file
-from cellblock.errors import CellblockError, UsageError
+from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, patience_s, roles_of
+from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.assemble import OtherSourceError, assemble
 from cellblock.jail.volume.volume import Volume
 from cellblock.machine.node_settings import refuse_without_user_namespaces, warn_of_node
-from cellblock.project import Project
 
 _GO_ON = "run the same `up` again: it goes on where this stopped"
-_ROLES = ("worker", "login", "controller")
-_ACCOUNTING = ("accounting", "database")
 
 
 @dataclass(frozen=True)
@@ -40,21 +35,13 @@ class UpResult:
     phases: Mapping[str, float]
 
 
-def volume_path(name: str) -> Path:
-    """The jail volume of the local cluster `name`."""
-    return state.folder(name) / "volume"
-
-
 def bring_up(request: UpRequest, events: Events) -> UpResult:
     """Make the cluster of `request` run, doing only what is not done yet, and prove it by jobs.
 
     Raises UsageError for what cannot be; what build, assemble, start and prove raise otherwise.
     """
-    if request.engine not in get_args(EngineName):
-        raise UsageError(
-            f"there is no engine '{request.engine}'", hint=f"use one of: {', '.join(get_args(EngineName))}"
-        )
     file = cluster_file(request)
+    patience = patience_s(request)
     if file.jail.root == "operator":
         events.warning(
             "--jail-root operator: whoever is root in the jail is an operator of Slurm and can take over "
@@ -65,25 +52,18 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         refuse_without_user_namespaces()
     warn_of_node(events)
     phases: dict[str, float] = {}
-    variant = Project().variant(file.variant)
-    spec = ClusterSpec(
-        file=file,
-        variant=SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
-        images={},
-        volume=volume_path(file.name),
-        engine=cast(EngineName, request.engine),
-    )
+    spec = cluster_spec(request, file)
     # Before minutes are spent on images that this cluster cannot use.
-    refuse_other(spec.name, variant.name, spec.engine, spec.volume)
+    refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
     check_port(state.read(spec.name), file.login.ssh_port)
     if Volume(spec.volume).is_assembled():
         check_volume(spec)
     with _timed(phases, "build"):
         # The jail first: it takes longest, and the others fit beside it.
-        roles = (*_ROLES, *(_ACCOUNTING if file.accounting else ()))
+        roles = roles_of(file)
         images = (file.jail.image, *roles)
         built = build_images(
-            BuildRequest(images, variant.name, request.mirrors, load=roles, go_on=_GO_ON), events
+            BuildRequest(images, spec.variant.name, request.mirrors, load=roles, go_on=_GO_ON), events
         )
     # Another checkout may give the name to its own build. Docker's ids are known when the images are there.
     ids = request.engine == "podman"
@@ -93,7 +73,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     with _timed(phases, "jail"):
         jail = assemble_jail(built.images[file.jail.image].reference, spec, events)
     with _timed(phases, "cluster"):
-        status = _start(spec, jail.is_new, events)
+        status = _start(spec, jail.is_new, patience, events)
     with _timed(phases, "proof"):
         try:
             proof = prove(file.name, events)
@@ -136,10 +116,10 @@ def assemble_jail(jail: str, spec: ClusterSpec, events: Events) -> _Jail:
         raise
 
 
-def _start(spec: ClusterSpec, is_new_jail: bool, events: Events) -> ClusterStatus:
+def _start(spec: ClusterSpec, is_new_jail: bool, patience: float, events: Events) -> ClusterStatus:
     """Start the cluster. When it does not start, a jail that nobody has used yet goes with it."""
     try:
-        return start(spec, events)
+        return start(spec, events, patience_s=patience)
     except Exception:
         if is_new_jail:
             # The error that is on its way says more than that something could not be deleted.

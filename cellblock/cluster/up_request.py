@@ -5,11 +5,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
-from cellblock.cluster.cluster_file import MOST_NODES, ClusterFile, JailRoot, load_cluster_file
+from cellblock.cluster import state
+from cellblock.cluster.cluster_file import MOST_NODES, ClusterFile, JailRoot, load_cluster_file, seconds
+from cellblock.cluster.model import ClusterSpec, EngineName, Role, SlurmVariant
 from cellblock.cluster.names import check_name
 from cellblock.errors import UsageError
+from cellblock.project import Project
+
+_PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,48 @@ class UpRequest:
     jail: str | None = None
     file: Path | None = None
     """The cluster file; without: the default one. What is given above takes the place of what it says."""
+    wait: str | None = None
+    """How long nodes that must start anew wait for their jobs, as in 10m; 0 ends the jobs."""
+
+
+def patience_s(request: UpRequest) -> float:
+    """Seconds that nodes which must start anew wait for their jobs. Raises UsageError."""
+    if request.wait is None:
+        return _PATIENCE_S
+    try:
+        return 0.0 if request.wait == "0" else float(seconds(request.wait))
+    except ValueError as error:
+        raise UsageError(f"--wait {request.wait}: {error}", hint="use --wait 10m, or --wait 0") from error
+
+
+def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
+    """The cluster that `file` and `request` describe, without its images.
+
+    Raises UsageError for an engine or a variant that there is not.
+    """
+    if request.engine not in get_args(EngineName):
+        raise UsageError(
+            f"there is no engine '{request.engine}'", hint=f"use one of: {', '.join(get_args(EngineName))}"
+        )
+    variant = Project().variant(file.variant)
+    return ClusterSpec(
+        file=file,
+        variant=SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
+        images={},
+        volume=volume_path(file.name),
+        engine=cast(EngineName, request.engine),
+    )
+
+
+def roles_of(file: ClusterFile) -> tuple[Role, ...]:
+    """The roles whose images the cluster of `file` runs."""
+    accounting: tuple[Role, ...] = ("accounting", "database") if file.accounting else ()
+    return ("worker", "login", "controller", *accounting)
+
+
+def volume_path(name: str) -> Path:
+    """The jail volume of the local cluster `name`."""
+    return state.folder(name) / "volume"
 
 
 def cluster_file(request: UpRequest) -> ClusterFile:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cellblock.cluster import ClusterSpec, config
 from cellblock.cluster.capabilities import capabilities
-from cellblock.cluster.containers import Container, fingerprint, plan
+from cellblock.cluster.containers import Container, plan
 from cellblock.cluster.host import CgroupMode, Limit
 from cellblock.errors import UsageError
 
@@ -117,21 +116,6 @@ def test_dockers_profiles_are_lifted_only_where_mounts_are_made(spec: Make) -> N
     assert containers["worker-1"].security_opt
     assert containers["login"].security_opt
     assert not containers["controller"].security_opt
-
-
-def test_a_fingerprint_follows_image_configuration_and_specification(spec: Make) -> None:
-    containers = tuple(planned(spec()).values())
-    ids, texts = {"worker": "sha256:1"}, {"slurm.conf": "a"}
-    same = fingerprint(containers, ids, texts)
-    assert same == fingerprint(tuple(planned(spec()).values()), dict(ids), dict(texts))
-    others = {
-        fingerprint(containers, {"worker": "sha256:2"}, texts),
-        fingerprint(containers, ids, {"slurm.conf": "b"}),
-        fingerprint(containers[1:], ids, texts),
-        fingerprint((replace(containers[0], cap_add=()), *containers[1:]), ids, texts),
-    }
-    assert len(others) == 4
-    assert same not in others
 
 
 @pytest.mark.parametrize(

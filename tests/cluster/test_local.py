@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError
 
-from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell_argv, start, status, stop
+from cellblock.cluster import ClusterSpec, ClusterStatus, local, readiness, shell_argv, start, status, stop
 from cellblock.cluster import state as cluster_state
 from cellblock.cluster.down import delete_unused, take_down
 from cellblock.errors import CellblockError
@@ -231,7 +231,7 @@ def test_workers_that_never_come_are_waited_for_with_a_bound(
     spec: Make, engine: FakeEngine, events: Events, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.on_exec = lambda container, command: (0, "worker-1 idle\nworker-2 down*\n")
-    monkeypatch.setattr(local, "_READY_S", 0.2)
+    monkeypatch.setattr(readiness, "READY_S", 0.2)
     with pytest.raises(
         CellblockError, match=r"still waiting for 2 workers: worker-1 is idle; worker-2 is down\*"
     ):
@@ -246,7 +246,7 @@ def test_a_login_node_whose_sshd_does_not_listen_is_not_ready(
     engine.on_exec = lambda container, command: (
         (1, "") if container.name.endswith("login") else answer(container, command)
     )
-    monkeypatch.setattr(local, "_READY_S", 0.2)
+    monkeypatch.setattr(readiness, "READY_S", 0.2)
     with pytest.raises(CellblockError, match="waiting for sshd on login"):
         start(spec(ssh_port=free_port), events)
     assert_nothing_left(engine)

@@ -11,17 +11,17 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cellblock import paths
-from cellblock.cluster import ClusterStatus, config, stop
+from cellblock.cluster import ClusterStatus, stop
 from cellblock.cluster.api import podman_environment
+from cellblock.cluster.cluster_file import default_file
 from cellblock.cluster.config import SlurmFeatures
 from cellblock.cluster.containers import container_name
-from cellblock.cluster.up import UpResult, bring_up, volume_path
-from cellblock.cluster.up_request import UpRequest
+from cellblock.cluster.up import UpResult, bring_up
+from cellblock.cluster.up_request import UpRequest, volume_path
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from cellblock.variants import choose_variant, load_variants
@@ -265,46 +265,42 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @contextmanager
 def running_cluster(
-    prefix: str, variant: str | None = None, jail_root: str = "nobody", file: Path | None = None
+    prefix: str, variant: str | None = None, jail_root: str = "nobody", text: str | None = None
 ) -> Iterator[LocalCluster]:
-    """A cluster of two workers; its images are kept, everything else goes at the end."""
+    """A cluster of two workers, or what the cluster file `text` says.
+
+    Its images are kept, everything else goes at the end.
+    """
     if os.geteuid() != 0:
         pytest.skip("a cluster needs root")
     if shutil.which("podman") is None:
         pytest.skip("podman is not installed")
-    with state_folder():
+    with state_folder() as folder:
         asked = UpRequest(
             name=f"{prefix}{os.getpid()}",
             variant=variant or default_variant(),
             ssh_port=free_port(),
             jail_root=jail_root,
-            file=file,
+            file=write_cluster_file(folder, text or default_file().read_text(encoding="utf-8")),
         )
         events = Events()
         shells = ContainerShells({**os.environ, **podman_environment()})
-        with pytest.MonkeyPatch.context() as patch:
-            start_batch_jobs_at_once(patch)
-            try:
-                yield LocalCluster(asked, bring_up(asked, events), shells)
-            finally:
-                shells.close()
-                stop(asked.name, events)
+        try:
+            yield LocalCluster(asked, bring_up(asked, events), shells)
+        finally:
+            shells.close()
+            stop(asked.name, events)
 
 
 # Or a batch job waits up to four seconds.
-_STARTS_AT_ONCE = "SchedulerParameters=batch_sched_delay=0\n"
+_STARTS_AT_ONCE = "slurm: {extra: {slurm.conf: SchedulerParameters=batch_sched_delay=0}}\n"
 
 
-def start_batch_jobs_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Have slurmctld start a batch job in the second after its submission."""
-    render = config.render
-
-    def render_more(*arguments: Any) -> dict[str, str]:
-        texts = render(*arguments)
-        text = texts["slurm/slurm.conf"].removesuffix(_STARTS_AT_ONCE)  # of a cluster that runs beside
-        return {**texts, "slurm/slurm.conf": text + _STARTS_AT_ONCE}
-
-    patch.setattr(config, "render", render_more)
+def write_cluster_file(folder: Path, text: str) -> Path:
+    """A cluster file in `folder` whose slurmctld starts a batch job in the second after its submission."""
+    file = folder / "cluster.yaml"
+    file.write_text(text + _STARTS_AT_ONCE)
+    return file
 
 
 @pytest.fixture(scope="session")

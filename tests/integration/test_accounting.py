@@ -34,13 +34,9 @@ partitions:
 
 
 @pytest.fixture(scope="module", params=[default_variant(), *other_variants()])
-def accounted(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalCluster]:
+def accounted(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """A cluster with accounting and two node sets."""
-    file = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
-    file.write_text(FILE)
-    with running_cluster("accounting", request.param, file=file) as running:
+    with running_cluster("accounting", request.param, text=FILE) as running:
         yield running
 
 

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes a cluster that runs into what its file says, with the least harm to its jobs.
+
+Each step is recorded in the cluster's state when it is done: what is interrupted goes on with the next `up`.
+Configuration that slurmctld refuses is taken back; nodes whose jobs do not end in time go on as they were.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import DockerException
+
+from cellblock.cluster import config, running, state
+from cellblock.cluster.changes import Changes, removed_partitions
+from cellblock.cluster.containers import Container
+from cellblock.cluster.draining import Draining
+from cellblock.cluster.names import name_option
+from cellblock.cluster.readiness import wait_ready
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+
+# Seconds for `scontrol reconfigure`: slurmctld 24.11 waits for the end of each connection, however idle, and
+# answers nobody till then (measured: up to 99 s).
+_RECONFIGURE_S = 240
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a cluster is to be: its containers by host name, their records, and the files below config/."""
+
+    state: state.ClusterState
+    containers: Mapping[str, Container]
+    records: Mapping[str, Mapping[str, Any]]
+    texts: Mapping[str, str]
+
+
+def apply_changes(
+    client: docker.DockerClient,
+    known: state.ClusterState,
+    target: Target,
+    changes: Changes,
+    folder: Path,
+    patience_s: float,
+    events: Events,
+) -> None:
+    """Change the cluster `known` into `target`. `folder` is the cluster's.
+
+    Nodes that start anew are drained first, for `patience_s` seconds at most; 0 ends their jobs.
+    Raises CellblockError when slurmctld does not take the configuration, when a container does not start, or
+    when jobs did not end in time. The cluster then runs on.
+    """
+    applying = _Applying(client, known, target, changes, folder, patience_s, events)
+    try:
+        applying.run()
+    except DockerException as error:
+        raise CellblockError(
+            f"cluster {known.name} runs, but is not yet what its file says: {error}",
+            hint=f"`build.py status{name_option(known.name)}` shows what runs; the same `up` again goes on",
+        ) from error
+
+
+class _Applying:
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        known: state.ClusterState,
+        target: Target,
+        changes: Changes,
+        folder: Path,
+        patience_s: float,
+        events: Events,
+    ) -> None:
+        self.client, self.known, self.target, self.changes = client, known, target, changes
+        self.folder, self.patience_s, self.events = folder, patience_s, events
+        self.records: dict[str, Mapping[str, Any]] = dict(known.containers)
+
+    def run(self) -> None:
+        """All steps, in the order in which each finds what it needs."""
+        first = ("database", "accounting", "rest", "metrics")
+        self._files()
+        for role in first:
+            self._containers(role)
+        self._controller()
+        self._new_nodes()
+        self._old_nodes()
+        self._containers("login")
+        for host in self.changes.removed:
+            if host in self.records and self._role(host) != "worker":
+                self._remove(host)
+        with self.events.step("cluster", "wait for Slurm"):
+            wait_ready(self.client, self.target.state, resume=True)
+        state.write(
+            replace(self.target.state, containers={host: dict(one) for host, one in self.records.items()})
+        )
+
+    def _role(self, host: str) -> str:
+        return str((self.target.records.get(host) or self.records[host])["role"])
+
+    def _record(self) -> None:
+        """Remember what is done; nodes that come or go are the cluster's until they are gone."""
+        nodes = [*self.target.state.nodes, *(node for node in self.known.nodes if node in self.records)]
+        state.write(
+            replace(
+                self.target.state,
+                containers={host: dict(one) for host, one in self.records.items()},
+                nodes=list(dict.fromkeys(nodes)),
+            )
+        )
+
+    # Configuration.
+
+    def _files(self) -> None:
+        """Write the files; a partition whose jobs are not over takes no new ones and is hidden."""
+        texts = dict(self.target.texts)
+        gone = removed_partitions(config.read(self.folder / "config"), texts)
+        lines = []
+        for partition, line in gone.items():
+            asked = ["squeue", "--noheader", "--all", f"--partition={partition}", "--format=%i"]
+            jobs = running.execute(self.client, self.known.name, "controller", asked).split()
+            if jobs:
+                shown = ", ".join(jobs[:4])
+                self.events.warning(
+                    f"partition {partition} is no longer in the file, but has {len(jobs)} jobs ({shown}): "
+                    "it is hidden and takes no new ones; the first `up` after their end removes it"
+                )
+                lines.append(f"{re.sub(r' (State|Default|Hidden)=[^ ]+', '', line)} State=DRAIN Hidden=YES")
+        self.before = config.read(self.folder / "config")
+        if lines:
+            old = self.before.get("slurm/slurm.conf", "")
+            sets = [line for line in old.splitlines() if line.startswith("NodeSet=")]
+            new = texts["slurm/slurm.conf"]
+            kept = [line for line in sets if line not in new.splitlines()]
+            texts["slurm/slurm.conf"] = new.rstrip("\n") + "\n" + "\n".join([*kept, *lines]) + "\n"
+        self.texts = texts
+        config.write(self.folder / "config", texts)
+
+    def _controller(self) -> None:
+        """Have slurmctld read the files: by a new container, a restart, or a word to it."""
+        host = "controller"
+        if host in self.changes.replaced:
+            self._replace(host)
+        elif self.changes.slurm and any(one.effect == "restart" for one in self.changes.changes):
+            with self.events.step("cluster", "start slurmctld anew"):
+                running.restart(self.client, self.known.name, host)
+        if not self.changes.slurm:
+            return
+        with self.events.step("cluster", "have Slurm read its configuration"):
+            self._wait_for_slurmctld()
+            try:
+                self._reconfigure()
+            except CellblockError as error:
+                config.write(self.folder / "config", self.before)
+                self._reconfigure()
+                raise CellblockError(
+                    f"cluster {self.known.name}: slurmctld does not take the new configuration, and has the "
+                    f"one of before again: {error.message}",
+                    hint="correct the cluster file, above all `slurm.extra` and `partitions[].options`",
+                ) from error
+
+    def _wait_for_slurmctld(self) -> None:
+        deadline = time.monotonic() + _RECONFIGURE_S
+        while not running.succeeds(self.client, self.known.name, "controller", ["scontrol", "ping"]):
+            if time.monotonic() >= deadline:
+                raise CellblockError(
+                    f"cluster {self.known.name}: slurmctld does not answer",
+                    hint=f"`build.py status{name_option(self.known.name)}` shows what runs",
+                )
+            time.sleep(_POLL_S)
+
+    def _reconfigure(self) -> None:
+        deadline = time.monotonic() + _RECONFIGURE_S
+        while True:
+            try:
+                running.execute(self.client, self.known.name, "controller", ["scontrol", "reconfigure"])
+                return
+            except CellblockError as error:
+                if "timed out" not in error.message.lower() or time.monotonic() >= deadline:
+                    raise
+                self._wait_for_slurmctld()
+
+    # Containers.
+
+    def _containers(self, role: str) -> None:
+        """Start those of a role that are new or differ."""
+        for host in (*self.changes.added, *self.changes.replaced):
+            if self._role(host) == role:
+                self._replace(host)
+
+    def _replace(self, host: str) -> None:
+        """A container in place of the one with its name, if there is one, at the same address."""
+        with self.events.step("cluster", f"start {host}"):
+            running.replace(self.client, self.known.name, self.target.containers[host])
+        self.records[host] = self.target.records[host]
+        self._record()
+
+    def _remove(self, host: str) -> None:
+        running.remove_one(self.client, self.known.name, host)
+        self.records.pop(host, None)
+        self._record()
+
+    # Nodes.
+
+    def _new_nodes(self) -> None:
+        self._containers_of([host for host in self.changes.added if self._role(host) == "worker"])
+        # One that does not run has no jobs to wait for.
+        alive = self._alive()
+        self._containers_of(
+            [host for host in self.changes.replaced if self._role(host) == "worker" and host not in alive]
+        )
+
+    def _containers_of(self, hosts: list[str]) -> None:
+        for host in hosts:
+            self._replace(host)
+
+    def _alive(self) -> set[str]:
+        return running.alive(self.client, self.known.name)
+
+    def _old_nodes(self) -> None:
+        """Drain the nodes that differ or go; start each anew, or remove it, when its jobs have ended."""
+        alive = self._alive()
+        again = [
+            host
+            for host in self.changes.replaced
+            if self._role(host) == "worker" and self.records[host] != self.target.records[host]
+        ]
+        gone = [host for host in self.changes.removed if self._role(host) == "worker"]
+        if not again and not gone:
+            return
+        draining = Draining(self.client, self.known.name, [*again, *gone], self.events)
+        with self.events.step("cluster", f"drain {', '.join([*again, *gone][:4])}"), draining:
+            if self.patience_s == 0:
+                draining.end_jobs()
+            for host in draining.as_they_empty(self.patience_s, alive):
+                if host in gone:
+                    self._remove(host)
+                    draining.forget(host)
+                else:
+                    self._start_anew(host, draining)
+
+    def _start_anew(self, host: str, draining: Draining) -> None:
+        if host in self.changes.forgotten:
+            # Slurm keeps the memory and processors that a node registered with first.
+            running.remove_one(self.client, self.known.name, host)
+            draining.forget(host)
+        self._replace(host)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a new cluster file changes of a cluster that runs, and what each change does to its jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from cellblock.cluster.containers import Container
+from cellblock.cluster.model import Role
+
+Effect = Literal["nothing", "new steps", "reconfigure", "restart", "sessions", "drain"]
+
+EFFECTS: Mapping[Effect, str] = {
+    "nothing": "jobs do not notice",
+    "new steps": "steps and sessions that start from now on see it",
+    "reconfigure": "Slurm's daemons read their configuration again; jobs go on",
+    "restart": "the daemon starts anew; jobs go on, and Slurm's commands may wait for some seconds",
+    "sessions": "the login node starts anew and its sessions end; jobs go on",
+    "drain": "the nodes take no new jobs, and start anew when their jobs have ended",
+}
+"""What each effect means, the least harm first."""
+
+# Since 23.11 `scontrol reconfigure` starts new daemons that take over, so that it changes every parameter;
+# earlier ones ignore many until the daemons start anew (scontrol(1), reconfigure).
+_RECONFIGURES_ALL = "23.11"
+_EFFECT_OF_ROLE: Mapping[Role, Effect] = {"worker": "drain", "login": "sessions"}
+# Files below config/ -> the role whose daemon reads them when it starts.
+_READ_AT_START = {"accounting/slurmdbd.conf": "accounting"}
+_LINE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
+# Keys of slurm.conf of which there is a line for each thing that they name.
+_NAMING = ("partitionname", "nodename", "nodeset")
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference: `what` in words, `effect` on jobs, `on` which hosts."""
+
+    what: str
+    effect: Effect
+    on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Changes:
+    """All differences between a cluster that runs and what it is to be.
+
+    `files` are those below config/ that differ; `added`, `replaced` and `removed` are host names of
+    containers; `forgotten` are nodes whose record in slurmctld must go before they register anew.
+    """
+
+    changes: tuple[Change, ...]
+    files: tuple[str, ...]
+    added: tuple[str, ...]
+    replaced: tuple[str, ...]
+    removed: tuple[str, ...]
+    forgotten: frozenset[str]
+
+    @property
+    def slurm(self) -> bool:
+        """Whether a file differs that slurmctld reads."""
+        return any(name.startswith("slurm/") for name in self.files)
+
+
+def record(container: Container, image_id: str) -> dict[str, Any]:
+    """What a cluster's state keeps of a container, to compare it with what it is to be."""
+    kept: dict[str, Any] = json.loads(json.dumps(asdict(container)))
+    return {**kept, "image": image_id}
+
+
+def compare(
+    before: Mapping[str, Mapping[str, Any]],
+    after: Mapping[str, Mapping[str, Any]],
+    running: Iterable[str],
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    release: str,
+) -> Changes:
+    """Compare containers (host name -> `record`) and files below config/, and say what each change does.
+
+    `running` are the hosts whose containers run; `release` is Slurm's.
+    """
+    alive = set(running)
+    again = [host for host in after if host in before and (after[host] != before[host] or host not in alive)]
+    files = tuple(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+    for name, role in _READ_AT_START.items():
+        if name in files:
+            again += [host for host, one in after.items() if one["role"] == role and host not in again]
+    again = [host for host in again if host in before]
+    added = tuple(host for host in after if host not in before)
+    removed = tuple(host for host in before if host not in after)
+    changes = [
+        *_file_changes(files, old, new, release),
+        *_together(_added(host, after[host]) for host in added),
+        *_together(_removed(host, before[host]) for host in removed),
+        *_together(_replaced(host, before[host], after[host], host in alive) for host in again),
+    ]
+    return Changes(
+        tuple(sorted(changes, key=lambda change: list(EFFECTS).index(change.effect))),
+        files,
+        added,
+        tuple(again),
+        removed,
+        frozenset(host for host in again if _node_line(before[host]) != _node_line(after[host])),
+    )
+
+
+def _node_line(container: Mapping[str, Any]) -> object:
+    """What slurmd says of its node: Slurm keeps what a node said first, whatever it says later."""
+    return container["environment"].get("CELLBLOCK_NODE_CONF")
+
+
+def _together(changes: Iterable[Change]) -> list[Change]:
+    """One change in place of equal ones on several hosts."""
+    hosts: dict[tuple[str, Effect], list[str]] = {}
+    for change in changes:
+        hosts.setdefault((change.what, change.effect), []).extend(change.on)
+    return [Change(f"{_listed(on)}: {what}", effect, tuple(on)) for (what, effect), on in hosts.items()]
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _added(host: str, after: Mapping[str, Any]) -> Change:
+    return Change("new", "nothing", (host,))
+
+
+def _removed(host: str, before: Mapping[str, Any]) -> Change:
+    return Change("no longer in the file", _effect(before), (host,))
+
+
+def _replaced(host: str, before: Mapping[str, Any], after: Mapping[str, Any], alive: bool) -> Change:
+    what = "; ".join(_differences(before, after))
+    if not alive:
+        return Change("; ".join(filter(None, ["does not run", what])), "nothing", (host,))
+    return Change(what or "its configuration", _effect(after), (host,))
+
+
+def _effect(container: Mapping[str, Any]) -> Effect:
+    return _EFFECT_OF_ROLE.get(container["role"], "restart")
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """In words, what differs between two records of a container."""
+    said = []
+    for key in after:
+        old, new = before.get(key), after[key]
+        if old == new:
+            continue
+        if key == "image":
+            said.append("another build of its image")
+        elif key == "environment" and isinstance(old, dict):
+            said += [_instead(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]
+        elif key == "ssh_port":
+            said.append(_instead(key, old, new))
+        else:
+            said.append(f"{key.replace('_', ' ')} of its container")
+    return [text for text in said if text]
+
+
+def _instead(name: str, old: object, new: object) -> str:
+    if old == new:
+        return ""
+    if old is None:
+        return f"{name}: {new}"
+    return f"{name}: no longer {old}" if new is None else f"{name}: {new} instead of {old}"
+
+
+def _file_changes(
+    files: Iterable[str], old: Mapping[str, str], new: Mapping[str, str], release: str
+) -> list[Change]:
+    changes = []
+    for file in files:
+        if file.startswith("slurm/"):
+            effect: Effect = "reconfigure" if release >= _RECONFIGURES_ALL else "restart"
+        elif file in _READ_AT_START:
+            effect = "restart"
+        else:
+            effect = "new steps"
+        name = file.partition("/")[2]
+        if name == "slurm.conf":
+            before, after = _settings(old.get(file, "")), _settings(new.get(file, ""))
+            texts = [_instead(key, before.get(key), after.get(key)) for key in {**before, **after}]
+            changes += [Change(f"{name}: {text}", effect) for text in texts if text]
+        else:
+            where = "" if file.startswith("slurm/") else f" of {file.partition('/')[0]}"
+            changes.append(Change(f"{name}{where}: other lines", effect))
+    return changes
+
+
+def _settings(text: str) -> dict[str, str]:
+    """Key -> value of slurm.conf; a line that names a thing has the name in its key."""
+    settings: dict[str, str] = {}
+    for line in text.splitlines():
+        found = _LINE.match(line)
+        if not found:
+            continue
+        key, value = found[1], found[2]
+        if key.lower() in _NAMING:
+            name, _, value = value.partition(" ")
+            key = f"{key}={name}"
+        settings[key] = value.strip()
+    return settings
+
+
+def removed_partitions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """Partitions of the old slurm.conf that the new one has not -> their lines."""
+    name = re.compile(r"^PartitionName=(\S+) .*$", re.MULTILINE)
+    before = {found[1]: found[0] for found in name.finditer(old.get("slurm/slurm.conf", ""))}
+    after = {found[1] for found in name.finditer(new.get("slurm/slurm.conf", ""))}
+    return {partition: line for partition, line in before.items() if partition not in after}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `up` would change of a cluster that runs, and what that would do to its jobs; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cellblock.build.prepare import prepare
+from cellblock.build.request import BuildRequest
+from cellblock.cluster import config, running, state
+from cellblock.cluster.api import connect
+from cellblock.cluster.changes import Changes, compare
+from cellblock.cluster.local import refuse_other
+from cellblock.cluster.model import ClusterSpec, Role
+from cellblock.cluster.planned import plan_cluster
+from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, roles_of
+from cellblock.engine.storage import image_id
+from cellblock.events import Events
+from cellblock.store.image_store import image_store
+
+# Stands for the id of an image that `up` would build first.
+_NEW = "new"
+
+
+def cluster_diff(request: UpRequest, events: Events) -> tuple[str, Changes]:
+    """The cluster that `up` with `request` would change, and the changes; empty when there is nothing to do.
+
+    Raises DefinitionError and UsageError for what cannot be; CellblockError when no such cluster runs, or
+    when it is of another variant or engine.
+    """
+    file = cluster_file(request)
+    spec = cluster_spec(request, file)
+    known = state.require(spec.name)
+    refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
+    roles = roles_of(file)
+    ids = _image_ids(spec, roles, request.mirrors, known, events)
+    spec = ClusterSpec(spec.file, spec.variant, ids, spec.volume, spec.engine)
+    folder = state.folder(spec.name)
+    with connect(spec.engine) as client:
+        alive = running.alive(client, spec.name)
+    target = plan_cluster(spec, folder, ids).target
+    old = config.read(folder / "config")
+    return spec.name, compare(
+        known.containers, target.records, alive, old, target.texts, spec.variant.release
+    )
+
+
+def _image_ids(
+    spec: ClusterSpec,
+    roles: Sequence[Role],
+    mirrors: tuple[str, ...],
+    known: state.ClusterState,
+    events: Events,
+) -> dict[str, str]:
+    """Role -> the image that `up` would run, as the cluster's state names images.
+
+    An engine that is given copies has ids of its own: what is built counts as what runs there.
+    """
+    prepared = prepare(BuildRequest(tuple(roles), spec.variant.name, mirrors), events)
+    store = image_store()
+    stored = store.references()
+    runs = {str(one["role"]): str(one["image"]) for one in known.containers.values()}
+    ids: dict[str, str] = {}
+    for role in roles:
+        descriptor = stored.get(prepared.plans[role].key_reference)
+        if descriptor is None:
+            ids[role] = _NEW
+        elif spec.engine == "docker":
+            ids[role] = runs.get(role, _NEW)
+        else:
+            ids[role] = f"sha256:{image_id(store.stored(descriptor))}"
+    return ids

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes nodes out of service until their jobs have ended. A drain of an administrator's is never undone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+
+import docker
+
+from cellblock.cluster import running
+from cellblock.cluster.names import name_option
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+
+REASON = "[cellblock:up] starts anew when its jobs have ended"
+"""Begins with what marks a drain as ours; health.md has the same form."""
+
+MARK = "[cellblock:up]"
+_POLL_S = 0.3
+# Seconds between two words on what is waited for.
+_SAY_S = 30.0
+# States of a node that runs no job, in sinfo's long form (sinfo(1), %T), without flags.
+_EMPTY = frozenset({"drained", "down", "unknown", "future", "fail", "power_down", "powered_down"})
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node in sinfo's words: its state in the long form without flags, and the reason for it."""
+
+    state: str
+    reason: str
+    answers: bool
+
+    @property
+    def drains(self) -> bool:
+        """Whether it takes no new jobs because somebody said so."""
+        return self.state in ("drained", "draining", "drain")
+
+    @property
+    def ours(self) -> bool:
+        """Whether that was `up`."""
+        return self.reason.startswith(MARK)
+
+
+def node_states(client: docker.DockerClient, cluster: str) -> dict[str, NodeState]:
+    """All nodes by name. Raises CellblockError when slurmctld does not answer."""
+    asked = ["sinfo", "--noheader", "--all", "--Node", "--format=%N|%T|%E"]
+    states = {}
+    for line in running.execute(client, cluster, "controller", asked).splitlines():
+        fields = line.split("|", 2)
+        if len(fields) == 3:
+            name, what, reason = fields
+            states[name] = NodeState(what.rstrip("*~#!%$@^-+").lower(), reason, "*" not in what)
+    return states
+
+
+def resume_ours(client: docker.DockerClient, cluster: str) -> None:
+    """Give back to service the nodes that answer and that `up` drained."""
+    nodes = [
+        name
+        for name, node in node_states(client, cluster).items()
+        if node.drains and node.ours and node.answers
+    ]
+    if nodes:
+        update(client, cluster, nodes, "state=resume")
+
+
+def update(client: docker.DockerClient, cluster: str, nodes: Sequence[str], *what: str) -> None:
+    """`scontrol update` of nodes."""
+    running.execute(
+        client, cluster, "controller", ["scontrol", "update", f"nodename={','.join(nodes)}", *what]
+    )
+
+
+class Draining:
+    """Nodes that are drained as long as this is entered; those that are left then go back to service."""
+
+    def __init__(
+        self, client: docker.DockerClient, cluster: str, nodes: Sequence[str], events: Events
+    ) -> None:
+        self._client, self._cluster, self._events = client, cluster, events
+        self._left = list(nodes)
+        self._theirs: dict[str, str] = {}
+
+    def __enter__(self) -> Draining:
+        """Drain the nodes."""
+        states = node_states(self._client, self._cluster)
+        known = [node for node in self._left if node in states]
+        self._theirs = {
+            node: states[node].reason for node in known if states[node].drains and not states[node].ours
+        }
+        mine = [node for node in known if node not in self._theirs]
+        if mine:
+            update(self._client, self._cluster, mine, "state=drain", f"reason={REASON}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give back what was not started anew: a failure or Ctrl-C costs no node."""
+        mine = [node for node in self._left if node not in self._theirs]
+        if mine:
+            with suppress(CellblockError):
+                update(self._client, self._cluster, mine, "state=resume")
+
+    def end_jobs(self) -> None:
+        """End the nodes' jobs; those that can be are queued again."""
+        known = [node for node in self._left if node in node_states(self._client, self._cluster)]
+        if known:
+            update(self._client, self._cluster, known, "state=down", f"reason={REASON}")
+
+    def forget(self, node: str) -> None:
+        """Have slurmctld forget a node that has ended."""
+        if node in node_states(self._client, self._cluster):
+            running.execute(
+                self._client, self._cluster, "controller", ["scontrol", "delete", f"nodename={node}"]
+            )
+
+    def as_they_empty(self, patience_s: float, alive: set[str]) -> Iterator[str]:
+        """Each node when it runs no job any more; one that is not `alive` at once.
+
+        Raises CellblockError, naming nodes and jobs, when some do not after `patience_s` seconds. 0 means
+        that their jobs were ended: that takes Slurm some seconds.
+        """
+        deadline = time.monotonic() + (patience_s or 120.0)
+        say = time.monotonic() + _SAY_S
+        while self._left:
+            states = node_states(self._client, self._cluster)
+            for node in list(self._left):
+                found = states.get(node)
+                if node not in alive or found is None or found.state in _EMPTY:
+                    yield node
+                    self._left.remove(node)
+                    self._drain_again(node)
+            if not self._left:
+                return
+            if time.monotonic() >= deadline:
+                raise self._not_over(patience_s)
+            if time.monotonic() >= say:
+                self._events.info(f"cluster: waiting for jobs {self._jobs()} on {', '.join(self._left)}")
+                say = time.monotonic() + _SAY_S
+            time.sleep(_POLL_S)
+
+    def _drain_again(self, node: str) -> None:
+        """A node that slurmctld had forgotten has lost an administrator's drain."""
+        reason = self._theirs.get(node)
+        if reason is None:
+            return
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = node_states(self._client, self._cluster).get(node)
+            if found is not None:
+                if not found.drains:
+                    update(self._client, self._cluster, [node], "state=drain", f"reason={reason}")
+                return
+            time.sleep(_POLL_S)
+
+    def _jobs(self) -> str:
+        asked = ["squeue", "--noheader", "--all", f"--nodelist={','.join(self._left)}", "--format=%i"]
+        jobs = running.execute(self._client, self._cluster, "controller", asked).split()
+        return ", ".join(jobs[:6]) + (" and more" if len(jobs) > 6 else "")
+
+    def _not_over(self, patience_s: float) -> CellblockError:
+        option = name_option(self._cluster)
+        return CellblockError(
+            f"cluster {self._cluster}: after {patience_s:.0f} s, jobs {self._jobs()} still run on "
+            f"{', '.join(self._left)}, which start anew only when their jobs have ended; they go on as they "
+            "were",
+            hint=f"`build.py up{option}` again later, with its other options, goes on; with `--wait 2h` it "
+            "waits longer, with `--wait 0` it ends these jobs and queues again those that can be",
+        )

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster is to be on this machine: containers, their records, and the files of Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.cluster import config, host, state
+from cellblock.cluster.apply import Target
+from cellblock.cluster.changes import record
+from cellblock.cluster.containers import plan
+from cellblock.cluster.host import CgroupMode
+from cellblock.cluster.model import ClusterSpec
+
+
+@dataclass(frozen=True)
+class PlannedCluster:
+    """A target, with what follows from this machine: Slurm's cgroups, and the controller's host name."""
+
+    target: Target
+    cgroup: CgroupMode
+    controller: str
+
+
+def plan_cluster(spec: ClusterSpec, folder: Path, image_ids: Mapping[str, str]) -> PlannedCluster:
+    """Plan the cluster `spec`, whose state is in `folder`. `image_ids` maps roles to images' ids."""
+    cgroup = config.cgroup_for(spec, host.cgroup_mode())
+    facts = config.facts(spec, host.cpus(), host.memory_mb())
+    containers = plan(spec, facts, folder, host.container_limits(), cgroup, host.pids_limit())
+    records = {one.hostname: record(one, image_ids[one.role]) for one in containers}
+    new = state.ClusterState(
+        spec.name,
+        spec.variant.name,
+        spec.variant.release,
+        spec.engine,
+        list(spec.file.nodes),
+        list(spec.file.default_nodes),
+        spec.file.login.ssh_port,
+        str(spec.volume),
+        records,
+    )
+    by_name = {one.hostname: one for one in containers}
+    return PlannedCluster(
+        Target(new, by_name, records, config.render(spec, facts, cgroup)), cgroup, facts.controller
+    )
