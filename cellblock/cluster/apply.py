@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,39 +81,46 @@ class _Applying:
         self.client, self.known, self.target, self.changes = client, known, target, changes
         self.folder, self.patience_s, self.events = folder, patience_s, events
         self.records: dict[str, Mapping[str, Any]] = dict(known.containers)
+        self.alive = running.alive(client, known.name)
 
     def run(self) -> None:
         """All steps, in the order in which each finds what it needs."""
-        first = ("database", "accounting", "rest", "metrics")
-        self._files()
-        for role in first:
-            self._containers(role)
-        self._controller()
-        self._new_nodes()
-        self._old_nodes()
+        again = [host for host in self._workers(self.changes.replaced) if host in self.alive]
+        gone = self._workers(self.changes.removed)
+        with Draining(self.client, self.known.name, [*again, *gone], self.events) as draining:
+            if self.patience_s == 0:
+                draining.end_jobs()
+            other = [host for host in again if host in self.changes.other]
+            self._empty(draining, other, self._end)
+            self._files()
+            for role in ("database", "accounting", "rest", "metrics"):
+                self._containers(role)
+            self._controller()
+            for host in self._workers((*self.changes.added, *self.changes.replaced)):
+                if host not in again or host in other:
+                    self._replace(host)
+            self._empty(draining, [host for host in again if host not in other], self._start_anew)
+            self._empty(draining, gone, self._end)
         self._containers("login")
         for host in self.changes.removed:
-            if host in self.records and self._role(host) != "worker":
+            if host in self.records:
                 self._remove(host)
         with self.events.step("cluster", "wait for Slurm"):
             wait_ready(self.client, self.target.state, resume=True)
-        state.write(
-            replace(self.target.state, containers={host: dict(one) for host, one in self.records.items()})
-        )
+        self._record(done=True)
+
+    def _workers(self, hosts: Iterable[str]) -> list[str]:
+        return [host for host in hosts if self._role(host) == "worker"]
 
     def _role(self, host: str) -> str:
         return str((self.target.records.get(host) or self.records[host])["role"])
 
-    def _record(self) -> None:
-        """Remember what is done; nodes that come or go are the cluster's until they are gone."""
-        nodes = [*self.target.state.nodes, *(node for node in self.known.nodes if node in self.records)]
-        state.write(
-            replace(
-                self.target.state,
-                containers={host: dict(one) for host, one in self.records.items()},
-                nodes=list(dict.fromkeys(nodes)),
-            )
-        )
+    def _record(self, *, done: bool = False) -> None:
+        """Remember what is there; nodes that are to go are the cluster's until they are gone."""
+        left = () if done else (node for node in self.known.nodes if node in self.records)
+        nodes = list(dict.fromkeys([*self.target.state.nodes, *left]))
+        records = {host: dict(one) for host, one in self.records.items()}
+        state.write(replace(self.target.state, containers=records, nodes=nodes))
 
     # Configuration.
 
@@ -208,46 +215,20 @@ class _Applying:
 
     # Nodes.
 
-    def _new_nodes(self) -> None:
-        self._containers_of([host for host in self.changes.added if self._role(host) == "worker"])
-        # One that does not run has no jobs to wait for.
-        alive = self._alive()
-        self._containers_of(
-            [host for host in self.changes.replaced if self._role(host) == "worker" and host not in alive]
-        )
+    def _empty(self, draining: Draining, hosts: list[str], then: Callable[[str, Draining], None]) -> None:
+        """Do something with each node when its jobs have ended."""
+        if hosts:
+            with self.events.step("cluster", f"wait for jobs on {', '.join(hosts[:4])}"):
+                for host in draining.as_they_empty(hosts, self.patience_s):
+                    then(host, draining)
 
-    def _containers_of(self, hosts: list[str]) -> None:
-        for host in hosts:
-            self._replace(host)
-
-    def _alive(self) -> set[str]:
-        return running.alive(self.client, self.known.name)
-
-    def _old_nodes(self) -> None:
-        """Drain the nodes that differ or go; start each anew, or remove it, when its jobs have ended."""
-        alive = self._alive()
-        again = [
-            host
-            for host in self.changes.replaced
-            if self._role(host) == "worker" and self.records[host] != self.target.records[host]
-        ]
-        gone = [host for host in self.changes.removed if self._role(host) == "worker"]
-        if not again and not gone:
-            return
-        draining = Draining(self.client, self.known.name, [*again, *gone], self.events)
-        with self.events.step("cluster", f"drain {', '.join([*again, *gone][:4])}"), draining:
-            if self.patience_s == 0:
-                draining.end_jobs()
-            for host in draining.as_they_empty(self.patience_s, alive):
-                if host in gone:
-                    self._remove(host)
-                    draining.forget(host)
-                else:
-                    self._start_anew(host, draining)
+    def _end(self, host: str, draining: Draining) -> None:
+        """End a node, and have slurmctld forget it."""
+        self._remove(host)
+        draining.forget(host)
 
     def _start_anew(self, host: str, draining: Draining) -> None:
         if host in self.changes.forgotten:
             # Slurm keeps the memory and processors that a node registered with first.
-            running.remove_one(self.client, self.known.name, host)
-            draining.forget(host)
+            self._end(host, draining)
         self._replace(host)

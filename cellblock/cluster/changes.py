@@ -33,6 +33,8 @@ _READ_AT_START = {"accounting/slurmdbd.conf": "accounting"}
 _LINE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 # Keys of slurm.conf of which there is a line for each thing that they name.
 _NAMING = ("partitionname", "nodename", "nodeset")
+# What a worker's container is told of its node (images/worker).
+_NODE_LINE, _GRES = "CELLBLOCK_NODE_CONF", "CELLBLOCK_GRES"
 _SHOWN = 4
 
 
@@ -50,7 +52,8 @@ class Changes:
     """All differences between a cluster that runs and what it is to be.
 
     `files` are those below config/ that differ; `added`, `replaced` and `removed` are host names of
-    containers; `forgotten` are nodes whose record in slurmctld must go before they register anew.
+    containers; `forgotten` are nodes whose record in slurmctld must go before they register anew, and `other`
+    those whose generic resources differ: with the new gres.conf they are invalid until they start anew.
     """
 
     changes: tuple[Change, ...]
@@ -59,6 +62,7 @@ class Changes:
     replaced: tuple[str, ...]
     removed: tuple[str, ...]
     forgotten: frozenset[str]
+    other: frozenset[str]
 
     @property
     def slurm(self) -> bool:
@@ -105,13 +109,16 @@ def compare(
         added,
         tuple(again),
         removed,
-        frozenset(host for host in again if _node_line(before[host]) != _node_line(after[host])),
+        frozenset(
+            host for host in again if _told(_NODE_LINE, before[host]) != _told(_NODE_LINE, after[host])
+        ),
+        frozenset(one for one in again if _told(_GRES, before[one]) != _told(_GRES, after[one])),
     )
 
 
-def _node_line(container: Mapping[str, Any]) -> object:
-    """What slurmd says of its node: Slurm keeps what a node said first, whatever it says later."""
-    return container["environment"].get("CELLBLOCK_NODE_CONF")
+def _told(name: str, container: Mapping[str, Any]) -> object:
+    """What a container is told. Of a node's line, Slurm keeps what was said first, whatever is said later."""
+    return container["environment"].get(name)
 
 
 def _together(changes: Iterable[Change]) -> list[Change]:
@@ -156,7 +163,9 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[st
         if key == "image":
             said.append("another build of its image")
         elif key == "environment" and isinstance(old, dict):
-            said += [_instead(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]
+            for name in sorted({*old, *new} - {_GRES}):  # the node's line says it, too
+                lines = old.get(name), new.get(name)
+                said += _options(*lines) if name == _NODE_LINE else [_instead(name, *lines)]
         elif key == "ssh_port":
             said.append(_instead(key, old, new))
         else:
@@ -170,6 +179,29 @@ def _instead(name: str, old: object, new: object) -> str:
     if old is None:
         return f"{name}: {new}"
     return f"{name}: no longer {old}" if new is None else f"{name}: {new} instead of {old}"
+
+
+def _options(old: str | None, new: str | None) -> list[str]:
+    """The options of a line, KEY=VALUE with spaces between them, that differ."""
+    before, after = (dict(part.partition("=")[::2] for part in (line or "").split()) for line in (old, new))
+    return [
+        f"{key}={after[key]} instead of {before[key]}"
+        if key in before and key in after
+        else f"{key}={after[key]}"
+        if key in after
+        else f"no {key}"
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _setting(key: str, old: str | None, new: str | None) -> str:
+    """A line of slurm.conf that differs; empty for one that does not."""
+    if old == new or "=" not in key:
+        return _instead(key, old, new)
+    if old is None or new is None:
+        return f"{key} is {'new' if old is None else 'gone'}"
+    return f"{key}: {'; '.join(_options(old, new))}"
 
 
 def _file_changes(
@@ -186,7 +218,7 @@ def _file_changes(
         name = file.partition("/")[2]
         if name == "slurm.conf":
             before, after = _settings(old.get(file, "")), _settings(new.get(file, ""))
-            texts = [_instead(key, before.get(key), after.get(key)) for key in {**before, **after}]
+            texts = [_setting(key, before.get(key), after.get(key)) for key in {**before, **after}]
             changes += [Change(f"{name}: {text}", effect) for text in texts if text]
         else:
             where = "" if file.startswith("slurm/") else f" of {file.partition('/')[0]}"

@@ -23,22 +23,26 @@ MARK = "[cellblock:up]"
 _POLL_S = 0.3
 # Seconds between two words on what is waited for.
 _SAY_S = 30.0
-# States of a node that runs no job, in sinfo's long form (sinfo(1), %T), without flags.
-_EMPTY = frozenset({"drained", "down", "unknown", "future", "fail", "power_down", "powered_down"})
+# Seconds until Slurm has ended a job: KillWait is 30, and a message that is lost is sent again after 60.
+_END_S = 180.0
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node in sinfo's words: its state in the long form without flags, and the reason for it."""
+    """A node in sinfo's words: its state in the long form without flags, and the reason for it.
+
+    `busy`: whether a job has processors of it, or one is being ended there.
+    """
 
     state: str
     reason: str
     answers: bool
+    busy: bool
 
     @property
     def drains(self) -> bool:
         """Whether it takes no new jobs because somebody said so."""
-        return self.state in ("drained", "draining", "drain")
+        return self.state in ("drained", "draining", "drain", "inval")
 
     @property
     def ours(self) -> bool:
@@ -48,13 +52,16 @@ class NodeState:
 
 def node_states(client: docker.DockerClient, cluster: str) -> dict[str, NodeState]:
     """All nodes by name. Raises CellblockError when slurmctld does not answer."""
-    asked = ["sinfo", "--noheader", "--all", "--Node", "--format=%N|%T|%E"]
+    # %C: processors that are allocated, idle, other, and all.
+    asked = ["sinfo", "--noheader", "--all", "--Node", "--format=%N|%T|%C|%E"]
     states = {}
     for line in running.execute(client, cluster, "controller", asked).splitlines():
-        fields = line.split("|", 2)
-        if len(fields) == 3:
-            name, what, reason = fields
-            states[name] = NodeState(what.rstrip("*~#!%$@^-+").lower(), reason, "*" not in what)
+        fields = line.split("|", 3)
+        if len(fields) == 4:
+            name, what, processors, reason = fields
+            word = what.rstrip("*~#!%$@^-+").lower()
+            busy = not processors.startswith("0/") or word in ("completing", "draining")
+            states[name] = NodeState(word, reason, "*" not in what, busy)
     return states
 
 
@@ -120,28 +127,29 @@ class Draining:
                 self._client, self._cluster, "controller", ["scontrol", "delete", f"nodename={node}"]
             )
 
-    def as_they_empty(self, patience_s: float, alive: set[str]) -> Iterator[str]:
-        """Each node when it runs no job any more; one that is not `alive` at once.
+    def as_they_empty(self, nodes: Sequence[str], patience_s: float) -> Iterator[str]:
+        """Each of `nodes` when it runs no job any more.
 
-        Raises CellblockError, naming nodes and jobs, when some do not after `patience_s` seconds. 0 means
+        Raises CellblockError, naming nodes and jobs, when some do after `patience_s` seconds. 0 means
         that their jobs were ended: that takes Slurm some seconds.
         """
-        deadline = time.monotonic() + (patience_s or 120.0)
+        left = list(nodes)
+        deadline = time.monotonic() + (patience_s or _END_S)
         say = time.monotonic() + _SAY_S
-        while self._left:
+        while left:
             states = node_states(self._client, self._cluster)
-            for node in list(self._left):
-                found = states.get(node)
-                if node not in alive or found is None or found.state in _EMPTY:
+            for node in list(left):
+                if node not in states or not states[node].busy:
                     yield node
+                    left.remove(node)
                     self._left.remove(node)
                     self._drain_again(node)
-            if not self._left:
+            if not left:
                 return
             if time.monotonic() >= deadline:
-                raise self._not_over(patience_s)
+                raise self._not_over(left, patience_s or _END_S)
             if time.monotonic() >= say:
-                self._events.info(f"cluster: waiting for jobs {self._jobs()} on {', '.join(self._left)}")
+                self._events.info(f"cluster: waiting for jobs {self._jobs(left)} on {', '.join(left)}")
                 say = time.monotonic() + _SAY_S
             time.sleep(_POLL_S)
 
@@ -159,16 +167,16 @@ class Draining:
                 return
             time.sleep(_POLL_S)
 
-    def _jobs(self) -> str:
-        asked = ["squeue", "--noheader", "--all", f"--nodelist={','.join(self._left)}", "--format=%i"]
+    def _jobs(self, nodes: Sequence[str]) -> str:
+        asked = ["squeue", "--noheader", "--all", f"--nodelist={','.join(nodes)}", "--format=%i"]
         jobs = running.execute(self._client, self._cluster, "controller", asked).split()
         return ", ".join(jobs[:6]) + (" and more" if len(jobs) > 6 else "")
 
-    def _not_over(self, patience_s: float) -> CellblockError:
+    def _not_over(self, nodes: Sequence[str], patience_s: float) -> CellblockError:
         option = name_option(self._cluster)
         return CellblockError(
-            f"cluster {self._cluster}: after {patience_s:.0f} s, jobs {self._jobs()} still run on "
-            f"{', '.join(self._left)}, which start anew only when their jobs have ended; they go on as they "
+            f"cluster {self._cluster}: after {patience_s:.0f} s, jobs {self._jobs(nodes)} still run on "
+            f"{', '.join(nodes)}, which start anew only when their jobs have ended; they go on as they "
             "were",
             hint=f"`build.py up{option}` again later, with its other options, goes on; with `--wait 2h` it "
             "waits longer, with `--wait 0` it ends these jobs and queues again those that can be",

@@ -21,7 +21,7 @@ from docker.errors import DockerException
 from cellblock.cluster import config, host, running, secrets, state
 from cellblock.cluster.api import connect, podman_environment
 from cellblock.cluster.apply import Target, apply_changes
-from cellblock.cluster.changes import EFFECTS, compare
+from cellblock.cluster.changes import compare
 from cellblock.cluster.containers import LABEL_ROLE, container_name
 from cellblock.cluster.images import copy_to_docker, image_ids
 from cellblock.cluster.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
@@ -81,7 +81,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
             )
         if known and changes:
             for change in changes.changes:
-                events.info(f"cluster: {change.what} ({EFFECTS[change.effect]})")
+                events.info(f"cluster: {change.effect}: {change.what}")
             secrets.make_secrets(folder / "secrets", spec.name)
             _make_folders(folder)
             apply_changes(client, known, target, changes, folder, patience_s, events)
