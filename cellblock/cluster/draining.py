@@ -116,9 +116,10 @@ class Draining:
 
     def end_jobs(self) -> None:
         """End the nodes' jobs; those that can be are queued again."""
-        known = [node for node in self._left if node in node_states(self._client, self._cluster)]
-        if known:
-            update(self._client, self._cluster, known, "state=down", f"reason={REASON}")
+        for job in self._job_ids(self._left):
+            for command in (["scontrol", "requeue", job], ["scancel", job]):
+                if running.succeeds(self._client, self._cluster, "controller", command):
+                    break
 
     def forget(self, node: str) -> None:
         """Have slurmctld forget a node that has ended."""
@@ -167,9 +168,14 @@ class Draining:
                 return
             time.sleep(_POLL_S)
 
-    def _jobs(self, nodes: Sequence[str]) -> str:
-        asked = ["squeue", "--noheader", "--all", f"--nodelist={','.join(nodes)}", "--format=%i"]
+    def _job_ids(self, nodes: Sequence[str]) -> list[str]:
+        """The jobs on `nodes`; elements of arrays and parts of heterogeneous jobs one by one."""
+        asked = ["squeue", "--noheader", "--all", "--array", f"--nodelist={','.join(nodes)}", "--format=%i"]
         jobs = running.execute(self._client, self._cluster, "controller", asked).split()
+        return list(dict.fromkeys(jobs))
+
+    def _jobs(self, nodes: Sequence[str]) -> str:
+        jobs = self._job_ids(nodes)
         return ", ".join(jobs[:6]) + (" and more" if len(jobs) > 6 else "")
 
     def _not_over(self, nodes: Sequence[str], patience_s: float) -> CellblockError:

@@ -21,6 +21,7 @@
 static struct {
 	uid_t user;
 	const char *spool;
+	bool outside;
 } guarded;
 
 static bool mount_of(int directory, const char *path, int flags, uint64_t *mount)
@@ -33,7 +34,7 @@ static bool mount_of(int directory, const char *path, int flags, uint64_t *mount
 	return true;
 }
 
-/* In the window the spool is a mount, and nothing else of the node's can be written there. */
+/* The spool is in a mount of its own; in the window nothing else of the node's can be written there. */
 static bool is_in_spool(int directory, const char *path, int flags)
 {
 	uint64_t spool, own;
@@ -48,12 +49,23 @@ static bool is_kept(int directory, const char *path, int flags, struct stat *st)
 	return is_in_spool(directory, path, flags) && !fstatat(directory, path, st, flags) && !S_ISSOCK(st->st_mode);
 }
 
+/* What there is of a step outside is the user's already. By his own rights: he can put a link in its place. */
+static int give_elsewhere(int directory, const char *path, uid_t uid, gid_t gid, int flags)
+{
+	uid_t before = guarded.outside ? sys_thread_setfsuid(guarded.user) : 0;
+	int result = fchownat(directory, path, uid, gid, flags);
+
+	if (guarded.outside)
+		(void)sys_thread_setfsuid(before);
+	return result;
+}
+
 static int give_at(int directory, const char *path, uid_t uid, gid_t gid, int flags)
 {
 	struct stat st;
 
 	if (!is_kept(directory, path, flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH), &st))
-		return fchownat(directory, path, uid, gid, flags);
+		return give_elsewhere(directory, path, uid, gid, flags);
 	/* Tasks read in theirs. Nobody but root can exchange it. */
 	return S_ISDIR(st.st_mode) ? fchmodat(directory, path, MODE_OF_KEPT, 0) : 0;
 }
@@ -72,16 +84,34 @@ static int give_open(int fd, uid_t uid, gid_t gid)
 {
 	struct stat st;
 
-	return is_kept(fd, "", AT_EMPTY_PATH, &st) ? 0 : fchown(fd, uid, gid);
+	return is_kept(fd, "", AT_EMPTY_PATH, &st) ? 0 : give_elsewhere(fd, "", uid, gid, AT_EMPTY_PATH);
 }
 
-/* Elsewhere than in the spool is in the jail, where the user says. */
+static bool is_tmp(int directory)
+{
+	struct stat st, tmp;
+
+	return !fstat(directory, &st) && !stat("/tmp", &tmp) && st.st_dev == tmp.st_dev && st.st_ino == tmp.st_ino;
+}
+
+/* In the node's /tmp, where only root may write, so that nobody exchanges it. */
+static int make_in_tmp(int directory, const char *path, mode_t mode)
+{
+	return mkdirat(directory, path, mode) ||
+	       fchownat(directory, path, guarded.user, (gid_t)-1, AT_SYMLINK_NOFOLLOW) ? -1 : 0;
+}
+
+/* Elsewhere than in the spool is where the user says: in the jail, but for a step outside. */
 static int make_at(int directory, const char *path, mode_t mode)
 {
 	bool own = !is_in_spool(directory, "", AT_EMPTY_PATH);
-	uid_t before = own ? sys_thread_setfsuid(guarded.user) : 0;
-	int result = mkdirat(directory, path, mode);
+	uid_t before;
+	int result;
 
+	if (own && guarded.outside && is_tmp(directory))
+		return make_in_tmp(directory, path, mode);
+	before = own ? sys_thread_setfsuid(guarded.user) : 0;
+	result = mkdirat(directory, path, mode);
 	if (own)
 		(void)sys_thread_setfsuid(before);
 	return result;
@@ -115,4 +145,9 @@ int jail_mpi_guard(uid_t user, struct jail_error *err)
 void jail_mpi_spool(const char *spool)
 {
 	guarded.spool = spool;
+}
+
+void jail_mpi_outside(void)
+{
+	guarded.outside = true;
 }

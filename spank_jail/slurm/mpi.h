@@ -18,4 +18,7 @@ int jail_mpi_guard(uid_t user, struct jail_error *err);
 /* Where the spool is; until this is called, and where there is none, nothing is taken for it. `spool` is not copied. */
 void jail_mpi_spool(const char *spool);
 
+/* Says that the step is outside the jail: nothing of the node's becomes the user's, but what is made for him in its /tmp. */
+void jail_mpi_outside(void);
+
 #endif

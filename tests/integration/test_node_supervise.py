@@ -112,8 +112,8 @@ def test_a_node_that_root_inside_filled_comes_back(small: LocalCluster) -> None:
     small.wait_until("it runs", lambda: small.job(job)["JobState"] == "RUNNING")
     bomb = submit(small, "root", BOMB, "-w", NODE, "-o", "/dev/null")
     small.wait_until("it began", lambda: small.job(bomb)["JobState"] != "PENDING")
-    # The other job's is left. While the node is full nothing can be asked.
-    small.wait_until("it is over", lambda: len(small.on(NODE, "pgrep", "perl").out.split()) == 1)
+    # While the node is full nothing can be asked.
+    small.wait_until("it is over", lambda: small.on(NODE, "pgrep", "-f", r"time \+ 20").status == 1)
     # Where its slurmstepd found no room for a thread at the end, slurmctld does not hear of it for minutes.
     small.on("controller", "scancel", bomb).ok()
     small.jail("touch", f"/home/{OTHER[0]}/{victim.name}.go", user=OTHER[0]).ok()

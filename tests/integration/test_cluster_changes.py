@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A changed cluster file changes what runs with the least harm: jobs go on, or are waited for with a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster.changes import Changes
+from cellblock.cluster.diff import cluster_diff
+from cellblock.cluster.up import bring_up
+from cellblock.cluster.up_request import UpRequest
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+from tests.integration.conftest import (
+    LocalCluster,
+    default_variant,
+    other_variants,
+    running_cluster,
+    write_cluster_file,
+)
+from tests.integration.jobs import ended, submit
+
+pytestmark = pytest.mark.integration
+
+FILE = """\
+node_sets:
+  - {name: cpu, count: 1}
+  - {name: gpu, count: 1, gres: {"gpu:a100": 4}, weight: 10}
+partitions:
+  - {name: main, default: true, max_time: 7d}
+  - {name: big, node_sets: [gpu]}
+"""
+# What stands in FILE -> what is to stand there.
+Edit = tuple[str, str]
+
+
+@pytest.fixture(scope="module", params=[default_variant(), *other_variants()])
+def changed(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """A cluster of two node sets, with a user."""
+    with running_cluster("changed", request.param, text=FILE) as running:
+        running.add_user("ada")
+        yield running
+
+
+def request_of(cluster: LocalCluster, folder: Path, *edits: Edit, wait: str | None = None) -> UpRequest:
+    text = FILE
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return replace(cluster.request, file=write_cluster_file(folder, text), wait=wait)
+
+
+def difference(request: UpRequest) -> Changes:
+    return cluster_diff(request, Events())[1]
+
+
+def started(cluster: LocalCluster, host: str) -> str:
+    """What changes when the container of a host starts anew."""
+    return cluster.on(host, "cat", "/proc/1/stat").ok().split()[21]
+
+
+def runs(cluster: LocalCluster, *options: str) -> str:
+    """A job that runs until somebody ends it."""
+    job = submit(cluster, "ada", "sleep 600", "-D/", "-o/dev/null", *options)
+    cluster.wait_until("the job runs", lambda: cluster.job(job)["JobState"] == "RUNNING")
+    return job
+
+
+def node(cluster: LocalCluster, name: str) -> str:
+    """What scontrol shows of a node; empty when there is none."""
+    done = cluster.on("controller", "scontrol", "show", "node", name, "--oneliner")
+    return done.out if done.status == 0 else ""
+
+
+@pytest.fixture
+def as_before(changed: LocalCluster) -> Iterator[None]:
+    """Afterwards the cluster is what FILE says, without jobs."""
+    yield
+    changed.cancel_jobs()
+    bring_up(replace(changed.request, wait="0"), Events())
+    assert difference(changed.request).changes == ()
+
+
+@pytest.mark.usefixtures("as_before")
+def test_limits_change_while_jobs_run(changed: LocalCluster, tmp_path: Path) -> None:
+    job = runs(changed, "-w", "cpu-1")
+    hosts = ("cpu-1", "gpu-1", "login")
+    before = [started(changed, host) for host in hosts]
+    request = request_of(changed, tmp_path, ("max_time: 7d", "max_time: 3d"))
+    effects = {change.effect for change in difference(request).changes}
+    assert effects <= {"reconfigure", "restart"}
+    assert "MaxTime=7-00:00:00" in changed.on("controller", "scontrol", "show", "partition", "main").ok()
+    bring_up(request, Events())
+    assert "MaxTime=3-00:00:00" in changed.on("controller", "scontrol", "show", "partition", "main").ok()
+    assert [started(changed, host) for host in hosts] == before
+    assert changed.job(job)["JobState"] == "RUNNING"
+    assert difference(request).changes == ()
+
+
+@pytest.mark.usefixtures("as_before")
+def test_nodes_come_and_go_and_no_job_is_lost(changed: LocalCluster, tmp_path: Path) -> None:
+    job = runs(changed, "-w", "cpu-1")
+    more = request_of(
+        changed, tmp_path, ("- {name: cpu, count: 1}", "- {name: cpu, count: 3}\n  - {name: fat, count: 1}")
+    )
+    assert {change.on for change in difference(more).changes if change.effect == "nothing"} == {
+        ("cpu-2", "cpu-3", "fat-1")
+    }
+    # The memory of the machine is divided among more nodes: those that run wait for their jobs.
+    with pytest.raises(CellblockError, match=rf"jobs {job} still run on cpu-1") as caught:
+        bring_up(replace(more, wait="5s"), Events())
+    assert "--wait" in caught.value.hint
+    assert changed.job(job)["JobState"] == "RUNNING"
+    # It is in service as before, and the new ones are, too.
+    for name in ("cpu-1", "cpu-2", "fat-1"):
+        changed.client("srun", "-D/", "-w", name, "--overlap", "--mem=1", "hostname", user="ada").ok()
+    changed.on("controller", "scancel", job).ok()
+    bring_up(more, Events())
+    assert difference(more).changes == ()
+    bring_up(replace(changed.request, wait="0"), Events())
+    assert [name for name in ("cpu-2", "cpu-3", "fat-1") if node(changed, name)] == []
+
+
+@pytest.mark.usefixtures("as_before")
+def test_jobs_of_a_node_that_starts_anew_are_queued_again_when_asked(
+    changed: LocalCluster, tmp_path: Path
+) -> None:
+    job = runs(changed, "-w", "gpu-1", "--requeue")
+    other = runs(changed, "-w", "cpu-1")
+    request = request_of(changed, tmp_path, ('"gpu:a100": 4', '"gpu:a100": 2'), wait="0")
+    assert [change.on for change in difference(request).changes if change.effect == "drain"] == [("gpu-1",)]
+    bring_up(request, Events())
+    assert "Gres=gpu:a100:2" in node(changed, "gpu-1")
+    assert changed.job(job)["JobState"] in ("PENDING", "RUNNING")
+    assert changed.job(other)["JobState"] == "RUNNING"
+    assert changed.job(other)["Restarts"] == "0"
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_node_waits_for_its_job_and_then_starts_anew(changed: LocalCluster, tmp_path: Path) -> None:
+    script = "sleep 8; echo over"
+    job = submit(changed, "ada", script, "-D/", "-o", "/home/ada/waited", "-w", "gpu-1")
+    changed.wait_until("the job runs", lambda: changed.job(job)["JobState"] == "RUNNING")
+    bring_up(request_of(changed, tmp_path, ('"gpu:a100": 4', '"gpu:a100": 3')), Events())
+    assert changed.job(ended(changed, job))["JobState"] == "COMPLETED"
+    assert (changed.root / "home/ada/waited").read_text() == "over\n"
+    assert "Gres=gpu:a100:3" in node(changed, "gpu-1")
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_drain_of_an_administrators_stays(changed: LocalCluster, tmp_path: Path) -> None:
+    drain = ("scontrol", "update", "nodename=gpu-1", "state=drain", "reason=bad fan")
+    changed.on("controller", *drain).ok()
+    try:
+        bring_up(request_of(changed, tmp_path, ('"gpu:a100": 4', '"gpu:a100": 1')), Events())
+        shown = node(changed, "gpu-1")
+        assert "Gres=gpu:a100:1" in shown
+        assert "DRAIN" in shown
+        assert "bad fan" in shown
+    finally:
+        changed.on("controller", "scontrol", "update", "nodename=gpu-1", "state=resume")
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_partition_with_jobs_goes_when_they_are_over(changed: LocalCluster, tmp_path: Path) -> None:
+    job = runs(changed, "--partition=big")
+    waits = submit(changed, "ada", "true", "-D/", "-o/dev/null", "--partition=big", "--hold")
+    request = request_of(changed, tmp_path, ("\n  - {name: big, node_sets: [gpu]}", ""))
+    bring_up(request, Events())
+    assert changed.job(job)["JobState"] == "RUNNING"
+    assert changed.job(waits)["JobState"] == "PENDING"
+    shown = changed.on("controller", "scontrol", "show", "partition", "big").ok()
+    assert "State=DRAIN" in shown
+    assert "Hidden=YES" in shown
+    refused = changed.client("sbatch", "-D/", "--partition=big", "--wrap", "true", user="ada")
+    assert refused.status != 0
+    changed.on("controller", "scancel", job, waits).ok()
+    for each in (job, waits):
+        ended(changed, each)
+    bring_up(request, Events())
+    assert changed.on("controller", "scontrol", "show", "partition", "big").status != 0
+
+
+@pytest.mark.usefixtures("as_before")
+def test_the_login_node_starts_anew_and_jobs_go_on(changed: LocalCluster, tmp_path: Path) -> None:
+    job = runs(changed, "-w", "cpu-1")
+    port = changed.request.ssh_port or 0
+    request = replace(request_of(changed, tmp_path), ssh_port=port + 1 if port < 65535 else port - 1)
+    assert [change.effect for change in difference(request).changes] == ["sessions"]
+    before = started(changed, "controller")
+    bring_up(request, Events())
+    assert started(changed, "controller") == before
+    assert changed.job(job)["JobState"] == "RUNNING"
+
+
+def test_a_container_that_ended_is_started_alone(changed: LocalCluster) -> None:
+    job = runs(changed, "-w", "cpu-1")
+    before = started(changed, "controller")
+    changed.on("gpu-1", "kill", "-TERM", "1")
+    changed.wait_until("it ended", lambda: changed.on("gpu-1", "true").status != 0)
+    assert [change.what for change in difference(changed.request).changes] == ["gpu-1: does not run"]
+    bring_up(changed.request, Events())
+    assert started(changed, "controller") == before
+    assert changed.job(job)["JobState"] == "RUNNING"
+    changed.client("srun", "-D/", "-w", "gpu-1", "--mem=1", "hostname", user="ada").ok()
+    changed.on("controller", "scancel", job).ok()
