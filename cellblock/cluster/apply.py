@@ -23,6 +23,7 @@ from cellblock.cluster.containers import Container
 from cellblock.cluster.draining import Draining
 from cellblock.cluster.names import name_option
 from cellblock.cluster.readiness import wait_ready
+from cellblock.cluster.waiting_jobs import WaitingJobs
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 
@@ -87,7 +88,8 @@ class _Applying:
         """All steps, in the order in which each finds what it needs."""
         again = [host for host in self._workers(self.changes.replaced) if host in self.alive]
         gone = self._workers(self.changes.removed)
-        with Draining(self.client, self.known.name, [*again, *gone], self.events) as draining:
+        waiting = WaitingJobs(self.client, self.known.name, self.folder)
+        with Draining(self.client, self.known.name, [*again, *gone], waiting, self.events) as draining:
             if self.patience_s == 0:
                 draining.end_jobs()
             other = [host for host in again if host in self.changes.other]
@@ -99,12 +101,16 @@ class _Applying:
             for host in self._workers((*self.changes.added, *self.changes.replaced)):
                 if host not in again or host in other:
                     self._replace(host)
+            for host in other:
+                draining.is_back(host)
             self._empty(draining, [host for host in again if host not in other], self._start_anew)
             self._empty(draining, gone, self._end)
         self._containers("login")
         for host in self.changes.removed:
             if host in self.records:
                 self._remove(host)
+        waiting.give_back()
+        waiting.leave(self.events)
         with self.events.step("cluster", "wait for Slurm"):
             wait_ready(self.client, self.target.state, resume=True)
         self._record(done=True)
@@ -232,3 +238,4 @@ class _Applying:
             # Slurm keeps the memory and processors that a node registered with first.
             self._end(host, draining)
         self._replace(host)
+        draining.is_back(host)

@@ -35,6 +35,7 @@ _LINE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 _NAMING = ("partitionname", "nodename", "nodeset")
 # What a worker's container is told of its node (images/worker).
 _NODE_LINE, _GRES = "CELLBLOCK_NODE_CONF", "CELLBLOCK_GRES"
+_MEMORY = re.compile(r"\bRealMemory=(\d+)\b")
 _SHOWN = 4
 
 
@@ -74,6 +75,16 @@ def record(container: Container, image_id: str) -> dict[str, Any]:
     """What a cluster's state keeps of a container, to compare it with what it is to be."""
     kept: dict[str, Any] = json.loads(json.dumps(asdict(container)))
     return {**kept, "image": image_id}
+
+
+def running_memory(containers: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Node set -> the MiB that its nodes have told Slurm, by the records of a cluster's containers."""
+    sizes = {}
+    for host, one in containers.items():
+        found = _MEMORY.search(one["environment"].get(_NODE_LINE, ""))
+        if found:
+            sizes[host.rpartition("-")[0]] = int(found[1])
+    return sizes
 
 
 def compare(

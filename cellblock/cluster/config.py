@@ -140,14 +140,18 @@ def cgroup_for(spec: ClusterSpec, mode: CgroupMode) -> CgroupMode:
     return mode if features.cgroup_v2 else "disabled"
 
 
-def facts(spec: ClusterSpec, cpus: int, memory_mb: int) -> ClusterFacts:
+def facts(
+    spec: ClusterSpec, cpus: int, memory_mb: int, running: Mapping[str, int] | None = None
+) -> ClusterFacts:
     """How the machine's processors and memory are told to Slurm.
 
     Every worker sees all processors (they are only shared); memory is divided among those that declare none,
     with a tenth left for the daemons: two workers that promise the same memory would break the promise.
+    `running` maps node sets to the MiB that their nodes have: they keep it, or would have to start anew.
     """
     file = spec.file
     declared = {one.name: mebibytes(one.resources.memory) for one in file.node_sets if one.resources.memory}
+    kept = {name: size for name, size in (running or {}).items() if name not in declared}
     sharing = sum(one.count for one in file.node_sets if one.name not in declared)
     taken = sum(declared[one.name] * one.count for one in file.node_sets if one.name in declared)
     share = max((memory_mb * 9 // 10 - taken) // max(sharing, 1), 64)
@@ -157,7 +161,7 @@ def facts(spec: ClusterSpec, cpus: int, memory_mb: int) -> ClusterFacts:
             one.nodes,
             one.resources.cpu or cpus,
             one.resources.cpu is not None,
-            declared.get(one.name, share),
+            declared.get(one.name, kept.get(one.name, share)),
             (one.name, *one.features),
             ",".join(f"{kind}:{count}" for kind, count in one.gres.items()),
             one.weight,

@@ -38,7 +38,7 @@ def cluster_diff(request: UpRequest, events: Events) -> tuple[str, Changes]:
     folder = state.folder(spec.name)
     with connect(spec.engine) as client:
         alive = running.alive(client, spec.name)
-    target = plan_cluster(spec, folder, ids).target
+    target = plan_cluster(spec, folder, ids, known).target
     old = config.read(folder / "config")
     return spec.name, compare(
         known.containers, target.records, alive, old, target.texts, spec.variant.release

@@ -13,6 +13,7 @@ import docker
 
 from cellblock.cluster import running
 from cellblock.cluster.names import name_option
+from cellblock.cluster.waiting_jobs import WaitingJobs
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 
@@ -25,6 +26,8 @@ _POLL_S = 0.3
 _SAY_S = 30.0
 # Seconds until Slurm has ended a job: KillWait is 30, and a message that is lost is sent again after 60.
 _END_S = 180.0
+# Seconds until a node that was started has registered; its entrypoint gives up after 60.
+_KNOWN_S = 75.0
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,15 @@ class Draining:
     """Nodes that are drained as long as this is entered; those that are left then go back to service."""
 
     def __init__(
-        self, client: docker.DockerClient, cluster: str, nodes: Sequence[str], events: Events
+        self,
+        client: docker.DockerClient,
+        cluster: str,
+        nodes: Sequence[str],
+        waiting: WaitingJobs,
+        events: Events,
     ) -> None:
         self._client, self._cluster, self._events = client, cluster, events
+        self._waiting = waiting
         self._left = list(nodes)
         self._theirs: dict[str, str] = {}
 
@@ -122,11 +131,30 @@ class Draining:
                     break
 
     def forget(self, node: str) -> None:
-        """Have slurmctld forget a node that has ended."""
+        """Have slurmctld forget a node that has ended. Of jobs that wait for it by name none is lost."""
         if node in node_states(self._client, self._cluster):
+            self._waiting.set_aside(node)
             running.execute(
                 self._client, self._cluster, "controller", ["scontrol", "delete", f"nodename={node}"]
             )
+
+    def is_back(self, node: str) -> None:
+        """Wait until slurmctld knows a node that was started; it is drained again if an administrator had.
+
+        Raises CellblockError when it does not get to know it.
+        """
+        deadline = time.monotonic() + _KNOWN_S
+        while node not in (states := node_states(self._client, self._cluster)):
+            if time.monotonic() >= deadline:
+                raise CellblockError(
+                    f"cluster {self._cluster}: {node} was started, and slurmctld does not know it after "
+                    f"{_KNOWN_S:.0f} s",
+                    hint="`build.py up` again starts it once more; `build.py doctor` checks this machine",
+                )
+            time.sleep(_POLL_S)
+        if node in self._theirs and not states[node].drains:
+            update(self._client, self._cluster, [node], "state=drain", f"reason={self._theirs[node]}")
+        self._waiting.give_back()
 
     def as_they_empty(self, nodes: Sequence[str], patience_s: float) -> Iterator[str]:
         """Each of `nodes` when it runs no job any more.
@@ -144,7 +172,6 @@ class Draining:
                     yield node
                     left.remove(node)
                     self._left.remove(node)
-                    self._drain_again(node)
             if not left:
                 return
             if time.monotonic() >= deadline:
@@ -152,20 +179,6 @@ class Draining:
             if time.monotonic() >= say:
                 self._events.info(f"cluster: waiting for jobs {self._jobs(left)} on {', '.join(left)}")
                 say = time.monotonic() + _SAY_S
-            time.sleep(_POLL_S)
-
-    def _drain_again(self, node: str) -> None:
-        """A node that slurmctld had forgotten has lost an administrator's drain."""
-        reason = self._theirs.get(node)
-        if reason is None:
-            return
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            found = node_states(self._client, self._cluster).get(node)
-            if found is not None:
-                if not found.drains:
-                    update(self._client, self._cluster, [node], "state=drain", f"reason={reason}")
-                return
             time.sleep(_POLL_S)
 
     def _job_ids(self, nodes: Sequence[str]) -> list[str]:

@@ -51,10 +51,12 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
         if spec.engine == "docker":
             copy_to_docker(client, spec.images, events)
         folder = state.folder(spec.name)
-        planned = plan_cluster(spec, folder, image_ids(client, spec.images))
+        alive = running.alive(client, spec.name)
+        runs = known is not None and bool(known.containers) and "controller" in alive
+        planned = plan_cluster(spec, folder, image_ids(client, spec.images), known if runs else None)
         target = planned.target
         changes = None
-        if known and known.containers and "controller" in (alive := running.alive(client, spec.name)):
+        if known and runs:
             old = config.read(folder / "config")
             changes = compare(
                 *(known.containers, target.records, alive, old, target.texts, spec.variant.release)

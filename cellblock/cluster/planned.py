@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cellblock.cluster import config, host, state
 from cellblock.cluster.apply import Target
-from cellblock.cluster.changes import record
+from cellblock.cluster.changes import record, running_memory
 from cellblock.cluster.containers import plan
 from cellblock.cluster.host import CgroupMode
 from cellblock.cluster.model import ClusterSpec
@@ -24,10 +24,16 @@ class PlannedCluster:
     controller: str
 
 
-def plan_cluster(spec: ClusterSpec, folder: Path, image_ids: Mapping[str, str]) -> PlannedCluster:
-    """Plan the cluster `spec`, whose state is in `folder`. `image_ids` maps roles to images' ids."""
+def plan_cluster(
+    spec: ClusterSpec, folder: Path, image_ids: Mapping[str, str], known: state.ClusterState | None
+) -> PlannedCluster:
+    """Plan the cluster `spec`, whose state is in `folder`, and which is `known` when it runs.
+
+    `image_ids` maps roles to images' ids.
+    """
     cgroup = config.cgroup_for(spec, host.cgroup_mode())
-    facts = config.facts(spec, host.cpus(), host.memory_mb())
+    running = running_memory(known.containers) if known else {}
+    facts = config.facts(spec, host.cpus(), host.memory_mb(), running)
     containers = plan(spec, facts, folder, host.container_limits(), cgroup, host.pids_limit())
     records = {one.hostname: record(one, image_ids[one.role]) for one in containers}
     new = state.ClusterState(

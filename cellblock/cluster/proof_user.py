@@ -30,6 +30,7 @@ ENSURE_SCRIPT = """
 
 # Seconds for that: a jail whose name service waits for something must not hold up `up` for ever.
 _ENSURE_S = 60
+_TRIES = 3
 
 # Whether slurmctld takes jobs of the user in $0, as far as associations go.
 _MAY_SUBMIT = """
@@ -50,8 +51,11 @@ def ensure_proof_user(client: docker.DockerClient, cluster: str) -> None:
     command = in_jail("sh", "-c", ENSURE_SCRIPT, PROOF_USER)
     shell = f"build.py shell{name_option(cluster)}"
     again = f"`build.py up{name_option(cluster)}` again"
+    output = ""
     try:
-        output = execute(client, cluster, "login", ["timeout", str(_ENSURE_S), *command])
+        # podman's API has lost what a command printed, on a busy machine.
+        for _ in range(_TRIES):
+            output = output or execute(client, cluster, "login", ["timeout", str(_ENSURE_S), *command])
     except CellblockError as error:
         said = error.message.rpartition("ended with status ")[2]
         raise CellblockError(
