@@ -91,11 +91,12 @@ def up(
                 "download_s": round(result.build.download_s, 3),
                 "phases": {phase: round(spent, 3) for phase, spent in result.phases.items()},
                 "built": result.build.built,
-                "proof": asdict(result.proof),
+                "proof": asdict(result.proof) if result.proof else None,
             }
         )
         return
-    _print_proof(result.proof)
+    if result.proof:
+        _print_proof(result.proof)
     phases = ", ".join(f"{phase} {spent:.1f}" for phase, spent in result.phases.items())
     print(f"\nReady after {seconds:.1f} s ({phases}; {result.build.download_s:.1f} s of it downloading).")
     _print_next_steps(result.status)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import docker
 
 from cellblock.cluster import state
 from cellblock.cluster.api import connect
+from cellblock.cluster.draining import node_states
 from cellblock.cluster.local import in_jail
 from cellblock.cluster.model import Proof
 from cellblock.cluster.names import name_option
@@ -30,6 +32,10 @@ _WHO = '. /etc/os-release; echo "$SLURMD_NODENAME $PRETTY_NAME"'
 # The writer prints what it writes. noclobber: a user must not have the proof write through a link of his.
 _WRITE = 'set -C; echo "written by job $SLURM_JOB_ID on $SLURMD_NODENAME, number $0" >"$1" && cat "$1"'
 
+# States of nodes that take a job at once, in sinfo's long form; and what srun says when there is none.
+_FREE = ("idle", "mixed")
+_BUSY = "Requested nodes are busy"
+
 # Seconds to wait for nodes that others' jobs use, and for a job to end.
 _IMMEDIATE_S = 30
 _TIMEOUT_S = 90
@@ -38,15 +44,35 @@ _TIMEOUT_S = 90
 _SRUN = ("timeout", str(_TIMEOUT_S), "srun", "--quiet", f"--immediate={_IMMEDIATE_S}")
 
 
-def prove(name: str, events: Events) -> Proof:
+def prove_if_free(name: str, events: Events) -> Proof | None:
+    """`prove`, on those nodes that are free: others' jobs and drains of administrators are no fault.
+
+    Returns None, after a warning, when no node of the default partition is free.
+    """
+    known = state.require(name)
+    with connect(known.engine) as client:
+        states = node_states(client, name)
+    free = [node for node in known.default_nodes if node in states and states[node].state in _FREE]
+    try:
+        if free:
+            return prove(name, events, free)
+    except CellblockError as error:
+        if _BUSY not in error.message:
+            raise
+    events.warning(f"cluster {name}: no job was run to show it at work: its nodes are busy or drained")
+    return None
+
+
+def prove(name: str, events: Events, some: Sequence[str] = ()) -> Proof:
     """Run the proof's jobs in cluster `name`, as PROOF_USER, who is made in the jail when missing.
 
-    Raises CellblockError when there is no such cluster, the user cannot be made, a job fails, or what one
-    node wrote is not what another reads.
+    They run on the nodes `some`, or on all of the default partition. Raises CellblockError when there is no
+    such cluster, the user cannot be made, a job fails, or what one node wrote is not what another reads.
     """
     known = state.require(name)
     started = time.monotonic()
-    nodes = known.default_nodes
+    nodes = list(some) or known.default_nodes
+    chosen = [f"--nodelist={','.join(nodes)}"] if nodes != known.default_nodes else []
     writer, reader = nodes[0], nodes[min(len(nodes), 2) - 1]
     with connect(known.engine) as client, events.step("cluster", "proof"):
         ensure_proof_user(client, name)
@@ -54,7 +80,7 @@ def prove(name: str, events: Events) -> Proof:
         # The number is the proof's own, so that no earlier file passes for it.
         number = secrets.token_hex(4)
         path = f"{_FOLDER}/cellblock-proof-{number}"
-        output = run(*_SRUN, f"--nodes={len(nodes)}", "--ntasks-per-node=1", "sh", "-c", _WHO)
+        output = run(*_SRUN, f"--nodes={len(nodes)}", *chosen, "--ntasks-per-node=1", "sh", "-c", _WHO)
         workers = dict(line.split(" ", 1) for line in sorted(output.splitlines()) if " " in line)
 
         def content(*where: str) -> str:

@@ -14,7 +14,7 @@ from cellblock.cluster.down import delete_unused
 from cellblock.cluster.local import check_port, check_volume, refuse_other, start
 from cellblock.cluster.model import ClusterSpec, ClusterStatus, Proof
 from cellblock.cluster.names import name_option
-from cellblock.cluster.proof import prove
+from cellblock.cluster.proof import prove_if_free
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, patience_s, roles_of
 from cellblock.errors import CellblockError
 from cellblock.events import Events
@@ -27,11 +27,14 @@ _GO_ON = "run the same `up` again: it goes on where this stopped"
 
 @dataclass(frozen=True)
 class UpResult:
-    """What `up` did. `phases` maps build, jail, cluster and proof to seconds."""
+    """What `up` did. `phases` maps build, jail, cluster and proof to seconds.
+
+    There is no proof of a cluster whose nodes are all busy or drained.
+    """
 
     build: BuildResult
     status: ClusterStatus
-    proof: Proof
+    proof: Proof | None
     phases: Mapping[str, float]
 
 
@@ -76,7 +79,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         status = _start(spec, jail.is_new, patience, events)
     with _timed(phases, "proof"):
         try:
-            proof = prove(file.name, events)
+            proof = prove_if_free(file.name, events)
         except CellblockError as error:
             if not jail.outdated:
                 raise

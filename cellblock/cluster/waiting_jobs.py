@@ -52,7 +52,7 @@ class WaitingJobs:
             self._scontrol("update", f"jobid={one.job}", "reqnodelist=")
 
     def give_back(self) -> None:
-        """Give their nodes back to the jobs whose nodes are all there; release those that nobody else held."""
+        """Give their nodes back to jobs whose nodes are all there; release those that nobody else held."""
         kept = self._read()
         left = []
         for one in kept:
@@ -75,8 +75,8 @@ class WaitingJobs:
         for one in self._read():
             events.warning(
                 f"job {one.job} of cluster {self._cluster} asks for {one.nodes}, which is gone: it is held; "
-                f"`scontrol update jobid={one.job} reqnodelist=NODES` and `scontrol release {one.job}` let it "
-                f"run elsewhere (in `build.py shell --admin{name_option(self._cluster)}`)"
+                f"`scontrol update jobid={one.job} reqnodelist=NODES` and `scontrol release {one.job}` let "
+                f"it run elsewhere (in `build.py shell --admin{name_option(self._cluster)}`)"
             )
         self._path.unlink(missing_ok=True)
 

@@ -35,7 +35,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     def answer(container: FakeContainer, command: list[str]) -> tuple[int, str]:
         cluster = container.name.removesuffix("-controller")
         names = [worker.name.removeprefix(f"{cluster}-") for worker in fake.workers(cluster)]
-        return 0, "".join(f"{name} idle\n" for name in names) if command[0] == "sinfo" else ""
+        line = "{}|idle|0/2/0/2|none\n" if "%N|" in command[-1] else "{} idle\n"
+        return 0, "".join(line.format(name) for name in names) if command[0] == "sinfo" else ""
 
     fake = FakeEngine(on_exec=answer)
     for variant in ("debian12", "debian13"):
@@ -104,13 +105,17 @@ def test_a_second_start_changes_nothing(
     assert [event.state for event in seen if isinstance(event, SubjectState)] == ["done", "cached"]
 
 
-def test_another_image_of_the_same_name_restarts_the_cluster(
+def test_another_image_of_a_role_starts_those_containers_anew(
     spec: Make, engine: FakeEngine, events: Events, free_port: int
 ) -> None:
     start(spec(ssh_port=free_port), events)
+    others = [container for container in engine.made if container not in engine.workers("cellblock-test")]
+    workers = engine.workers("cellblock-test")
     engine.image_ids["localhost/cellblock/worker:debian13"] = "sha256:newer"
     assert start(spec(ssh_port=free_port), events).changed
     assert len(engine.made) == 4
+    assert all(container in engine.made for container in others)
+    assert not any(container in engine.made for container in workers)
 
 
 def test_a_container_that_ended_is_brought_back(

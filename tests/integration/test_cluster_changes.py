@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A changed cluster file changes what runs with the least harm: jobs go on, or are waited for with a bound."""
+"""A changed cluster file changes what runs with the least harm: jobs go on, or are waited for."""
 
 from __future__ import annotations
 
