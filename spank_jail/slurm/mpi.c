@@ -14,6 +14,7 @@
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
 #include "imports.h"
+#include "spool.h"
 
 #define MODE_OF_KEPT 0755
 
@@ -147,7 +148,12 @@ void jail_mpi_spool(const char *spool)
 	guarded.spool = spool;
 }
 
-void jail_mpi_outside(void)
+int jail_mpi_outside(struct jail_step *outside, struct jail_error *err)
 {
 	guarded.outside = true;
+	if (jail_spool_path(outside->arguments.spool, outside->node, outside->spool.path, err))
+		return -1;
+	if (guarded.user)
+		jail_mpi_spool(outside->spool.path);
+	return 0;
 }

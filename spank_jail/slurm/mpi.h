@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "native/base/error.h"
+#include "step.h"
 
 /* Lets directories and files that an MPI plugin makes in the spool remain root's, whom they are given to, and has it make those
  * elsewhere by the rights of `user`. Call it before Slurm starts MPI. Returns 0 or -1. */
@@ -18,7 +19,8 @@ int jail_mpi_guard(uid_t user, struct jail_error *err);
 /* Where the spool is; until this is called, and where there is none, nothing is taken for it. `spool` is not copied. */
 void jail_mpi_spool(const char *spool);
 
-/* Says that the step is outside the jail: nothing of the node's becomes the user's, but what is made for him in its /tmp. */
-void jail_mpi_outside(void);
+/* Finds the spool of a step outside the jail. Nothing of the node's becomes the user's but what is made for him in /tmp.
+ * Returns 0 or -1. */
+int jail_mpi_outside(struct jail_step *outside, struct jail_error *err);
 
 #endif

@@ -32,7 +32,6 @@
 #include "pmix.h"
 #include "served.h"
 #include "sessions.h"
-#include "spool.h"
 #include "step.h"
 #include "watch.h"
 
@@ -64,23 +63,11 @@ static pthread_t manager;
 static bool tasks_forked;
 static bool left_alone = true; /* until init_post_opt finds a step that is to be jailed */
 
-/* Where MPI plugins make directories: in the window, when it is open, or outside. Root's jobs have no way there. */
+/* Where MPI plugins make directories, in the window that is open by now. Root's jobs have no way there. */
 static void name_spool(void)
 {
 	if (step.user && step.spool.path[0])
 		jail_mpi_spool(step.spool.path);
-}
-
-/* A step outside has no window, in which the spool is found otherwise. */
-static int leave_alone(void)
-{
-	struct jail_error err;
-
-	if (jail_spool_path(step.arguments.spool, step.node, step.spool.path, &err))
-		return jail_failure_report(&err);
-	jail_mpi_outside();
-	name_spool();
-	return ESPANK_SUCCESS;
 }
 
 /* A failure now would reach the log alone (Slurm has not connected the job's streams yet), and drain the
@@ -295,7 +282,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		jail_failure_remember(&failure, &err);
 	left_alone = outside;
 	if (left_alone)
-		return leave_alone();
+		return jail_mpi_outside(&step, &err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
 	if (follow_forks())
 		return JAIL_FAILED;
 	clock_gettime(CLOCK_MONOTONIC, &start);

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +19,8 @@ from cellblock.cluster.up import bring_up
 from cellblock.cluster.up_request import UpRequest
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from cellblock.paths import PROJECT
+from tests.documented import lines_for
 from tests.integration.conftest import (
     LocalCluster,
     default_variant,
@@ -99,6 +105,23 @@ def test_limits_change_while_jobs_run(changed: LocalCluster, tmp_path: Path) -> 
     assert [started(changed, host) for host in hosts] == before
     assert changed.job(job)["JobState"] == "RUNNING"
     assert difference(request).changes == ()
+
+
+def test_the_page_says_what_to_type(changed: LocalCluster, tmp_path: Path) -> None:
+    (line,) = lines_for("cluster-file.md", "test_the_page_says_what_to_type")
+    request = request_of(changed, tmp_path, ("max_time: 7d", "max_time: 3d"))
+    own = f"name: {request.name}\nvariant: {request.variant}\nlogin: {{ssh_port: {request.ssh_port}}}\n"
+    file = tmp_path / "cluster.yaml"
+    file.write_text(own + file.read_text())
+    command = [sys.executable, str(PROJECT / "build.py"), *shlex.split(line)[2:], "--log", "plain"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done
+    assert "PartitionName=main: MaxTime=3-00:00:00 instead of 7-00:00:00" in done.stdout
+    told = json.loads(
+        subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    )
+    assert told["cluster"] == request.name
+    assert [change["effect"] for change in told["changes"]] in (["reconfigure"], ["restart"])
 
 
 @pytest.mark.usefixtures("as_before")
