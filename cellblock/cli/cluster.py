@@ -204,6 +204,56 @@ def down(
     print(first + ("; its jail is deleted" if purge else "; its jail is kept"))
 
 
+def logs(
+    where: Annotated[
+        str | None, typer.Argument(help="A role or a host: controller, worker, login, worker-1, ...")
+    ] = None,
+    name: NameOption = "cellblock",
+    job: Annotated[int | None, typer.Option("--job", help="Only lines about this job.", min=1)] = None,
+    lines: Annotated[
+        int | None, typer.Option("--lines", "-n", help="At most the last so many of each host.", min=0)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with lines as they come.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
+) -> None:
+    """Print what the cluster's daemons say, in the order of time."""
+    from cellblock.cluster.logs import LogRequest, log_lines
+
+    width = 0
+    for line in log_lines(LogRequest(name, where, job, lines, follow)):
+        if as_json:
+            print_json(asdict(line))
+        else:
+            width = max(width, len(line.host))
+            print(f"{line.host:{width}}  {line.text}")
+        if follow:
+            sys.stdout.flush()
+
+
+def clusters(as_json: JsonOption = False) -> None:
+    """List the clusters of this machine: those that run, and those of which a jail is kept."""
+    from cellblock.cluster.listing import list_clusters
+
+    found = list_clusters()
+    if as_json:
+        print_json({"clusters": [asdict(one) for one in found]})
+        return
+    if not found:
+        print("no clusters; `python3 build.py up` starts one")
+        return
+    rows = [("NAME", "STATE", "VARIANT", "NODES", "SSH", "JAIL")]
+    rows += [
+        (
+            *(one.name, one.state, one.variant or "-", str(one.nodes or "-")),
+            *(str(one.ssh_port or "-"), str(one.volume)),
+        )
+        for one in found
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
 @cluster_app.command("diff")
 def cluster_diff(
     file: Annotated[

@@ -46,6 +46,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
         "SlurmctldPidFile=/run/slurmctld/slurmctld.pid",
         "SlurmdPidFile=/run/slurmd.pid",
         "SlurmdLogFile=/var/log/slurm/slurmd.log",
+        "LogTimeFormat=iso8601_ms,format_stderr",
         "SlurmctldDebug=info",
         "SlurmdDebug=info",
         "MailProg=/bin/true",

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemons of a cluster print, all together in the order of time, or as they print it."""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import docker
+from docker.errors import DockerException
+from docker.models.containers import Container as Running
+
+from cellblock.cluster import running, state
+from cellblock.cluster.api import connect
+from cellblock.cluster.containers import LABEL_ROLE, container_name
+from cellblock.errors import CellblockError, UsageError
+
+# RFC 3339 with nanoseconds, by which the engine marks each line.
+_STAMP = re.compile(r"^(\S+T\S+) ?")
+# Lines of each host that stand before those to come, as `tail -f` shows them.
+_LINES_BEFORE = 10
+# How Slurm's daemons name a job: JobId=7, job 7, StepId=7.0, [7.batch], [7].
+_JOB = r"(?:JobId=|[Jj]ob |StepId=|\[){number}(?![0-9_])"
+
+
+@dataclass(frozen=True)
+class LogRequest:
+    """Whose lines: of a role or host (none: of all), about a job, at most the last `lines` of each host."""
+
+    cluster: str
+    where: str | None = None
+    job: int | None = None
+    lines: int | None = None
+    follow: bool = False
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line that a daemon on `host` printed at `time` (RFC 3339)."""
+
+    host: str
+    time: str
+    text: str
+
+
+def log_lines(request: LogRequest) -> Iterator[LogLine]:
+    """The lines of `request`, the oldest first; with `follow`, those to come as well, as they come.
+
+    Raises CellblockError when there is no such cluster, UsageError when it has no such role or host.
+    """
+    known = state.require(request.cluster)
+    pattern = re.compile(_JOB.format(number=request.job)) if request.job is not None else None
+    with connect(known.engine) as client:
+        containers = _chosen(client, request)
+        lines = _followed(containers, request) if request.follow else _printed(containers, request)
+        for line in lines:
+            if pattern is None or pattern.search(line.text):
+                yield line
+
+
+def _chosen(client: docker.DockerClient, request: LogRequest) -> list[tuple[str, Running]]:
+    """Host and container of each that was asked for."""
+    prefix = container_name(request.cluster, "")
+    found = [((one.name or "").removeprefix(prefix), one) for one in running.find(client, request.cluster)]
+    if request.where is None:
+        return found
+    chosen = [(host, one) for host, one in found if request.where in (host, one.labels.get(LABEL_ROLE))]
+    if not chosen:
+        roles = sorted({one.labels.get(LABEL_ROLE, "") for _, one in found})
+        hosts = sorted(host for host, _ in found)
+        raise UsageError(
+            f"cluster {request.cluster} has no role or host '{request.where}'",
+            hint=f"roles: {', '.join(roles)}; hosts: {', '.join(hosts)}",
+        )
+    return chosen
+
+
+def _line(host: str, raw: bytes) -> LogLine:
+    text = raw.decode("utf-8", "replace").rstrip("\r\n")
+    found = _STAMP.match(text)
+    return LogLine(host, found[1], text[found.end() :]) if found else LogLine(host, "", text)
+
+
+def _printed(containers: list[tuple[str, Running]], request: LogRequest) -> list[LogLine]:
+    lines = []
+    tail: Literal["all"] | int = "all" if request.lines is None else request.lines
+    for host, container in containers:
+        try:
+            output = container.logs(timestamps=True, tail=tail)
+        except DockerException as error:
+            raise _unreadable(host, error) from error
+        lines += [_line(host, raw) for raw in output.splitlines()]
+    return sorted(lines, key=lambda line: line.time)
+
+
+def _followed(containers: list[tuple[str, Running]], request: LogRequest) -> Iterator[LogLine]:
+    """Lines as they come, until all containers have ended."""
+    lines: queue.SimpleQueue[LogLine | None] = queue.SimpleQueue()
+
+    def read(host: str, container: Running) -> None:
+        left = b""
+        try:
+            tail = _LINES_BEFORE if request.lines is None else request.lines
+            for chunk in container.logs(timestamps=True, tail=tail, stream=True, follow=True):
+                *whole, left = (left + chunk).split(b"\n")
+                for raw in whole:
+                    lines.put(_line(host, raw))
+        except (DockerException, OSError):
+            pass  # the container was removed
+        finally:
+            lines.put(None)
+
+    for host, container in containers:
+        threading.Thread(target=read, args=(host, container), daemon=True).start()
+    left = len(containers)
+    while left:
+        line = lines.get()
+        if line is None:
+            left -= 1
+        else:
+            yield line
+
+
+def _unreadable(host: str, error: Exception) -> CellblockError:
+    return CellblockError(
+        f"the log of {host} cannot be read: {error}", hint="`build.py doctor` checks this machine"
+    )

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`build.py logs` and `clusters`: every daemon's lines with time, a job's alone, and as they come."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster.listing import list_clusters
+from cellblock.cluster.logs import LogRequest, log_lines
+from cellblock.errors import UsageError
+from cellblock.paths import PROJECT
+from tests.documented import lines_for
+from tests.integration.conftest import LocalCluster
+from tests.integration.jobs import sbatch, srun
+
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
+
+_TIME = re.compile(r"\[?20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}")
+
+
+def printed(cluster: LocalCluster, *arguments: str, cwd: Path | None = None) -> str:
+    command = [sys.executable, str(PROJECT / "build.py"), *arguments, "--name", cluster.request.name or ""]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
+
+
+def test_a_job_is_followed_through_all_daemons(cluster: LocalCluster, user: str) -> None:
+    job = sbatch(cluster, user, "srun true", "-D/", "-o/dev/null", "-w", "worker-1")
+    request = LogRequest(cluster.request.name or "", job=int(job))
+    cluster.wait_until(
+        "the step's end is told", lambda: any("done with step" in line.text for line in log_lines(request))
+    )
+    lines = list(log_lines(request))
+    assert {line.host for line in lines} >= {"controller", "worker-1"}
+    assert [line.time for line in lines] == sorted(line.time for line in lines)
+    # Each daemon's line has the time in itself, for other readers of the container's output.
+    assert all(_TIME.search(line.text) for line in lines), lines
+    # slurmstepd's, once each.
+    ends = [line.text for line in lines if f"[{job}.batch] done with step" in line.text]
+    assert len(ends) == 1
+
+
+def test_roles_and_hosts(cluster: LocalCluster) -> None:
+    name = cluster.request.name or ""
+    workers = {line.host for line in log_lines(LogRequest(name, "worker"))}
+    assert workers == {"worker-1", "worker-2"}
+    assert {line.host for line in log_lines(LogRequest(name, "worker-2"))} == {"worker-2"}
+    assert len(list(log_lines(LogRequest(name, "controller", lines=2)))) == 2
+    with pytest.raises(UsageError, match="no role or host 'printer'") as caught:
+        next(log_lines(LogRequest(name, "printer")))
+    assert "worker-1" in caught.value.hint
+
+
+def test_lines_are_followed_as_they_come(cluster: LocalCluster) -> None:
+    command = [sys.executable, str(PROJECT / "build.py"), "logs", "--follow", "--json", "--lines", "0"]
+    with subprocess.Popen(
+        [*command, "--name", cluster.request.name or ""], stdout=subprocess.PIPE, text=True
+    ) as following:
+        try:
+            assert following.stdout
+            # What is printed before podman listens is not among those to come.
+            for _ in range(20):
+                srun(cluster, "root", "-D/", "-w", "worker-1", "true").ok()
+                line = json.loads(following.stdout.readline())
+                if line["host"] in ("controller", "worker-1"):
+                    break
+            assert line["text"]
+        finally:
+            following.terminate()
+
+
+def test_the_cluster_is_listed(cluster: LocalCluster) -> None:
+    (row,) = [one for one in list_clusters() if one.name == cluster.request.name]
+    assert (row.state, row.nodes, row.variant) == ("ready", 2, cluster.request.variant)
+    assert (
+        f"{row.name} "
+        in subprocess.run(
+            [sys.executable, str(PROJECT / "build.py"), "clusters"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+
+
+def test_the_page_says_what_to_type(cluster: LocalCluster) -> None:
+    for line in lines_for("troubleshooting.md", "test_the_page_says_what_to_type"):
+        assert printed(cluster, *line.replace(" 12", " 1").split()[2:]) is not None
