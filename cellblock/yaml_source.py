@@ -62,7 +62,9 @@ def read_yaml(path: Path) -> YamlSource:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise DefinitionError(f"{path}: cannot be read: {reason}", hint="restore the file") from error
+        raise DefinitionError(
+            f"{path}: cannot be read: {reason}", hint="check the path, or restore the file"
+        ) from error
     lines: dict[Location, int] = {}
     try:
         loader = _Loader(text)

@@ -32,6 +32,7 @@ from cellblock.bench.volume_sources import TAR, Layout, make_sources, make_tree
 from cellblock.bench.volume_upgrade import UpgradeCost, upgrade_cost
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from cellblock.machine.root import require_root
 
 SLOW_FILES = 600
 
@@ -81,8 +82,7 @@ def volume_cost(
 
     Raises CellblockError.
     """
-    if os.geteuid() != 0:
-        raise CellblockError("this measures what only root can write", hint="run this as root (sudo)")
+    require_root("this measures what only root can write")
     began = time.monotonic()
     with TemporaryDirectory(dir="/var/tmp", prefix="cellblock-bench-") as folder:
         work = Path(folder)

@@ -24,6 +24,7 @@ from cellblock.engine.storage import ContainersStorage, image_id
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.lock.model import LockedPackage
+from cellblock.machine.root import require_root
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.packages.opened import Opener
 from cellblock.packages.repository import write_repository
@@ -92,6 +93,7 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
     if made or forgotten:
+        require_root("an image keeps the owners of its files, which only root can set")
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
         build = direct_build(prepared, maker, layout, events, programs, fetched.stopped)
@@ -248,4 +250,12 @@ def copy_images(result: BuildResult, folder: Path, names: Sequence[str] = ()) ->
                 hint="build with --engine native, or copy it with skopeo",
             )
     tags = {f"{name}:{result.variant.name}": image.reference for name, image in images.items()}
-    store.copy_to(tags, Layout(folder))
+    try:
+        store.copy_to(tags, Layout(folder))
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise CellblockError(  # a write(2) names no path
+            f"{folder}: {error.strerror}",
+            hint="free some space there (`df -h`), or name another folder; then run this again",
+        ) from error

@@ -9,6 +9,7 @@ import sys
 
 from cellblock.errors import CellblockError
 from cellblock.launcher import failure
+from cellblock.machine.root import AS_ROOT, needs_root
 from cellblock.text.printable import printable
 
 _INTERRUPTED = 130
@@ -47,7 +48,9 @@ def _told(args: list[str]) -> int:
         unknown = "what is printed, or a file: " if full else ""  # a write(2) names no path
         where = f"{printable(text)}: " if name else unknown
         hint = "free some space (`df -h`)" if full else "check the path and its permissions"
-        return failure.tell(f"{where}{error.strerror or error}", f"{hint}, then run this again", 1, args)
+        first = f"{AS_ROOT}, or " if needs_root(error) else ""
+        next_step = f"{first}{hint}, then run this again"
+        return failure.tell(f"{where}{error.strerror or error}", next_step, 1, args)
     except KeyboardInterrupt:
         return _say_interrupted(args)
     except SystemExit as ended:

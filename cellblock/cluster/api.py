@@ -25,6 +25,7 @@ from cellblock.cluster import host
 from cellblock.cluster.model import EngineName
 from cellblock.errors import CellblockError
 from cellblock.files import durable, flock
+from cellblock.machine.root import require_root
 
 # Seconds without a request after which podman's service ends by itself.
 _IDLE_S = 60
@@ -87,6 +88,7 @@ def containers_conf(limits: tuple[host.Limit, ...], *, runc: bool, systemd: bool
 
 
 def _podman() -> docker.DockerClient:
+    require_root("clusters are containers of root's podman")
     folder = _service()
     current = f"unix://{folder / _CURRENT}"
     client = _answering(current)
@@ -97,7 +99,7 @@ def _podman() -> docker.DockerClient:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise CellblockError(
-            f"no Docker API: {error.filename}: {error.strerror}", hint="run as root"
+            f"no Docker API: {error.filename}: {error.strerror}", hint="make room there (`df -h`)"
         ) from error
     with flock.locked(folder / "lock"):
         # Somebody else may have started one meanwhile.
@@ -127,7 +129,7 @@ def _start_podman(folder: Path) -> docker.DockerClient:
         log = (folder / "podman.log").open("w", encoding="utf-8")
     except OSError as error:
         raise CellblockError(
-            f"no Docker API: {error.filename}: {error.strerror}", hint="run as root"
+            f"no Docker API: {error.filename}: {error.strerror}", hint="make room there (`df -h`)"
         ) from error
     # Of its own: a service that ends removes the file of its socket, whoever listens there by then.
     address = folder / f"podman-{secrets.token_hex(4)}.sock"

@@ -205,6 +205,11 @@ def _check(request: KubernetesRequest) -> None:
         "[1-9]", request.size
     ):
         raise UsageError(f"--size {request.size!r} is no quantity", hint="for example 500Gi")
+    if re.fullmatch("[0-9.]{1,6}", request.size):
+        raise UsageError(
+            f"--size {request.size} is {request.size} bytes: a number without a unit is of bytes",
+            hint=f"give a unit: {request.size}Gi",
+        )
     unknown = set(request.kinds) - set(KINDS)
     if unknown:
         raise UsageError(f"there is no {', '.join(sorted(unknown))}", hint=f"one of: {', '.join(KINDS)}")

@@ -31,6 +31,7 @@ from cellblock.cluster.readiness import wait_ready
 from cellblock.cluster.trial import try_configuration
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
+from cellblock.machine.root import require_root
 
 
 def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> ClusterStatus:
@@ -170,6 +171,7 @@ def shell_argv(
     known = state.require(name)
     program: list[str] = [known.engine]
     if known.engine == "podman":
+        require_root("clusters are containers of root's podman")
         program = ["env", *(f"{key}={value}" for key, value in podman_environment().items()), "podman"]
     flags = "-it" if terminal else "-i"
     if admin:
@@ -248,11 +250,19 @@ def check_port(known: state.ClusterState | None, port: int) -> None:
     if known and known.ssh_port == port:
         return
     holder = host.port_holder(port)
-    if holder:
-        raise CellblockError(
-            f"port {port} on 127.0.0.1, for ssh to the login node, is in use by {holder}",
-            hint="name another with --ssh-port, or end that program",
-        )
+    if not holder:
+        return
+    other = next(
+        (each for each in state.names() if (there := state.read(each)) and there.ssh_port == port), None
+    )
+    if other:
+        holder, end = f"cluster {other}", f"stop that cluster: `build.py down{name_option(other)}`"
+    else:
+        end = "end that program"
+    raise CellblockError(
+        f"port {port} on 127.0.0.1, for ssh to the login node, is in use by {holder}",
+        hint=f"name another with --ssh-port, or {end}",
+    )
 
 
 def _make_folders(folder: Path) -> None:

@@ -15,6 +15,8 @@ _GONE = ("404", "410")
 _ADVICE = {
     "does the network require authentication": "something answers in the mirror's place, such as a login "
     "page: open the way to the mirror, or name another with --mirror",
+    "Temporary failure resolving": "no name can be looked up, as without a network: check the network, or "
+    "name another mirror with --mirror",
     "Could not resolve": "check the network, or name another mirror with --mirror",
     "Could not connect": "check the network, or name another mirror with --mirror",
     "No space left on device": "free disk space (`df -h`, `build.py cache trim`)",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from cellblock.errors import CellblockError
+from cellblock.machine.root import AS_ROOT, needs_root
 from cellblock.process import Interrupted
 
 _POLL_S = 0.1
@@ -34,9 +35,10 @@ def locked(
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
     except OSError as error:
+        elsewhere = "set CELLBLOCK_CACHE to a folder that can be written"
         raise CellblockError(
             f"{path}: cannot be opened: {error.strerror}",
-            hint="make room or set CELLBLOCK_CACHE to a folder that can be written",
+            hint=f"{AS_ROOT if needs_root(error) else 'make room'}, or {elsewhere}",
         ) from error
     with file:
         take(file, path, shared=shared, waiting=waiting, stopped=stopped)

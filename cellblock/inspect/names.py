@@ -46,7 +46,7 @@ class ImageNames:
         }
         if not found:
             raise UsageError(
-                f"no image of the variant {name} was built on this machine",
+                f"no image of the variant {name} was built in this checkout",
                 hint=f"`build.py build -v {name}`",
             )
         return found
@@ -67,7 +67,7 @@ class ImageNames:
         if name in self._images and (variant or self._default) in self._variants:
             variant = variant or self._default
             raise UsageError(
-                f"{name} of {variant} was not built on this machine",
+                f"{name} of {variant} was not built in this checkout",
                 hint=f"build it: `build.py build {name} -v {variant}`",
             )
         built = [reference.removeprefix(_PREFIX) for reference in known if ".key-" not in reference]

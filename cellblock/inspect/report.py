@@ -65,7 +65,7 @@ def report(
     """
     if not records:
         raise CellblockError(
-            f"no image of {variant} was built on this machine",
+            f"no image of {variant} was built in this checkout",
             hint=f"build them: `build.py build -v {variant}`",
         )
     layers = shared_layers(records.values())

@@ -41,6 +41,7 @@ from cellblock.jail.volume.filesystem_errors import filesystem_errors
 from cellblock.jail.volume.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.volume.volume import Volume, VolumeState
 from cellblock.jail.volume.writer_lock import LostLockError
+from cellblock.machine.root import require_root
 
 _SLOW_S = 0.0002
 """Seconds a call takes on a filesystem that has to ask a server; local ones take a tenth."""
@@ -96,10 +97,7 @@ def assemble(
     """
     started = time.monotonic()
     options = options or Options(jobs)
-    if os.geteuid() != 0:
-        raise CellblockError(
-            "a jail keeps the owners of its files, which only root can set", hint="run this as root (sudo)"
-        )
+    require_root("a jail keeps the owners of its files, which only root can set")
     target, origin = Volume(volume.absolute()), find_source(source)
     if isinstance(origin, DirectorySource) and target.path.resolve().is_relative_to(origin.path.resolve()):
         raise CellblockError(

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.files.flock import locked
+from cellblock.machine.root import AS_ROOT, needs_root
 from cellblock.oci.blob_writer import BlobWriter
 from cellblock.oci.model import (
     DOCKER_LIST,
@@ -376,5 +377,5 @@ class Layout:
         except OSError as error:
             raise CellblockError(
                 f"{self.folder}: cannot be made a store of images: {error.strerror}",
-                hint="make room, or set CELLBLOCK_CACHE to a folder that can be written",
+                hint=f"{AS_ROOT if needs_root(error) else 'make room'}, or use a folder that can be written",
             ) from error

@@ -113,9 +113,11 @@ def chosen(
     absent = [name for name in asked or declared if name_in(present, name, variant) is None]
     built = [name for name in asked or declared if name not in absent]
     if not built or (asked and absent):
+        which = f" {', '.join(absent)}" if asked else ""
+        words = " ".join(["build.py build", *asked, "-v", variant.name])
         raise CellblockError(
-            f"{source} has no image {', '.join(absent)} of variant {variant.name}",
-            hint=f"build it: `build.py build {' '.join(asked)} -v {variant.name}`, or use --from",
+            f"{source} has no image{which} of variant {variant.name}",
+            hint=f"build {'it' if len(asked) == 1 else 'them'}: `{words}`, or use --from",
         )
     if absent:
         events.info(f"{variant.name}: left out, not built: {', '.join(absent)}")

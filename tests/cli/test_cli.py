@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from cellblock.cli.images.build import input_paths
+from cellblock.cluster.state import ClusterState
 from cellblock.launcher.unchanged import states_of
 from cellblock.paths import PROJECT
 
@@ -89,6 +91,12 @@ def test_every_target_has_help() -> None:
             ("push", "registry.example/x", "--ca", "/no/such"),
             "--ca /no/such: there is no such file of certificate",
         ),
+        (
+            ("push", "registry.example/x", "--digests", "/proc/sys/d.json"),
+            "--digests /proc/sys/d.json: its folder cannot be written",
+        ),
+        (("up", "--cluster", "nope.yaml"), "next: check the path"),
+        (("shell", "srun -N2 hostname | sort"), "leave the quotes out"),
     ],
 )
 def test_wrong_usage_is_one_message_and_status_2(arguments: tuple[str, ...], message: str) -> None:
@@ -185,6 +193,43 @@ def test_a_reader_that_is_gone_ends_a_command_quietly(arguments: tuple[str, ...]
     os.close(writer)
     assert done.returncode == 141
     assert (done.stdout or b"") + (done.stderr or b"") == b""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("build", "base"),
+        ("up",),
+        ("cache", "check"),
+        ("jail", "verify", "/mnt"),
+        ("down", "--name", "theirs"),
+        ("shell", "--name", "theirs"),
+        ("shell", "--name", "theirs", "--admin", "sinfo"),
+        ("status", "--name", "theirs"),
+    ],
+)
+def test_who_forgot_sudo_is_told(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """Where root has started a cluster. The user reads all, so that the checkout may lie anywhere."""
+    cluster = tmp_path / "state/clusters/theirs"
+    cluster.mkdir(parents=True)
+    known = ClusterState("theirs", "debian13", "24.11", "podman", [], [], 2222, str(tmp_path / "volume"), "")
+    (cluster / "state.json").write_text(json.dumps(asdict(known)))
+    user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    reads = [f"--{kind}-caps=-all,+dac_read_search" for kind in ("inh", "ambient")]
+    done = subprocess.run(
+        ["setpriv", *user, *reads, sys.executable, "-m", "cellblock.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "CELLBLOCK_CACHE": str(tmp_path / "cache"),
+            "CELLBLOCK_STATE": str(tmp_path / "state"),
+        },
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "  next: run this as root (sudo)" in done.stderr or "  next: run as root" in done.stderr
 
 
 def test_output_that_cannot_be_written_is_told_once() -> None:

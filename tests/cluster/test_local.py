@@ -150,6 +150,19 @@ def test_a_port_in_use_is_refused_naming_port_and_holder(
     assert not engine.made
 
 
+def test_a_port_of_another_cluster_is_refused_naming_that_cluster(
+    spec: Make, engine: FakeEngine, events: Events, free_port: int
+) -> None:
+    start(spec(ssh_port=free_port), events)
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", free_port))
+        server.listen()
+        with pytest.raises(CellblockError, match=r"is in use by cluster test\n") as caught:
+            start(spec(name="second", ssh_port=free_port), events)
+    assert "`build.py down --name test`" in caught.value.hint
+
+
 def test_a_volume_without_a_jail_is_refused(
     spec: Make, engine: FakeEngine, events: Events, volume: Path
 ) -> None:

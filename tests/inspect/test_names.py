@@ -54,7 +54,7 @@ def test_a_variant_means_its_images(names: ImageNames) -> None:
     ("text", "message"),
     [
         ("wroker", "there is no image 'wroker'; did you mean 'worker'"),
-        ("login", "login of debian13 was not built on this machine"),
+        ("login", "login of debian13 was not built in this checkout"),
         ("login:debian12", "`build.py build login -v debian12`"),
         ("sha256:" + "0" * 64, "there is no image 'sha256:"),
         ("oci:/nowhere", "there is no OCI layout"),

@@ -229,6 +229,6 @@ def why(
         causes = None if changes is None else [asdict(change) for change in changes]
         print_json({"image": image, "variant": prepared.variant.name, "changes": causes})
     elif changes is None:
-        print(f"{image} of {prepared.variant.name} was never built on this machine")
+        print(f"{image} of {prepared.variant.name} was never built in this checkout")
     else:
         InspectView().why(image, changes)

@@ -9,6 +9,7 @@ import typer
 
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, variant_names
+from cellblock.launcher.failure import typeable
 
 if TYPE_CHECKING:
     from cellblock.build.locking import LockResult
@@ -98,7 +99,8 @@ def _text(result: LockResult, *, only_compare: bool, with_changes: bool) -> str:
     if result.changes is None:
         why = f"the lock that is there cannot be used:\n{result.damage.message}" if result.damage else ""
         if only_compare:
-            return f"{name}: {why or f'{result.path} does not exist yet'}"
+            missing = f"{result.path} does not exist yet: {typeable(f'`build.py lock {name}`')} writes it"
+            return f"{name}: {why or missing}"
         return f"{name}: wrote {result.path}: {held}" + (f"; {why}" if why else "")
     lines = [f"{name}: {result.path} is not current: {_summary(result.changes)}"]
     if not only_compare:

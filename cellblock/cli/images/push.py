@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,6 +94,8 @@ def push(
         raise UsageError("--index joins what --per-arch pushed before", hint="run push twice")
     if digests and not digests.absolute().parent.is_dir():
         raise UsageError(f"--digests {digests}: its folder does not exist", hint="make it, then push")
+    if digests and not os.access(digests.absolute().parent, os.W_OK):
+        raise UsageError(f"--digests {digests}: its folder cannot be written", hint="name another, then push")
     if ca and not ca.is_file():
         raise UsageError(
             f"--ca {ca}: there is no such file of certificate authorities", hint="it must be PEM"

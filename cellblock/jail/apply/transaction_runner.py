@@ -41,6 +41,7 @@ from cellblock.jail.volume import history
 from cellblock.jail.volume.apt_lock import apt_locked
 from cellblock.jail.volume.filesystem_errors import filesystem_errors
 from cellblock.jail.volume.volume import Volume, VolumeState
+from cellblock.machine.root import require_root
 
 if TYPE_CHECKING:  # an upgrade at rest does without the core
     from cellblock.jail.tree.unsupported import Loss
@@ -70,10 +71,7 @@ class UpgradeResult:
 
 def open_volume(path: Path) -> tuple[Volume, VolumeState]:
     """The volume at `path` and what it holds. Raises CellblockError when it holds nothing."""
-    if os.geteuid() != 0:
-        raise CellblockError(
-            "a jail keeps the owners of its files, which only root can set", hint="run this as root (sudo)"
-        )
+    require_root("a jail keeps the owners of its files, which only root can set")
     volume = Volume(path.absolute())
     state = volume.state()
     if state is None:

@@ -31,6 +31,7 @@ from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.volume import filesystem_capabilities
 from cellblock.jail.volume.filesystem_capabilities import CONSEQUENCES
 from cellblock.jail.volume.volume import Volume
+from cellblock.machine.root import require_root
 
 _OF_METADATA = r"operation not supported|not permitted|permission denied|not implemented|read-only"
 
@@ -104,10 +105,7 @@ def restore(path: Path, repository: Repository, events: Events, options: Restore
 
 def as_root() -> None:
     """Raise CellblockError unless we are root."""
-    if os.geteuid() != 0:
-        raise CellblockError(
-            "a jail keeps the owners of its files, which only root can set", hint="run this as root (sudo)"
-        )
+    require_root("a jail keeps the owners of its files, which only root can set")
 
 
 def choose(restic: Restic, wanted: str, name: str | None) -> Snapshot:
