@@ -109,6 +109,21 @@ def _construct(loader: Any, node: yaml.Node, at: Location, lines: dict[Location,
     return loader.construct_object(node, deep=True)
 
 
+# What pydantic calls its faults, for people who write YAML and no Python.
+_SAID = {
+    "missing": "missing",
+    "model_type": "must be a mapping (KEY: VALUE)",
+    "dict_type": "must be a mapping (KEY: VALUE)",
+    "list_type": "must be a list ([A, B], or a line `- A` each)",
+    "tuple_type": "must be a list ([A, B], or a line `- A` each)",
+    "string_type": "must be text; quote it where YAML reads something else",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+}
+
+
 def validate(source: YamlSource, model: type[Model], data: Any, at: Location = ()) -> Model:
     """`data`, found at `at` in `source`, as a `model`.
 
@@ -127,8 +142,7 @@ def validate(source: YamlSource, model: type[Model], data: Any, at: Location = (
             text = fault["msg"].removeprefix("Value error, ")
             if fault["type"] == "extra_forbidden":
                 text = f"unknown key; {nearest(str(location[-1]), _keys_beside(model, fault['loc']))}"
-            elif fault["type"] == "missing":
-                text = "missing"
+            text = _SAID.get(fault["type"], text)
             faults.append(f"{source.path}:{source.line(location)}: {key}: {text}")
         raise DefinitionError("\n".join(faults), hint=f"correct {source.path}") from error
 

@@ -72,7 +72,7 @@ def test_a_nested_unknown_key_suggests_from_its_own_mapping(tmp_path: Path) -> N
     ("text", "message"),
     [
         ("from: base\n", "summary: missing"),
-        ("summary: x\npackages: gcc\n", "2: packages: Input should be a valid list"),
+        ("summary: x\npackages: gcc\n", "2: packages: must be a list"),
         ("- a\n", "must be a mapping"),
         ("", "must be a mapping"),
         ("summary: x\nbuild: {in: base, sources: {}, run: [a], output: out}\n", "must be an absolute path"),

@@ -32,7 +32,7 @@ from cellblock.bench.volume_sources import TAR, Layout, make_sources, make_tree
 from cellblock.bench.volume_upgrade import UpgradeCost, upgrade_cost
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.machine.root import require_root
+from cellblock.privilege import require_root
 
 SLOW_FILES = 600
 

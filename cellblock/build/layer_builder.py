@@ -349,7 +349,8 @@ def _locating(lines: Sequence[str], at: Sequence[str]) -> Iterator[None]:
         yield
     except FailedInRoot as error:
         number = error.line if len(lines) > 1 else 0
-        if number is not None and number < len(at):
+        # Users have one place for all the lines that make them, which nobody wrote.
+        if number is not None and len(at) == len(lines):
             error.where = f"{at[number]}: {beginning(lines[number])}"
         elif at:
             error.where = at[0]

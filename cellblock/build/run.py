@@ -24,11 +24,11 @@ from cellblock.engine.storage import ContainersStorage, image_id
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.lock.model import LockedPackage
-from cellblock.machine.root import require_root
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.packages.opened import Opener
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackagesGone, PackageStore
+from cellblock.privilege import require_root
 from cellblock.process import Programs
 from cellblock.store.after_boot import check_after_boot
 from cellblock.store.image_store import ImageStore, image_store

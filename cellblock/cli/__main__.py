@@ -9,7 +9,7 @@ import sys
 
 from cellblock.errors import CellblockError
 from cellblock.launcher import failure
-from cellblock.machine.root import AS_ROOT, needs_root
+from cellblock.privilege import AS_ROOT, needs_root
 from cellblock.text.printable import printable
 
 _INTERRUPTED = 130

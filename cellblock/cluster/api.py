@@ -25,7 +25,7 @@ from cellblock.cluster import host
 from cellblock.cluster.model import EngineName
 from cellblock.errors import CellblockError
 from cellblock.files import durable, flock
-from cellblock.machine.root import require_root
+from cellblock.privilege import require_root
 
 # Seconds without a request after which podman's service ends by itself.
 _IDLE_S = 60

@@ -8,10 +8,12 @@ the pods may do is a list of capabilities, each of which was taken away to see w
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from zoneinfo import available_timezones
 
 import jinja2
 
@@ -231,6 +233,13 @@ def _check(request: KubernetesRequest) -> None:
         zone = request.backup.time_zone
         if zone and not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}", zone):
             raise UsageError(f"--time-zone {zone!r} is no time zone", hint="for example Europe/Zurich")
+        known = available_timezones() if zone else set()  # empty on a machine without tzdata
+        if known and zone not in known:
+            near = difflib.get_close_matches(zone, known, n=1)
+            raise UsageError(
+                f"--time-zone {zone}: there is no such time zone",
+                hint=f"did you mean {near[0]}?" if near else "for example Europe/Zurich",
+            )
 
 
 def _check_images(request: KubernetesRequest) -> None:

@@ -31,7 +31,7 @@ from cellblock.cluster.readiness import wait_ready
 from cellblock.cluster.trial import try_configuration
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
-from cellblock.machine.root import require_root
+from cellblock.privilege import require_root
 
 
 def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> ClusterStatus:

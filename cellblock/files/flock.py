@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from cellblock.errors import CellblockError
-from cellblock.machine.root import AS_ROOT, needs_root
+from cellblock.privilege import AS_ROOT, needs_root
 from cellblock.process import Interrupted
 
 _POLL_S = 0.1

@@ -41,7 +41,7 @@ from cellblock.jail.volume.filesystem_errors import filesystem_errors
 from cellblock.jail.volume.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.volume.volume import Volume, VolumeState
 from cellblock.jail.volume.writer_lock import LostLockError
-from cellblock.machine.root import require_root
+from cellblock.privilege import require_root
 
 _SLOW_S = 0.0002
 """Seconds a call takes on a filesystem that has to ask a server; local ones take a tenth."""

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.files.flock import locked
-from cellblock.machine.root import AS_ROOT, needs_root
 from cellblock.oci.blob_writer import BlobWriter
 from cellblock.oci.model import (
     DOCKER_LIST,
@@ -36,6 +35,7 @@ from cellblock.oci.model import (
     Manifest,
     digest_of_bytes,
 )
+from cellblock.privilege import AS_ROOT, needs_root
 
 _PRIVATE = ".cellblock"
 _DAY_S = 24 * 3600

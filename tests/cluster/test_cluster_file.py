@@ -69,7 +69,7 @@ def test_names_of_nodes(load: Load) -> None:
         ("nmae: x\n", ":1: nmae", "did you mean 'name'"),
         ("- name\n", "", "holds no keys"),
         ("name: X_1\n", ":1: name", "lower-case letters, digits and '-'"),
-        ("node_sets:\n  - {name: a, count: '2'}\n", ":2: node_sets.0.count", "valid integer"),
+        ("node_sets:\n  - {name: a, count: '2'}\n", ":2: node_sets.0.count", "must be a whole number"),
         ("node_sets:\n  - {name: a, count: 0}\n", ":2: node_sets.0.count", "greater than or equal to 1"),
         ("node_sets: []\n", ":1: node_sets", "at least 1 item"),
         ("node_sets: [{name: all}]\n", ":1: node_sets.0.name", "a meaning of its own"),
@@ -82,7 +82,7 @@ def test_names_of_nodes(load: Load) -> None:
         (
             "node_sets: [{name: a, resources: {memory: 8}}]\n",
             ":1: node_sets.0.resources.memory",
-            "valid string",
+            "must be text",
         ),
         ("node_sets: [{name: a, resources: {memory: 8GB}}]\n", ":1: node_sets.0.resources.memory", "no size"),
         ("partitions: [{name: p}]\n", ":1: partitions", "`default: true`"),
@@ -99,7 +99,7 @@ def test_names_of_nodes(load: Load) -> None:
         (
             "partitions: [{name: p, default: true, max_time: 7}]\n",
             ":1: partitions.0.max_time",
-            "valid string",
+            "must be text",
         ),
         ("partitions: [{name: p, default: true, max_time: week}]\n", ":1: partitions.0.max_time", "no time"),
         (

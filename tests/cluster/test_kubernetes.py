@@ -166,6 +166,7 @@ def test_a_toleration_that_kubernetes_would_refuse_is_refused(text: str) -> None
         ({"pull_secrets": ("A_b",)}, "--pull-secret 'A_b'"),
         ({"ca": "a/b"}, "--registry-ca 'a/b'"),
         ({"backup": replace(BACKUP, time_zone="here or there")}, "--time-zone"),
+        ({"backup": replace(BACKUP, time_zone="Europ/Zurich")}, "there is no such time zone"),
     ],
 )
 def test_a_wrong_option_is_named(change: dict[str, Any], message: str) -> None:

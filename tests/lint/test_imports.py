@@ -17,7 +17,7 @@ from cellblock import paths
 LAYERS = (
     # What everything may use. process and files raise typed errors; text and machine know nothing else.
     ("errors", "key", "paths", "retries"),
-    ("events", "process", "bind", "text", "yaml_source"),
+    ("events", "process", "bind", "privilege", "text", "yaml_source"),
     ("files", "machine"),
     # Before the command line: it runs when nothing is installed.
     ("launcher",),

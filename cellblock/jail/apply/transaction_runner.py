@@ -41,7 +41,7 @@ from cellblock.jail.volume import history
 from cellblock.jail.volume.apt_lock import apt_locked
 from cellblock.jail.volume.filesystem_errors import filesystem_errors
 from cellblock.jail.volume.volume import Volume, VolumeState
-from cellblock.machine.root import require_root
+from cellblock.privilege import require_root
 
 if TYPE_CHECKING:  # an upgrade at rest does without the core
     from cellblock.jail.tree.unsupported import Loss

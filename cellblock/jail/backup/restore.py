@@ -31,7 +31,7 @@ from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.volume import filesystem_capabilities
 from cellblock.jail.volume.filesystem_capabilities import CONSEQUENCES
 from cellblock.jail.volume.volume import Volume
-from cellblock.machine.root import require_root
+from cellblock.privilege import require_root
 
 _OF_METADATA = r"operation not supported|not permitted|permission denied|not implemented|read-only"
 
