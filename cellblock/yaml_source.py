@@ -117,6 +117,7 @@ _SAID = {
     "list_type": "must be a list ([A, B], or a line `- A` each)",
     "tuple_type": "must be a list ([A, B], or a line `- A` each)",
     "string_type": "must be text; quote it where YAML reads something else",
+    "too_short": "has too few items",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
     "bool_type": "must be true or false",

@@ -226,7 +226,7 @@ def _check(request: KubernetesRequest) -> None:
     if not re.fullmatch(r"latest|[0-9a-f]{8,64}", request.restore.snapshot):
         raise UsageError(
             f"--snapshot {request.restore.snapshot!r} is no snapshot's id",
-            hint="`build.py jail backup VOLUME --list` lists them",
+            hint="`build.py jail backup VOLUME REPO --list` lists them",
         )
     if request.backup:
         _check_schedule(request.backup.schedule)
@@ -248,7 +248,7 @@ def _check_images(request: KubernetesRequest) -> None:
     if pods and not request.image:
         raise UsageError(
             "--image, the image jail-init that pods run, is not given",
-            hint="push it, and give its HOST/PATH:TAG@DIGEST: `build.py push` prints it",
+            hint="push it, and give its HOST/PATH:TAG@DIGEST: `build.py push REPO jail-init` prints it",
         )
     if pods and not re.fullmatch(r"[^\s/]+(/[^\s/]+)+", request.image):
         raise UsageError(
@@ -257,7 +257,7 @@ def _check_images(request: KubernetesRequest) -> None:
     if "init" in pods and not request.source:
         raise UsageError(
             "--jail, the jail's image in a registry, is not given",
-            hint="push it, and give docker:// and the HOST/PATH:TAG@DIGEST that `build.py push` prints",
+            hint="`build.py push REPO jail` prints HOST/PATH:TAG@DIGEST: give that with docker:// before it",
         )
     if "init" in pods and not re.fullmatch(r"docker://[^\s/]+(/[^\s/]+)+", request.source):
         raise UsageError(

@@ -132,7 +132,7 @@ def _unchanged(
     if state.source.id != identity.id:
         raise OtherSourceError(
             f"{target.path} holds {state.source}, not {identity}; nothing was changed",
-            hint="`jail upgrade` brings a volume to another image; or assemble into another volume",
+            hint=f"`jail upgrade IMAGE {target.path}` brings it to an image; or assemble into another volume",
         )
     seconds = time.monotonic() - started
     return AssembleResult(target.root, identity, False, state.entries, state.bytes, seconds)

@@ -98,7 +98,7 @@ def _undo(
         raise CellblockError(
             f"{path} was filled anew since its last upgrade ({last.number}), which was of another tree; "
             "nothing was changed",
-            hint="`jail upgrade` brings it to any image",
+            hint=f"`jail upgrade IMAGE {path}` brings it to any image",
         )
     with preparing(volume) as folder:
         with history.whole(last.folder):
@@ -192,7 +192,7 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
             elif not files.make(entry, path):
                 raise CellblockError(
                     f"{last.folder} no longer holds the old {shown(entry.path)}; nothing was changed",
-                    hint="a backup has it: `jail restore`; or `jail upgrade` to the old image",
+                    hint="a backup has it: `jail restore VOLUME REPO`; or upgrade to the old image",
                 )
 
         stage(actions, folder / "new", fetch, MetadataTrial(volume.private, allow=False))

@@ -161,7 +161,7 @@ def _source(text: str, volume: Volume) -> Source:
     if isinstance(found, DirectorySource) and found.path.resolve().is_relative_to(volume.path.resolve()):
         raise CellblockError(
             f"{text} is part of {volume.path} itself; nothing was changed",
-            hint="name the image to upgrade to; `jail backup` keeps what users made",
+            hint="name the image to upgrade to; `jail backup VOLUME REPO` keeps what users made",
         )
     if isinstance(found, DirectorySource) and volume.path.resolve().is_relative_to(found.path.resolve()):
         raise CellblockError(
@@ -222,7 +222,7 @@ def _check(plan: Plan, expected: Plan | None) -> None:
         lines = "\n  ".join(moved[:10])
         raise MovedTreeError(
             f"the tree is not what the plan was made for; nothing was changed:\n  {lines}",
-            hint="make a new plan (`jail upgrade --plan`) and look at it again",
+            hint="make a new plan (`jail upgrade IMAGE VOLUME --plan`) and look at it again",
         )
 
 

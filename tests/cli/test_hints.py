@@ -50,10 +50,28 @@ KNOWN = commands()
 OPTIONS = {name: option for options in KNOWN.values() for name, option in options.items()}
 
 
+def lacking(line: str) -> str:
+    """What a command line leaves out that its command must be given: typed as it stands, it fails."""
+    words = re.sub(r"^(python3 )?(build\.py )?", "", line).split()
+    command, options, at = get_command(app), KNOWN[""], 0
+    while at < len(words) and words[at] in getattr(command, "commands", {}):
+        command, at = command.commands[words[at]], at + 1  # type: ignore[attr-defined]
+        options = KNOWN[" ".join(words[:at])]
+    given, value_of = 0, False
+    for word in words[at:]:
+        given += not value_of and not word.startswith("-")
+        option = options.get(word)
+        value_of = not value_of and option is not None and not getattr(option, "is_flag", False)
+    must = [each.name for each in command.params if each.param_type_name == "argument" and each.required]
+    return f"`{line}` lacks {must[given]}" if at and given < len(must) else ""
+
+
 def faults(text: str) -> list[str]:
-    """Commands and options that do not exist, and values given to options that take none."""
+    """Commands and options that do not exist, values for options that take none, arguments left out."""
     named = re.findall(r"`(?:python3 )?build\.py ([a-z-]+)", text) + re.findall(r"`(jail [a-z-]+)", text)
     found = [f"no command {words}" for words in named if words not in KNOWN]
+    lines = re.findall(r"`((?:python3 )?(?:build\.py|jail) [^`]+)`", text) if not found else ()
+    found += [fault for line in lines if (fault := lacking(line))]
     for name, value in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)(=\w)?", text):
         option = OPTIONS.get(name)
         if option is None and name not in _OTHERS:
@@ -76,6 +94,8 @@ def test_what_errors_tell_to_type_exists() -> None:
         ("give --jailroot", "no option --jailroot"),
         ("`build.py biuld worker` makes it", "no command biuld"),
         ("`jail asemble` makes it", "no command jail asemble"),
+        ("`jail backup --list`", "`jail backup --list` lacks volume"),
+        ("`build.py push -v debian13` prints it", "`build.py push -v debian13` lacks repository"),
     ],
 )
 def test_what_does_not_exist_is_found(text: str, fault: str) -> None:

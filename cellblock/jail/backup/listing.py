@@ -85,7 +85,8 @@ def read(path: Path) -> Iterator[Entry]:
         raise ValueError("it was cut off")
     except (ValueError, zstandard.ZstdError) as error:
         raise CellblockError(
-            f"{path}: damaged listing: {error}", hint="restore an older snapshot: `jail backup --list`"
+            f"{path}: damaged listing: {error}",
+            hint="restore an older snapshot: `jail backup VOLUME REPO --list`",
         ) from None
 
 

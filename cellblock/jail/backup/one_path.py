@@ -62,7 +62,7 @@ def restore_path(
                     if not _is_there(restored, b"root/" + source):
                         raise CellblockError(
                             f"the snapshot {snapshot.short} of {snapshot.time} has no {wanted}",
-                            hint="look for it in another: `jail backup --list`, `restic ls SNAPSHOT`",
+                            hint="look for it in another: `jail backup VOLUME REPO --list`, `restic ls ID`",
                         )
                 mended = work.reconcile(source)
                 check()

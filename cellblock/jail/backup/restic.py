@@ -82,7 +82,7 @@ _FAULTS = (
         "absent",
         r"Is there a repository at the following|config file.*(not exist|no such)|repository does not exist",
         "there is no repository at {where}",
-        "`jail backup --init` makes one; or correct the location",
+        "`jail backup VOLUME REPO --init` makes one; or correct the location",
     ),
     _Fault(
         "damaged",

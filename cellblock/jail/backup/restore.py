@@ -114,13 +114,15 @@ def choose(restic: Restic, wanted: str, name: str | None) -> Snapshot:
     if not found:
         whose = f"of a volume {name} " if name else ""
         raise CellblockError(
-            f"{restic.repository} has no snapshot {whose}that Cellblock made", hint="`jail backup --list`"
+            f"{restic.repository} has no snapshot {whose}that Cellblock made",
+            hint="`jail backup VOLUME REPO --list`",
         )
     if wanted != "latest":
         matching = [one for one in found if one.id.startswith(wanted)]
         if len(matching) != 1:
             raise CellblockError(
-                f"{restic.repository} has {len(matching)} snapshots {wanted}", hint="`jail backup --list`"
+                f"{restic.repository} has {len(matching)} snapshots {wanted}",
+                hint="`jail backup VOLUME REPO --list`",
             )
         return matching[0]
     names = sorted({one.name for one in found})
@@ -264,7 +266,7 @@ def _check_whole(staging: Path, snapshot: Snapshot) -> None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CellblockError(
             f"the snapshot {snapshot.short} holds no whole jail: {error}; the volume is as it was",
-            hint="restore an older one: `jail backup --list`",
+            hint="restore an older one: `jail backup VOLUME REPO --list`",
         ) from None
 
 

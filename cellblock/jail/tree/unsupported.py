@@ -191,8 +191,8 @@ class MetadataTrial(UnsupportedMetadata):
 def _refused(path: bytes, name: str, error: OSError) -> CellblockError:
     return CellblockError(
         f"the volume's filesystem cannot hold the {name} of {shown(path)}: {error.strerror}",
-        hint="use a filesystem that can (ext4, xfs, btrfs; NFS from 4.2 on); or accept it: `jail upgrade`, "
-        "`apply` and `restore` have --allow-lossy",
+        hint="use a filesystem that can (ext4, xfs, btrfs; NFS from 4.2 on); or accept it: upgrade, apply "
+        "and restore have --allow-lossy",
     )
 
 

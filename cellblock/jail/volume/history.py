@@ -127,7 +127,7 @@ def whole(folder: Path) -> Iterator[None]:
         raise CellblockError(
             f"{folder}, the record of an upgrade, is damaged, so that one cannot be undone: {why}; "
             "nothing was changed",
-            hint=f"a backup has it (`jail restore`); or do without: mv {folder} {aside}",
+            hint=f"a backup has it (`jail restore VOLUME REPO`); or do without: mv {folder} {aside}",
         ) from error
 
 
@@ -211,7 +211,7 @@ def undoable_since(volume: Volume, number: int) -> list[Done]:
             raise CellblockError(
                 f"{older}, an upgrade, was undone by {one.number}, so no rollback leads to what "
                 f"{volume.path} was after {number}; nothing was changed",
-                hint="`jail upgrade` brings it to any image, also to the one of that time",
+                hint=f"`jail upgrade IMAGE {volume.path}` brings it to any image, that one too",
             )
     return since
 

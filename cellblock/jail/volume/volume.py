@@ -98,7 +98,8 @@ class Volume:
         except NotADirectoryError:
             file = self.root if self.path.is_dir() else self.path
             raise CellblockError(
-                f"{file} is no directory", hint="name the directory of a volume; `jail assemble` makes it"
+                f"{file} is no directory",
+                hint="name the directory of a volume; `jail assemble SOURCE VOLUME` makes it",
             ) from None
 
     def state(self) -> VolumeState | None:
@@ -108,7 +109,7 @@ class Volume:
         if (self.private / RESTORE).exists():
             raise CellblockError(
                 f"a restore of {self.path} was interrupted: tree and records may not belong together",
-                hint="run the same `jail restore` again: it finishes that",
+                hint="run the same restore again: it finishes that",
             )
         if not self.is_assembled():
             return None
@@ -118,7 +119,7 @@ class Volume:
         except FileNotFoundError:
             raise CellblockError(
                 f"{self.root} exists, but Cellblock has no record of assembling it; nothing was changed",
-                hint="is that the volume which was meant? `jail restore` brings one back with its records; "
+                hint="is that the right volume? `jail restore VOLUME REPO` brings one back with its records; "
                 f"a tree that nobody needs can be moved away: mv {self.root} {self.root}.old",
             ) from None
         except PermissionError:

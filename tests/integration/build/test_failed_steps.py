@@ -132,3 +132,4 @@ def test_a_user_whose_ids_a_package_has_taken_fails_the_build(fail: Fail, user: 
     assert f"image {_NAME}: step 'make users' failed with status 1" in error.message
     assert "www-data:x:33:" in error.message
     assert said in error.message
+    assert "if grep" not in error.message

@@ -292,7 +292,9 @@ def test_a_repository_in_use_keeps_its_old_snapshots_and_a_dead_lock_holds_nobod
 def test_errors_say_what_to_do(
     volume: Path, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CellblockError, match=r"no repository at .*/none\n  next: `jail backup --init`"):
+    with pytest.raises(
+        CellblockError, match=r"no repository at .*/none\n  next: `jail backup VOLUME REPO --init`"
+    ):
         saved(volume, find_repository(str(tmp_path / "none")))
     with pytest.raises(CellblockError, match=r"u:\*\*\*@127.0.0.1:9/ cannot be reached") as refused:
         saved(volume, find_repository("rest:http://u:secret@127.0.0.1:9/"))
