@@ -94,10 +94,13 @@ def no_such_cluster(name: str, next_step: str) -> CellblockError:
 
 
 def require(name: str) -> ClusterState:
-    """The state of cluster `name`. Raises CellblockError when there is no such cluster."""
+    """The state of cluster `name`. Raises CellblockError when there is no such cluster, or it is stopped."""
     known = read(name)
     if known is None:
-        raise no_such_cluster(name, f"start it: `build.py up{name_option(name)}`")
+        start = f"start it: `build.py up{name_option(name)}`"
+        if folder(name).is_dir():
+            raise CellblockError(f"cluster {name} is stopped; what is in its jail is kept", hint=start)
+        raise no_such_cluster(name, start)
     return known
 
 

@@ -115,6 +115,14 @@ def test_a_cluster_that_is_not_there_is_status_1_with_the_next_step(target: str,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("target", ["status", "shell"])
+def test_a_cluster_that_was_stopped_is_not_said_to_be_unknown(target: str, tmp_path: Path) -> None:
+    (tmp_path / "clusters/mine/volume").mkdir(parents=True)
+    done = run(target, "--name", "mine", CELLBLOCK_STATE=str(tmp_path))
+    assert done.returncode == 1
+    assert "error: cluster mine is stopped; what is in its jail is kept\n  next: start it" in done.stderr
+
+
 def test_down_of_a_cluster_that_is_not_there_names_those_that_are_and_makes_no_folder(tmp_path: Path) -> None:
     (tmp_path / "clusters" / "mine").mkdir(parents=True)
     done = run("down", "--name", "nope", CELLBLOCK_STATE=str(tmp_path))
