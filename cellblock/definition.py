@@ -94,6 +94,14 @@ class ImageFields(_Strict):
                 raise ValueError(f"'{path}' must be an absolute path below /")
         return value
 
+    @field_validator("env")
+    @classmethod
+    def _names(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name):
+                raise ValueError(f"'{name}' cannot name a variable: letters, digits and _, no blank and no =")
+        return value
+
     @field_validator("stop_signal")
     @classmethod
     def _signal(cls, value: str | None) -> str | None:

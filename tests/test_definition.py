@@ -73,6 +73,9 @@ def test_a_nested_unknown_key_suggests_from_its_own_mapping(tmp_path: Path) -> N
     [
         ("from: base\n", "summary: missing"),
         ("summary: x\npackages: gcc\n", "2: packages: must be a list"),
+        ("summary: x\nentrypoint: /sbin/init\n", "2: entrypoint: must be a list"),
+        ("summary: x\nenv:\n  A=B: c\n", "2: env: 'A=B' cannot name a variable"),
+        ("summary: x\nenv: {'': c}\n", "2: env: '' cannot name a variable"),
         ("- a\n", "must be a mapping"),
         ("", "must be a mapping"),
         ("summary: x\nbuild: {in: base, sources: {}, run: [a], output: out}\n", "must be an absolute path"),

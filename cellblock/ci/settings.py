@@ -27,6 +27,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?(/[a-z0-9]+((\.|_|__|
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # These words stand in YAML and shell; nothing in them needs quoting there.
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+_ACTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*@[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class Settings:
             "--password-secret", self.password_secret, _SECRET, "a secret's name, never the secret itself"
         )
         self._check("--container", self.container, _WORD, "an image's reference")
-        self._check("--checkout", self.checkout, _WORD, "OWNER/ACTION@COMMIT")
+        self._check(
+            "--checkout", self.checkout, _ACTION, "OWNER/ACTION@COMMIT with 40 digits: tags can be moved"
+        )
         self._check("--branch", self.branch, _WORD, "one branch's name")
         self._check("--key-secret", self.key_secret, _SECRET, "a secret's name, never the key itself")
         if self.key_secret and self.keyless:

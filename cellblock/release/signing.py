@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -46,20 +47,23 @@ def sign_joined(
         push(layout, registry, [item], events, jobs=1)
 
 
+def require_cosign() -> None:
+    """Raise CellblockError when the program cosign is not installed: before a push, not after it."""
+    if shutil.which("cosign") is None:
+        raise CellblockError(
+            "--keyless: the program cosign is not installed, and it alone speaks to Sigstore",
+            hint="install cosign, or sign with --key",
+        )
+
+
 def sign_keyless(references: Sequence[str]) -> None:
     """Let the program cosign sign images, HOST/PATH@DIGEST, with the identity of the CI job (Sigstore).
 
-    Raises CellblockError when it is not there, or with what it says.
+    `require_cosign` says whether it is there. Raises CellblockError with what it says.
     """
     for reference in references:
         argv = ["cosign", "sign", "--yes", reference]
-        try:
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        except FileNotFoundError as error:
-            raise CellblockError(
-                "--keyless: the program cosign is not installed, and it alone speaks to Sigstore",
-                hint="install cosign, or sign with --key; the images are pushed, and not signed",
-            ) from error
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CellblockError(
                 f"`{' '.join(argv)}` failed: {done.stderr.strip()[-1000:]}",

@@ -292,6 +292,7 @@ def test_a_file_that_is_out_of_date_is_told_with_the_line_and_the_command(tmp_pa
         (("--runner", "amd64="), "does not say which runners"),
         (("--timeout", "0"), "--timeout: 0 minutes"),
         (("--branch", "a b"), "--branch: cannot be"),
+        (("--checkout", "actions/checkout@v4"), "--checkout: cannot be"),
         (("--output", "a", "--check", "b"), "exclude each other"),
     ],
 )

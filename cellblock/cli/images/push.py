@@ -86,7 +86,7 @@ def push(
     from cellblock.release.attesting import AttestRequest
     from cellblock.release.auditing import audit_gate
     from cellblock.release.publish import PublishRequest, publish, publish_indexes, write_digests
-    from cellblock.release.signing import sign_keyless
+    from cellblock.release.signing import require_cosign, sign_keyless
 
     if arch and not index:
         raise UsageError("--arch says what --index joins", hint="add --index, or leave --arch out")
@@ -102,6 +102,8 @@ def push(
         )
     if keyless and key:
         raise UsageError("--keyless signs without a key", hint="leave --key or --keyless out")
+    if keyless:
+        require_cosign()
     events = Events()
     signer = load_signer(key) if key else None
     request = PublishRequest(

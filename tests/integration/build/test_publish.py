@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -195,6 +196,19 @@ def test_an_image_that_is_not_built_is_named_with_the_command(
     with pytest.raises(CellblockError, match="store has no image worker of variant debian13") as caught:
         publish(request_, Events())
     assert "build.py build worker -v debian13" in caught.value.hint
+
+
+def test_keyless_without_cosign_is_refused_before_anything_is_sent(
+    store: Layout, request_: PublishRequest, tmp_path: Path
+) -> None:
+    build(store, "worker")
+    argv = [sys.executable, "-m", "cellblock.cli", "push", request_.repository, "worker", "-v", VARIANT]
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(
+        [*argv, "--keyless", "--no-audit"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: --keyless: the program cosign is not installed")
 
 
 def test_the_command_line_pushes_and_writes_digests(
