@@ -252,9 +252,7 @@ def check_port(known: state.ClusterState | None, port: int) -> None:
     holder = host.port_holder(port)
     if not holder:
         return
-    other = next(
-        (each for each in state.names() if (there := state.read(each)) and there.ssh_port == port), None
-    )
+    other = state.name_by_port(port)
     if other:
         holder, end = f"cluster {other}", f"stop that cluster: `build.py down{name_option(other)}`"
     else:

@@ -13,6 +13,7 @@ and `stop` find them by their label and remove them.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import shutil
@@ -71,7 +72,12 @@ def read(name: str) -> ClusterState | None:
         return ClusterState(**{one.name: kept[one.name] for one in fields(ClusterState) if one.name in kept})
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, OSError) as error:
+    except TypeError as error:  # a field more, or one less
+        raise CellblockError(
+            f"{path}: was written by another version of Cellblock",
+            hint=f"use the checkout that started it; or `build.py down{name_option(name)}` removes the cluster",
+        ) from error
+    except (ValueError, OSError) as error:
         raise CellblockError(
             f"{path}: cannot be read as the state of a cluster: {error}",
             hint=f"`build.py down{name_option(name)}` removes the cluster",
@@ -84,6 +90,16 @@ def names() -> list[str]:
         return sorted(place.name for place in (paths.state() / "clusters").iterdir() if place.is_dir())
     except OSError:
         return []
+
+
+def name_by_port(port: int) -> str | None:
+    """The cluster whose login node has `port`; records that cannot be read are passed over."""
+    for name in names():
+        with contextlib.suppress(CellblockError):
+            known = read(name)
+            if known and known.ssh_port == port:
+                return name
+    return None
 
 
 def no_such_cluster(name: str, next_step: str) -> CellblockError:

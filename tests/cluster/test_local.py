@@ -154,6 +154,9 @@ def test_a_port_of_another_cluster_is_refused_naming_that_cluster(
     spec: Make, engine: FakeEngine, events: Events, free_port: int
 ) -> None:
     start(spec(ssh_port=free_port), events)
+    broken = cluster_state.folder("broken")
+    broken.mkdir()
+    (broken / "state.json").write_text("{")
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("127.0.0.1", free_port))

@@ -35,6 +35,14 @@ def test_a_damaged_file_is_named_with_the_way_out() -> None:
     assert "build.py down" in caught.value.hint
 
 
+def test_a_file_of_another_version_is_called_that() -> None:
+    with state.locked("test"):
+        (state.folder("test") / "state.json").write_text('{"name": "test", "colour": "red"}')
+    with pytest.raises(CellblockError, match=r"test/state\.json: was written by another version") as caught:
+        state.read("test")
+    assert "use the checkout that started it" in caught.value.hint
+
+
 def test_one_command_at_a_time() -> None:
     with state.locked("test"), pytest.raises(CellblockError, match="another process"), state.locked("test"):
         pass
