@@ -117,7 +117,6 @@ _SAID = {
     "list_type": "must be a list ([A, B], or a line `- A` each)",
     "tuple_type": "must be a list ([A, B], or a line `- A` each)",
     "string_type": "must be text; quote it where YAML reads something else",
-    "too_short": "has too few items",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
     "bool_type": "must be true or false",
@@ -143,6 +142,8 @@ def validate(source: YamlSource, model: type[Model], data: Any, at: Location = (
             text = fault["msg"].removeprefix("Value error, ")
             if fault["type"] == "extra_forbidden":
                 text = f"unknown key; {nearest(str(location[-1]), _keys_beside(model, fault['loc']))}"
+            elif fault["type"] == "too_short":
+                text = f"needs at least {fault['ctx']['min_length']} item"
             text = _SAID.get(fault["type"], text)
             faults.append(f"{source.path}:{source.line(location)}: {key}: {text}")
         raise DefinitionError("\n".join(faults), hint=f"correct {source.path}") from error

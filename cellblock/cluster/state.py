@@ -75,7 +75,7 @@ def read(name: str) -> ClusterState | None:
     except TypeError as error:  # a field more, or one less
         raise CellblockError(
             f"{path}: was written by another version of Cellblock",
-            hint=f"use the checkout that started it; or `build.py down{name_option(name)}` removes the cluster",
+            hint=f"use the checkout that started it; or end it: `build.py down{name_option(name)}`",
         ) from error
     except (ValueError, OSError) as error:
         raise CellblockError(

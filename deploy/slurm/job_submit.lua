@@ -29,6 +29,14 @@ local function refuse_user(uid)
         .. "`useradd --create-home --shell /bin/bash USER` makes one.")
 end
 
+-- Without it the job would be taken, and ended with "Something is wrong with the boot of the nodes".
+local function refuse_unknown(uid)
+    slurm.log_user("slurmctld does not know user %d. A user who was just made is known within a second: type it again. "
+        .. "If it stays so: the user's lines in the jail's /etc/passwd, group or shadow cannot be used.", uid)
+    slurm.log_info("refused: a job of user %d, who is not known here", uid)
+    return slurm.ESLURM_USER_ID_MISSING or slurm.ERROR
+end
+
 function slurm_job_submit(job, partitions, submit_uid)
     if submit_uid ~= 0 and is_system_user(submit_uid) then
         return refuse_user(submit_uid)
@@ -40,6 +48,9 @@ function slurm_job_submit(job, partitions, submit_uid)
     -- Root may submit for others (sbatch --uid).
     if is_system_user(job.user_id) then
         return refuse_user(job.user_id)
+    end
+    if job.user_name == nil then
+        return refuse_unknown(job.user_id)
     end
     if job.group_id ~= USERS and is_system_user(job.group_id) then
         -- sbatch --uid=USER of root's alone keeps group 0.

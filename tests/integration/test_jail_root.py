@@ -38,6 +38,13 @@ def vouched_for(cluster: LocalCluster, hostname: str, become: str) -> tuple[str,
     return uid[1], gid[1]
 
 
+def test_a_user_whom_the_controller_does_not_know_yet_is_told_so(cluster: LocalCluster) -> None:
+    """Who pastes `useradd ada; su - ada -c 'srun hostname'` is faster than the accounts are copied."""
+    done = as_id(cluster, "4711", "srun", "hostname")
+    assert done.status != 0
+    assert "slurmctld does not know user 4711. A user who was just made is known within a second" in done.err
+
+
 @pytest.mark.parametrize("hostname", ["login", "worker-1"])
 @pytest.mark.parametrize("uid", ["0", "1", "999", "60001", SLURM, MUNGE, "65533", "65534", "65535"])
 def test_munge_vouches_for_no_system_user(cluster: LocalCluster, hostname: str, uid: str) -> None:
