@@ -211,6 +211,9 @@ def test_the_cache_is_shown_trimmed_and_checked(build_py: Callable[..., Result],
     assert f"{package.sha256}.deb: has SHA-256" in done.stdout
     store.fetch([package], [small.archive], Events())
     assert "removed nothing" in build_py("cache", "trim", "--max-size", "1G").stdout
+    # Bytes, which nobody means.
+    assert build_py("cache", "trim", "--max-size", "5").exit_code != 0
+    assert store.has(package)
     assert "removed 1 packages" in build_py("cache", "trim", "--max-size", "1k").stdout
     assert not store.has(package)
     assert build_py("cache", "trim", "--max-size", "much").exit_code != 0
