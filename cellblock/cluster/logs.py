@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import docker
-from docker.errors import DockerException
+from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
 
 from cellblock.cluster import running, state
@@ -56,6 +56,8 @@ def log_lines(request: LogRequest) -> Iterator[LogLine]:
     pattern = re.compile(_JOB.format(number=request.job)) if request.job is not None else None
     with connect(known.engine) as client:
         containers = _chosen(client, request)
+        # Nobody may say anything for hours.
+        client.api.timeout = None if request.follow else client.api.timeout
         lines = _followed(containers, request) if request.follow else _printed(containers, request)
         for line in lines:
             if pattern is None or pattern.search(line.text):
@@ -99,7 +101,7 @@ def _printed(containers: list[tuple[str, Running]], request: LogRequest) -> list
 
 def _followed(containers: list[tuple[str, Running]], request: LogRequest) -> Iterator[LogLine]:
     """Lines as they come, until all containers have ended."""
-    lines: queue.SimpleQueue[LogLine | None] = queue.SimpleQueue()
+    lines: queue.SimpleQueue[LogLine | CellblockError | None] = queue.SimpleQueue()
 
     def read(host: str, container: Running) -> None:
         left = b""
@@ -109,8 +111,10 @@ def _followed(containers: list[tuple[str, Running]], request: LogRequest) -> Ite
                 *whole, left = (left + chunk).split(b"\n")
                 for raw in whole:
                     lines.put(_line(host, raw))
-        except (DockerException, OSError):
-            pass  # the container was removed
+        except NotFound:
+            pass
+        except (DockerException, OSError) as error:
+            lines.put(_unreadable(host, error))
         finally:
             lines.put(None)
 
@@ -119,6 +123,8 @@ def _followed(containers: list[tuple[str, Running]], request: LogRequest) -> Ite
     left = len(containers)
     while left:
         line = lines.get()
+        if isinstance(line, CellblockError):
+            raise line
         if line is None:
             left -= 1
         else:

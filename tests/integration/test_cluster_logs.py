@@ -59,14 +59,20 @@ def test_roles_and_hosts(cluster: LocalCluster) -> None:
 def test_lines_are_followed_as_they_come(cluster: LocalCluster) -> None:
     command = [sys.executable, str(PROJECT / "build.py"), "logs", "--follow", "--json", "--lines", "0"]
     with subprocess.Popen(
-        [*command, "--name", cluster.request.name or ""], stdout=subprocess.PIPE, text=True
+        [*command, "--name", cluster.request.name or ""],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as following:
         try:
             assert following.stdout
+            assert following.stderr
             # What is printed before podman listens is not among those to come.
             for _ in range(20):
                 srun(cluster, "root", "-D/", "-w", "worker-1", "true").ok()
-                line = json.loads(following.stdout.readline())
+                told = following.stdout.readline()
+                assert told, following.stderr.read()
+                line = json.loads(told)
                 if line["host"] in ("controller", "worker-1"):
                     break
             assert line["text"]
