@@ -56,8 +56,9 @@ def log_lines(request: LogRequest) -> Iterator[LogLine]:
     pattern = re.compile(_JOB.format(number=request.job)) if request.job is not None else None
     with connect(known.engine) as client:
         containers = _chosen(client, request)
-        # Nobody may say anything for hours.
-        client.api.timeout = None if request.follow else client.api.timeout
+        if request.follow:
+            # Nobody may say anything for hours.
+            client.api.timeout = None  # type: ignore[assignment]
         lines = _followed(containers, request) if request.follow else _printed(containers, request)
         for line in lines:
             if pattern is None or pattern.search(line.text):
