@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces functions in a loaded object's table of imported functions. mpi.c, pmix.c and served.c call it. */
+/* Replaces functions in a loaded object's table of imported functions. mpi.c, mpi_peers.c, pmix.c and served.c call it. */
 #define _GNU_SOURCE
 #include "imports.h"
 
@@ -67,6 +67,16 @@ struct link_map *jail_imports_program(void)
 	if (!program || dlinfo(program, RTLD_DI_LINKMAP, &map))
 		return NULL;
 	return map;
+}
+
+const struct link_map *jail_imports_library(const char *name)
+{
+	for (const struct link_map *map = jail_imports_program(); map; map = map->l_next) {
+		const char *slash = strrchr(map->l_name, '/');
+		if (!strncmp(slash ? slash + 1 : map->l_name, name, strlen(name)))
+			return map;
+	}
+	return NULL;
 }
 
 int jail_imports_replace(const struct link_map *map, const char *name, void *function, struct jail_error *err)

@@ -28,11 +28,13 @@
 #include "job_directory.h"
 #include "job_mounts.h"
 #include "mpi.h"
+#include "mpi_peers.h"
 #include "option_input.h"
 #include "pmix.h"
 #include "served.h"
 #include "sessions.h"
 #include "step.h"
+#include "streams.h"
 #include "watch.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -277,8 +279,8 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);
-	if (!failure.line[0] && (jail_mpi_guard(step.user, &err) || jail_pmix_guard(step.user, &err) ||
-				 read_options(spank, &outside, &err)))
+	if (!failure.line[0] && (jail_mpi_guard(step.user, &err) || jail_mpi_guard_peers(step.user, &err) ||
+				 jail_pmix_guard(step.user, &err) || read_options(spank, &outside, &err)))
 		jail_failure_remember(&failure, &err);
 	left_alone = outside;
 	if (left_alone)
@@ -311,6 +313,8 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	jail_watch_stop();
+	if (!failure.line[0] && step.user && jail_streams_avoid(step.spool.path, &err))
+		jail_failure_remember(&failure, &err);
 	if (jail_step_return(&step, &err))
 		return jail_failure_report(&err);
 	if (failure.line[0])

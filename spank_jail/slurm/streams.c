@@ -25,6 +25,27 @@ int jail_streams_check(struct jail_error *err)
 	return 0;
 }
 
+/* Descriptors are given out lowest first: after this many free numbers in a row there are no more. Should
+ * there be one all the same, it is closed with the others. */
+#define FREE_RUN 64
+
+int jail_streams_avoid(const char *spool, struct jail_error *err)
+{
+	struct statx own, st;
+
+	if (statx(AT_FDCWD, spool, 0, STATX_MNT_ID, &own) || !(own.stx_mask & STATX_MNT_ID))
+		return 0;
+	for (int fd = 0, unused = 0; unused < FREE_RUN; fd++) {
+		bool open = !statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID | STATX_TYPE, &st);
+		unused = open ? 0 : unused + 1;
+		if (!open || !S_ISREG(st.stx_mode) || st.stx_mnt_id != own.stx_mnt_id || (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+			continue;
+		jail_fail(err, NULL, 0, "it lies in slurmd's directory, which is no place for a job's files; name another");
+		return jail_error_at(err, "--output", 0, spool);
+	}
+	return 0;
+}
+
 static bool is_socket_pair(int fd)
 {
 	struct sockaddr_un own, peer;
@@ -63,10 +84,6 @@ static int close_on_execution(int first, int last, struct jail_error *err)
 		return jail_fail(err, "close_range", errno, "cannot mark descriptors close-on-exec; Linux 5.11 or newer is needed");
 	return 0;
 }
-
-/* Descriptors are given out lowest first: after this many free numbers in a row there are no more. Should
- * there be one all the same, it is closed with the others. */
-#define FREE_RUN 64
 
 /* Not by listing /proc/thread-self/fd: that alone takes 0.1 ms a task. One call for each descriptor, of which a step of
  * many tasks has hundreds, in each task. */

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lets Slurm's MPI plugins hear other slurmstepds, and the step's srun where it answers. plugin.c calls it. */
+#define _GNU_SOURCE
+#include "mpi_peers.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "imports.h"
+
+/* From 512 on, as rsh(1) takes them, and below slurmd's own. NFS mounts take those from 665 on. */
+#define FIRST_PORT 512
+#define LAST_PORT 617
+
+/* What srun sends to the step by mpi_pmi2, all of it answers: KVS_FENCE_RESP, SPAWN_RESP and RING_RESP. */
+static const uint16_t answers[] = { 1, 3, 8 };
+/* What slurmd puts before a message: the uid of who sends it; then come its length and what it is. */
+#define BEFORE_COMMAND 8
+/* Milliseconds. slurmd sends it in three parts, one after the other. */
+#define LONGEST_WAIT 5000
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_in four;
+	struct sockaddr_in6 six;
+};
+
+/* One step a process. */
+static struct {
+	uid_t user;
+	void *(*open)(void *address); /* Slurm's own */
+} guarded;
+
+/* Whether this thread connects for mpi_pmix. */
+static _Thread_local bool connects;
+
+static bool is_inet(const struct sockaddr *address)
+{
+	return address->sa_family == AF_INET || address->sa_family == AF_INET6;
+}
+
+static bool is_ours(in_port_t port)
+{
+	return ntohs(port) >= FIRST_PORT && ntohs(port) <= LAST_PORT;
+}
+
+static bool is_answer(int fd)
+{
+	unsigned char start[BEFORE_COMMAND + 2];
+
+	for (int waited = 0; waited < LONGEST_WAIT; waited++) {
+		ssize_t got = recv(fd, start, sizeof(start), MSG_PEEK | MSG_DONTWAIT);
+		if (!got || (got < 0 && errno != EAGAIN && errno != EINTR))
+			return false;
+		if (got == sizeof(start)) {
+			for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++)
+				if (start[BEFORE_COMMAND] << 8 == (answers[i] & 0xff00) &&
+				    start[BEFORE_COMMAND + 1] == (answers[i] & 0xff))
+					return true;
+			return false;
+		}
+		usleep(1000);
+	}
+	return false;
+}
+
+static bool is_heard(int fd, bool from_srun)
+{
+	union address peer;
+	struct ucred process;
+	socklen_t size = sizeof(peer), process_size = sizeof(process);
+
+	if (getpeername(fd, &peer.any, &size))
+		return false;
+	if (is_inet(&peer.any))
+		return is_ours(peer.any.sa_family == AF_INET6 ? peer.six.sin6_port : peer.four.sin_port);
+	/* slurmd connects for who asks it, as that user. */
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &process, &process_size) &&
+	       (!process.uid || (from_srun && process.uid == guarded.user && is_answer(fd)));
+}
+
+static int check(int fd, bool from_srun)
+{
+	if (fd < 0 || is_heard(fd, from_srun))
+		return fd;
+	close(fd);
+	/* The plugins go on after it. */
+	errno = ECONNABORTED;
+	return -1;
+}
+
+static int accept_stepd(int listener, struct sockaddr *address, socklen_t *size, int flags)
+{
+	return check(accept4(listener, address, size, flags), false);
+}
+
+static int accept_pmi2(int listener, struct sockaddr *address, socklen_t *size, int flags)
+{
+	return check(accept4(listener, address, size, flags), true);
+}
+
+/* Where it cannot, the other end does not listen. */
+static void take_port(int fd, sa_family_t family)
+{
+	union address own = { 0 };
+	uint16_t start = 0;
+	const int on = 1;
+
+	own.any.sa_family = family;
+	/* Connections that are over keep a port for a minute, which another one can use all the same. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	(void)getrandom(&start, sizeof(start), 0);
+	for (int i = 0; i <= LAST_PORT - FIRST_PORT; i++) {
+		in_port_t port = htons((uint16_t)(FIRST_PORT + (start + i) % (LAST_PORT - FIRST_PORT + 1)));
+		if (family == AF_INET6)
+			own.six.sin6_port = port;
+		else
+			own.four.sin_port = port;
+		if (!bind(fd, &own.any, family == AF_INET6 ? sizeof(own.six) : sizeof(own.four)) || errno != EADDRINUSE)
+			return;
+	}
+}
+
+/* In place of connect(2) in Slurm's library. */
+static int connect_stepd(int fd, const struct sockaddr *address, socklen_t size)
+{
+	if (connects && is_inet(address))
+		take_port(fd, address->sa_family);
+	return connect(fd, address, size);
+}
+
+/* In place of slurm_open_msg_conn in mpi_pmix. Releases differ in what it returns: a number, or a pointer. */
+static void *open_stepd(void *address)
+{
+	connects = true;
+	void *opened = guarded.open(address);
+	connects = false;
+	return opened;
+}
+
+static int guard_pmix(const struct link_map *plugin, struct jail_error *err)
+{
+	const struct link_map *library = jail_imports_library("libslurm");
+	void *open = dlsym(RTLD_DEFAULT, "slurm_open_msg_conn");
+	int missing = 1;
+
+	if (!jail_imports_replace(plugin, "accept4", (void *)accept_stepd, err) && open && library &&
+	    !(missing = jail_imports_replace(plugin, "slurm_open_msg_conn", (void *)open_stepd, err)))
+		missing = jail_imports_replace(library, "connect", (void *)connect_stepd, err);
+	memcpy(&guarded.open, &open, sizeof(open));
+	if (missing <= 0)
+		return missing;
+	return jail_fail(err, NULL, 0, "this mpi_pmix connects steps in an unknown way: other users could act as one of its nodes; use "
+			 "srun --mpi=none or --mpi=pmi2");
+}
+
+static int guard_pmi2(const struct link_map *plugin, struct jail_error *err)
+{
+	int missing = jail_imports_replace(plugin, "accept4", (void *)accept_pmi2, err);
+
+	if (missing <= 0)
+		return missing;
+	return jail_fail(err, NULL, 0, "this mpi_pmi2 takes connections in an unknown way: users could write into slurmstepd; use "
+			 "srun --mpi=none");
+}
+
+int jail_mpi_guard_peers(uid_t user, struct jail_error *err)
+{
+	const struct link_map *pmix = jail_imports_library("mpi_pmix"), *pmi2 = jail_imports_library("mpi_pmi2");
+
+	guarded.user = user;
+	return (pmix && guard_pmix(pmix, err)) || (pmi2 && guard_pmi2(pmi2, err)) ? -1 : 0;
+}
