@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets Slurm's MPI plugins hear other slurmstepds, and the step's srun where it answers. plugin.c calls it. */
+/* Lets Slurm's MPI plugins hear slurmstepds, and the step's srun where it answers. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "mpi_peers.h"
 
@@ -15,9 +15,12 @@
 
 #include "imports.h"
 
-/* From 512 on, as rsh(1) takes them, and below slurmd's own. NFS mounts take those from 665 on. */
-#define FIRST_PORT 512
-#define LAST_PORT 617
+/* As rsh(1) takes them, and below slurmd's own; NFS mounts take those from 665 on. Two ranges: with mpi_pmi2 the user says where
+ * slurmstepd connects, and what. */
+struct ports {
+	uint16_t first, last;
+};
+static const struct ports pmix_ports = { 512, 559 }, pmi2_ports = { 560, 617 };
 
 /* What srun sends to the step by mpi_pmi2, all of it answers: KVS_FENCE_RESP, SPAWN_RESP and RING_RESP. */
 static const uint16_t answers[] = { 1, 3, 8 };
@@ -35,20 +38,17 @@ union address {
 /* One step a process. */
 static struct {
 	uid_t user;
-	void *(*open)(void *address); /* Slurm's own */
+	/* Slurm's own. Releases differ in what they return: a number, or a pointer. */
+	void *(*open_pmix)(void *address);
+	void *(*open_pmi2)(void *address, bool again);
 } guarded;
 
-/* Whether this thread connects for mpi_pmix. */
-static _Thread_local bool connects;
+/* From which this thread connects; NULL: from any. */
+static _Thread_local const struct ports *connects_from;
 
 static bool is_inet(const struct sockaddr *address)
 {
 	return address->sa_family == AF_INET || address->sa_family == AF_INET6;
-}
-
-static bool is_ours(in_port_t port)
-{
-	return ntohs(port) >= FIRST_PORT && ntohs(port) <= LAST_PORT;
 }
 
 static bool is_answer(int fd)
@@ -71,7 +71,7 @@ static bool is_answer(int fd)
 	return false;
 }
 
-static bool is_heard(int fd, bool from_srun)
+static bool is_heard(int fd, const struct ports *ports, bool from_srun)
 {
 	union address peer;
 	struct ucred process;
@@ -79,16 +79,18 @@ static bool is_heard(int fd, bool from_srun)
 
 	if (getpeername(fd, &peer.any, &size))
 		return false;
-	if (is_inet(&peer.any))
-		return is_ours(peer.any.sa_family == AF_INET6 ? peer.six.sin6_port : peer.four.sin_port);
+	if (is_inet(&peer.any)) {
+		uint16_t port = ntohs(peer.any.sa_family == AF_INET6 ? peer.six.sin6_port : peer.four.sin_port);
+		return port >= ports->first && port <= ports->last;
+	}
 	/* slurmd connects for who asks it, as that user. */
 	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &process, &process_size) &&
 	       (!process.uid || (from_srun && process.uid == guarded.user && is_answer(fd)));
 }
 
-static int check(int fd, bool from_srun)
+static int check(int fd, const struct ports *ports, bool from_srun)
 {
-	if (fd < 0 || is_heard(fd, from_srun))
+	if (fd < 0 || is_heard(fd, ports, from_srun))
 		return fd;
 	close(fd);
 	/* The plugins go on after it. */
@@ -96,19 +98,20 @@ static int check(int fd, bool from_srun)
 	return -1;
 }
 
-static int accept_stepd(int listener, struct sockaddr *address, socklen_t *size, int flags)
+static int accept_pmix(int listener, struct sockaddr *address, socklen_t *size, int flags)
 {
-	return check(accept4(listener, address, size, flags), false);
+	return check(accept4(listener, address, size, flags), &pmix_ports, false);
 }
 
 static int accept_pmi2(int listener, struct sockaddr *address, socklen_t *size, int flags)
 {
-	return check(accept4(listener, address, size, flags), true);
+	return check(accept4(listener, address, size, flags), &pmi2_ports, true);
 }
 
 /* Where it cannot, the other end does not listen. */
 static void take_port(int fd, sa_family_t family)
 {
+	const uint16_t first = connects_from->first, n = (uint16_t)(connects_from->last - first + 1);
 	union address own = { 0 };
 	uint16_t start = 0;
 	const int on = 1;
@@ -117,8 +120,8 @@ static void take_port(int fd, sa_family_t family)
 	/* Connections that are over keep a port for a minute, which another one can use all the same. */
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	(void)getrandom(&start, sizeof(start), 0);
-	for (int i = 0; i <= LAST_PORT - FIRST_PORT; i++) {
-		in_port_t port = htons((uint16_t)(FIRST_PORT + (start + i) % (LAST_PORT - FIRST_PORT + 1)));
+	for (int i = 0; i < n; i++) {
+		in_port_t port = htons((uint16_t)(first + (start + i) % n));
 		if (family == AF_INET6)
 			own.six.sin6_port = port;
 		else
@@ -131,30 +134,47 @@ static void take_port(int fd, sa_family_t family)
 /* In place of connect(2) in Slurm's library. */
 static int connect_stepd(int fd, const struct sockaddr *address, socklen_t size)
 {
-	if (connects && is_inet(address))
+	if (connects_from && is_inet(address))
 		take_port(fd, address->sa_family);
 	return connect(fd, address, size);
 }
 
-/* In place of slurm_open_msg_conn in mpi_pmix. Releases differ in what it returns: a number, or a pointer. */
-static void *open_stepd(void *address)
+static void *open_pmix(void *address)
 {
-	connects = true;
-	void *opened = guarded.open(address);
-	connects = false;
+	connects_from = &pmix_ports;
+	void *opened = guarded.open_pmix(address);
+	connects_from = NULL;
 	return opened;
+}
+
+static void *open_pmi2(void *address, bool again)
+{
+	connects_from = &pmi2_ports;
+	void *opened = guarded.open_pmi2(address, again);
+	connects_from = NULL;
+	return opened;
+}
+
+/* Has the plugin connect by `function` in place of Slurm's `name`, whose address it puts at `own`. Returns as
+ * jail_imports_replace. */
+static int guard_connections(const struct link_map *plugin, const char *name, void *function, void *own, struct jail_error *err)
+{
+	const struct link_map *library = jail_imports_library("libslurm");
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	if (!library || !found)
+		return 1;
+	memcpy(own, &found, sizeof(found));
+	int missing = jail_imports_replace(library, "connect", (void *)connect_stepd, err);
+	return missing ? missing : jail_imports_replace(plugin, name, function, err);
 }
 
 static int guard_pmix(const struct link_map *plugin, struct jail_error *err)
 {
-	const struct link_map *library = jail_imports_library("libslurm");
-	void *open = dlsym(RTLD_DEFAULT, "slurm_open_msg_conn");
-	int missing = 1;
+	int missing = jail_imports_replace(plugin, "accept4", (void *)accept_pmix, err);
 
-	if (!jail_imports_replace(plugin, "accept4", (void *)accept_stepd, err) && open && library &&
-	    !(missing = jail_imports_replace(plugin, "slurm_open_msg_conn", (void *)open_stepd, err)))
-		missing = jail_imports_replace(library, "connect", (void *)connect_stepd, err);
-	memcpy(&guarded.open, &open, sizeof(open));
+	if (!missing)
+		missing = guard_connections(plugin, "slurm_open_msg_conn", (void *)open_pmix, &guarded.open_pmix, err);
 	if (missing <= 0)
 		return missing;
 	return jail_fail(err, NULL, 0, "this mpi_pmix connects steps in an unknown way: other users could act as one of its nodes; use "
@@ -165,10 +185,12 @@ static int guard_pmi2(const struct link_map *plugin, struct jail_error *err)
 {
 	int missing = jail_imports_replace(plugin, "accept4", (void *)accept_pmi2, err);
 
+	if (!missing)
+		missing = guard_connections(plugin, "slurm_open_stream", (void *)open_pmi2, &guarded.open_pmi2, err);
 	if (missing <= 0)
 		return missing;
-	return jail_fail(err, NULL, 0, "this mpi_pmi2 takes connections in an unknown way: users could write into slurmstepd; use "
-			 "srun --mpi=none");
+	return jail_fail(err, NULL, 0, "this mpi_pmi2 connects steps in an unknown way: users could write into slurmstepd and into others' "
+			 "srun; use srun --mpi=none");
 }
 
 int jail_mpi_guard_peers(uid_t user, struct jail_error *err)
@@ -177,4 +199,11 @@ int jail_mpi_guard_peers(uid_t user, struct jail_error *err)
 
 	guarded.user = user;
 	return (pmix && guard_pmix(pmix, err)) || (pmi2 && guard_pmi2(pmi2, err)) ? -1 : 0;
+}
+
+int jail_mpi_guard_srun(struct jail_error *err)
+{
+	const struct link_map *pmi2 = jail_imports_library("mpi_pmi2");
+
+	return pmi2 ? guard_pmi2(pmi2, err) : 0;
 }

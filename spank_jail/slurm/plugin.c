@@ -262,7 +262,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)ac;
 	(void)av;
 	if (is_client())
-		return jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
+		return jail_mpi_guard_srun(&err) || jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step) ||
