@@ -43,6 +43,7 @@ EXPORT extern const char plugin_name[], plugin_type[];
 EXPORT extern const unsigned int plugin_version, spank_plugin_version;
 SPANK_PLUGIN(jail, 1);
 
+/* srun.c has one more. */
 EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_init,
 	slurm_spank_task_init_privileged, slurm_spank_task_init, slurm_spank_task_post_fork,
 	slurm_spank_job_epilog, slurm_spank_exit;
@@ -262,7 +263,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)ac;
 	(void)av;
 	if (is_client())
-		return jail_mpi_guard_srun(&err) || jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
+		return jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step) ||

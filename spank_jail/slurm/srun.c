@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hook of the SPANK plugin of the jail that srun alone calls. srun loads it with plugin.c. */
+#include <slurm/spank.h>
+
+#include "failure.h"
+#include "mpi_peers.h"
+
+__attribute__((visibility("default"))) spank_f slurm_spank_local_user_init;
+
+/* Before tasks are launched; srun has loaded its MPI plugin by now. */
+int slurm_spank_local_user_init(spank_t spank, int ac, char *av[])
+{
+	struct jail_error err;
+
+	(void)spank;
+	(void)ac;
+	(void)av;
+	return jail_mpi_guard_srun(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
+}
