@@ -245,7 +245,7 @@ def compile_attacks(folder: Path) -> tuple[Path, Path, tuple[Path, ...]]:
     subprocess.run([*flags, "-static", "-o", str(program), *sources], check=True)
     source = str(_ATTACKS / "library" / "loaded.c")
     subprocess.run([*flags, "-shared", "-fPIC", "-o", str(library), source], check=True)
-    clients = folder / "pmix-client", folder / "forward-data"
+    clients = tuple(folder / name for name in ("pmix-client", "forward-data", "pmi-messages"))
     for client in clients:
         source = str(_ATTACKS / "library" / f"{client.name.replace('-', '_')}.c")
         subprocess.run([*flags, "-rdynamic", "-o", str(client), source, "-ldl"], check=True)

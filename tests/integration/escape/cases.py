@@ -131,6 +131,7 @@ _BY_CAPABILITIES = [
     Case("folder-by-proc", "capabilities", way=streams.folder_by_proc),
     Case("output-in-spool", "filesystem", way=streams.output_in_spool),
     Case("output-in-spool", "filesystem", "eve", way=streams.output_in_spool),
+    Case("output-into-own-file-in-spool", "filesystem", "eve", way=streams.output_into_own_file_in_spool),
     Case("enter-init", "capabilities", way=steps.enter_init),
 ]
 
@@ -228,6 +229,12 @@ _MPI = [
     Case("join-by-pmix", "filesystem", "eve", way=mpi.join_by_pmix),
     Case("fill-the-spool", "filesystem", "eve", way=mpi.fill_the_spool),
     Case("directories-in-the-spool", "filesystem", "eve", way=mpi.directories),
+    # Root has a port of root's at level filesystem.
+    Case("direct-port-of-pmix", "capabilities", way=mpi.direct_port),
+    Case("direct-port-of-pmix", "filesystem", "eve", way=mpi.direct_port),
+    Case("far-node-to-stepd", "filesystem", "eve", way=mpi.far_node_to_stepd),
+    Case("far-node-to-srun", "capabilities", way=mpi.far_node_to_srun),
+    Case("far-node-to-srun", "filesystem", "eve", way=mpi.far_node_to_srun),
 ]
 
 _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"

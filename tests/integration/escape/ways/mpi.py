@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PMIx server of a step: a part of slurmstepd, outside and root, that listens on the node's loopback."""
+"""MPI of a step: the PMIx server and Slurm's plugins, in slurmstepd, outside and root, and in srun."""
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from cellblock.cluster.containers import container_name
 from tests.integration.escape.arena import OPEN, WORKER, Arena, Outcome, broken, escaped, held, read
 from tests.integration.escape.ways.judge import fresh, last_line
 
 _CLIENT = "/escape/pmix-client"
+_MESSAGES = "/escape/pmi-messages"
+# Bytes that buffers of sockets may hold, of the 64 MiB that are sent.
+_BUFFERS = 48 << 20
 
 
 def _absent(arena: Arena) -> Outcome | None:
@@ -118,3 +125,93 @@ def directories(arena: Arena, user: str) -> Outcome:
         if found := _owned_in_spool(arena, user, option, variable):
             return escaped(f"with {option} {variable} the user has {found}")
     return held("all in the spool is root's")
+
+
+@contextmanager
+def _running_step(arena: Arena, user: str, option: str, out: Path) -> Iterator[subprocess.Popen[str]]:
+    """A running step of `user` on the worker, from the login node; it ends by itself at the end."""
+    here = arena.inside(out)
+    wait = f": >{here}/runs; until [ -e {here}/over ]; do sleep 0.1; done"
+    login = ["podman", "exec", container_name(arena.cluster.request.name, "login")]
+    step = ["srun", "-w", WORKER, "-n1", option, "sh", "-c", f"echo $SLURM_JOB_ID >{here}/job; {wait}"]
+    command = [*login, "jail-enter", "--user", user, "--", *step]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        arena.cluster.wait_until("the step runs", lambda: (out / "runs").exists())
+        yield running
+    finally:
+        (out / "over").touch()
+        # It waits for ever for a slurmstepd that is gone.
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(15)
+        running.kill()
+        running.wait()
+        arena.cluster.jail("scancel", "-u", user, user=user)
+
+
+def _listeners(arena: Arena, hostname: str, uid: int) -> list[int]:
+    """TCP ports above 1023 on which processes of `uid` listen for other machines."""
+    lines = arena.cluster.on(hostname, "cat", "/proc/net/tcp").ok().splitlines()[1:]
+    fields = [line.split() for line in lines]
+    ports = [int(one[1].partition(":")[2], 16) for one in fields if one[3] == "0A" and int(one[7]) == uid
+             and one[1].startswith("00000000:")]  # fmt: skip
+    return [port for port in ports if port > 1023]
+
+
+def direct_port(arena: Arena, user: str) -> Outcome:
+    """mpi_pmix listens for slurmstepds of other nodes, and sets memory aside for whoever connects."""
+    if absent := _absent(arena):
+        return absent
+    out = fresh(arena)
+    with _running_step(arena, "bob", "--mpi=pmix", out) as step:
+        ports = _listeners(arena, WORKER, 0)
+        if not ports:
+            return broken("slurmstepd listens nowhere")
+        sends = "; ".join(f"timeout 10 {_MESSAGES} direct {WORKER} {port}" for port in ports)
+        done = arena.srun("sh", "-c", f"{sends}; true", options=("--mpi=none", "-n1"), user=user)
+        (out / "over").touch()
+        end = step.communicate(timeout=60)[0]
+    taken = [int(number) for number in re.findall(r"taken: (\d+)", done.out)]
+    if max(taken, default=0) > _BUFFERS:
+        return escaped(f"slurmstepd of bob's took {max(taken)} bytes from {user}")
+    if step.returncode:
+        return escaped(f"bob's step is not what it was: {step.returncode}, {end}")
+    return held(last_line(done.out)) if taken else broken(f"nothing was sent: {done}")
+
+
+def far_node_to_stepd(arena: Arena, user: str) -> Outcome:
+    """mpi_pmi2 takes a node's number in a message for a place in slurmstepd's memory."""
+    out = fresh(arena)
+    library = next(arena.cluster.root.glob("usr/lib/*/slurm-wlm/libslurmfull.so"))
+    with _running_step(arena, user, "--mpi=pmi2", out) as step:
+        job = read(out / "job").strip()
+        socket = f"/var/spool/slurmd/sock.pmi2.{job}.0"
+        if arena.on_worker("test", "-S", socket).status:
+            return broken(f"the step has no {socket}")
+        send = ("/escape/forward-data", f"/{library.relative_to(arena.cluster.root)}", WORKER, socket, "fence")
+        done = arena.cluster.jail(*send, user=user)
+        alive = arena.on_worker("pgrep", "-f", rf"slurmstepd: \[{job}[.]0\]")
+        (out / "over").touch()
+        end = step.communicate(timeout=60)[0] if alive.status == 0 else "slurmstepd is gone"
+    if alive.status or step.returncode:
+        return escaped(f"the user wrote into slurmstepd's memory: {end}")
+    if arena.cluster.status.release == "22.05" and "Unknown error" in done.out + done.err:
+        return Outcome("absent", "the library of Slurm 22.05 serves programs of Slurm alone")
+    return held(last_line(done.out)) if "answered 0" in done.out else broken(f"nothing was sent: {done}")
+
+
+def far_node_to_srun(arena: Arena, user: str) -> Outcome:
+    """The same in srun, of another user."""
+    out = fresh(arena)
+    bob = int(arena.cluster.jail("id", "-u", "bob").ok())
+    with _running_step(arena, "bob", "--mpi=pmi2", out) as step:
+        ports = _listeners(arena, "login", bob)
+        if not ports:
+            return broken("srun listens nowhere")
+        sends = "; ".join(f"timeout 10 {_MESSAGES} tree login {port}" for port in ports)
+        done = arena.srun("sh", "-c", f"{sends}; true", options=("--mpi=none", "-n1"), user=user)
+        (out / "over").touch()
+        end = step.communicate(timeout=60)[0]
+    if step.returncode:
+        return escaped(f"bob's srun is not what it was: {step.returncode}, {end}")
+    return held(last_line(done.out)) if "ended" in done.out else broken(f"nothing was sent: {done}")

@@ -88,6 +88,23 @@ def output_in_spool(arena: Arena, user: str) -> Outcome:
     return _output_into(arena, "/var/spool/slurmd", user)
 
 
+def output_into_own_file_in_spool(arena: Arena, user: str) -> Outcome:
+    """A job's script is its user's for a moment: another step's output has it open from then on, and fills the spool."""
+    out, mark = fresh(arena), f"written-{arena.mark}"
+    file, uid = f"/var/spool/slurmd/{arena.mark}", arena.cluster.jail("id", "-u", user).ok().strip()
+    (out / "link-0").symlink_to(file)
+    arena.on_worker("sh", "-c", f": >{file}; chown {uid} {file}").ok()
+    try:
+        arena.sbatch(f"echo {mark}", "-o", file, "--open-mode=append", user=user)
+        done = arena.srun("echo", mark, options=("-n1", f"--output={arena.inside(out)}/link-%t"), user=user)
+        text = arena.on_worker("cat", file).ok()
+    finally:
+        arena.on_worker("rm", "-f", file)
+    if mark in text:
+        return escaped("a job wrote into its user's file in the spool")
+    return held(last_line(text)) if done.status else broken(f"the step ran: {done}")
+
+
 def pushed_input(arena: Arena, user: str) -> Outcome:
     """A terminal's input queue outlives the program that pushed to it."""
     arena.cluster.jail(
