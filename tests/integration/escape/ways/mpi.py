@@ -188,7 +188,8 @@ def far_node_to_stepd(arena: Arena, user: str) -> Outcome:
         socket = f"/var/spool/slurmd/sock.pmi2.{job}.0"
         if arena.on_worker("test", "-S", socket).status:
             return broken(f"the step has no {socket}")
-        send = ("/escape/forward-data", f"/{library.relative_to(arena.cluster.root)}", WORKER, socket, "fence")
+        inside = f"/{library.relative_to(arena.cluster.root)}"
+        send = ("/escape/forward-data", inside, WORKER, socket, "fence")
         done = arena.cluster.jail(*send, user=user)
         alive = arena.on_worker("pgrep", "-f", rf"slurmstepd: \[{job}[.]0\]")
         (out / "over").touch()

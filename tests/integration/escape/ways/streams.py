@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.integration.escape.arena import WORKER, Arena, Outcome, escaped, held, read
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held, read
 from tests.integration.escape.ways.judge import fresh, judge_mark, judge_secret, last_line
 
 
@@ -89,7 +89,7 @@ def output_in_spool(arena: Arena, user: str) -> Outcome:
 
 
 def output_into_own_file_in_spool(arena: Arena, user: str) -> Outcome:
-    """A job's script is its user's for a moment: another step's output has it open from then on, and fills the spool."""
+    """A job's script is its user's for a moment: another step's output has it open, and fills the spool."""
     out, mark = fresh(arena), f"written-{arena.mark}"
     file, uid = f"/var/spool/slurmd/{arena.mark}", arena.cluster.jail("id", "-u", user).ok().strip()
     (out / "link-0").symlink_to(file)
