@@ -27,6 +27,7 @@
 #include "failure.h"
 #include "job_directory.h"
 #include "job_mounts.h"
+#include "launches.h"
 #include "mpi.h"
 #include "mpi_peers.h"
 #include "option_input.h"
@@ -144,6 +145,8 @@ static void guard_slurmd(const char *bcast)
 	if (jail_errands_watch(&err))
 		jail_failure_report(&err);
 	if (jail_served_guard(bcast, &err))
+		jail_failure_report(&err);
+	if (jail_launches_guard(&err))
 		jail_failure_report(&err);
 }
 
