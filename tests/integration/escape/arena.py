@@ -237,19 +237,20 @@ def patch_workers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(local, "plan", plan)
 
 
-def compile_attacks(folder: Path) -> tuple[Path, Path, tuple[Path, ...]]:
-    """The attack program, for a jail of any distribution; a library for nobody outside; clients."""
-    program, library = folder / "attack", folder / "loaded.so"
+def compile_attacks(folder: Path) -> tuple[Path, tuple[Path, ...], tuple[Path, ...]]:
+    """The attack program, for a jail of any distribution; libraries; clients."""
+    program, libraries = folder / "attack", tuple(folder / name for name in ("loaded.so", "launch.so"))
     flags = ("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
     sources = sorted(str(path) for path in _ATTACKS.glob("*.c"))
     subprocess.run([*flags, "-static", "-o", str(program), *sources], check=True)
-    source = str(_ATTACKS / "library" / "loaded.c")
-    subprocess.run([*flags, "-shared", "-fPIC", "-o", str(library), source], check=True)
+    for library in libraries:
+        source = str(_ATTACKS / "library" / f"{library.stem}.c")
+        subprocess.run([*flags, "-shared", "-fPIC", "-o", str(library), source, "-ldl"], check=True)
     clients = tuple(folder / name for name in ("pmix-client", "forward-data", "pmi-messages"))
     for client in clients:
         source = str(_ATTACKS / "library" / f"{client.name.replace('-', '_')}.c")
         subprocess.run([*flags, "-rdynamic", "-o", str(client), source, "-ldl"], check=True)
-    return program, library, clients
+    return program, libraries, clients
 
 
 @contextmanager
@@ -261,7 +262,11 @@ def open_arena(cluster: LocalCluster, folder: Path) -> Iterator[Arena]:
 
 
 def _lay_out(
-    cluster: LocalCluster, program: Path, library: Path, clients: tuple[Path, ...], stack: ExitStack
+    cluster: LocalCluster,
+    program: Path,
+    libraries: tuple[Path, ...],
+    clients: tuple[Path, ...],
+    stack: ExitStack,
 ) -> Arena:
     secret, mark = secrets.token_hex(16), f"escape-mark-{secrets.token_hex(6)}"
     canary = f"/root/canary-{secrets.token_hex(6)}"
@@ -273,7 +278,8 @@ def _lay_out(
     for compiled in (program, *clients):
         (inside / compiled.name).write_bytes(compiled.read_bytes())
         (inside / compiled.name).chmod(0o755)
-    (inside / "lib" / "loaded.so").write_bytes(library.read_bytes())
+    for library in libraries:
+        (inside / "lib" / library.name).write_bytes(library.read_bytes())
     for name in ("eve", "bob"):
         cluster.jail("useradd", "--create-home", "--shell", "/bin/bash", name).ok()
     _allow_no_jail(cluster, ("root", "eve"))

@@ -14,6 +14,7 @@ from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
 from tests.integration.escape.ways import (
     broadcast,
     descriptors,
+    launches,
     libraries,
     mpi,
     privileges,
@@ -258,6 +259,7 @@ _BY_SLURM = [
     Case("sbcast-over-a-file", "filesystem", "bob", way=broadcast.over_a_file),
     Case("bcast-with-libraries", "filesystem", "eve", way=broadcast.by_option),
     Case("forwarded-data", "filesystem", "eve", way=slurm.forwarded_data),
+    Case("launch-with-odd-numbers", "filesystem", "eve", way=launches.with_odd_numbers),
     Case("sbcast", "filesystem", way=slurm.sbcast),
     Case("srun-bcast", "filesystem", way=slurm.srun_bcast),
     Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),
@@ -272,6 +274,9 @@ ROGUE_CONTROLLER = Case(
     open=_ROGUE,
     open_with=("24.11", "26.05"),
 )
+
+# No level makes a difference to it, and it takes two minutes.
+LAUNCH_FOR_NO_JOB = Case("launch-for-no-job", "filesystem", "eve", way=launches.for_no_job)
 
 CASES = [
     *_BY_FILESYSTEM,

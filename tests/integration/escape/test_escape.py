@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.conftest import other_variants
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
-from tests.integration.escape.cases import CASES, ROGUE_CONTROLLER, Case
+from tests.integration.escape.cases import CASES, LAUNCH_FOR_NO_JOB, ROGUE_CONTROLLER, Case
 from tests.integration.escape.ways import slurm
 
 pytestmark = pytest.mark.integration
@@ -87,6 +87,10 @@ def test_a_controller_of_the_users_own_does_not_configure_slurmd(arena: Arena) -
     check_rogue_controller(arena)
 
 
+def test_a_launch_for_no_job_does_not_drain_the_node(arena: Arena) -> None:
+    check_held(LAUNCH_FOR_NO_JOB, "capabilities", arena)
+
+
 every_other_slurm = pytest.mark.parametrize("arena", other_variants(), indirect=True, scope="package")
 
 
@@ -102,3 +106,8 @@ def test_holds_with_other_releases_of_slurm(case: Case, arena: Arena) -> None:
 @every_other_slurm
 def test_a_controller_of_the_users_own_does_not_configure_another_slurmd(arena: Arena) -> None:
     check_rogue_controller(arena)
+
+
+@every_other_slurm
+def test_a_launch_for_no_job_does_not_drain_another_slurms_node(arena: Arena) -> None:
+    check_held(LAUNCH_FOR_NO_JOB, "capabilities", arena)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches of steps that a user made up, signed with his own credential: slurmd believes some of it first."""
+
+from __future__ import annotations
+
+import time
+
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held
+from tests.integration.escape.ways.judge import last_line
+
+_PRELOAD = "env LD_PRELOAD=/escape/lib/launch.so"
+# Seconds until slurmd gives up waiting for word of a job: twice MessageTimeout, and some more.
+_GIVES_UP_S = 150
+# For a slurmstepd to end that is told nothing more.
+_ENDS_S = 30
+
+
+def _state(arena: Arena) -> str:
+    shown = arena.cluster.on("controller", "scontrol", "--oneliner", "show", "node", WORKER).ok()
+    return next(word for word in shown.split() if word.startswith("State="))
+
+
+def for_no_job(arena: Arena, user: str) -> Outcome:
+    """slurmd waits for slurmctld's word of the job, and has the node drained when there is none."""
+    complaint = "grep -ac 'REQUEST_LAUNCH_PROLOG notification failed' /var/log/slurm/slurmd.log; true"
+    before = arena.on_worker("sh", "-c", complaint).ok()
+    step = f"{_PRELOAD} LAUNCH_JOB=1 timeout --kill-after=2 10 srun -n1 --mpi=none true"
+    said = arena.cluster.jail("salloc", "-Q", "-w", WORKER, "-n1", "sh", "-c", f"{step}; true", user=user)
+    deadline = time.monotonic() + _GIVES_UP_S
+    while arena.on_worker("sh", "-c", complaint).ok() == before:
+        if time.monotonic() > deadline:
+            return broken(f"slurmd did not wait for the job: {said}")
+        time.sleep(1)
+    time.sleep(3)  # for slurmctld to hear of it
+    if "DRAIN" in (state := _state(arena)):
+        update = ("scontrol", "update", f"NodeName={WORKER}", "State=RESUME")
+        arena.cluster.on("controller", *update).ok()
+        return escaped(f"a user drained the node: {state}")
+    return held(state)
+
+
+def with_odd_numbers(arena: Arena, user: str) -> Outcome:
+    """A number of an MPI plugin that there is none of leaves slurmd and slurmstepd waiting for each other."""
+    places = " ".join(str(number) for number in (*range(16, 110, 2), *range(-120, -3, 2)))
+    step = f"{_PRELOAD} LAUNCH_AT=$at timeout --kill-after=1 4 srun --overlap -n1 --mpi=none true"
+    loop = f"for at in {places}; do {step} >/dev/null 2>&1; done"
+    done = arena.cluster.jail("salloc", "-Q", "-w", WORKER, "-n1", "sh", "-c", loop, user=user, timeout_s=300)
+    complaint = "grep -ac 'unable to resolve MPI plugin offset' /var/log/slurm/slurmd.log; true"
+    if arena.on_worker("sh", "-c", complaint).ok().strip() == "0":
+        return Outcome("absent", f"no number was one of a plugin: {last_line(done.err)}")
+    deadline = time.monotonic() + _ENDS_S
+    while (left := arena.on_worker("pgrep", "-a", "slurmstepd").out) and time.monotonic() < deadline:
+        time.sleep(1)
+    if left:
+        arena.on_worker("pkill", "-KILL", "slurmstepd")
+        return escaped(f"slurmstepds wait for ever: {left}")
+    return held(_state(arena))
