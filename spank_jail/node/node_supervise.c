@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* node-supervise: runs a daemon of a node and starts it again when it fails. The images' entrypoint runs it.
  *
- * A user whose processes fill the node can make slurmd end (it takes a thread that cannot be had for fatal). Jobs do not
- * end with it, their slurmstepds are processes of their own, and a slurmd that is started again finds them; but only if
- * the container lives on. Not the reaper of orphans: those are init's.
+ * A user whose processes fill the node can make slurmd end (it takes a thread that cannot be had for fatal), and requests
+ * that he made up end slurmd and slurmctld (Slurm 24.11 reads through null pointers). Jobs do not end with them, their
+ * slurmstepds are processes of their own, and a slurmd that is started again finds them; but only if the container lives on. Not the reaper of orphans: those are init's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +32,8 @@ static const char usage_text[] =
 	"ends with a failure or by a signal. Ends with it when it ends with 0, or after SIGTERM or SIGINT.\n"
 	"\n"
 	"  --stable MS   how long COMMAND runs that works (default 10000)\n"
-	"  --tries N     give up when the first N all end before that: its configuration is wrong (default 5)\n"
+	"  --tries N     give up when the first N all end before that, the last with a status: its configuration\n"
+	"                is wrong (default 5)\n"
 	"  --help        this text\n"
 	"\n"
 	"Exit status: that of COMMAND, 128 and its number for a signal; 2 wrong usage.\n";
@@ -185,7 +186,8 @@ static int supervise(struct daemon *daemon)
 			return exit_status(status);
 		daemon->proven = daemon->proven || ran_ms >= daemon->stable_ms;
 		daemon->failures = ran_ms >= daemon->stable_ms ? 1 : daemon->failures + 1;
-		if (!daemon->proven && daemon->failures >= daemon->tries) {
+		/* A wrong configuration is told, and ends with a status; a signal is a fault, which users may bring about. */
+		if (!daemon->proven && daemon->failures >= daemon->tries && !WIFSIGNALED(status)) {
 			say_end(daemon, status, ran_ms, "it never ran for long; correct what its messages name");
 			return exit_status(status);
 		}

@@ -59,6 +59,16 @@ def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
     assert step.read_text() == "start\nend\n"
 
 
+def test_the_cluster_goes_on_when_slurmctld_is_killed(cluster: LocalCluster) -> None:
+    """As by a request that a user made up, more often than one that is configured wrongly is tried."""
+    cluster.add_user("grace")
+    for _ in range(7):
+        cluster.on("controller", "pkill", "-SEGV", "-x", "slurmctld")
+        cluster.wait_until("it answers", lambda: cluster.on("controller", "scontrol", "ping").status == 0)
+    done = srun(cluster, "grace", "--chdir=/", "hostname")
+    assert done.ok().startswith("worker-")
+
+
 def test_slurmd_is_configured_anew_in_place(cluster: LocalCluster) -> None:
     """it then executes itself, with the pid that it has"""
     pid = slurmd(cluster)
