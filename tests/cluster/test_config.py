@@ -40,7 +40,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
         "AuthType=auth/munge",
         "SlurmUser=slurm",
         "SlurmdUser=root",
-        "JobSubmitPlugins=lua",
+        "JobSubmitPlugins=lua,jail",
         "StateSaveLocation=/var/lib/slurm/slurmctld",
         "SlurmdSpoolDir=/var/spool/slurmd",
         "SlurmctldPidFile=/run/slurmctld/slurmctld.pid",
