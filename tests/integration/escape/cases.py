@@ -277,6 +277,7 @@ ROGUE_CONTROLLER = Case(
 
 # No level makes a difference to it, and it takes two minutes.
 LAUNCH_FOR_NO_JOB = Case("launch-for-no-job", "filesystem", "eve", way=launches.for_no_job)
+ODD_SUBMISSIONS = Case("odd-submissions", "filesystem", "eve", way=launches.odd_submissions)
 
 CASES = [
     *_BY_FILESYSTEM,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.conftest import other_variants
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
-from tests.integration.escape.cases import CASES, LAUNCH_FOR_NO_JOB, ROGUE_CONTROLLER, Case
+from tests.integration.escape.cases import CASES, LAUNCH_FOR_NO_JOB, ODD_SUBMISSIONS, ROGUE_CONTROLLER, Case
 from tests.integration.escape.ways import slurm
 
 pytestmark = pytest.mark.integration
@@ -91,6 +91,10 @@ def test_a_launch_for_no_job_does_not_drain_the_node(arena: Arena) -> None:
     check_held(LAUNCH_FOR_NO_JOB, "capabilities", arena)
 
 
+def test_slurmctld_starts_with_what_a_user_submitted(arena: Arena) -> None:
+    check_held(ODD_SUBMISSIONS, "capabilities", arena)
+
+
 every_other_slurm = pytest.mark.parametrize("arena", other_variants(), indirect=True, scope="package")
 
 
@@ -111,3 +115,8 @@ def test_a_controller_of_the_users_own_does_not_configure_another_slurmd(arena: 
 @every_other_slurm
 def test_a_launch_for_no_job_does_not_drain_another_slurms_node(arena: Arena) -> None:
     check_held(LAUNCH_FOR_NO_JOB, "capabilities", arena)
+
+
+@every_other_slurm
+def test_another_slurmctld_starts_with_what_a_user_submitted(arena: Arena) -> None:
+    check_held(ODD_SUBMISSIONS, "capabilities", arena)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches of steps that a user made up, signed with his own credential: slurmd believes some of it first."""
+"""Launches and submissions that a user made up, signed with his own credential."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.integration.escape.ways.judge import last_line
 _PRELOAD = "env LD_PRELOAD=/escape/lib/launch.so"
 # Seconds until slurmd gives up waiting for word of a job: twice MessageTimeout, and some more.
 _GIVES_UP_S = 150
-# For a slurmstepd to end that is told nothing more.
+# slurmctld writes its jobs down some seconds after a change.
+_WRITES_S = 10
+# For a slurmstepd to end that is told nothing more, and for slurmctld to start.
 _ENDS_S = 30
 
 
@@ -60,3 +62,29 @@ def with_odd_numbers(arena: Arena, user: str) -> Outcome:
         arena.on_worker("pkill", "-KILL", "slurmstepd")
         return escaped(f"slurmstepds wait for ever: {left}")
     return held(_state(arena))
+
+
+def odd_submissions(arena: Arena, user: str) -> Outcome:
+    """What slurmctld wrote down it reads when it starts again, or ends: then a person has to come."""
+    begin = f"{_PRELOAD} timeout --kill-after=1 4 env"
+    submit = "sbatch --hold --chdir=/tmp --output=/dev/null --wrap=true"
+    loop = f"for at in $(seq 0 1250); do {begin} SUBMIT_AT=$at {submit}; done >/dev/null 2>&1; true"
+    arena.cluster.jail("sh", "-c", loop, user=user, timeout_s=600)
+    jobs = len(arena.cluster.on("controller", "squeue", "--noheader").out.splitlines())
+    # It writes them down when it ends, and is started again when that is by a signal.
+    arena.cluster.on("controller", "scontrol", "reconfigure")
+    time.sleep(_WRITES_S)
+    arena.cluster.on("controller", "pkill", "-SEGV", "-x", "slurmctld")
+    deadline = time.monotonic() + _ENDS_S
+    while serves := arena.cluster.on("controller", "scontrol", "ping").status:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(1)
+    if serves:
+        arena.cluster.on("controller", "sh", "-c", "rm -f /var/lib/slurm/slurmctld/job_state*")
+        arena.cluster.wait_until(
+            "it serves", lambda: arena.cluster.on("controller", "scontrol", "ping").status == 0
+        )
+        return escaped("slurmctld does not start with what a user submitted")
+    arena.cluster.on("controller", "scancel", "-u", user)
+    return held(f"slurmctld has started with {jobs} jobs") if jobs else broken("nothing was submitted")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* srun with this library in LD_PRELOAD changes what it tells slurmd to launch, before it is signed with the user's own
- * credential. LAUNCH_JOB=1: it is for a job that there is none of. LAUNCH_AT=N: three bytes at N, from the end if below 0, are 0xff. */
+ * credential. LAUNCH_JOB=1: it is for a job that there is none of. LAUNCH_AT=N: three bytes at N, from the end if below 0, are 0xff.
+ * sbatch with it changes what it submits: SUBMIT_AT=N: the byte at N is 0xff. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #define REQUEST_LAUNCH_TASKS 6001
+#define REQUEST_SUBMIT_BATCH_JOB 4003
 /* The job's number is one of the first fields; later ones are of the credential. */
 #define FIRST_FIELDS 64
 
@@ -30,7 +32,7 @@ int hash_g_compute(char *body, int length, char *kind, int kind_length, void *re
 int hash_g_compute(char *body, int length, char *kind, int kind_length, void *result)
 {
 	hash own = (hash)dlsym(RTLD_NEXT, "hash_g_compute");
-	const char *at = getenv("LAUNCH_AT");
+	const char *at = getenv("LAUNCH_AT"), *submit_at = getenv("SUBMIT_AT");
 	uint16_t type = 0;
 
 	if (kind_length == sizeof(type))
@@ -43,5 +45,8 @@ int hash_g_compute(char *body, int length, char *kind, int kind_length, void *re
 		if (at && place >= 0 && place + 3 <= length)
 			memset(body + place, 0xff, 3);
 	}
+	if (submit_at && (type == REQUEST_SUBMIT_BATCH_JOB || __builtin_bswap16(type) == REQUEST_SUBMIT_BATCH_JOB) &&
+	    atoi(submit_at) < length)
+		body[atoi(submit_at)] = (char)0xff;
 	return own(body, length, kind, kind_length, result);
 }
