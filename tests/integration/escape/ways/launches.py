@@ -70,7 +70,8 @@ def odd_submissions(arena: Arena, user: str) -> Outcome:
     submit = "sbatch --hold --chdir=/tmp --output=/dev/null --wrap=true"
     loop = f"for at in $(seq 0 1250); do {begin} SUBMIT_AT=$at {submit}; done >/dev/null 2>&1; true"
     arena.cluster.jail("sh", "-c", loop, user=user, timeout_s=600)
-    jobs = len(arena.cluster.on("controller", "squeue", "--noheader").out.splitlines())
+    # Names of jobs are no text any more.
+    jobs = int(arena.cluster.on("controller", "sh", "-c", "squeue --noheader | wc -l").ok())
     # It writes them down when it ends, and is started again when that is by a signal.
     arena.cluster.on("controller", "scontrol", "reconfigure")
     time.sleep(_WRITES_S)
