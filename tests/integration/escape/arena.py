@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 import pytest
 
-from cellblock.cluster import ClusterSpec, containers, local
+from cellblock.cluster import ClusterSpec, containers, planned
 from cellblock.cluster.containers import Container, container_name
 from tests.integration.conftest import Done, LocalCluster
 from tests.integration.jobs import ended
@@ -234,7 +234,7 @@ def patch_workers(patch: pytest.MonkeyPatch) -> None:
     def plan(spec: ClusterSpec, *rest: object) -> tuple[Container, ...]:
         return with_all_capabilities(containers.plan(spec, *rest))  # type: ignore[arg-type]
 
-    patch.setattr(local, "plan", plan)
+    patch.setattr(planned, "plan", plan)
 
 
 def compile_attacks(folder: Path) -> tuple[Path, tuple[Path, ...], tuple[Path, ...]]:
