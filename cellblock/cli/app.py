@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli import bench, cluster, docs, doctor, render, testing
+from cellblock.cli import bench, cluster, docs, doctor, render, testing, token
 from cellblock.cli.images import attest, build, cache, inspect, lock, matrix, push, targets, verify
 from cellblock.cli.jail import app as jail
 
@@ -60,6 +60,7 @@ app.command(context_settings=cluster.SHELL_CONTEXT)(cluster.shell)
 app.command()(cluster.down)
 app.command()(cluster.logs)
 app.command()(cluster.clusters)
+app.command()(token.token)
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(render.app, name="render")
 app.add_typer(jail.group, name="jail")

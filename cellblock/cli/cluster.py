@@ -123,6 +123,11 @@ def _print_next_steps(status: ClusterStatus) -> None:
         "sbatch --wrap hostname": "(there) a batch job; its output lands in your folder",
         f"python3 build.py shell{name}": "root's shell in the jail: install software, make users",
         f"python3 build.py shell --admin{name}": "Slurm's operator, outside the jail: scontrol, scancel",
+        **(
+            {f"python3 build.py token {PROOF_USER}{name}": f"a token for the REST API, {status.rest_urls[0]}"}
+            if status.rest_urls
+            else {}
+        ),
         f"ssh -p {status.ssh_port} -i {status.ssh_key} root@127.0.0.1": "",
         f"python3 build.py down{name}": "stop; the jail and what is in it stay",
     }
@@ -147,6 +152,8 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
         print(f"  container {container.name:30} {container.state}")
     for node in found.nodes:
         print(f"  node      {node.name:30} {node.state}")
+    for url in found.rest_urls:
+        print(f"  rest      {url}")
     if not found.ready:
         print(
             f"not ready: `python3 build.py up{cluster.name_option(name)}`, with its other options, starts "

@@ -26,6 +26,8 @@ _TABLE: dict[Role, tuple[str, ...]] = {
     # SETPCAP: slurmdbd and MariaDB are without any capability, and their roles give up the right to one.
     "accounting": (*_INIT, "KILL", "SETPCAP"),
     "database": (*_INIT, "KILL", "SETPCAP"),
+    # It starts as slurmrestd's user, and has none.
+    "rest": (),
     # SYS_NICE: slurmstepd binds processes of other users to processors. KILL: it ends them.
     # NET_BIND_SERVICE: sshd, for users with a job there.
     "worker": (*_INIT, *_JAIL, *_PACKAGES, "KILL", "NET_BIND_SERVICE", "SYS_NICE"),

@@ -29,7 +29,7 @@ EFFECTS: Mapping[Effect, str] = {
 _RECONFIGURES_ALL = "23.11"
 _EFFECT_OF_ROLE: Mapping[Role, Effect] = {"worker": "drain", "login": "sessions"}
 # Files below config/ -> the role whose daemon reads them when it starts.
-_READ_AT_START = {"accounting/slurmdbd.conf": "accounting"}
+_READ_AT_START = {"accounting/slurmdbd.conf": "accounting", "slurm/slurm.conf": "rest"}
 _LINE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 # Keys of slurm.conf of which there is a line for each thing that they name.
 _NAMING = ("partitionname", "nodename", "nodeset")
@@ -177,7 +177,7 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[st
             for name in sorted({*old, *new} - {_GRES}):  # the node's line says it, too
                 lines = old.get(name), new.get(name)
                 said += _options(*lines) if name == _NODE_LINE else [_instead(name, *lines)]
-        elif key == "ssh_port":
+        elif key in ("ssh_port", "rest_port"):
             said.append(_instead(key, old, new))
         else:
             said.append(f"{key.replace('_', ' ')} of its container")

@@ -158,6 +158,15 @@ class Accounting(_Strict):
     """Each user of the jail gets an association with this account by itself; none with null."""
 
 
+class Rest(_Strict):
+    """Slurm's REST API: slurmrestd (docs/rest.md)."""
+
+    replicas: int = Field(default=1, ge=1, le=16)
+    """How many; on one machine each has a port of its own, from `port` upwards."""
+    port: int = Field(default=6820, ge=1, le=65519)
+    """Port of the first one on 127.0.0.1."""
+
+
 class Login(_Strict):
     """The login node."""
 
@@ -257,6 +266,8 @@ class ClusterFile(_Strict):
     """The shared root."""
     accounting: Accounting | None = None
     """Slurm's accounting; without: none."""
+    rest: Rest | None = None
+    """Slurm's REST API, and tokens for it; without: none."""
     login: Login = Login()
     """The login node."""
     node_sets: tuple[NodeSet, ...] = Field(
@@ -289,6 +300,12 @@ class ClusterFile(_Strict):
             raise FaultAt("one of them must have `default: true`", "partitions")
         if len(default) > 1:
             raise FaultAt("another partition is the default one already", "partitions", default[1], "default")
+        return self
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> ClusterFile:
+        if self.rest and 0 <= self.login.ssh_port - self.rest.port < self.rest.replicas:
+            raise FaultAt(f"{self.login.ssh_port} is the port of login.ssh_port, too", "rest", "port")
         return self
 
     @property

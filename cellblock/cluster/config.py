@@ -17,6 +17,7 @@ from cellblock import paths
 from cellblock.cluster.cluster_file import ClusterFile, JailRoot, Partition, mebibytes, slurm_time
 from cellblock.cluster.host import CgroupMode
 from cellblock.cluster.model import ClusterSpec
+from cellblock.cluster.secrets import JWT_KEY
 from cellblock.cluster.site_lines import with_lines
 from cellblock.errors import CellblockError
 from cellblock.files import durable
@@ -114,6 +115,17 @@ class AccountingFacts:
 
 
 @dataclass(frozen=True)
+class RestFacts:
+    """Slurm's REST API as templates and containers see it: the port on 127.0.0.1 of each host.
+
+    `jwt_key` is the key of tokens, in the containers of slurmctld and slurmdbd below /run/NAME.
+    """
+
+    ports: Mapping[str, int]
+    jwt_key: str = JWT_KEY
+
+
+@dataclass(frozen=True)
 class ClusterFacts:
     """What templates see as `cluster`."""
 
@@ -127,6 +139,7 @@ class ClusterFacts:
     overstated: bool = False
     """Whether nodes declare more than their machine has."""
     accounting: AccountingFacts | None = None
+    rest: RestFacts | None = None
     jail_root: JailRoot = "nobody"
     jail_level: str = "capabilities"
     controller: str = "controller"
@@ -192,6 +205,7 @@ def facts(
         ),
         any(one.cpus > cpus or one.memory_mb > memory_mb for one in sets),
         accounting_facts(file),
+        rest_facts(file),
         file.jail.root,
         file.jail.level,
     )
@@ -206,6 +220,14 @@ def accounting_facts(file: ClusterFile) -> AccountingFacts | None:
         ",".join(f"gres/{kind}" for kind in _gres_kinds(file)),
         file.accounting.account,
     )
+
+
+def rest_facts(file: ClusterFile) -> RestFacts | None:
+    """Where slurmrestd of `file` is reached; None when it has none."""
+    if file.rest is None:
+        return None
+    hosts = ("rest", *(f"rest-{number}" for number in range(2, file.rest.replicas + 1)))
+    return RestFacts({host: file.rest.port + number for number, host in enumerate(hosts)})
 
 
 def _gres_kinds(file: ClusterFile) -> tuple[str, ...]:

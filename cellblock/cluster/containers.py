@@ -18,6 +18,9 @@ LABEL_ROLE = "org.cellblock.role"
 # Read by the entrypoints (images/slurm/files/usr/lib/cellblock/waiting.sh).
 _SECRETS = "/run/secrets/cellblock"
 _SSH_PORT = 22
+# slurmrestd's; images/rest.
+_REST_PORT = 6820
+_REST_USER = "slurmrestd"
 # DbdPort; slurmdbd.conf(5).
 _SLURMDBD_PORT = 6819
 _FUSE = "/dev/fuse"
@@ -51,6 +54,7 @@ _WRITES: dict[Role, dict[str, str]] = {
         f"size=100m,mode=0755,{_NOT_RUN}",
     ),
     "database": {"/run": f"size=16m,mode=0755,{_NOT_RUN}", "/tmp": f"size=1g,mode=1777,{_NOT_RUN}"},
+    "rest": {"/tmp": f"size=1m,mode=0700,{_NOT_RUN}"},
 }
 
 
@@ -80,6 +84,9 @@ class Container:
     security_opt: tuple[str, ...] = ()
     private_cgroup: bool = False
     ssh_port: int | None = None
+    rest_port: int | None = None
+    user: str = ""
+    """Whom its first process is; root without."""
     read_only: bool = False
     tmpfs: Mapping[str, str] = field(default_factory=dict)
     """Path -> mount options; what can be written when the root is read-only."""
@@ -91,7 +98,8 @@ class Container:
     @property
     def ports(self) -> dict[str, tuple[str, int]]:
         """Published ports in the docker SDK's form; on the loopback address only."""
-        return {f"{_SSH_PORT}/tcp": ("127.0.0.1", self.ssh_port)} if self.ssh_port else {}
+        inside = {_SSH_PORT: self.ssh_port, _REST_PORT: self.rest_port}
+        return {f"{port}/tcp": ("127.0.0.1", outside) for port, outside in inside.items() if outside}
 
 
 def network_name(cluster: str) -> str:
@@ -133,6 +141,7 @@ def plan(
         *,
         environment: Mapping[str, str] | None = None,
         security_opt: tuple[str, ...] = (),
+        rest_port: int | None = None,
     ) -> Container:
         return Container(
             name=container_name(spec.name, hostname),
@@ -147,6 +156,8 @@ def plan(
             security_opt=security_opt,
             private_cgroup=role == "worker" and cgroup == "v2",
             ssh_port=spec.file.login.ssh_port if role == "login" else None,
+            rest_port=rest_port,
+            user=_REST_USER if role == "rest" else "",
             read_only=role in _WRITES,
             tmpfs=_WRITES.get(role, {}),
             # Users' images are mounted by it; without the module they are unpacked.
@@ -159,12 +170,16 @@ def plan(
     # each step builds its jail anew. Both matter only to those who make the jail's mounts.
     mounting = ("seccomp=unconfined", *(("apparmor=unconfined",) if spec.engine == "docker" else ()))
     state = Mount(str(folder / "slurmctld"), "/var/lib/slurm/slurmctld", writable=True)
+    # With a REST API, the controller's checked copy of the jail's accounts, whose names slurmrestd shows.
+    copy = str(folder / "accounts"), "/var/lib/extrausers"
+    shared = (Mount(*copy, writable=True),) if cluster.rest else ()
+    tokens = {"CELLBLOCK_TOKENS": "yes"} if cluster.rest else {}
     containers = [
         container(
             "controller",
             "controller",
-            (slurm, munge, accounts, state),
-            environment=_accounting(cluster.accounting),
+            (slurm, Mount(str(secrets / "controller"), _SECRETS), accounts, state, *shared),
+            environment={**_accounting(cluster.accounting), **tokens},
         )
     ]
     if cluster.accounting:
@@ -176,7 +191,7 @@ def plan(
             Mount(str(secrets / "accounting"), _SECRETS),
             accounts,
         )
-        containers.append(container("accounting", cluster.accounting.host, accounting))
+        containers.append(container("accounting", cluster.accounting.host, accounting, environment=tokens))
     containers += [
         container(
             "worker",
@@ -201,6 +216,12 @@ def plan(
             security_opt=mounting,
         )
     )
+    if cluster.rest:
+        # No key, and no jail.
+        containers += [
+            container("rest", host, (slurm, Mount(*copy)), rest_port=port)
+            for host, port in cluster.rest.ports.items()
+        ]
     return tuple(containers)
 
 

@@ -22,6 +22,7 @@ from cellblock.cluster import config, host, running, secrets, state
 from cellblock.cluster.api import connect, podman_environment
 from cellblock.cluster.apply import Target, apply_changes
 from cellblock.cluster.changes import compare
+from cellblock.cluster.cluster_file import ClusterFile
 from cellblock.cluster.containers import LABEL_ROLE, container_name
 from cellblock.cluster.images import copy_to_docker, image_ids
 from cellblock.cluster.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
@@ -71,7 +72,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
                 events.emit(SubjectState("cluster", "cached", f"{spec.name} runs"))
                 return now
         # Before anything is taken away: what cannot start must not end what runs.
-        check_port(known, spec.file.login.ssh_port)
+        check_ports(known, spec.file)
         if changes and changes.slurm:
             with events.step("cluster", "try the new configuration"):
                 try_configuration(
@@ -85,7 +86,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
         if known and changes:
             for change in changes.changes:
                 events.info(f"cluster: {change.effect}: {change.what}")
-            secrets.make_secrets(folder / "secrets", spec.name)
+            secrets.make_secrets(folder / "secrets", spec.name, tokens=bool(target.state.rest_ports))
             _make_folders(folder)
             apply_changes(client, known, target, changes, folder, patience_s, events)
         else:
@@ -245,28 +246,31 @@ def refuse_other(name: str, variant: str, engine: str, volume: Path) -> None:
             )
 
 
-def check_port(known: state.ClusterState | None, port: int) -> None:
-    """Raise CellblockError when another program than the cluster `known` listens on `port`."""
-    if known and known.ssh_port == port:
-        return
-    holder = host.port_holder(port)
-    if not holder:
-        return
-    other = state.name_by_port(port)
-    if other:
-        holder, end = f"cluster {other}", f"stop that cluster: `build.py down{name_option(other)}`"
-    else:
-        end = "end that program"
-    raise CellblockError(
-        f"port {port} on 127.0.0.1, for ssh to the login node, is in use by {holder}",
-        hint=f"name another with --ssh-port, or {end}",
-    )
+def check_ports(known: state.ClusterState | None, file: ClusterFile) -> None:
+    """Raise CellblockError when another program than the cluster `known` has a port that `file` names."""
+    ours = {known.ssh_port, *known.rest_ports.values()} if known else set()
+    wanted = {file.login.ssh_port: ("ssh to the login node", "with --ssh-port")}
+    if rest := config.rest_facts(file):
+        wanted |= dict.fromkeys(rest.ports.values(), ("the REST API", "in the cluster file, rest.port"))
+    for port, (purpose, where) in wanted.items():
+        holder = None if port in ours else host.port_holder(port)
+        if not holder:
+            continue
+        other = state.name_by_port(port)
+        if other:
+            holder, end = f"cluster {other}", f"stop that cluster: `build.py down{name_option(other)}`"
+        else:
+            end = "end that program"
+        raise CellblockError(
+            f"port {port} on 127.0.0.1, for {purpose}, is in use by {holder}",
+            hint=f"name another {where}, or {end}",
+        )
 
 
 def _make_folders(folder: Path) -> None:
     """What the cluster keeps between two runs."""
-    for kept in ("slurmctld", "database"):
-        (folder / kept).mkdir(mode=0o700, exist_ok=True)
+    for kept, mode in (("slurmctld", 0o700), ("database", 0o700), ("accounts", 0o755)):
+        (folder / kept).mkdir(mode=mode, exist_ok=True)
 
 
 def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events: Events) -> None:
@@ -274,7 +278,7 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
     new = target.state
     (folder / "state.json").unlink(missing_ok=True)
     try:
-        secrets.make_secrets(folder / "secrets", new.name)
+        secrets.make_secrets(folder / "secrets", new.name, tokens=bool(new.rest_ports))
         config.write(folder / "config", target.texts)
         _make_folders(folder)
         with events.step("cluster", "start containers"):
@@ -318,5 +322,6 @@ def _describe(
         Path(known.volume),
         containers,
         running.nodes(client, known.name) if alive else (),
+        known.rest_urls,
         changed,
     )

@@ -16,6 +16,8 @@ from cellblock.errors import CellblockError
 # entrypoints give up after 60 by themselves, with a better message.
 READY_S = 75.0
 _POLL_S = 0.1
+# From inside; bash is essential.
+_REST_LISTENS = ["bash", "-c", ": < /dev/tcp/127.0.0.1/6820"]
 
 
 def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: bool = False) -> None:
@@ -60,4 +62,7 @@ def _missing(client: docker.DockerClient, new: state.ClusterState, resume: bool)
     # sshd writes it once it listens.
     if not running.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
         return "sshd on login"
+    for host in new.rest_ports:
+        if not running.succeeds(client, new.name, host, _REST_LISTENS):
+            return f"slurmrestd on {host}"
     return ""

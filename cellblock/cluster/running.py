@@ -181,6 +181,7 @@ def _start(
             )
         },
         ports=dict(container.ports.items()),
+        user=container.user,
         read_only=container.read_only,
         tmpfs=dict(container.tmpfs),
         sysctls=dict(container.sysctls),

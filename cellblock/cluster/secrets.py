@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The secrets of a cluster, made when the cluster is made: no image carries one.
 
-    secrets/munge/munge.key                     what controller and workers see
+    secrets/munge/munge.key                     what workers see
+    secrets/controller/{munge.key,jwt_hs256.key}           what slurmctld sees
     secrets/login/{munge.key,ssh_host_*,authorized_keys}   what the login node sees
-    secrets/accounting/{munge.key,database-password}       what slurmdbd sees
+    secrets/accounting/{munge.key,jwt_hs256.key,database-password}   what slurmdbd sees
     secrets/database/database-password                     what the database sees
     secrets/ssh/id_ed25519                      the key that opens a session on the login node
 
@@ -25,13 +26,21 @@ from cellblock.files import durable as records
 _MUNGE_KEY_BYTES = 128
 # slurmdbd's for the database; in hexadecimal, so that no quoting can break it.
 _PASSWORD_BYTES = 24
-_FOLDERS = ("munge", "login", "ssh", "accounting", "database")
+_FOLDERS = ("munge", "controller", "login", "ssh", "accounting", "database")
+# HS256: as long as its hash, which RFC 7518, 3.2, asks for at least.
+_JWT_KEY_BYTES = 32
+JWT_KEY = "jwt_hs256.key"
+"""The file of the key of tokens; only where the cluster has a REST API."""
+# Who checks tokens: slurmctld makes them, too.
+_JWT_FOLDERS = ("controller", "accounting")
 # ed25519 for everyone of today, RSA for clients that know nothing else.
 _HOST_KEYS = {"ssh_host_ed25519_key": ("ed25519",), "ssh_host_rsa_key": ("rsa", "-b", "3072")}
 
 
-def make_secrets(folder: Path, cluster: str) -> None:
+def make_secrets(folder: Path, cluster: str, *, tokens: bool = False) -> None:
     """Make what is missing of the secrets of `cluster` below `folder`; what exists is kept.
+
+    `tokens`: the key of tokens, too; without, it is removed.
 
     Raises CellblockError when ssh-keygen is missing or a file cannot be written.
     """
@@ -41,8 +50,14 @@ def make_secrets(folder: Path, cluster: str) -> None:
         key = folder / "munge" / "munge.key"
         if not key.exists():
             _write(key, secrets.token_bytes(_MUNGE_KEY_BYTES))
-        for name in ("login", "accounting"):
+        for name in ("controller", "login", "accounting"):
             _write(folder / name / "munge.key", key.read_bytes())
+        if not tokens:
+            for name in _JWT_FOLDERS:
+                (folder / name / JWT_KEY).unlink(missing_ok=True)
+        elif len({_read(folder / name / JWT_KEY) for name in _JWT_FOLDERS} - {b""}) != 1:
+            # None yet, or a change of it was interrupted.
+            make_jwt_key(folder)
         password = folder / "database" / "database-password"
         if not password.exists():
             _write(password, secrets.token_hex(_PASSWORD_BYTES).encode())
@@ -58,9 +73,20 @@ def make_secrets(folder: Path, cluster: str) -> None:
         ) from error
 
 
+def make_jwt_key(folder: Path) -> None:
+    """Make a new key of tokens below `folder`: whoever reads it refuses tokens of the one before."""
+    key = secrets.token_bytes(_JWT_KEY_BYTES)
+    for name in _JWT_FOLDERS:
+        _write(folder / name / JWT_KEY, key)
+
+
 def ssh_key(folder: Path) -> Path:
     """The private key that opens a session on the login node."""
     return folder / "ssh" / "id_ed25519"
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 def _write(path: Path, content: bytes) -> None:

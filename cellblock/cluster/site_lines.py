@@ -16,6 +16,8 @@ _OWN = {
         "accountingstoragehost": "the field accounting.database",
         "accountingstorageport": "the field accounting.database",
         "accountingstoragetype": "the field accounting",
+        "authaltparameters": "the field rest",
+        "authalttypes": "the field rest",
         "authtype": "nothing: the containers have the key for one",
         "bcastparameters": "nothing: it is the one folder that jobs and slurmd share",
         "clustername": "the field name",

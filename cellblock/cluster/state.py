@@ -5,6 +5,7 @@
     config/          rendered configuration, mounted read-only into the containers
     secrets/         the munge key and SSH keys; mode 0700
     slurmctld/       slurmctld's own state
+    accounts/        with a REST API, the checked copy of the jail's accounts
     database/        MariaDB's, when the accounting's database is embedded
 
 A crash between making a container and writing state.json leaves containers without a state: `start`
@@ -49,6 +50,16 @@ class ClusterState:
     ssh_port: int
     volume: str
     containers: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def rest_ports(self) -> dict[str, int]:
+        """Host of slurmrestd -> its port on 127.0.0.1."""
+        return {host: one["rest_port"] for host, one in self.containers.items() if one.get("rest_port")}
+
+    @property
+    def rest_urls(self) -> tuple[str, ...]:
+        """Where slurmrestd is reached."""
+        return tuple(f"http://127.0.0.1:{port}" for port in self.rest_ports.values())
 
 
 def folder(name: str) -> Path:
@@ -133,7 +144,7 @@ def forget(name: str) -> None:
     """
     place = folder(name)
     (place / _FILE).unlink(missing_ok=True)
-    for part in ("config", "secrets"):
+    for part in ("config", "secrets", "accounts"):
         shutil.rmtree(place / part, ignore_errors=True)
     # What others put there (a volume) stays, and so does the folder then. The lock file stays while
     # it is held: a second process may wait on it.

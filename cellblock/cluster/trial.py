@@ -19,6 +19,7 @@ import docker
 from docker.errors import DockerException, NotFound
 
 from cellblock.cluster import config
+from cellblock.cluster.secrets import JWT_KEY
 from cellblock.errors import CellblockError
 
 # Seconds until slurmctld runs or has ended; one is usual.
@@ -40,6 +41,7 @@ _SCRIPT = f"""
     setpriv --reuid=munge --regid=munge --clear-groups munged --foreground >/dev/null 2>&1 &
     until munge --no-input >/dev/null 2>&1; do sleep 0.05; done
     install -d -o slurm -g slurm {_STATE} /run/slurmctld
+    head -c 32 /dev/urandom | install -o slurm -g slurm -m 0400 /dev/stdin /run/slurmctld/{JWT_KEY}
     exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D
 """
 

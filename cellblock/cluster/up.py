@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster import state
 from cellblock.cluster.down import delete_unused
-from cellblock.cluster.local import check_port, check_volume, refuse_other, start
+from cellblock.cluster.local import check_ports, check_volume, refuse_other, start
 from cellblock.cluster.model import ClusterSpec, ClusterStatus, Proof
 from cellblock.cluster.names import name_option
 from cellblock.cluster.proof import prove_if_free
@@ -58,7 +58,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     spec = cluster_spec(request, file)
     # Before minutes are spent on images that this cluster cannot use.
     refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
-    check_port(state.read(spec.name), file.login.ssh_port)
+    check_ports(state.read(spec.name), file)
     if Volume(spec.volume).is_assembled():
         check_volume(spec)
     with _timed(phases, "build"):

@@ -67,7 +67,8 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
 def roles_of(file: ClusterFile) -> tuple[Role, ...]:
     """The roles whose images the cluster of `file` runs."""
     accounting: tuple[Role, ...] = ("accounting", "database") if file.accounting else ()
-    return ("worker", "login", "controller", *accounting)
+    rest: tuple[Role, ...] = ("rest",) if file.rest else ()
+    return ("worker", "login", "controller", *accounting, *rest)
 
 
 def volume_path(name: str) -> Path:

@@ -32,6 +32,15 @@ listens() {
 # Whether something listens where slurmctld should.
 controller_listens() { listens "$CONTROLLER"; }
 
+# copy_jwt_key FOLDER - with CELLBLOCK_TOKENS, a copy of the key of tokens there that is SlurmUser's alone: Slurm takes no
+# other.
+copy_jwt_key() {
+    rm -f "$1/jwt_hs256.key"
+    [ -n "${CELLBLOCK_TOKENS:-}" ] || return 0
+    wait_for "the key of tokens, $SECRETS/jwt_hs256.key" [ -s "$SECRETS/jwt_hs256.key" ]
+    install -o slurm -g slurm -m 0400 "$SECRETS/jwt_hs256.key" "$1/"
+}
+
 # wait_for_jail - until the volume's tree is there, and with CELLBLOCK_JAIL_READY until `jail init` has said that it
 # is done with it: `any` for whatever image, else a part of the line that it writes (the image's id or reference).
 wait_for_jail() {
