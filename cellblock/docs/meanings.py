@@ -145,6 +145,8 @@ NODE_ENVIRONMENT = {
     ),
     "CELLBLOCK_CGROUP": ("`disabled`", "`v2` where the container may use cgroup v2"),
     "CELLBLOCK_USER_PROCESSES": ("no limit", "processes and threads that one user may have on the node"),
+    "CELLBLOCK_REST_MEMORY_MB": ("4096", "memory that slurmrestd may take, in MiB"),
+    "CELLBLOCK_TOKENS": ("none", "`yes`: slurmctld and slurmdbd wait for the key of tokens, and take them"),
     "CELLBLOCK_WAIT_S": (
         "`60`",
         "seconds to wait for slurmctld, munge's key and the jail; then the container ends",

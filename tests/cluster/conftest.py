@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cellblock.cluster import ClusterSpec, SlurmVariant
+from cellblock.cluster.cluster_file import Rest
 from cellblock.cluster.up_request import UpRequest, cluster_file
 
 PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
@@ -29,6 +31,12 @@ def volume(tmp_path: Path) -> Path:
     (etc / "passwd").write_text("root:x:0:0::/root:/bin/sh\n")
     (etc / "cellblock" / "jail-release").write_text("VARIANT=debian13\nSLURM_RELEASE=24.11\n")
     return tmp_path / "volume"
+
+
+def with_rest(spec: ClusterSpec, **fields: int) -> ClusterSpec:
+    """`spec` with a REST API."""
+    images = {**spec.images, "rest": "localhost/cellblock/rest:debian13"}
+    return replace(spec, file=spec.file.model_copy(update={"rest": Rest(**fields)}), images=images)
 
 
 @pytest.fixture

@@ -126,6 +126,9 @@ def test_names_of_nodes(load: Load) -> None:
         ("jail: {root: admin}\n", ":1: jail.root", "nobody"),
         ("accounting: {enforce: [limit]}\n", ":1: accounting.enforce.0", "limits"),
         ("login: {ssh_port: 70000}\n", ":1: login.ssh_port", "65535"),
+        ("rest: {replicas: 0}\n", ":1: rest.replicas", "greater than or equal to 1"),
+        ("rest: {port: 2221, replicas: 2}\n", ":1: rest.port", "2222 is the port of login.ssh_port"),
+        ("slurm: {extra: {slurm.conf: 'AuthAltTypes=auth/jwt'}}\n", ":1: slurm", "use the field rest"),
     ],
 )
 def test_a_mistake_is_named_with_line_and_key(load: Load, text: str, where: str, says: str) -> None:
@@ -226,11 +229,15 @@ def test_each_user_is_associated_unless_the_file_says_otherwise(
 
 def test_what_the_pages_show_can_be_loaded(load: Load) -> None:
     this = "test_what_the_pages_show_can_be_loaded"
-    shown = {page: documented.blocks_for(page, this) for page in ("cluster-file.md", "accounting.md")}
+    shown = {
+        page: documented.blocks_for(page, this) for page in ("cluster-file.md", "accounting.md", "rest.md")
+    }
     whole = load("\n".join(block.text for block in shown["cluster-file.md"]))
     assert whole.nodes == ("cpu-1", "cpu-2", "gpu-1")
     (accounting,) = shown["accounting.md"]
     assert load(accounting.text) == load("accounting: {}\n")
+    (rest,) = shown["rest.md"]
+    assert load(rest.text) == load("rest: {}\n")
 
 
 def test_a_file_and_its_schema_are_printed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from cellblock.cluster import ClusterSpec, config
 from cellblock.cluster.host import CgroupMode
 from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT
+from tests.cluster.conftest import with_rest
 
 _BASE = PROJECT / "images" / "base" / "image.yaml"
 _MUNGE_FOR_JAIL = PROJECT / "images" / "slurm" / "files" / "usr" / "lib" / "cellblock" / "munge-for-jail.sh"
@@ -220,3 +221,11 @@ def test_a_template_that_names_what_does_not_exist_is_refused(spec: Make, tmp_pa
     one = spec()
     with pytest.raises(CellblockError, match=r"deploy/slurm/slurm.conf.j2: .*nmae"):
         config.render(one, config.facts(one, 2, 20000), "disabled", tmp_path)
+
+
+def test_tokens_are_taken_where_there_is_a_rest_api_and_made_by_the_operator_alone(spec: Make) -> None:
+    assert not [line for line in settings(rendered(spec())["slurm/slurm.conf"]) if "AuthAlt" in line]
+    lines = settings(rendered(with_rest(spec()))["slurm/slurm.conf"])
+    assert "AuthAltTypes=auth/jwt" in lines
+    (parameters,) = (line.partition("=")[2] for line in lines if line.startswith("AuthAltParameters="))
+    assert set(parameters.split(",")) == {"jwt_key=/run/slurmctld/jwt_hs256.key", "disable_token_creation"}

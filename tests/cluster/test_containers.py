@@ -13,6 +13,7 @@ from cellblock.cluster.capabilities import capabilities
 from cellblock.cluster.containers import Container, plan
 from cellblock.cluster.host import CgroupMode, Limit
 from cellblock.errors import UsageError
+from tests.cluster.conftest import with_rest
 
 Make = Callable[..., ClusterSpec]
 
@@ -58,7 +59,7 @@ def test_a_workers_root_is_read_only_and_what_it_writes_is_in_memory(spec: Make)
 def test_the_controller_sees_the_jails_users_and_not_the_jail(spec: Make, volume: Path) -> None:
     assert mounts(planned(spec())["controller"]) == {
         "/etc/slurm": "/state/config/slurm",
-        "/run/secrets/cellblock": "/state/secrets/munge",
+        "/run/secrets/cellblock": "/state/secrets/controller",
         "/mnt/jail-etc": f"{volume}/root/etc",
         "/var/lib/slurm/slurmctld": "/state/slurmctld rw",
     }
@@ -109,6 +110,26 @@ def test_the_controller_may_not_mount() -> None:
 def test_no_container_may_load_modules_or_touch_devices(role: str) -> None:
     forbidden = {"SYS_MODULE", "SYS_RAWIO", "MKNOD", "SYS_PTRACE", "NET_ADMIN", "SYS_BOOT", "SYS_TIME"}
     assert not forbidden & set(capabilities(role))  # type: ignore[arg-type]
+
+
+def test_slurmrestd_sees_no_secret_and_no_jail_and_has_no_right(spec: Make) -> None:
+    rest = planned(with_rest(spec(workers=1)))["rest"]
+    assert mounts(rest) == {"/etc/slurm": "/state/config/slurm", "/var/lib/extrausers": "/state/accounts"}
+    assert (rest.user, rest.cap_add, rest.read_only) == ("slurmrestd", (), True)
+    assert rest.ports == {"6820/tcp": ("127.0.0.1", 6820)}
+
+
+def test_each_slurmrestd_has_a_port_of_its_own(spec: Make) -> None:
+    containers = planned(with_rest(spec(workers=1), replicas=3, port=7000))
+    ports = {name: one.rest_port for name, one in containers.items() if one.role == "rest"}
+    assert ports == {"rest": 7000, "rest-2": 7001, "rest-3": 7002}
+
+
+def test_who_checks_tokens_waits_for_their_key_and_nobody_else(spec: Make) -> None:
+    assert "rest" not in planned(spec())
+    for made, told in ((spec(workers=1), set()), (with_rest(spec(workers=1)), {"controller"})):
+        waiting = {name for name, one in planned(made).items() if "CELLBLOCK_TOKENS" in one.environment}
+        assert waiting == told
 
 
 def test_dockers_profiles_are_lifted_only_where_mounts_are_made(spec: Make) -> None:

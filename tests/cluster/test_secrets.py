@@ -65,6 +65,31 @@ def test_a_killed_run_leaves_no_half_key_in_use(tmp_path: Path) -> None:
     assert not list(login.glob("*.new*"))
 
 
+def key_of(folder: Path, role: str) -> bytes:
+    path = folder / role / secrets.JWT_KEY
+    return path.read_bytes() if path.exists() else b""
+
+
+def test_only_a_cluster_with_tokens_has_a_key_of_them(made: Path) -> None:
+    assert not list(made.rglob(secrets.JWT_KEY))
+    secrets.make_secrets(made, "test", tokens=True)
+    assert {path.parent.name for path in made.rglob(secrets.JWT_KEY)} == {"controller", "accounting"}
+    key = key_of(made, "controller")
+    assert len(key) == 32
+    assert key == key_of(made, "accounting")
+    secrets.make_secrets(made, "test", tokens=True)
+    assert key_of(made, "controller") == key
+    secrets.make_secrets(made, "test")
+    assert not list(made.rglob(secrets.JWT_KEY))
+
+
+def test_a_change_of_the_key_that_was_interrupted_is_made_whole(made: Path) -> None:
+    secrets.make_secrets(made, "test", tokens=True)
+    (made / "controller" / secrets.JWT_KEY).write_bytes(b"x" * 32)
+    secrets.make_secrets(made, "test", tokens=True)
+    assert key_of(made, "controller") == key_of(made, "accounting") != b"x" * 32
+
+
 def test_without_ssh_keygen_the_message_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
