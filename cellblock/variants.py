@@ -198,6 +198,8 @@ class Slurm:
 
     release: str
     plugin_dir: str
+    without: tuple[str, ...] = ()
+    """What it is compiled without, where it is compiled."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,8 @@ class Variant:
     def slurm(self) -> Slurm:
         """Release and plugin directory of the Slurm that this variant's packages bring."""
         if self.slurm_source:
-            return Slurm(self.slurm_source.release, f"/usr/lib/{self.arch.gnu}/slurm")
+            source = self.slurm_source
+            return Slurm(source.release, f"/usr/lib/{self.arch.gnu}/slurm", source.without)
         # Debian's packaging, and so Ubuntu's, has used this directory since Slurm 2.6.
         return Slurm(self.distribution.slurm, f"/usr/lib/{self.arch.gnu}/slurm-wlm")
 

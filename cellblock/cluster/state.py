@@ -104,11 +104,11 @@ def names() -> list[str]:
 
 
 def name_by_port(port: int) -> str | None:
-    """The cluster whose login node has `port`; records that cannot be read are passed over."""
+    """The cluster whose login node or REST API has `port`; records that cannot be read are passed over."""
     for name in names():
         with contextlib.suppress(CellblockError):
             known = read(name)
-            if known and known.ssh_port == port:
+            if known and port in (known.ssh_port, *known.rest_ports.values()):
                 return name
     return None
 
