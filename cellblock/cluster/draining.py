@@ -34,7 +34,7 @@ _KNOWN_S = 75.0
 class NodeState:
     """A node in sinfo's words: its state in the long form without flags, and the reason for it.
 
-    `busy`: whether a job has processors of it, or one is being ended there.
+    `busy`: whether jobs have processors of it. Of the state, 22.05 says "allocated" of idle nodes at times.
     """
 
     state: str
@@ -63,8 +63,7 @@ def node_states(client: docker.DockerClient, cluster: str) -> dict[str, NodeStat
         if len(fields) == 4:
             name, what, processors, reason = fields
             word = what.rstrip("*~#!%$@^-+").lower()
-            busy = not processors.startswith("0/") or word in ("completing", "draining")
-            states[name] = NodeState(word, reason, "*" not in what, busy)
+            states[name] = NodeState(word, reason, "*" not in what, not processors.startswith("0/"))
     return states
 
 
@@ -168,7 +167,7 @@ class Draining:
         while left:
             states = node_states(self._client, self._cluster)
             for node in list(left):
-                if node not in states or not states[node].busy:
+                if node not in states or not (states[node].busy or self._job_ids([node])):
                     yield node
                     left.remove(node)
                     self._left.remove(node)
@@ -182,7 +181,7 @@ class Draining:
             time.sleep(_POLL_S)
 
     def _job_ids(self, nodes: Sequence[str]) -> list[str]:
-        """The jobs on `nodes`; elements of arrays and parts of heterogeneous jobs one by one."""
+        """The jobs on `nodes`, those that are being ended as well; elements of arrays one by one."""
         asked = ["squeue", "--noheader", "--all", "--array", f"--nodelist={','.join(nodes)}", "--format=%i"]
         jobs = running.execute(self._client, self._cluster, "controller", asked).split()
         return list(dict.fromkeys(jobs))
