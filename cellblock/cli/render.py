@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py render`: writes a Containerfile of the images, and Kubernetes manifests of the jail."""
+"""`build.py render`: images, volumes, the cluster file, rules and dashboards, in the words of other tools."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import typer
 
 from cellblock.cli.options import LogOption, MirrorOption, VariantOption, image_names
 from cellblock.cli.render_kubernetes import kubernetes
+from cellblock.cli.render_metrics import dashboards, rules
 
 app = typer.Typer(help="Write images and volumes in the words of other tools.", no_args_is_help=True)
 app.command()(kubernetes)
+app.command()(rules)
+app.command()(dashboards)
 
 
 @app.command()

@@ -23,11 +23,13 @@ _PACKAGES = ("FSETID", "SETFCAP")
 _TABLE: dict[Role, tuple[str, ...]] = {
     # KILL: tini hands the signal to end on to a daemon of another user, which saves its state then.
     "controller": (*_INIT, "KILL"),
-    # SETPCAP: slurmdbd and MariaDB are without any capability, and their roles give up the right to one.
+    # SETPCAP: slurmdbd, MariaDB and the exporter have no capability, and their roles give up the right
+    # to one.
     "accounting": (*_INIT, "KILL", "SETPCAP"),
     "database": (*_INIT, "KILL", "SETPCAP"),
     # It starts as slurmrestd's user, and has none.
     "rest": (),
+    "metrics": (*_INIT, "KILL", "SETPCAP"),
     # SYS_NICE: slurmstepd binds processes of other users to processors. KILL: it ends them.
     # NET_BIND_SERVICE: sshd, for users with a job there.
     "worker": (*_INIT, *_JAIL, *_PACKAGES, "KILL", "NET_BIND_SERVICE", "SYS_NICE"),

@@ -100,6 +100,8 @@ def compare(
     `running` are the hosts whose containers run; `release` is Slurm's.
     """
     alive = set(running)
+    # What an earlier version had no word for was not there.
+    before = {host: {**dict.fromkeys(after.get(host, {})), **one} for host, one in before.items()}
     again = [host for host in after if host in before and (after[host] != before[host] or host not in alive)]
     files = tuple(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
     for name, role in _READ_AT_START.items():
@@ -177,7 +179,7 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[st
             for name in sorted({*old, *new} - {_GRES}):  # the node's line says it, too
                 lines = old.get(name), new.get(name)
                 said += _options(*lines) if name == _NODE_LINE else [_instead(name, *lines)]
-        elif key in ("ssh_port", "rest_port"):
+        elif key in ("ssh_port", "rest_port", "metrics_port"):
             said.append(_instead(key, old, new))
         else:
             said.append(f"{key.replace('_', ' ')} of its container")

@@ -167,6 +167,15 @@ class Rest(_Strict):
     """Port of the first one on 127.0.0.1."""
 
 
+class Metrics(_Strict):
+    """An exporter of Slurm's figures for Prometheus."""
+
+    port: int = Field(default=9341, ge=1, le=65535)
+    """Port of `/metrics` on 127.0.0.1."""
+    interval: int = Field(default=30, ge=5, le=3600)
+    """Seconds between questions to slurmctld, however many scrape."""
+
+
 class Login(_Strict):
     """The login node."""
 
@@ -268,6 +277,8 @@ class ClusterFile(_Strict):
     """Slurm's accounting; without: none."""
     rest: Rest | None = None
     """Slurm's REST API, and tokens for it; without: none."""
+    metrics: Metrics | None = None
+    """An exporter for Prometheus; without: none."""
     login: Login = Login()
     """The login node."""
     node_sets: tuple[NodeSet, ...] = Field(

@@ -65,6 +65,11 @@ class SlurmFeatures:
         return self.release < "24.11"
 
     @property
+    def openmetrics(self) -> bool:
+        """Whether slurmctld serves its own metrics (from 25.11.5; earlier ones can end by it)."""
+        return self.release >= "26.05"
+
+    @property
     def pmix(self) -> bool:
         """Whether `srun --mpi=pmix` works."""
         return self.release <= _PMIX_UNTIL

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.cluster.capabilities import capabilities
-from cellblock.cluster.config import AccountingFacts, ClusterFacts, NodeSetFacts
+from cellblock.cluster.config import AccountingFacts, ClusterFacts, NodeSetFacts, SlurmFeatures
 from cellblock.cluster.host import CgroupMode, Limit
 from cellblock.cluster.model import ClusterSpec, Role
 
@@ -23,6 +23,8 @@ _REST_PORT = 6820
 _REST_USER = "slurmrestd"
 # DbdPort; slurmdbd.conf(5).
 _SLURMDBD_PORT = 6819
+# Where the exporter listens in its container (images/metrics).
+_METRICS_PORT = 9341
 _FUSE = "/dev/fuse"
 # The kernel's default, which Docker changes: users listen on no port of a daemon's while it starts again.
 _PORTS_OF_ROOT = {"net.ipv4.ip_unprivileged_port_start": "1024"}
@@ -50,6 +52,10 @@ _WORKER_WRITES = {
 _WRITES: dict[Role, dict[str, str]] = {
     "worker": _WORKER_WRITES,
     "accounting": dict.fromkeys(
+        ("/run", "/tmp", "/etc/munge", "/var/log", "/var/lib/munge", "/var/lib/extrausers"),
+        f"size=100m,mode=0755,{_NOT_RUN}",
+    ),
+    "metrics": dict.fromkeys(
         ("/run", "/tmp", "/etc/munge", "/var/log", "/var/lib/munge", "/var/lib/extrausers"),
         f"size=100m,mode=0755,{_NOT_RUN}",
     ),
@@ -87,6 +93,7 @@ class Container:
     rest_port: int | None = None
     user: str = ""
     """Whom its first process is; root without."""
+    metrics_port: int | None = None
     read_only: bool = False
     tmpfs: Mapping[str, str] = field(default_factory=dict)
     """Path -> mount options; what can be written when the root is read-only."""
@@ -98,7 +105,11 @@ class Container:
     @property
     def ports(self) -> dict[str, tuple[str, int]]:
         """Published ports in the docker SDK's form; on the loopback address only."""
-        inside = {_SSH_PORT: self.ssh_port, _REST_PORT: self.rest_port}
+        inside = {
+            _SSH_PORT: self.ssh_port,
+            _REST_PORT: self.rest_port,
+            _METRICS_PORT: self.metrics_port,
+        }
         return {f"{port}/tcp": ("127.0.0.1", outside) for port, outside in inside.items() if outside}
 
 
@@ -158,6 +169,7 @@ def plan(
             ssh_port=spec.file.login.ssh_port if role == "login" else None,
             rest_port=rest_port,
             user=_REST_USER if role == "rest" else "",
+            metrics_port=spec.file.metrics.port if role == "metrics" and spec.file.metrics else None,
             read_only=role in _WRITES,
             tmpfs=_WRITES.get(role, {}),
             # Users' images are mounted by it; without the module they are unpacked.
@@ -222,6 +234,23 @@ def plan(
             container("rest", host, (slurm, Mount(*copy)), rest_port=port)
             for host, port in cluster.rest.ports.items()
         ]
+    if spec.file.metrics:
+        # What the volume's records say of the jail: root's alone, who copies a few numbers for the exporter.
+        records = Mount(str(spec.volume / ".cellblock"), "/mnt/jail-records")
+        own = SlurmFeatures(spec.variant.release, spec.variant.plugin_dir).openmetrics
+        containers.append(
+            container(
+                "metrics",
+                "metrics",
+                # slurmctld's own endpoints are asked without a key, and name the users.
+                (records,) if own else (records, slurm, munge, accounts),
+                environment={
+                    "CELLBLOCK_METRICS_JAIL": "/run/jail-records",
+                    "CELLBLOCK_METRICS_SOURCE": "openmetrics" if own else "commands",
+                    "CELLBLOCK_METRICS_INTERVAL": str(spec.file.metrics.interval),
+                },
+            )
+        )
     return tuple(containers)
 
 

@@ -249,9 +249,13 @@ def refuse_other(name: str, variant: str, engine: str, volume: Path) -> None:
 def check_ports(known: state.ClusterState | None, file: ClusterFile) -> None:
     """Raise CellblockError when another program than the cluster `known` has a port that `file` names."""
     ours = {known.ssh_port, *known.rest_ports.values()} if known else set()
+    if known:
+        ours |= {one["metrics_port"] for one in known.containers.values() if one.get("metrics_port")}
     wanted = {file.login.ssh_port: ("ssh to the login node", "with --ssh-port")}
     if rest := config.rest_facts(file):
         wanted |= dict.fromkeys(rest.ports.values(), ("the REST API", "in the cluster file, rest.port"))
+    if file.metrics:
+        wanted[file.metrics.port] = ("the exporter of metrics", "in the cluster file, metrics.port")
     for port, (purpose, where) in wanted.items():
         holder = None if port in ours else host.port_holder(port)
         if not holder:

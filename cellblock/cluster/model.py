@@ -12,7 +12,7 @@ from cellblock.cluster.cluster_file import MOST_NODES, ClusterFile
 from cellblock.errors import UsageError
 
 EngineName = Literal["podman", "docker"]
-Role = Literal["controller", "worker", "login", "accounting", "database", "rest"]
+Role = Literal["controller", "worker", "login", "accounting", "database", "rest", "metrics"]
 
 # What a node's state may be when it takes jobs or runs them, in sinfo's short form (sinfo(1), %t). A flag
 # may follow, as in "idle*" (not answering), which does not serve.

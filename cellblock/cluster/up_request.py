@@ -68,7 +68,8 @@ def roles_of(file: ClusterFile) -> tuple[Role, ...]:
     """The roles whose images the cluster of `file` runs."""
     accounting: tuple[Role, ...] = ("accounting", "database") if file.accounting else ()
     rest: tuple[Role, ...] = ("rest",) if file.rest else ()
-    return ("worker", "login", "controller", *accounting, *rest)
+    metrics: tuple[Role, ...] = ("metrics",) if file.metrics else ()
+    return ("worker", "login", "controller", *accounting, *rest, *metrics)
 
 
 def volume_path(name: str) -> Path:

@@ -33,6 +33,7 @@ _TITLES: dict[type[BaseModel], str] = {
     cluster_file.Jail: "The jail",
     cluster_file.Accounting: "Accounting",
     cluster_file.Rest: "The REST API",
+    cluster_file.Metrics: "Metrics",
     cluster_file.Login: "The login node",
     cluster_file.Resources: "Resources",
     cluster_file.NodeSet: "A node set",

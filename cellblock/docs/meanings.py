@@ -132,6 +132,10 @@ NODE_ENVIRONMENT = {
     "CELLBLOCK_ACCOUNTING": ("none", "host and port of slurmdbd, for the controller"),
     "CELLBLOCK_ACCOUNT": ("none", "the account that the controller associates each user of the jail with"),
     "CELLBLOCK_DATABASE": ("`slurm_acct_db`", "the database of slurmdbd"),
+    "CELLBLOCK_METRICS_SOURCE": (
+        "`commands`",
+        "how the exporter asks slurmctld: `commands`, or `openmetrics` from Slurm 25.11.5 on",
+    ),
     "CELLBLOCK_DATABASE_HOST": ("`database:3306`", "host and port of the database, for slurmdbd"),
     "CELLBLOCK_DATABASE_MEMORY_MB": (
         "half of the container's memory, or a sixteenth of the machine's",

@@ -71,6 +71,7 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
     # What only the other tests run.
     "test": (
         _one("shellcheck", "checks shell scripts"),
+        _one("prometheus", "scrapes the exporter of a cluster, and tries the rules"),
         _one("bash-completion", "completes commands in bash"),
         _one("zsh", "is a shell that commands are completed in"),
         _one("fish", "is another"),

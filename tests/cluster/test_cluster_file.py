@@ -227,17 +227,48 @@ def test_each_user_is_associated_unless_the_file_says_otherwise(
     assert made["controller"].environment["CELLBLOCK_ACCOUNT"] == "users"
 
 
+@pytest.mark.parametrize(
+    ("release", "variant", "source"),
+    [
+        ("22.05", "debian12", "commands"),
+        ("24.11", "debian13", "commands"),
+        # Slurm 25.11 before 25.11.5 can end by its own endpoints.
+        ("25.11", "ubuntu26.04", "commands"),
+        ("26.05", "debian14", "openmetrics"),
+    ],
+)
+def test_the_exporter_has_a_key_only_where_commands_ask(
+    spec: Make, load: Load, tmp_path: Path, release: str, variant: str, source: str
+) -> None:
+    roles = ("controller", "worker", "login", "metrics")
+    file = load("metrics: {port: 9400, interval: 60}\n")
+    made = containers(spec(release, variant, file=file, images=dict.fromkeys(roles, "image")), tmp_path)[
+        "metrics"
+    ]
+    assert made.ports == {"9341/tcp": ("127.0.0.1", 9400)}
+    assert made.environment["CELLBLOCK_METRICS_SOURCE"] == source
+    assert made.environment["CELLBLOCK_METRICS_INTERVAL"] == "60"
+    assert made.read_only
+    assert not any(mount.writable for mount in made.mounts)
+    targets = {mount.target for mount in made.mounts}
+    asking = {"/etc/slurm", "/run/secrets/cellblock", "/mnt/jail-etc"}
+    assert targets == {"/mnt/jail-records"} | (asking if source == "commands" else set())
+
+
+PAGES = ("cluster-file.md", "accounting.md", "rest.md", "metrics.md")
+
+
 def test_what_the_pages_show_can_be_loaded(load: Load) -> None:
     this = "test_what_the_pages_show_can_be_loaded"
-    shown = {
-        page: documented.blocks_for(page, this) for page in ("cluster-file.md", "accounting.md", "rest.md")
-    }
+    shown = {page: documented.blocks_for(page, this) for page in PAGES}
     whole = load("\n".join(block.text for block in shown["cluster-file.md"]))
     assert whole.nodes == ("cpu-1", "cpu-2", "gpu-1")
     (accounting,) = shown["accounting.md"]
     assert load(accounting.text) == load("accounting: {}\n")
     (rest,) = shown["rest.md"]
     assert load(rest.text) == load("rest: {}\n")
+    (metrics,) = shown["metrics.md"]
+    assert load(metrics.text) == load("metrics: {}\n")
 
 
 def test_a_file_and_its_schema_are_printed(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ LAYERS = (
     # What builds keep, and what it takes; it asks packages and oci, which lie below it.
     ("store",),
     ("build", "jail"),
-    ("inspect", "release", "ci", "cluster"),
+    ("inspect", "release", "ci", "cluster", "metrics"),
     ("bench", "doctor"),
     ("cli",),
     # The reference is generated from the commands.

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the records of the jail's volume say: the image in it, since when, and how often it was changed.
+
+The records are root's alone; jail-records copies what is read here (images/metrics).
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cellblock_exporter.exposition import Text
+
+# A record has a kilobyte.
+_MOST_BYTES = 2**16
+
+
+def write_nothing(text: Text) -> None:
+    """No families: no jail is known."""
+
+
+def write_jail(text: Text, folder: Path) -> None:
+    """The families of the jail, of the copies in `folder`."""
+    record = _record(folder / "state.json")
+    text.gauge("cellblock_jail_ready", "Whether the jail is assembled", bool(record))
+    text.family(
+        "cellblock_jail_transactions_total",
+        "counter",
+        "Upgrades and rollbacks of the jail",
+        (({}, _number(folder / "transactions")),),
+    )
+    if not record:
+        return
+    source = record.get("source", {})
+    labels = {key: str(source.get(key, "")) for key in ("reference", "id", "release")}
+    text.gauge("cellblock_jail_image_info", "The image that the jail is of", 1, labels)
+    try:
+        when = datetime.fromisoformat(str(record["assembled_at"])).timestamp()
+        size, files = float(record["bytes"]), float(record["entries"])
+    except (KeyError, ValueError, TypeError):
+        return
+    text.gauge(
+        "cellblock_jail_image_timestamp_seconds", "Unix time at which this image came into the jail", when
+    )
+    text.gauge("cellblock_jail_image_bytes", "Size of the image's files", size)
+    text.gauge("cellblock_jail_image_files", "Files and folders of the image", files)
+
+
+def _read(path: Path) -> str:
+    """The file's text; "" when it is not there or too long."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError:
+        return ""
+    return content.decode("utf-8", "replace") if len(content) <= _MOST_BYTES else ""
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(_read(path))
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) and isinstance(record.get("source"), dict) else {}
+
+
+def _number(path: Path) -> int:
+    text = _read(path).strip()
+    return int(text) if text.isdigit() else 0
