@@ -12,7 +12,7 @@ from typing import Any, Literal
 from cellblock.cluster.containers import Container
 from cellblock.cluster.model import Role
 
-Effect = Literal["nothing", "new steps", "reconfigure", "restart", "sessions", "drain"]
+Effect = Literal["nothing", "new steps", "reconfigure", "restart", "sessions", "drain", "anew"]
 
 EFFECTS: Mapping[Effect, str] = {
     "nothing": "jobs do not notice",
@@ -21,6 +21,7 @@ EFFECTS: Mapping[Effect, str] = {
     "restart": "the daemon starts anew; jobs go on, and Slurm's commands may wait for some seconds",
     "sessions": "the login node starts anew and its sessions end; jobs go on",
     "drain": "the nodes take no new jobs, and start anew when their jobs have ended",
+    "anew": "the whole cluster starts anew, and only with `up --wait 0`: jobs end or are queued again",
 }
 """What each effect means, the least harm first."""
 
@@ -64,6 +65,11 @@ class Changes:
     removed: tuple[str, ...]
     forgotten: frozenset[str]
     other: frozenset[str]
+
+    @property
+    def anew(self) -> bool:
+        """Whether the release cannot do it but by starting the whole cluster anew."""
+        return any(change.effect == "anew" for change in self.changes)
 
     @property
     def slurm(self) -> bool:
@@ -113,8 +119,8 @@ def compare(
     changes = [
         *_file_changes(files, old, new, release),
         *_together(_added(host, after[host]) for host in added),
-        *_together(_removed(host, before[host]) for host in removed),
-        *_together(_replaced(host, before[host], after[host], host in alive) for host in again),
+        *_together(_removed(host, before[host], release) for host in removed),
+        *_together(_replaced(host, before[host], after[host], host in alive, release) for host in again),
     ]
     return Changes(
         tuple(sorted(changes, key=lambda change: list(EFFECTS).index(change.effect))),
@@ -151,19 +157,23 @@ def _added(host: str, after: Mapping[str, Any]) -> Change:
     return Change("new", "nothing", (host,))
 
 
-def _removed(host: str, before: Mapping[str, Any]) -> Change:
-    return Change("no longer in the file", _effect(before), (host,))
+def _removed(host: str, before: Mapping[str, Any], release: str) -> Change:
+    return Change("no longer in the file", _effect(before, release), (host,))
 
 
-def _replaced(host: str, before: Mapping[str, Any], after: Mapping[str, Any], alive: bool) -> Change:
+def _replaced(
+    host: str, before: Mapping[str, Any], after: Mapping[str, Any], alive: bool, release: str
+) -> Change:
     what = "; ".join(_differences(before, after))
     if not alive:
         return Change("; ".join(filter(None, ["does not run", what])), "nothing", (host,))
-    return Change(what or "its configuration", _effect(after), (host,))
+    return Change(what or "its configuration", _effect(after, release), (host,))
 
 
-def _effect(container: Mapping[str, Any]) -> Effect:
-    return _EFFECT_OF_ROLE.get(container["role"], "restart")
+def _effect(container: Mapping[str, Any], release: str) -> Effect:
+    effect = _EFFECT_OF_ROLE.get(container["role"], "restart")
+    # 22.05 keeps jobs in COMPLETING for ever whose node is gone, and forgets what it knew of the others.
+    return "anew" if effect == "drain" and release < _RECONFIGURES_ALL else effect
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from docker.errors import DockerException
 from cellblock.cluster import config, host, running, secrets, state
 from cellblock.cluster.api import connect, podman_environment
 from cellblock.cluster.apply import Target, apply_changes
-from cellblock.cluster.changes import compare
+from cellblock.cluster.changes import Changes, compare
 from cellblock.cluster.cluster_file import ClusterFile
 from cellblock.cluster.containers import LABEL_ROLE, container_name
 from cellblock.cluster.images import copy_to_docker, image_ids
@@ -71,6 +71,8 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
                     events.warning(f"cluster {spec.name} runs, but not all nodes take jobs: {states}")
                 events.emit(SubjectState("cluster", "cached", f"{spec.name} runs"))
                 return now
+        if changes and changes.anew:
+            _refuse_unless_asked(spec, changes, patience_s)
         # Before anything is taken away: what cannot start must not end what runs.
         check_ports(known, spec.file)
         if changes and changes.slurm:
@@ -83,7 +85,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
                 "this host gives containers no cgroup v2 controllers that this Slurm can use: "
                 "CgroupPlugin=disabled, so jobs are tracked, but not limited in memory, CPUs and devices"
             )
-        if known and changes:
+        if known and changes and not changes.anew:
             for change in changes.changes:
                 events.info(f"cluster: {change.effect}: {change.what}")
             secrets.make_secrets(folder / "secrets", spec.name, tokens=bool(target.state.rest_ports))
@@ -269,6 +271,19 @@ def check_ports(known: state.ClusterState | None, file: ClusterFile) -> None:
             f"port {port} on 127.0.0.1, for {purpose}, is in use by {holder}",
             hint=f"name another {where}, or {end}",
         )
+
+
+def _refuse_unless_asked(spec: ClusterSpec, changes: Changes, patience_s: float) -> None:
+    """Raise CellblockError for changes that end all jobs, unless `--wait 0` said that they may."""
+    if patience_s == 0:
+        return
+    said = "; ".join(change.what for change in changes.changes if change.effect == "anew")
+    raise CellblockError(
+        f"cluster {spec.name}: nodes that run would have to start anew ({said}), and Slurm "
+        f"{spec.variant.release} loses jobs when single nodes do",
+        hint=f"`build.py up{name_option(spec.name)} --wait 0`, with its other options, starts the whole "
+        "cluster anew: jobs that run end, and those that can be are queued again",
+    )
 
 
 def _make_folders(folder: Path) -> None:

@@ -45,6 +45,11 @@ def test_another_image_of_a_role(role: str, effect: str) -> None:
     )
 
 
+def test_slurm_before_23_11_starts_the_whole_cluster_anew() -> None:
+    (change,) = changes({**RUNS, "cpu-1": node(200)}, release="22.05")
+    assert change.effect == "anew"
+
+
 def test_nodes_that_differ_alike_are_one_change() -> None:
     (change,) = changes({**RUNS, "cpu-1": node(200), "cpu-2": node(200)})
     assert change == Change("cpu-1, cpu-2: RealMemory=200 instead of 100", "drain", ("cpu-1", "cpu-2"))
