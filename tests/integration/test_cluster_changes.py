@@ -258,3 +258,22 @@ def test_a_container_that_ended_is_started_alone(changed: LocalCluster) -> None:
     assert changed.job(job)["JobState"] == "RUNNING"
     changed.client("srun", "-D/", "-w", "gpu-1", "--mem=1", "hostname", user="ada").ok()
     changed.on("controller", "scancel", job).ok()
+
+
+@pytest.mark.usefixtures("as_before")
+def test_accounting_comes_to_a_cluster_that_runs(changed: LocalCluster, tmp_path: Path) -> None:
+    """slurmctld finds a state and no usage in it, as one does that was killed in its first minutes"""
+    job = runs(changed, "-w", "cpu-1")
+    bring_up(request_of(changed, tmp_path, ("node_sets:", "accounting: {}\nnode_sets:")), Events())
+    kill = 'for p in /proc/[0-9]*; do grep -qx slurmctld "$p/comm" && kill -KILL "${p#/proc/}"; done; true'
+    changed.on("controller", "sh", "-c", kill).ok()
+    asked = ("sacct", "-nXP", "--allusers", "--format=jobid,state")
+    changed.wait_until(
+        "slurmctld is back", lambda: " is UP" in changed.on("controller", "scontrol", "ping").out
+    )
+    assert changed.job(job)["JobState"] == "RUNNING"
+    new = submit(changed, "ada", "true", "-D/", "-o/dev/null", "--mem=1")
+    ended(changed, new)
+    changed.wait_until(
+        "it is accounted for", lambda: f"{new}|COMPLETED" in changed.on("controller", *asked).out
+    )
