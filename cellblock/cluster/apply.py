@@ -43,48 +43,43 @@ class Target:
     texts: Mapping[str, str]
 
 
-def apply_changes(
-    client: docker.DockerClient,
-    known: state.ClusterState,
-    target: Target,
-    changes: Changes,
-    folder: Path,
-    patience_s: float,
-    events: Events,
-) -> None:
-    """Change the cluster `known` into `target`. `folder` is the cluster's.
+@dataclass
+class ClusterChange:
+    """A change of the cluster `known` into `target`. `folder` is the cluster's.
 
     Nodes that start anew are drained first, for `patience_s` seconds at most; 0 ends their jobs.
-    Raises CellblockError when slurmctld does not take the configuration, when a container does not start, or
-    when jobs did not end in time. The cluster then runs on.
     """
-    applying = _Applying(client, known, target, changes, folder, patience_s, events)
-    try:
-        applying.run()
-    except DockerException as error:
-        raise CellblockError(
-            f"cluster {known.name} runs, but is not yet what its file says: {error}",
-            hint=f"`build.py status{name_option(known.name)}` shows what runs; the same `up` again goes on",
-        ) from error
 
+    client: docker.DockerClient
+    known: state.ClusterState
+    target: Target
+    changes: Changes
+    folder: Path
+    patience_s: float
+    events: Events
 
-class _Applying:
-    def __init__(
-        self,
-        client: docker.DockerClient,
-        known: state.ClusterState,
-        target: Target,
-        changes: Changes,
-        folder: Path,
-        patience_s: float,
-        events: Events,
-    ) -> None:
-        self.client, self.known, self.target, self.changes = client, known, target, changes
-        self.folder, self.patience_s, self.events = folder, patience_s, events
-        self.records: dict[str, Mapping[str, Any]] = dict(known.containers)
-        self.alive = running.alive(client, known.name)
+    def __post_init__(self) -> None:
+        """Note what there is before."""
+        self.records: dict[str, Mapping[str, Any]] = dict(self.known.containers)
+        self.alive = running.alive(self.client, self.known.name)
+        self.before = config.read(self.folder / "config")
 
-    def run(self) -> None:
+    def apply(self) -> None:
+        """Change the cluster.
+
+        Raises CellblockError when slurmctld does not take the configuration, when a container does not start,
+        or when jobs did not end in time. The cluster then runs on.
+        """
+        try:
+            self._apply()
+        except DockerException as error:
+            raise CellblockError(
+                f"cluster {self.known.name} runs, but is not yet what its file says: {error}",
+                hint=f"`build.py status{name_option(self.known.name)}` shows what runs; the same `up` again "
+                "goes on",
+            ) from error
+
+    def _apply(self) -> None:
         """All steps, in the order in which each finds what it needs."""
         again = [host for host in self._workers(self.changes.replaced) if host in self.alive]
         gone = self._workers(self.changes.removed)
@@ -133,7 +128,7 @@ class _Applying:
     def _files(self) -> None:
         """Write the files; a partition whose jobs are not over takes no new ones and is hidden."""
         texts = dict(self.target.texts)
-        gone = removed_partitions(config.read(self.folder / "config"), texts)
+        gone = removed_partitions(self.before, texts)
         lines = []
         for partition, line in gone.items():
             asked = ["squeue", "--noheader", "--all", f"--partition={partition}", "--format=%i"]
@@ -145,14 +140,12 @@ class _Applying:
                     "it is hidden and takes no new ones; the first `up` after their end removes it"
                 )
                 lines.append(f"{re.sub(r' (State|Default|Hidden)=[^ ]+', '', line)} State=DRAIN Hidden=YES")
-        self.before = config.read(self.folder / "config")
         if lines:
             old = self.before.get("slurm/slurm.conf", "")
             sets = [line for line in old.splitlines() if line.startswith("NodeSet=")]
             new = texts["slurm/slurm.conf"]
             kept = [line for line in sets if line not in new.splitlines()]
             texts["slurm/slurm.conf"] = new.rstrip("\n") + "\n" + "\n".join([*kept, *lines]) + "\n"
-        self.texts = texts
         config.write(self.folder / "config", texts)
 
     def _controller(self) -> None:

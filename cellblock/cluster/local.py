@@ -20,7 +20,7 @@ from docker.errors import DockerException
 
 from cellblock.cluster import config, host, running, secrets, state
 from cellblock.cluster.api import connect, podman_environment
-from cellblock.cluster.apply import Target, apply_changes
+from cellblock.cluster.apply import ClusterChange, Target
 from cellblock.cluster.changes import Changes, compare
 from cellblock.cluster.cluster_file import ClusterFile
 from cellblock.cluster.containers import LABEL_ROLE, container_name
@@ -90,7 +90,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
                 events.info(f"cluster: {change.effect}: {change.what}")
             secrets.make_secrets(folder / "secrets", spec.name, tokens=bool(target.state.rest_ports))
             _make_folders(folder)
-            apply_changes(client, known, target, changes, folder, patience_s, events)
+            ClusterChange(client, known, target, changes, folder, patience_s, events).apply()
         else:
             running.remove(client, spec.name)
             # Again, now that nothing of the cluster runs: the engine follows links on the way to what it
