@@ -47,6 +47,11 @@ _FIRST = (
     "cluster debian12",
     "tests/integration/escape debian12",
     "tests/integration/escape debian14",
+    *(
+        f"tests/integration/test_{name}.py {variant}"
+        for name in ("cluster_changes", "metrics", "rest")
+        for variant in ("debian13", "debian14", "debian12")
+    ),
     "fuzzing",  # 90 s and its compiling, on what others leave idle
     "tests/integration/test_jail_init.py",
     "tests/integration/docker_engine",
@@ -68,6 +73,10 @@ _FUZZING = "::test_no_input_breaks_a_target"
 _FOLDERS = ("tests/integration/docker_engine", "tests/integration/escape", "tests/integration/push")
 # Long, and content with a cluster of its own.
 _APART = ("tests/integration/test_soak.py",)
+# Long, with a cluster of its own for each variant.
+_APART_BY_VARIANT = tuple(
+    f"tests/integration/test_{name}.py" for name in ("cluster_changes", "rest", "metrics", "accounting")
+)
 # The id of a test in the shared cluster of a variant (tests/integration/conftest.py).
 _CLUSTER = re.compile(r"^tests/integration/.*[\[-](debian\d+)[\]-]")
 
@@ -113,7 +122,7 @@ def group_of(nodeid: str) -> str:
     path = nodeid.partition("::")[0]
     folder = next((folder for folder in _FOLDERS if path.startswith(f"{folder}/")), path)
     found = _CLUSTER.match(nodeid)
-    if found and folder.endswith("/escape"):
+    if found and (folder.endswith("/escape") or path in _APART_BY_VARIANT):
         return f"{folder} {found[1]}"
     return f"cluster {found[1]}" if found and folder == path and path not in _APART else folder
 
