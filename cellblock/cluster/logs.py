@@ -21,6 +21,8 @@ from cellblock.errors import CellblockError, UsageError
 
 # RFC 3339 with nanoseconds, by which the engine marks each line.
 _STAMP = re.compile(r"^(\S+T\S+) ?")
+# All control characters but the tab.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 # Lines of each host that stand before those to come, as `tail -f` shows them.
 _LINES_BEFORE = 10
 # How Slurm's daemons name a job: JobId=7, job 7, StepId=7.0, [7.batch], [7].
@@ -83,7 +85,10 @@ def _chosen(client: docker.DockerClient, request: LogRequest) -> list[tuple[str,
 
 
 def _line(host: str, raw: bytes) -> LogLine:
-    text = raw.decode("utf-8", "replace").rstrip("\r\n")
+    # Users have a say in what daemons print: it must not move an operator's cursor.
+    text = _CONTROL.sub(
+        lambda found: f"\\x{ord(found[0]):02x}", raw.decode("utf-8", "replace").rstrip("\r\n")
+    )
     found = _STAMP.match(text)
     return LogLine(host, found[1], text[found.end() :]) if found else LogLine(host, "", text)
 

@@ -32,6 +32,11 @@ def test_a_line_is_about_a_job(line: str, about: bool) -> None:
     assert bool(re.search(logs._JOB.format(number=7), line)) is about
 
 
+def test_what_users_have_daemons_print_does_not_reach_the_terminal() -> None:
+    line = logs._line("worker-1", b"2026-11-24T08:00:00.5Z slurmd: \x1b[2Jgone\x9b\tname \xc3\xa4\n")
+    assert (line.time, line.text) == ("2026-11-24T08:00:00.5Z", "slurmd: \\x1b[2Jgone\ufffd\tname ä")
+
+
 def test_a_cluster_that_is_not_there_is_named() -> None:
     with pytest.raises(CellblockError, match="there is no cluster nope"):
         next(log_lines(LogRequest("nope")))
