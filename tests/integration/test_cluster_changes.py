@@ -264,7 +264,7 @@ def test_a_container_that_ended_is_started_alone(changed: LocalCluster) -> None:
 def test_accounting_comes_to_a_cluster_that_runs(changed: LocalCluster, tmp_path: Path) -> None:
     """slurmctld finds a state and no usage in it, as one does that was killed in its first minutes"""
     job = runs(changed, "-w", "cpu-1")
-    bring_up(request_of(changed, tmp_path, ("node_sets:", "accounting: {}\nnode_sets:")), Events())
+    bring_up(request_of(changed, tmp_path, ("node_sets:\n", "accounting: {}\nnode_sets:\n")), Events())
     kill = 'for p in /proc/[0-9]*; do grep -qx slurmctld "$p/comm" && kill -KILL "${p#/proc/}"; done; true'
     changed.on("controller", "sh", "-c", kill).ok()
     asked = ("sacct", "-nXP", "--allusers", "--format=jobid,state")
