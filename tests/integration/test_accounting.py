@@ -82,8 +82,8 @@ def test_a_job_is_accounted_for_with_its_user_account_and_resources(accounted: L
     assert "gres/gpu=2" in resources
     assert "mem=" in resources
     # Who submitted it sees it, and nobody else who is no operator.
-    mine = accounted.jail("sacct", "-nXP", "--format=jobid", user="ada").ok().split()
-    assert number in mine
+    asked = ("sacct", "-nXP", "--format=jobid")
+    accounted.wait_until("ada sees it", lambda: number in accounted.jail(*asked, user="ada").out.split())
     associated(accounted, "bob")
     others = accounted.jail("sacct", "-nXP", "--allusers", "--format=jobid", user="bob").out.split()
     assert number not in others

@@ -33,7 +33,7 @@ def test_a_job_is_followed_through_all_daemons(cluster: LocalCluster, user: str)
     job = sbatch(cluster, user, "srun true", "-D/", "-o/dev/null", "-w", "worker-1")
     request = LogRequest(cluster.request.name or "", job=int(job))
     cluster.wait_until(
-        "the step's end is told", lambda: any("done with step" in line.text for line in log_lines(request))
+        "the step's end is told", lambda: any("batch] done with" in line.text for line in log_lines(request))
     )
     lines = list(log_lines(request))
     assert {line.host for line in lines} >= {"controller", "worker-1"}
@@ -41,7 +41,7 @@ def test_a_job_is_followed_through_all_daemons(cluster: LocalCluster, user: str)
     # Each daemon's line has the time in itself, for other readers of the container's output.
     assert all(_TIME.search(line.text) for line in lines), lines
     # slurmstepd's, once each.
-    ends = [line.text for line in lines if f"[{job}.batch] done with step" in line.text]
+    ends = [line.text for line in lines if f"[{job}.batch] done with" in line.text]
     assert len(ends) == 1
 
 

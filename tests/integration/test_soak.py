@@ -146,7 +146,7 @@ def untouched(cluster: LocalCluster, user: str) -> Iterator[None]:
 def soak(cluster: LocalCluster, user: str) -> Iterator[Path]:
     """The user's folder with the programs of this test, as the tests see it."""
     folder = cluster.root / "home" / user / "soak"
-    cluster.jail("mkdir", str(Path("/home", user, "soak")), user=user).ok()
+    cluster.jail("mkdir", "-p", str(Path("/home", user, "soak")), user=user).ok()
     for name, text in (("step", STEP), ("victim", VICTIM)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)

@@ -302,7 +302,7 @@ def _lay_out(
     terminal = _start(cluster, "tty >/run/escape-terminal; exec /escape-victim 3602", stack, tty=True)
     shown = cluster.on(WORKER, "cat", "/run/escape-terminal").ok().strip()
     assert re.fullmatch(r"/dev/pts/\d+", shown), f"process {terminal} has no terminal: {shown}"
-    munged = _find(cluster, "munged")
+    munged = find_process(cluster, "munged")
     key = f"/proc/{munged}/root/etc/munge/munge.key"
     look = f"exec -a escape-victim escape-attack watch {OPEN} {canary} {key} >{_SEEN}"
     _start(cluster, f"exec bash -c '{look}'", stack)
@@ -312,13 +312,13 @@ def _lay_out(
         DAEMON=str(daemon),
         DAEMON_UID=str(DAEMON_UID),
         DAEMON_FILE=file,
-        SLURMD=_find(cluster, "slurmd"),
+        SLURMD=find_process(cluster, "slurmd"),
         SLURMD_PORT=_slurmd_port(cluster),
         MUNGED=munged,
         NODE_PIDS=cluster.on(WORKER, "readlink", "/proc/self/ns/pid").ok().strip(),
         IPC_KEY=str(secrets.randbelow(1 << 30) + 1),
-        SSHD=_find(cluster, "sshd"),
-        AGENT=_find(cluster, "ssh-agent"),
+        SSHD=find_process(cluster, "sshd"),
+        AGENT=find_process(cluster, "ssh-agent"),
         MUNGE_UID=cluster.on(WORKER, "id", "-u", "munge").ok().strip(),
         TERMINAL=shown.rpartition("/")[2],
         VOLUME_CANARY_INODE=str(volume_canary.stat().st_ino),
@@ -362,7 +362,7 @@ def _start(cluster: LocalCluster, script: str, stack: ExitStack, *, tty: bool = 
     raise AssertionError(f"a process outside did not start: {script}")
 
 
-def _find(cluster: LocalCluster, name: str) -> str:
+def find_process(cluster: LocalCluster, name: str) -> str:
     """The number on the worker of the process called `name`."""
     script = f'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = {name} ] && echo "${{p#/proc/}}"; done; true'
     return cluster.on(WORKER, "sh", "-c", script).ok().split()[0]

@@ -22,7 +22,7 @@ from tests.integration.registry import PASSWORD, USER, RunningRegistry, reposito
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="PIPELINES ARE NOT TESTED: building needs root")
 
 VARIANT = "debian13"
-PUSHED = {"accounting", "controller", "database", "jail", "login", "metrics", "worker"}
+PUSHED = {"accounting", "controller", "database", "jail", "login", "metrics", "rest", "worker"}
 
 
 @pytest.fixture(scope="module")

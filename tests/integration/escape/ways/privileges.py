@@ -8,7 +8,17 @@ import shutil
 from pathlib import Path
 
 from tests.integration.conftest import Done
-from tests.integration.escape.arena import DAEMON_UID, OPEN, Arena, Outcome, broken, escaped, held, read
+from tests.integration.escape.arena import (
+    DAEMON_UID,
+    OPEN,
+    Arena,
+    Outcome,
+    broken,
+    escaped,
+    find_process,
+    held,
+    read,
+)
 from tests.integration.escape.ways.judge import fresh, judge_secret, last_line
 
 _VOLUME = "/mnt/jail/root"
@@ -34,11 +44,19 @@ def with_capabilities(arena: Arena) -> Path:
     return path
 
 
+def _number(arena: Arena, namespace: str) -> str:
+    """The daemon's process; attacks before this one may have ended slurmd, and it is another one then."""
+    known = str(arena.variables[namespace])
+    if arena.on_worker("test", "-e", f"/proc/{known}").status == 0:
+        return known
+    return find_process(arena.cluster, namespace.lower())
+
+
 def _outside(arena: Arena, program: Path, namespace: str) -> Outcome:
     """What it has when somebody outside runs it, where the daemon `namespace` sees the volume."""
     name = f"{_VOLUME}{arena.inside(program)}"
     somebody = f"setpriv --reuid {DAEMON_UID} --regid {DAEMON_UID} --clear-groups"
-    done = arena.on_worker("sh", "-c", f"nsenter -t {arena.variables[namespace]} -m {somebody} {name} rights")
+    done = arena.on_worker("sh", "-c", f"nsenter -t {_number(arena, namespace)} -m {somebody} {name} rights")
     return Outcome.read(done.out or done.err)
 
 
@@ -64,7 +82,7 @@ def _device(arena: Arena, namespace: str) -> Outcome:
     if not path.exists():
         os.mknod(path, 0o20666, os.makedev(1, 5))
         path.chmod(0o666)
-    look = f"nsenter -t {arena.variables[namespace]} -m head -c 1 {_VOLUME}{arena.inside(path)}"
+    look = f"nsenter -t {_number(arena, namespace)} -m head -c 1 {_VOLUME}{arena.inside(path)}"
     done = arena.on_worker("sh", "-c", f"{look} | wc -c")
     return _judge_device(done)
 
