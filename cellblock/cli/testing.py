@@ -29,6 +29,7 @@ _THOROUGH = {
     "CELLBLOCK_NEEDS": "1",
     "CELLBLOCK_SOAK_STEPS": "5000",
     "CELLBLOCK_WORKER_BY_BUILDAH": "1",
+    "PYTEST_TIMEOUT": "86400",
 }
 """How long, and how often, where no test of a change can wait for it; what the person has set counts."""
 

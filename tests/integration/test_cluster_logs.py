@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -61,26 +65,35 @@ def test_roles_and_hosts(cluster: LocalCluster) -> None:
 
 def test_lines_are_followed_as_they_come(cluster: LocalCluster) -> None:
     command = [sys.executable, str(PROJECT / "build.py"), "logs", "--follow", "--json", "--lines", "0"]
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
     with subprocess.Popen(
-        [*command, "--name", cluster.request.name or ""],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [*command, "--name", cluster.request.name or ""], stdout=subprocess.PIPE, text=True
     ) as following:
+        assert following.stdout
+        reader = threading.Thread(target=_read_into, args=(told, following.stdout))
+        reader.start()
         try:
-            assert following.stdout
-            assert following.stderr
-            # What is printed before podman listens is not among those to come.
-            for _ in range(20):
-                srun(cluster, "root", "-D/", "-w", "worker-1", "true").ok()
-                told = following.stdout.readline()
-                assert told, following.stderr.read()
-                line = json.loads(told)
-                if line["host"] in ("controller", "worker-1"):
-                    break
-            assert line["text"]
+            # What is printed before podman listens is not among those to come: steps run until one is told.
+            cluster.wait_until("a line of a step is followed", lambda: _step_is_told(cluster, told))
+            assert following.poll() is None
         finally:
             following.terminate()
+            reader.join()
+
+
+def _read_into(told: queue.SimpleQueue[str], lines: Iterable[str]) -> None:
+    for line in lines:
+        told.put(line)
+
+
+def _step_is_told(cluster: LocalCluster, told: queue.SimpleQueue[str]) -> bool:
+    srun(cluster, "root", "-D/", "-w", "worker-1", "true").ok()
+    with contextlib.suppress(queue.Empty):
+        while True:
+            line = json.loads(told.get(timeout=1))
+            if line["host"] in ("controller", "worker-1") and line["text"]:
+                return True
+    return False
 
 
 def test_the_cluster_is_listed(cluster: LocalCluster) -> None:
