@@ -361,9 +361,14 @@ class _Writing:
             return CellblockError(
                 f"{self.target.path} cannot hold the jail: {error}; nothing was assembled"
                 + (f"; its filesystem has:{lacks}" if lacks else ""),
-                hint="use ext4, xfs, btrfs, or NFS 4.2 without squashed root; or accept it: --allow-lossy",
+                hint=f"use {_BETTER if lacks else _LARGER}; or accept it: --allow-lossy",
             )
         return error.for_users("nothing was assembled")
+
+
+# Filesystems that have what one lacks, and one where a file may have more of what both have.
+_BETTER = "ext4, xfs, btrfs, or NFS 4.2 without squashed root"
+_LARGER = "xfs, where a file may have more names than 65,000, and attributes of more than 4 KiB"
 
 
 def _all_of(stream: SourceStream) -> set[str]:

@@ -42,7 +42,7 @@ def buildah(*arguments: str) -> str:
 
 
 PROGRAMS = (
-    *("spank_jail.so", "pyxis.so", "pam_jail.so", "jail-enter", "jail-driver"),
+    *("spank_jail.so", "pyxis.so", "pam_jail.so", "job_submit_jail.so", "jail-enter", "jail-driver"),
     *("jail-accounts", "node-supervise"),
 )
 
@@ -75,3 +75,8 @@ def test_of_slurm_the_container_plugin_takes_the_public_interface_alone(artifact
 
 def test_the_pam_module_exports_its_session_and_nothing_else(artifacts: Path) -> None:
     assert exports(artifacts / "pam_jail.so") == SESSION
+
+
+def test_the_submission_plugin_exports_what_slurmctld_looks_up_and_nothing_else(artifacts: Path) -> None:
+    exported = exports(artifacts / "job_submit_jail.so")
+    assert exported == {"plugin_name", "plugin_type", "plugin_version", "job_submit", "job_modify"}

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,6 +113,23 @@ def test_what_a_filesystem_cannot_hold_is_an_error_with_its_consequence(small: P
         }
         assert (result.root / "etc/other-name").read_text() == "ID=small\n", "a copy stands for the link"
         assert (place / "volume/.cellblock/losses.json").is_file()
+
+
+def test_a_file_of_more_names_than_ext4_gives_it(
+    small: Path, tmp_path: Path, events: Events, mount: Mount
+) -> None:
+    archive = tmp_path / "a.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(small, ".")
+        for number in range(65_000):
+            link = tarfile.TarInfo(f"./names/{number}")
+            link.type, link.linkname = tarfile.LNKTYPE, "./etc/os-release"
+            tar.addfile(link)
+    with pytest.raises(CellblockError, match="Too many links") as failure:
+        assemble(str(archive), mount("ext4", 400) / "volume", events)
+    assert "use xfs, where a file may have more names than 65,000" in (failure.value.hint or "")
+    root = assemble(str(archive), mount("xfs", 400) / "volume", events).root
+    assert (root / "etc/os-release").stat().st_nlink == 65_001
 
 
 @pytest.fixture
