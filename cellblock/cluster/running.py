@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -137,6 +138,18 @@ def nodes(client: docker.DockerClient, cluster: str) -> tuple[NodeStatus, ...]:
         return ()
     pairs = [line.split() for line in output.splitlines() if len(line.split()) == 2]
     return tuple(NodeStatus(node, what) for node, what in sorted(pairs))
+
+
+def slurmd_starts(client: docker.DockerClient, cluster: str) -> dict[str, int]:
+    """When the slurmd of each node started that registered last, in seconds since the epoch."""
+    command = ["env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "nodes"]
+    try:
+        code, output = _execute(client, cluster, "controller", command)
+    except CellblockError:
+        return {}
+    lines = output.splitlines() if not code else []
+    found = (re.match(r"NodeName=(\S+) .* SlurmdStartTime=(\d+)", line) for line in lines)
+    return {one[1]: int(one[2]) for one in found if one}
 
 
 def last_lines(client: docker.DockerClient, cluster: str) -> str:

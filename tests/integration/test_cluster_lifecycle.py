@@ -96,7 +96,16 @@ def test_a_daemon_without_munge_ends_its_container_and_start_heals_the_cluster(c
     running = ("inspect", "--format={{.State.Running}}", name)
     cluster.wait_until("worker-2 ended", lambda: podman(*running).strip() == "false")
     assert "munged ended with status 137" in podman("logs", name)
+    before = slurmd_start(cluster, "worker-2")
     assert again(cluster).ready
+    # slurmctld knows the new slurmd: what it sends to a node that only seems to serve is lost for minutes.
+    assert slurmd_start(cluster, "worker-2") > before
+
+
+def slurmd_start(cluster: LocalCluster, node: str) -> int:
+    command = ("env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "node", node)
+    shown = cluster.on("controller", *command).ok()
+    return int(shown.partition(" SlurmdStartTime=")[2].split()[0])
 
 
 def test_workers_follow_a_reconfiguration(cluster: LocalCluster, user: str) -> None:
