@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include "native/base/scoped.h"
@@ -56,6 +57,22 @@ void accounts_look(const struct accounts_request *request, struct accounts_state
 		if (statx(etc, accounts_file_name(which), AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS,
 			  &state->files[which]))
 			memset(&state->files[which], 0, sizeof(state->files[which]));
+}
+
+void accounts_watch(const struct accounts_request *request, struct accounts_watch *watch)
+{
+	struct jail_error err;
+	scoped_fd etc = open_etc(request, &err);
+	char path[64];
+
+	if (etc < 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", etc);
+	/* The same number for the same directory; one that was replaced is no longer of interest. */
+	int id = inotify_add_watch(watch->fd, path, IN_ONLYDIR | IN_MOVED_TO | IN_CLOSE_WRITE);
+	if (watch->id >= 0 && watch->id != id)
+		inotify_rm_watch(watch->fd, watch->id);
+	watch->id = id;
 }
 
 static bool same_time(const struct statx_timestamp *a, const struct statx_timestamp *b)

@@ -24,6 +24,15 @@ struct accounts_state {
 /* Looks at the files. Asks the server of a network volume, not this node's cache. */
 void accounts_look(const struct accounts_request *request, struct accounts_state *state);
 
+/* Tells at once what this node changes in the jail's /etc; what others change on a network volume, never. */
+struct accounts_watch {
+	int fd; /* of inotify_init1(2) */
+	int id; /* of the directory that is watched; -1: none */
+};
+
+/* Watches the /etc that is there now. Without it, changes are found by looking. */
+void accounts_watch(const struct accounts_request *request, struct accounts_watch *watch);
+
 /* Whether nothing was replaced, written or removed between the two. */
 bool accounts_unchanged(const struct accounts_state *a, const struct accounts_state *b);
 

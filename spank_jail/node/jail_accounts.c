@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <grp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +26,12 @@
 /* A change is to be there within two seconds: seen by one look, and unchanged at the next. */
 #define LOOK_MS 400
 #define SETTLE_MS 150
+/* What the kernel tells of is complete: a file took its place or was closed. useradd does so with one after the other. */
+#define SETTLE_TOLD_MS 40
+/* A copy is made no more often, however often the jail's people change a file. */
+#define APART_MS 200
+/* More than the kernel's queue of events holds. */
+#define MAX_READS 256
 /* Looks that a file may go on changing before it is read all the same. */
 #define MAX_UNSETTLED 4
 /* Seconds after which a copy that failed is tried again though nothing changed: there may be room now. */
@@ -173,15 +181,32 @@ static int copy(const struct accounts_request *request, struct said *failure, st
 	return 0;
 }
 
+/* Waits for that long, or until the kernel tells of a change; returns whether it did. */
+static bool wait_for_change(const struct accounts_watch *watch, int ms)
+{
+	struct pollfd told = { .fd = watch->fd, .events = POLLIN };
+	char events[4096];
+
+	if (poll(&told, 1, ms) <= 0)
+		return false;
+	for (int i = 0; i < MAX_READS && read(watch->fd, events, sizeof(events)) > 0; i++)
+		;
+	return true;
+}
+
 /* For ever. A change is taken when it holds from one look to the next: what writes a file in place is then done. */
 static _Noreturn void follow(const struct accounts_request *request)
 {
 	struct said failure = { 0 }, refusal = { 0 };
 	struct accounts_state copied = { 0 }, seen = { 0 }, now;
+	/* -1, where the machine has no more of them: poll(2) then waits for the time alone. */
+	struct accounts_watch watch = { .fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), .id = -1 };
 	unsigned unsettled = 0;
 	time_t retry_at = now_s();
+	bool told = false;
 
 	for (;;) {
+		accounts_watch(request, &watch);
 		accounts_look(request, &now);
 		bool settled = accounts_unchanged(&seen, &now);
 		bool due = !accounts_unchanged(&copied, &now) || (retry_at && now_s() >= retry_at);
@@ -191,9 +216,12 @@ static _Noreturn void follow(const struct accounts_request *request)
 			copied = settled ? now : (struct accounts_state){ 0 };
 			unsettled = 0;
 			due = false;
+			wait_ms(APART_MS);
 		}
 		seen = now;
-		wait_ms(due ? SETTLE_MS : LOOK_MS);
+		if (told || due)
+			wait_ms(told ? SETTLE_TOLD_MS : SETTLE_MS);
+		told = !due && wait_for_change(&watch, LOOK_MS);
 	}
 }
 

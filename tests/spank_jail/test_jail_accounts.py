@@ -276,6 +276,24 @@ def test_a_change_is_followed(node: Node) -> None:
     assert [line for line in log.read_text().splitlines() if "left out" in line] == []
 
 
+def test_the_kernel_tells_of_a_change(node: Node) -> None:
+    """By looking alone none is there before it has held for 150 ms; a busy machine may take longer each time."""
+    with following(node) as (_, log):
+        wait_until(lambda: "ann" in node.copied())
+        quickest = 60.0
+        for number in range(100):
+            # Longer than a change has to wait that follows another.
+            time.sleep(0.25)
+            node.add(f"user{number}", 3000 + number)
+            began = time.monotonic()
+            wait_until(lambda name=f"user{number}:x": name in node.copied())
+            quickest = min(quickest, time.monotonic() - began)
+            if quickest < 0.13:
+                break
+        assert quickest < 0.13
+    assert log.read_text() == ""
+
+
 def test_a_fifo_is_told_of_once_and_when_it_is_over(node: Node) -> None:
     with following(node) as (_, log):
         wait_until(lambda: "ann" in node.copied())
