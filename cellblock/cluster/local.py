@@ -24,12 +24,14 @@ from cellblock.cluster.apply import ClusterChange, Target
 from cellblock.cluster.changes import Changes, compare
 from cellblock.cluster.cluster_file import ClusterFile
 from cellblock.cluster.containers import LABEL_ROLE, container_name
+from cellblock.cluster.gone_nodes import forget_gone
 from cellblock.cluster.images import copy_to_docker, image_ids
 from cellblock.cluster.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.names import name_option
 from cellblock.cluster.planned import plan_cluster
 from cellblock.cluster.readiness import wait_ready
 from cellblock.cluster.trial import try_configuration
+from cellblock.cluster.waiting_jobs import WaitingJobs
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 from cellblock.privilege import require_root
@@ -304,6 +306,7 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
             running.create(client, new.name, target.containers.values())
         with events.step("cluster", "wait for Slurm"):
             wait_ready(client, new)
+        forget_gone(client, new, WaitingJobs(client, new.name, folder), events)
     except BaseException as error:
         logs = running.last_lines(client, new.name)
         running.remove(client, new.name)

@@ -15,6 +15,7 @@ import pytest
 
 from cellblock.cluster.changes import Changes
 from cellblock.cluster.diff import cluster_diff
+from cellblock.cluster.local import stop
 from cellblock.cluster.up import bring_up
 from cellblock.cluster.up_request import UpRequest
 from cellblock.errors import CellblockError
@@ -87,6 +88,11 @@ def node(cluster: LocalCluster, name: str) -> str:
     return done.out if done.status == 0 else ""
 
 
+def known_nodes(cluster: LocalCluster) -> set[str]:
+    """The nodes that slurmctld knows."""
+    return set(cluster.on("controller", "sinfo", "--noheader", "--all", "--Node", "--format=%N").ok().split())
+
+
 @pytest.fixture
 def as_before(changed: LocalCluster) -> Iterator[None]:
     """Afterwards the cluster is what FILE says, without jobs."""
@@ -94,6 +100,7 @@ def as_before(changed: LocalCluster) -> Iterator[None]:
     changed.cancel_jobs()
     bring_up(replace(changed.request, wait="0"), Events())
     assert difference(changed.request).changes == ()
+    assert known_nodes(changed) == {"cpu-1", "gpu-1"}
 
 
 @pytest.mark.usefixtures("as_before")
@@ -164,6 +171,25 @@ def test_nodes_come_and_go_and_no_job_is_lost(changed: LocalCluster, tmp_path: P
     # Slurm ends a job whose node is forgotten.
     assert changed.job(waits)["JobState"] == "PENDING"
     assert any(f"job {waits}" in text and "fat-1, which is gone" in text for text in said)
+
+
+@pytest.mark.usefixtures("as_before")
+def test_nodes_that_went_while_the_cluster_was_down_are_forgotten(
+    changed: LocalCluster, tmp_path: Path
+) -> None:
+    bring_up(request_of(changed, tmp_path, ("- {name: cpu, count: 1}", "- {name: cpu, count: 3}")), Events())
+    job = runs(changed, "-w", "cpu-3", "--requeue")
+    waits = submit(changed, "ada", "true", "-D/", "-o/dev/null", "-w", "cpu-2", "--hold")
+    stop(changed.request.name or "", Events())
+    said: list[str] = []
+    events = Events()
+    events.subscribe(lambda event: said.append(str(event)))
+    bring_up(changed.request, events)
+    assert known_nodes(changed) == {"cpu-1", "gpu-1"}
+    assert any(f"job {waits}" in text and "cpu-2, which is gone" in text for text in said)
+    assert changed.job(waits)["JobState"] == "PENDING"
+    assert changed.job(job)["JobState"] in ("PENDING", "RUNNING", "NODE_FAIL", "CANCELLED")
+    assert changed.client("srun", "-D/", "-N2", "true", user="ada").status == 0
 
 
 @pytest.mark.usefixtures("as_before")

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has slurmctld forget nodes that it remembers from before the cluster stopped, and that are no more.
+
+Nodes that register by themselves are in slurmctld's state. One that the cluster file no longer asks for is
+idle for a slurmctld that starts: jobs go there, and hang. Slurm 22.05, which cannot look up its address, takes
+all other nodes for dead as well (seen after four minutes).
+"""
+
+from __future__ import annotations
+
+import time
+
+import docker
+
+from cellblock.cluster import running
+from cellblock.cluster.draining import MARK, node_states, update
+from cellblock.cluster.names import name_option
+from cellblock.cluster.state import ClusterState
+from cellblock.cluster.waiting_jobs import WaitingJobs
+from cellblock.events import Events
+
+# Seconds until the jobs of a node that is down are off it.
+_OFF_S = 15.0
+_POLL_S = 0.2
+
+
+def forget_gone(client: docker.DockerClient, new: ClusterState, waiting: WaitingJobs, events: Events) -> None:
+    """Delete the nodes that are not the cluster's. Their jobs end or are queued again; waiting ones stay.
+
+    One that slurmctld does not give up stays down, and a warning says so. Raises CellblockError when
+    slurmctld does not answer.
+    """
+    gone = sorted(node_states(client, new.name).keys() - set(new.nodes))
+    if not gone:
+        return
+    # Ends the jobs that slurmctld believes to run there, or queues them again.
+    update(client, new.name, gone, "state=down", f"reason={MARK} is gone")
+    deadline = time.monotonic() + _OFF_S
+    for node in gone:
+        waiting.set_aside(node)
+        while not running.succeeds(
+            client, new.name, "controller", ["scontrol", "delete", f"nodename={node}"]
+        ):
+            if time.monotonic() >= deadline:
+                events.warning(
+                    f"slurmctld of cluster {new.name} keeps {node}, which is gone, as a node that is down: "
+                    f"`scontrol delete nodename={node}` in `build.py shell --admin{name_option(new.name)}` "
+                    "says why"
+                )
+                break
+            time.sleep(_POLL_S)
+    waiting.give_back()
+    waiting.leave(events)
