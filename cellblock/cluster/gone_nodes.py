@@ -2,7 +2,7 @@
 """Has slurmctld forget nodes that it remembers from before the cluster stopped, and that are no more.
 
 Nodes that register by themselves are in slurmctld's state. One that the cluster file no longer asks for is
-idle for a slurmctld that starts: jobs go there, and hang. Slurm 22.05, which cannot look up its address, takes
+idle for a slurmctld that starts: jobs go there and hang. Slurm 22.05, which cannot look up its address, takes
 all other nodes for dead as well (seen after four minutes).
 """
 
