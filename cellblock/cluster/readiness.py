@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import time
 from datetime import datetime
@@ -11,7 +12,7 @@ import docker
 
 from cellblock.cluster import running, state
 from cellblock.cluster.containers import container_name
-from cellblock.cluster.draining import node_states, resume_ours
+from cellblock.cluster.draining import node_states, resume_ours, update
 from cellblock.cluster.model import SERVING
 from cellblock.errors import CellblockError
 
@@ -23,8 +24,6 @@ _POLL_S = 0.1
 _REST_LISTENS = ["bash", "-c", ": < /dev/tcp/127.0.0.1/6820"]
 # Seconds and zone of the engines' times, whose nanoseconds Python 3.10 does not read.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)$")
-# For a node of which slurmctld does not say when its slurmd started.
-_EVER = 1 << 62
 
 
 def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: bool = False) -> None:
@@ -57,6 +56,8 @@ def _missing(client: docker.DockerClient, new: state.ClusterState, resume: bool)
     nodes = running.nodes(client, new.name)
     if not nodes:
         return "slurmctld and its workers"
+    records = running.node_records(client, new.name)
+    _readdress(client, new, records)
     excused: set[str] = set()
     if resume and any(node.state not in SERVING for node in nodes):
         resume_ours(client, new.name)
@@ -66,7 +67,7 @@ def _missing(client: docker.DockerClient, new: state.ClusterState, resume: bool)
     if not serving.issuperset(new.nodes):
         shown = "; ".join(f"{node.name} is {node.state}" for node in nodes)
         return f"{len(new.nodes)} workers: {shown}"
-    if late := sorted(_not_registered(client, new)):
+    if late := sorted(_not_registered(client, new, records)):
         return f"slurmd on {', '.join(late)}"
     # sshd writes it once it listens.
     if not running.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
@@ -77,19 +78,46 @@ def _missing(client: docker.DockerClient, new: state.ClusterState, resume: bool)
     return ""
 
 
-def _not_registered(client: docker.DockerClient, new: state.ClusterState) -> set[str]:
+def _readdress(
+    client: docker.DockerClient, new: state.ClusterState, records: dict[str, running.NodeRecord]
+) -> None:
+    """Tell slurmctld where nodes are that it remembers from the containers' last start.
+
+    Slurm 22.05 goes on with the address of a node's first registration, where by now may be another's.
+    """
+    prefix = container_name(new.name, "")
+    for container in running.find(client, new.name):
+        node = (container.name or "").removeprefix(prefix)
+        address = running.address(container, new.name)
+        known = records[node].address if node in records and node in new.nodes else ""
+        if address and known != address and _is_address(known):
+            update(client, new.name, [node], f"nodeaddr={address}")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _not_registered(
+    client: docker.DockerClient, new: state.ClusterState, records: dict[str, running.NodeRecord]
+) -> set[str]:
     """Workers whose slurmd slurmctld knows from before their container's start alone.
 
     For slurmctld, a node whose slurmd ended goes on serving for five minutes. What it sends to such a node is
     lost, and so is what slurmd sends while slurmctld reads its configuration: seen to cost three minutes.
     """
     prefix = container_name(new.name, "")
-    started = {
-        (one.name or "").removeprefix(prefix): one.attrs.get("State", {}).get("StartedAt", "")
-        for one in running.find(client, new.name)
-    }
-    known = running.slurmd_starts(client, new.name)
-    return {name for name in new.nodes if known.get(name, _EVER) < _seconds(started.get(name, ""))}
+    late = set()
+    for container in running.find(client, new.name):
+        node = (container.name or "").removeprefix(prefix)
+        start = records[node].slurmd_start if node in records and node in new.nodes else None
+        if start is not None and start < _seconds(container.attrs.get("State", {}).get("StartedAt", "")):
+            late.add(node)
+    return late
 
 
 def _seconds(time_of_engine: str) -> int:

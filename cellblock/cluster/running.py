@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal
 
 import docker
@@ -80,16 +80,15 @@ def replace(client: docker.DockerClient, cluster: str, container: Container) -> 
     Daemons and commands that run have looked up the address once. Raises docker.errors.DockerException.
     """
     network = network_name(cluster)
-    address = ""
+    before = ""
     with suppress(NotFound):
         old = client.containers.get(container.name)
-        networks = old.attrs.get("NetworkSettings", {}).get("Networks", {})
-        address = str(networks.get(network, {}).get("IPAddress") or "")
+        before = address(old, cluster)
         _remove(old)
     try:
-        _start(client, cluster, container, network, address)
+        _start(client, cluster, container, network, before)
     except APIError:
-        if not address:
+        if not before:
             raise
         # Docker gives addresses only of networks whose range somebody chose.
         _remove_if_there(client, container.name)
@@ -140,16 +139,38 @@ def nodes(client: docker.DockerClient, cluster: str) -> tuple[NodeStatus, ...]:
     return tuple(NodeStatus(node, what) for node, what in sorted(pairs))
 
 
-def slurmd_starts(client: docker.DockerClient, cluster: str) -> dict[str, int]:
-    """When the slurmd of each node started that registered last, in seconds since the epoch."""
+@dataclass(frozen=True)
+class NodeRecord:
+    """What slurmctld knows of a node: where it is, and when the slurmd that registered last started.
+
+    `slurmd_start` is in seconds since the epoch; None when slurmctld does not say.
+    """
+
+    address: str
+    slurmd_start: int | None
+
+
+def node_records(client: docker.DockerClient, cluster: str) -> dict[str, NodeRecord]:
+    """The nodes that slurmctld knows, by name; none while it does not answer."""
     command = ["env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "nodes"]
     try:
         code, output = _execute(client, cluster, "controller", command)
     except CellblockError:
         return {}
-    lines = output.splitlines() if not code else []
-    found = (re.match(r"NodeName=(\S+) .* SlurmdStartTime=(\d+)", line) for line in lines)
-    return {one[1]: int(one[2]) for one in found if one}
+    records = {}
+    for line in output.splitlines() if not code else []:
+        fields = dict(field.split("=", 1) for field in line.split() if "=" in field)
+        start = fields.get("SlurmdStartTime", "")
+        records[fields.get("NodeName", "")] = NodeRecord(
+            fields.get("NodeAddr", ""), int(start) if start.isdigit() else None
+        )
+    return records
+
+
+def address(container: Running, cluster: str) -> str:
+    """The IP address of a container in the cluster's network; empty when it has none."""
+    networks = container.attrs.get("NetworkSettings", {}).get("Networks", {})
+    return str(networks.get(network_name(cluster), {}).get("IPAddress") or "")
 
 
 def last_lines(client: docker.DockerClient, cluster: str) -> str:

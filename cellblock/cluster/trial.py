@@ -16,7 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import docker
-from docker.errors import DockerException, NotFound
+from docker.errors import APIError, DockerException, NotFound
+from docker.models.containers import Container as Running
 
 from cellblock.cluster import config
 from cellblock.cluster.secrets import JWT_KEY
@@ -25,8 +26,9 @@ from cellblock.errors import CellblockError
 # Seconds until slurmctld runs or has ended; one is usual.
 _TIMEOUT_S = 60
 _POLL_S = 0.1
-# What slurmctld says when it has read everything; 22.05 to 26.05.
-_RUNS = "Running as primary controller"
+# What slurmctld says when it has read its files; 22.05 to 26.05. It loads more plugins before it answers.
+_READ = "Running as primary controller"
+_ANSWERS = ["scontrol", "ping"]
 _FAULT = re.compile(r"\b(?:fatal|error): (.+)")
 # slurmdbd is not asked: none is in the trial, and without it slurmctld does not start for the first time.
 _ACCOUNTING = re.compile(r"^AccountingStorage\w*=.*\n", re.MULTILINE)
@@ -64,14 +66,14 @@ def try_configuration(
         files["slurm/slurm.conf"] = _ACCOUNTING.sub("", files["slurm/slurm.conf"])
         config.write(Path(place) / "config", files)
         try:
-            log = _run(
+            runs, log = _run(
                 client, f"cellblock-{cluster}-trial", image, controller, Path(place) / "config" / "slurm"
             )
         except DockerException as error:
             raise CellblockError(
                 f"cluster {cluster}: the new configuration cannot be tried: {error}", hint="`build.py doctor`"
             ) from error
-    if _RUNS in log:
+    if runs:
         return
     faults = [found[1] for found in _FAULT.finditer(log) if not any(word in found[1] for word in _ALWAYS)]
     said = "\n  ".join(faults[-10:] or log.strip().splitlines()[-10:] or ["(nothing)"])
@@ -82,8 +84,10 @@ def try_configuration(
     )
 
 
-def _run(client: docker.DockerClient, name: str, image: str, controller: str, files: Path) -> str:
-    """What slurmctld prints until it runs or ends."""
+def _run(
+    client: docker.DockerClient, name: str, image: str, controller: str, files: Path
+) -> tuple[bool, str]:
+    """Whether slurmctld runs, and what it prints until it does or ends."""
     _remove(client, name)  # of a trial that was killed
     container = client.containers.create(
         image,
@@ -103,12 +107,21 @@ def _run(client: docker.DockerClient, name: str, image: str, controller: str, fi
         while True:
             container.reload()
             ended = container.status not in ("created", "running")
-            log = container.logs().decode("utf-8", "replace")
-            if ended or _RUNS in log or time.monotonic() >= deadline:
-                return str(log)
+            log = str(container.logs().decode("utf-8", "replace"))
+            runs = not ended and _READ in log and _answers(container)
+            if runs or ended or time.monotonic() >= deadline:
+                return runs, log
             time.sleep(_POLL_S)
     finally:
         _remove(client, name)
+
+
+def _answers(container: Running) -> bool:
+    try:
+        output = container.exec_run(_ANSWERS).output
+    except APIError:  # it has ended meanwhile
+        return False
+    return isinstance(output, bytes) and b" is UP" in output
 
 
 def _remove(client: docker.DockerClient, name: str) -> None:
