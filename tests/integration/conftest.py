@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -42,6 +43,19 @@ _INSTALL_S = 600
 # The comment of jobs that outlive a failed test: those of a fixture of the session.
 KEPT = "kept"
 _MPI_PROGRAM = Path(__file__).with_name("mpi_sum.c")
+
+
+def podman(*arguments: str) -> str:
+    """What podman, as clusters use it, prints on both outputs: `podman logs` keeps the two apart."""
+    done = subprocess.run(
+        ["podman", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+        env={**os.environ, **podman_environment()},
+    )
+    return done.stdout
 
 
 @dataclass(frozen=True)

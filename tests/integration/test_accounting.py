@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import stop
-from cellblock.cluster.api import podman_environment
 from cellblock.cluster.containers import container_name
 from cellblock.cluster.up import bring_up
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events
 from tests import documented
-from tests.integration.conftest import LocalCluster, default_variant, other_variants, running_cluster
+from tests.integration.conftest import LocalCluster, default_variant, other_variants, podman, running_cluster
 
 pytestmark = pytest.mark.integration
 
@@ -38,12 +35,6 @@ def accounted(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """A cluster with accounting and two node sets."""
     with running_cluster("accounting", request.param, text=FILE) as running:
         yield running
-
-
-def podman(*command: str) -> None:
-    """Do something with a container."""
-    environment = {**os.environ, **podman_environment()}
-    subprocess.run(["podman", *command], check=True, capture_output=True, env=environment)
 
 
 def associated(cluster: LocalCluster, name: str) -> None:

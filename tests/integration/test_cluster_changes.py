@@ -26,6 +26,7 @@ from tests.integration.conftest import (
     LocalCluster,
     default_variant,
     other_variants,
+    podman,
     running_cluster,
     write_cluster_file,
 )
@@ -184,7 +185,13 @@ def test_nodes_that_went_while_the_cluster_was_down_are_forgotten(
     said: list[str] = []
     events = Events()
     events.subscribe(lambda event: said.append(str(event)))
-    bring_up(changed.request, events)
+    # Another network takes the addresses that slurmctld remembers of nodes.
+    taken = f"{changed.request.name}-taken"
+    podman("network", "create", taken)
+    try:
+        bring_up(changed.request, events)
+    finally:
+        podman("network", "rm", "--force", taken)
     assert known_nodes(changed) == {"cpu-1", "gpu-1"}
     assert any(f"job {waits}" in text and "cpu-2, which is gone" in text for text in said)
     assert changed.job(waits)["JobState"] == "PENDING"

@@ -4,22 +4,19 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
 from dataclasses import replace
 
 import pytest
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
-from cellblock.cluster.api import podman_environment
 from cellblock.cluster.capabilities import capabilities
 from cellblock.cluster.containers import container_name
 from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from tests.integration.conftest import LocalCluster
+from tests.integration.conftest import LocalCluster, podman
 from tests.integration.jobs import srun, submit
 
 pytestmark = pytest.mark.integration
@@ -41,18 +38,6 @@ def spec(cluster: LocalCluster, **changes: object) -> ClusterSpec:
 
 def again(cluster: LocalCluster) -> ClusterStatus:
     return start(spec(cluster), Events())
-
-
-def podman(*arguments: str) -> str:
-    done = subprocess.run(
-        ["podman", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,  # `podman logs` keeps the two apart
-        text=True,
-        check=True,
-        env={**os.environ, **podman_environment()},
-    )
-    return done.stdout
 
 
 def test_starting_a_running_cluster_changes_nothing(cluster: LocalCluster) -> None:

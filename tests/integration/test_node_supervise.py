@@ -49,7 +49,7 @@ def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
     job = submit(cluster, "grace", steps, "-w", NODE, "-o", folder)
     cluster.wait_until("both run", lambda: out.exists() and step.exists() and step.read_text() == "start\n")
     for signal in ("KILL", "ABRT", "SEGV"):
-        # What slurmctld told the slurmd that ends, of a job's end, it tells the next after three minutes only.
+        # What it told a slurmd that then ended, slurmctld tells the next after three minutes only.
         cluster.wait_until_none_completes()
         pid = slurmd(cluster)
         cluster.on(NODE, "kill", f"-{signal}", pid).ok()
