@@ -25,7 +25,7 @@ VARIANT = os.environ.get("CELLBLOCK_TEST_VARIANT") or "debian13"
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of what the image of plugins holds."""
-    image = build_images(BuildRequest(("plugins",), VARIANT), Events()).images["plugins"].reference
+    image = build_images(BuildRequest(("plugins",), VARIANT, load=True), Events()).images["plugins"].reference
     container = buildah("from", "--pull-never", image)
     copy = tmp_path_factory.mktemp("plugins")
     try:

@@ -363,9 +363,23 @@ def _start(cluster: LocalCluster, script: str, stack: ExitStack, *, tty: bool = 
 
 
 def find_process(cluster: LocalCluster, name: str) -> str:
-    """The number on the worker of the process called `name`."""
-    script = f'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = {name} ] && echo "${{p#/proc/}}"; done; true'
-    return cluster.on(WORKER, "sh", "-c", script).ok().split()[0]
+    """The number on the worker of the process that runs the program `name`.
+
+    By its command line: a slurmd that was reconfigured has executed itself, and is called otherwise. Attacks end
+    daemons, which are started again: they are waited for.
+    """
+    look = (
+        f"""set -- $(tr '\\0' ' ' <$p/cmdline); n=${{1##*/}}; [ "${{n%:}}" = {name} ] && echo ${{p#/proc/}}"""
+    )
+    script = f"for p in /proc/[0-9]*; do {look}; done 2>/dev/null; true"
+    found: list[str] = []
+
+    def look_again() -> bool:
+        found[:] = cluster.on(WORKER, "sh", "-c", script).ok().split()
+        return bool(found)
+
+    cluster.wait_until(f"{name} runs on {WORKER}", look_again)
+    return found[0]
 
 
 def _slurmd_port(cluster: LocalCluster) -> str:
