@@ -365,8 +365,8 @@ def _start(cluster: LocalCluster, script: str, stack: ExitStack, *, tty: bool = 
 def find_process(cluster: LocalCluster, name: str) -> str:
     """The number on the worker of the process that runs the program `name`.
 
-    By its command line: a slurmd that was reconfigured has executed itself, and is called otherwise. Attacks end
-    daemons, which are started again: they are waited for.
+    By its command line: a slurmd that was reconfigured has executed itself, and is called otherwise. Daemons
+    that attacks ended are started again: they are waited for.
     """
     look = (
         f"""set -- $(tr '\\0' ' ' <$p/cmdline); n=${{1##*/}}; [ "${{n%:}}" = {name} ] && echo ${{p#/proc/}}"""
