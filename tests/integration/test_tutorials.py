@@ -59,8 +59,11 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster() -> Iterator[str]:
-    """Options for a cluster of the test's own; it goes in the end, whatever happened."""
+def own_cluster() -> Iterator[str]:
+    """Options for a cluster of the test's own; it goes in the end, whatever happened.
+
+    Not called `cluster`: tests that ask for that run with one for each variant, which lives on after them.
+    """
     if os.geteuid() != 0:
         pytest.skip("a cluster needs root")
     with state_folder():
@@ -125,8 +128,8 @@ def test_building_in_ci(checkout: Path, registry: RunningRegistry, request: pyte
     assert (checkout / "locks/debian13.lock.yaml").exists()
 
 
-def test_upgrading_a_jail_under_jobs(checkout: Path, cluster: str) -> None:
-    said = follow("tutorial-upgrade.md", checkout, cluster)
+def test_upgrading_a_jail_under_jobs(checkout: Path, own_cluster: str) -> None:
+    said = follow("tutorial-upgrade.md", checkout, own_cluster)
     outputs = {line: outputs[0] for line, outputs in said.items()}
     assert "our cluster\ndata" in outputs["python3 build.py shell cat /etc/motd /srv/result"]
     assert " R " in outputs["python3 build.py shell --user cellblock squeue --noheader --states=running"]
