@@ -67,6 +67,8 @@ _FIRST = (
 )
 # How many groups the last lines of a run name.
 _LONGEST = 25
+# Of what a test failed by before it ran again, so many characters are shown: a command's output with it.
+_CAUSE_LENGTH = 1500
 # The targets of libFuzzer, of whatever file: one after the other, for each would have the idle cores.
 _FUZZING = "::test_no_input_breaks_a_target"
 # Tests of one folder that share what is dear to make.
@@ -128,7 +130,7 @@ def group_of(nodeid: str) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say last which tests ran again (none is the aim), and in a whole run which groups took longest."""
+    """Say last which tests ran again and why (none is the aim), and in a whole run which groups took longest."""
     reports = [
         report for kind in terminalreporter.stats.values() for report in kind if hasattr(report, "duration")
     ]
@@ -141,7 +143,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             seconds[group_of(report.nodeid)] += report.duration
         for group, total in seconds.most_common(_LONGEST):
             terminalreporter.write_line(f"{total:6.0f} s  {group}")
-    again = Counter(report.nodeid for report in terminalreporter.stats.get("rerun", []))
-    terminalreporter.write_line(f"reruns: {again.total()}")
-    for nodeid, times in again.items():
-        terminalreporter.write_line(f"{times:6}    {nodeid}")
+    again = terminalreporter.stats.get("rerun", [])
+    terminalreporter.write_line(f"reruns: {len(again)}")
+    for report in again:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        terminalreporter.write_line(f"       {report.nodeid}")
+        if crash:
+            place = f"{Path(crash.path).name}:{crash.lineno}"
+            terminalreporter.write_line(f"           {place}: {crash.message[:_CAUSE_LENGTH]}")
