@@ -130,7 +130,7 @@ def group_of(nodeid: str) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say last which tests ran again and why (none is the aim), and in a whole run which groups took longest."""
+    """Say last which tests ran again and why (none is the aim), and in a whole run the longest groups."""
     reports = [
         report for kind in terminalreporter.stats.values() for report in kind if hasattr(report, "duration")
     ]

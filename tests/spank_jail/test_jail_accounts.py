@@ -277,7 +277,7 @@ def test_a_change_is_followed(node: Node) -> None:
 
 
 def test_the_kernel_tells_of_a_change(node: Node) -> None:
-    """By looking alone none is there before it has held for 150 ms; a busy machine may take longer each time."""
+    """By looking alone none is there before it has held for 150 ms; a busy machine takes longer at times."""
     with following(node) as (_, log):
         wait_until(lambda: "ann" in node.copied())
         quickest = 60.0
