@@ -19,9 +19,9 @@ from typing import Any
 
 from cellblock.bench.percentile import percentile, uncertainty
 from cellblock.cluster import state
-from cellblock.cluster.api import connect
-from cellblock.cluster.containers import container_name
-from cellblock.cluster.names import name_option
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine.api import connect
+from cellblock.cluster.engine.containers import container_name
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 

@@ -21,9 +21,9 @@ from cellblock.bench.percentile import percentile
 from cellblock.bench.registry import registry
 from cellblock.bench.scratch import scratch
 from cellblock.cluster import state
-from cellblock.cluster.api import connect
-from cellblock.cluster.containers import container_name, network_name
-from cellblock.cluster.names import name_option
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine.api import connect
+from cellblock.cluster.engine.containers import container_name, network_name
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 

@@ -287,7 +287,7 @@ def cluster_diff(
     Exit status 1 when it would change something.
     """
     from cellblock.cli.views import make_view
-    from cellblock.cluster.changes import EFFECTS
+    from cellblock.cluster.changing.changes import EFFECTS
     from cellblock.cluster.diff import cluster_diff as compare
     from cellblock.cluster.up_request import UpRequest
     from cellblock.events import Events

@@ -21,7 +21,7 @@ app.command()(dashboards)
 @app.command()
 def cluster() -> None:
     """Print the cluster file that `up` uses when it is given none, to start one's own from."""
-    from cellblock.cluster.cluster_file import default_file
+    from cellblock.cluster.definition.cluster_file import default_file
 
     print(default_file().read_text(encoding="utf-8"), end="")
 
@@ -32,7 +32,7 @@ def schema(
 ) -> None:
     """Print a JSON schema (2020-12), by which an editor completes and checks a file."""
     from cellblock.cli.json_output import print_json
-    from cellblock.cluster.cluster_file import ClusterFile
+    from cellblock.cluster.definition.cluster_file import ClusterFile
     from cellblock.errors import UsageError
 
     if of != "cluster":

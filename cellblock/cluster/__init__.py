@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The local cluster: Slurm's configuration, secrets, and containers over the Docker API."""
 
-from cellblock.cluster.local import shell_argv, start, status, stop
-from cellblock.cluster.model import (
+from cellblock.cluster.definition.model import (
     ClusterSpec,
     ClusterStatus,
     ContainerStatus,
@@ -10,7 +9,8 @@ from cellblock.cluster.model import (
     Proof,
     SlurmVariant,
 )
-from cellblock.cluster.names import name_option
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.local import shell_argv, start, status, stop
 from cellblock.cluster.proof import prove
 from cellblock.cluster.proof_user import PROOF_USER
 

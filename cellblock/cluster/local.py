@@ -3,7 +3,7 @@
 
 `start` brings a cluster to what its specification says or to nothing: a failure, or Ctrl-C, removes
 what it made. A cluster that already is what was asked for is left alone; one that differs is changed with
-the least harm to its jobs (cellblock.cluster.apply).
+the least harm to its jobs (cellblock.cluster.changing.apply).
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from typing import cast, get_args
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster import config, host, running, secrets, state
-from cellblock.cluster.api import connect, podman_environment
-from cellblock.cluster.apply import ClusterChange, Target
-from cellblock.cluster.changes import Changes, compare
-from cellblock.cluster.cluster_file import ClusterFile
-from cellblock.cluster.containers import LABEL_ROLE, container_name
-from cellblock.cluster.gone_nodes import forget_gone
-from cellblock.cluster.images import copy_to_docker, image_ids
-from cellblock.cluster.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
-from cellblock.cluster.names import name_option
-from cellblock.cluster.planned import plan_cluster
-from cellblock.cluster.readiness import wait_ready
-from cellblock.cluster.trial import try_configuration
-from cellblock.cluster.waiting_jobs import WaitingJobs
+from cellblock.cluster import host, state
+from cellblock.cluster.changing.apply import ClusterChange, Target
+from cellblock.cluster.changing.changes import Changes, compare
+from cellblock.cluster.changing.gone_nodes import forget_gone
+from cellblock.cluster.changing.planned import plan_cluster
+from cellblock.cluster.changing.readiness import wait_ready
+from cellblock.cluster.changing.waiting_jobs import WaitingJobs
+from cellblock.cluster.configuration import config, secrets
+from cellblock.cluster.configuration.trial import try_configuration
+from cellblock.cluster.definition.cluster_file import ClusterFile
+from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine import running
+from cellblock.cluster.engine.api import connect, podman_environment
+from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
+from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 from cellblock.privilege import require_root

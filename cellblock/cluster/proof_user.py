@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import docker
 
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine.running import execute, succeeds
 from cellblock.cluster.local import in_jail
-from cellblock.cluster.names import name_option
-from cellblock.cluster.running import execute, succeeds
 from cellblock.errors import CellblockError
 
 PROOF_USER = "cellblock"

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from cellblock import paths
-from cellblock.cluster.model import EngineName
-from cellblock.cluster.names import check_name, name_option
+from cellblock.cluster.definition.model import EngineName
+from cellblock.cluster.definition.names import check_name, name_option
 from cellblock.errors import CellblockError
 from cellblock.files import durable
 
@@ -38,7 +38,7 @@ class ClusterState:
     """A cluster that was started.
 
     `nodes` are all of Slurm's, `default_nodes` those of the default partition. `containers` maps host names
-    to what each was made from (cellblock.cluster.changes.record).
+    to what each was made from (cellblock.cluster.changing.changes.record).
     """
 
     name: str

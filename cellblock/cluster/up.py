@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster import state
+from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Proof
+from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.down import delete_unused
 from cellblock.cluster.local import check_ports, check_volume, refuse_other, start
-from cellblock.cluster.model import ClusterSpec, ClusterStatus, Proof
-from cellblock.cluster.names import name_option
 from cellblock.cluster.proof import prove_if_free
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, patience_s, roles_of
 from cellblock.errors import CellblockError

@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import cast, get_args
 
 from cellblock.cluster import state
-from cellblock.cluster.cluster_file import MOST_NODES, ClusterFile, JailRoot, load_cluster_file, seconds
-from cellblock.cluster.model import ClusterSpec, EngineName, Role, SlurmVariant
-from cellblock.cluster.names import check_name
+from cellblock.cluster.definition.cluster_file import (
+    MOST_NODES,
+    ClusterFile,
+    JailRoot,
+    load_cluster_file,
+    seconds,
+)
+from cellblock.cluster.definition.model import ClusterSpec, EngineName, Role, SlurmVariant
+from cellblock.cluster.definition.names import check_name
 from cellblock.errors import UsageError
 from cellblock.project import Project
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from cellblock import definition, variants
-from cellblock.cluster import cluster_file
+from cellblock.cluster.definition import cluster_file
 from cellblock.docs.table import code, table
 from cellblock.paths import PROJECT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec, SlurmVariant
-from cellblock.cluster.cluster_file import Rest
+from cellblock.cluster.definition.cluster_file import Rest
 from cellblock.cluster.up_request import UpRequest, cluster_file
 
 PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import api
+from cellblock.cluster.engine import api
 from cellblock.cluster.host import Limit
 from cellblock.errors import CellblockError
 
@@ -83,7 +83,7 @@ def test_a_podman_that_fails_says_so_in_its_own_words(
 
 _ASK = """
 from pathlib import Path
-from cellblock.cluster import api
+from cellblock.cluster.engine import api
 api._RUN = Path({folder!r})
 with api.connect("podman") as client:
     client.ping()

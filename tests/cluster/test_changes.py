@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cellblock.cluster.changes import EFFECTS, Change, compare, removed_partitions, running_memory
+from cellblock.cluster.changing.changes import EFFECTS, Change, compare, removed_partitions, running_memory
 
 CONF = "slurm/slurm.conf"
 LINE = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cellblock.cluster import ClusterSpec, config
-from cellblock.cluster.cluster_file import ClusterFile, load_cluster_file, mebibytes, slurm_time
-from cellblock.cluster.containers import Container, plan
+from cellblock.cluster import ClusterSpec
+from cellblock.cluster.configuration import config
+from cellblock.cluster.definition.cluster_file import ClusterFile, load_cluster_file, mebibytes, slurm_time
+from cellblock.cluster.engine.containers import Container, plan
 from cellblock.cluster.up_request import UpRequest, cluster_file
 from cellblock.errors import DefinitionError, UsageError
 from tests import documented

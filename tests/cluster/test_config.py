@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cellblock.cluster import ClusterSpec, config
+from cellblock.cluster import ClusterSpec
+from cellblock.cluster.configuration import config
 from cellblock.cluster.host import CgroupMode
 from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import ClusterSpec, config
-from cellblock.cluster.capabilities import capabilities
-from cellblock.cluster.containers import Container, plan
+from cellblock.cluster import ClusterSpec
+from cellblock.cluster.configuration import config
+from cellblock.cluster.engine.capabilities import capabilities
+from cellblock.cluster.engine.containers import Container, plan
 from cellblock.cluster.host import CgroupMode, Limit
 from cellblock.errors import UsageError
 from tests.cluster.conftest import with_rest

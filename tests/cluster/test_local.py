@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError
 
-from cellblock.cluster import ClusterSpec, ClusterStatus, local, readiness, shell_argv, start, status, stop
+from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell_argv, start, status, stop
 from cellblock.cluster import state as cluster_state
+from cellblock.cluster.changing import readiness
 from cellblock.cluster.down import delete_unused, take_down
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Message, SubjectState

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import secrets
+from cellblock.cluster.configuration import secrets
 from cellblock.errors import CellblockError
 
 

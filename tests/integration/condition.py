@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import subprocess
 
-from cellblock.cluster.api import podman_environment
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.engine.api import podman_environment
+from cellblock.cluster.engine.containers import container_name
 
 _LOOKS = (
     ("sinfo", "--Node", "--Format=NodeHost:12,StateLong:20,Reason:60"),

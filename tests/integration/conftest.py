@@ -17,10 +17,10 @@ import pytest
 
 from cellblock import paths
 from cellblock.cluster import ClusterStatus, stop
-from cellblock.cluster.api import podman_environment
-from cellblock.cluster.cluster_file import default_file
-from cellblock.cluster.config import SlurmFeatures
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.configuration.config import SlurmFeatures
+from cellblock.cluster.definition.cluster_file import default_file
+from cellblock.cluster.engine.api import podman_environment
+from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.up import UpResult, bring_up
 from cellblock.cluster.up_request import UpRequest, volume_path
 from cellblock.events import Events

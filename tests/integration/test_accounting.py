@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import stop
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.up import bring_up
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events

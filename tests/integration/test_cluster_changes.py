@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.changes import Changes
+from cellblock.cluster.changing.changes import Changes
 from cellblock.cluster.diff import cluster_diff
 from cellblock.cluster.local import stop
 from cellblock.cluster.up import bring_up

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import stop
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.engine.containers import container_name
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from tests.integration.conftest import default_variant

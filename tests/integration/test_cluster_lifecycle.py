@@ -11,8 +11,8 @@ import pytest
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
-from cellblock.cluster.capabilities import capabilities
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.engine.capabilities import capabilities
+from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError
 from cellblock.events import Events

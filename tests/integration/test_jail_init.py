@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from cellblock.build import BuildRequest, build_images
-from cellblock.cluster.api import connect, podman_environment
+from cellblock.cluster.engine.api import connect, podman_environment
 from cellblock.cluster.kubernetes import KINDS, BackupPlan, KubernetesRequest, render
 from cellblock.errors import CellblockError
 from cellblock.events import Events

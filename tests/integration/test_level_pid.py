@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.api import podman_environment
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.engine.api import podman_environment
+from cellblock.cluster.engine.containers import container_name
 from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import home, output, sbatch, script_file, srun, submit
 

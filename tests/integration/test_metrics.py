@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from cellblock.cluster.config import SlurmFeatures
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.configuration.config import SlurmFeatures
+from cellblock.cluster.engine.containers import container_name
 from cellblock.metrics.dashboards import ALL
 from cellblock.metrics.rules import rules_file
 from tests import documented

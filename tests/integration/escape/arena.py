@@ -21,8 +21,10 @@ from typing import Literal, get_args
 
 import pytest
 
-from cellblock.cluster import ClusterSpec, containers, planned
-from cellblock.cluster.containers import Container, container_name
+from cellblock.cluster import ClusterSpec
+from cellblock.cluster.changing import planned
+from cellblock.cluster.engine import containers
+from cellblock.cluster.engine.containers import Container, container_name
 from tests.integration.conftest import Done, LocalCluster
 from tests.integration.jobs import ended
 

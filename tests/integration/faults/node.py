@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-from cellblock.cluster.api import podman_environment
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.engine.api import podman_environment
+from cellblock.cluster.engine.containers import container_name
 from tests.integration.conftest import LocalCluster
 from tests.integration.node_mounts import on_node
 

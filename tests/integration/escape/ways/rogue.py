@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock.cluster.containers import container_name
+from cellblock.cluster.engine.containers import container_name
 from tests.integration.conftest import LocalCluster
 from tests.integration.escape.arena import Outcome, broken, escaped, held, read
 

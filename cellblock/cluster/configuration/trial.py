@@ -19,8 +19,8 @@ import docker
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container as Running
 
-from cellblock.cluster import config
-from cellblock.cluster.secrets import JWT_KEY
+from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.errors import CellblockError
 
 # Seconds until slurmctld runs or has ended; one is usual.

@@ -17,13 +17,15 @@ from typing import Any
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster import config, running, state
-from cellblock.cluster.changes import Changes, removed_partitions
-from cellblock.cluster.containers import Container
-from cellblock.cluster.draining import Draining
-from cellblock.cluster.names import name_option
-from cellblock.cluster.readiness import wait_ready
-from cellblock.cluster.waiting_jobs import WaitingJobs
+from cellblock.cluster import state
+from cellblock.cluster.changing.changes import Changes, removed_partitions
+from cellblock.cluster.changing.draining import Draining
+from cellblock.cluster.changing.readiness import wait_ready
+from cellblock.cluster.changing.waiting_jobs import WaitingJobs
+from cellblock.cluster.configuration import config
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine import running
+from cellblock.cluster.engine.containers import Container
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 

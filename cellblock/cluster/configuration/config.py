@@ -14,11 +14,11 @@ from pathlib import Path
 import jinja2
 
 from cellblock import paths
-from cellblock.cluster.cluster_file import ClusterFile, JailRoot, Partition, mebibytes, slurm_time
+from cellblock.cluster.configuration.secrets import JWT_KEY
+from cellblock.cluster.definition.cluster_file import ClusterFile, JailRoot, Partition, mebibytes, slurm_time
+from cellblock.cluster.definition.model import ClusterSpec
+from cellblock.cluster.definition.site_lines import with_lines
 from cellblock.cluster.host import CgroupMode
-from cellblock.cluster.model import ClusterSpec
-from cellblock.cluster.secrets import JWT_KEY
-from cellblock.cluster.site_lines import with_lines
 from cellblock.errors import CellblockError
 from cellblock.files import durable
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cellblock.cluster.cluster_file import MOST_NODES, ClusterFile
+from cellblock.cluster.definition.cluster_file import MOST_NODES, ClusterFile
 from cellblock.errors import UsageError
 
 EngineName = Literal["podman", "docker"]

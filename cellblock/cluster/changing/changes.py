@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from cellblock.cluster.containers import Container
-from cellblock.cluster.model import Role
+from cellblock.cluster.definition.model import Role
+from cellblock.cluster.engine.containers import Container
 
 Effect = Literal["nothing", "new steps", "reconfigure", "restart", "sessions", "drain", "anew"]
 

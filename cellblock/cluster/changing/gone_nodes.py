@@ -12,11 +12,11 @@ import time
 
 import docker
 
-from cellblock.cluster import running
-from cellblock.cluster.draining import MARK, node_states, update
-from cellblock.cluster.names import name_option
+from cellblock.cluster.changing.draining import MARK, node_states, update
+from cellblock.cluster.changing.waiting_jobs import WaitingJobs
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine import running
 from cellblock.cluster.state import ClusterState
-from cellblock.cluster.waiting_jobs import WaitingJobs
 from cellblock.events import Events
 
 # Seconds until the jobs of a node that is down are off it.

@@ -6,7 +6,7 @@ Found by trial, one capability at a time: docs/decisions/cluster-capabilities.md
 
 from __future__ import annotations
 
-from cellblock.cluster.model import Role
+from cellblock.cluster.definition.model import Role
 
 # What cellblock-init does before a daemon runs: take ownership of /run/munge and of the copied key
 # (CHOWN, FOWNER), write below folders that are munge's (DAC_OVERRIDE), become munge (SETUID, SETGID).

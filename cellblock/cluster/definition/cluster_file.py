@@ -23,8 +23,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from cellblock import paths
-from cellblock.cluster.names import DEFAULT_NAME, check_name
-from cellblock.cluster.site_lines import check_lines
+from cellblock.cluster.definition.names import DEFAULT_NAME, check_name
+from cellblock.cluster.definition.site_lines import check_lines
 from cellblock.errors import DefinitionError, UsageError
 from cellblock.yaml_source import FaultAt, nearest, read_yaml, validate
 

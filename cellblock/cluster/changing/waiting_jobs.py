@@ -13,8 +13,8 @@ from pathlib import Path
 
 import docker
 
-from cellblock.cluster import running
-from cellblock.cluster.names import name_option
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine import running
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.files import durable

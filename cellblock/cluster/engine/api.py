@@ -22,7 +22,7 @@ import docker
 from docker.errors import DockerException
 
 from cellblock.cluster import host
-from cellblock.cluster.model import EngineName
+from cellblock.cluster.definition.model import EngineName
 from cellblock.errors import CellblockError
 from cellblock.files import durable, flock
 from cellblock.privilege import require_root

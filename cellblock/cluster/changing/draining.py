@@ -11,9 +11,9 @@ from types import TracebackType
 
 import docker
 
-from cellblock.cluster import running
-from cellblock.cluster.names import name_option
-from cellblock.cluster.waiting_jobs import WaitingJobs
+from cellblock.cluster.changing.waiting_jobs import WaitingJobs
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine import running
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 

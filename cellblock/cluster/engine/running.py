@@ -14,9 +14,15 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container as Running
 from docker.types import Ulimit
 
-from cellblock.cluster.containers import LABEL_CLUSTER, LABEL_ROLE, Container, container_name, network_name
-from cellblock.cluster.model import NodeStatus
-from cellblock.cluster.names import name_option
+from cellblock.cluster.definition.model import NodeStatus
+from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.engine.containers import (
+    LABEL_CLUSTER,
+    LABEL_ROLE,
+    Container,
+    container_name,
+    network_name,
+)
 from cellblock.errors import CellblockError
 
 # Lines of a container's log shown when it fails.
