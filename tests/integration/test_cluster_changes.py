@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -90,8 +91,9 @@ def node(cluster: LocalCluster, name: str) -> str:
 
 
 def known_nodes(cluster: LocalCluster) -> set[str]:
-    """The nodes that slurmctld knows."""
-    return set(cluster.on("controller", "sinfo", "--noheader", "--all", "--Node", "--format=%N").ok().split())
+    """The nodes that slurmctld knows; sinfo shows those in partitions alone."""
+    shown = cluster.on("controller", "scontrol", "--oneliner", "show", "nodes").ok()
+    return set(re.findall(r"^NodeName=(\S+)", shown, re.MULTILINE)) - {"login"}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import time
 
 import docker
 
-from cellblock.cluster.changing.draining import MARK, node_states, update
+from cellblock.cluster.changing.draining import MARK, update
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -28,9 +28,10 @@ def forget_gone(client: docker.DockerClient, new: ClusterState, waiting: Waiting
     """Delete the nodes that are not the cluster's. Their jobs end or are queued again; waiting ones stay.
 
     One that slurmctld does not give up stays down, and a warning says so. Raises CellblockError when
-    slurmctld does not answer.
+    slurmctld takes none out of service.
     """
-    gone = sorted(node_states(client, new.name).keys() - set(new.nodes))
+    # sinfo does not show a node that is in no partition.
+    gone = sorted(running.node_records(client, new.name).keys() - {*new.nodes, "login"})
     if not gone:
         return
     # Ends the jobs that slurmctld believes to run there, or queues them again.

@@ -14,6 +14,7 @@ from cellblock.cluster.host import CgroupMode, Limit
 
 LABEL_CLUSTER = "org.cellblock.cluster"
 LABEL_ROLE = "org.cellblock.role"
+LABEL_ADDRESS = "org.cellblock.address"
 
 # Read by the entrypoints (images/slurm/files/usr/lib/cellblock/waiting.sh).
 _SECRETS = "/run/secrets/cellblock"

@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import ipaddress
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 import docker
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
 from docker.types import Ulimit
 
 from cellblock.cluster.definition.model import NodeStatus
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.containers import (
+    LABEL_ADDRESS,
     LABEL_CLUSTER,
     LABEL_ROLE,
     Container,
@@ -32,6 +35,8 @@ _LOG_LINES = 10
 _STOP_S = 5
 _STOP_KEEPERS_S = 60
 _KEEPERS = ("controller", "accounting", "database")
+# Of the addresses of a cluster's network, the first that its containers have.
+_FIRST_ADDRESS = 16
 # Requests to the engine at once: it serialises most of its work.
 _AT_ONCE = 4
 
@@ -41,10 +46,11 @@ def create(client: docker.DockerClient, cluster: str, containers: Iterable[Conta
 
     Raises docker.errors.DockerException; what was made until then is left for `remove`.
     """
-    network = network_name(cluster)
-    client.networks.create(network, driver="bridge", labels={LABEL_CLUSTER: cluster})
+    client.networks.create(network_name(cluster), driver="bridge", labels={LABEL_CLUSTER: cluster})
+    places = _free_addresses(client, cluster)
+    made = [(container, next(places, "")) for container in containers]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        list(pool.map(lambda container: _start(client, cluster, container, network), containers))
+        list(pool.map(lambda one: _start(client, cluster, *one), made))
 
 
 def find(client: docker.DockerClient, cluster: str) -> list[Running]:
@@ -85,20 +91,12 @@ def replace(client: docker.DockerClient, cluster: str, container: Container) -> 
 
     Daemons and commands that run have looked up the address once. Raises docker.errors.DockerException.
     """
-    network = network_name(cluster)
-    before = ""
+    place = ""
     with suppress(NotFound):
         old = client.containers.get(container.name)
-        before = address(old, cluster)
+        place = old.labels.get(LABEL_ADDRESS, "")
         _remove(old)
-    try:
-        _start(client, cluster, container, network, before)
-    except APIError:
-        if not before:
-            raise
-        # Docker gives addresses only of networks whose range somebody chose.
-        _remove_if_there(client, container.name)
-        _start(client, cluster, container, network)
+    _start(client, cluster, container, place or next(_free_addresses(client, cluster), ""))
 
 
 def remove_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
@@ -193,9 +191,25 @@ def last_lines(client: docker.DockerClient, cluster: str) -> str:
     return "".join(parts)
 
 
-def _start(
-    client: docker.DockerClient, cluster: str, container: Container, network: str, address: str = ""
-) -> None:
+def _free_addresses(client: docker.DockerClient, cluster: str) -> Iterator[str]:
+    """Addresses of the cluster's network for new containers.
+
+    None with docker, which gives addresses only of networks whose range somebody chose. podman by itself
+    gives a container another one each time that it starts.
+    """
+    if not any("podman" in one["Name"].lower() for one in client.version().get("Components", ())):
+        return
+    network = client.networks.get(network_name(cluster))
+    network.reload()
+    network_range = network.attrs["IPAM"]["Config"][0]
+    used = {network_range.get("Gateway"), *(one.labels.get(LABEL_ADDRESS) for one in find(client, cluster))}
+    hosts = ipaddress.ip_network(network_range["Subnet"]).hosts()
+    # The first ones podman gives to containers of others in this network.
+    yield from (str(one) for one in itertools.islice(hosts, _FIRST_ADDRESS, None) if str(one) not in used)
+
+
+def _start(client: docker.DockerClient, cluster: str, container: Container, place: str) -> None:
+    network = network_name(cluster)
     cgroup: Literal["private"] | None = "private" if container.private_cgroup else None
     client.containers.create(
         container.image,
@@ -213,11 +227,11 @@ def _start(
         cgroupns=cgroup,
         pids_limit=container.pids_limit,
         ulimits=[Ulimit(name=limit.name, soft=limit.value, hard=limit.value) for limit in container.limits],
-        labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role},
+        labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role, LABEL_ADDRESS: place},
         network=network,
         networking_config={
             network: client.api.create_endpoint_config(
-                aliases=[container.hostname], ipv4_address=address or None
+                aliases=[container.hostname], ipv4_address=place or None
             )
         },
         ports=dict(container.ports.items()),
