@@ -51,6 +51,13 @@ class FakeNetwork:
     engine: FakeEngine
     name: str
 
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {"IPAM": {"Config": [{"Subnet": "10.9.8.0/24", "Gateway": "10.9.8.1"}]}}
+
+    def reload(self) -> None:
+        pass
+
     def remove(self) -> None:
         self.engine.nets.remove(self)
 
@@ -59,6 +66,7 @@ class FakeNetwork:
 class FakeEngine:
     """Stands for a `docker.DockerClient`. `on_start` and `on_exec` are a test's to replace."""
 
+    kind: str = "Podman Engine"
     image_ids: dict[str, str] = field(default_factory=dict)
     made: list[FakeContainer] = field(default_factory=list)
     nets: list[FakeNetwork] = field(default_factory=list)
@@ -80,6 +88,9 @@ class FakeEngine:
     @property
     def api(self) -> Any:
         return type("Api", (), {"create_endpoint_config": staticmethod(lambda **given: given)})()
+
+    def version(self) -> dict[str, Any]:
+        return {"Components": [{"Name": self.kind}, {"Name": "Conmon"}]}
 
     def workers(self, cluster: str) -> list[FakeContainer]:
         return [container for container in self.made if container.name.startswith(f"{cluster}-worker-")]
@@ -114,6 +125,12 @@ class _Networks:
     def create(self, name: str, **options: Any) -> FakeNetwork:
         self.engine.nets.append(FakeNetwork(self.engine, name))
         return self.engine.nets[-1]
+
+    def get(self, name: str) -> FakeNetwork:
+        for network in self.engine.nets:
+            if network.name == name:
+                return network
+        raise NotFound(f"no network {name}")
 
     def list(self, *, names: list[str]) -> list[FakeNetwork]:
         # As the API: a name matches when it contains the filter.

@@ -119,12 +119,32 @@ def test_another_image_of_a_role_starts_those_containers_anew(
     assert not any(container in engine.made for container in workers)
 
 
-def test_a_container_that_ended_is_brought_back(
+def addresses(engine: FakeEngine) -> dict[str, str | None]:
+    """What address was asked for, for each container."""
+    return {
+        container.name: next(iter(container.options["networking_config"].values()))["ipv4_address"]
+        for container in engine.made
+    }
+
+
+def test_a_container_that_ended_is_brought_back_at_its_address(
     spec: Make, engine: FakeEngine, events: Events, free_port: int
 ) -> None:
     start(spec(ssh_port=free_port), events)
+    before = addresses(engine)
+    assert len(set(before.values())) == 4
+    assert all(address and address.startswith("10.9.8.") for address in before.values())
     engine.made[0].status = "exited"
     assert start(spec(ssh_port=free_port), events).ready
+    assert addresses(engine) == before
+
+
+def test_docker_is_asked_for_no_address(
+    spec: Make, engine: FakeEngine, events: Events, free_port: int
+) -> None:
+    engine.kind = "Engine"
+    start(spec(ssh_port=free_port), events)
+    assert {*addresses(engine).values()} == {None}
 
 
 def test_a_cluster_of_another_variant_is_refused_naming_both(
