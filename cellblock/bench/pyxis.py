@@ -20,10 +20,10 @@ from cellblock.bench.jail import stream
 from cellblock.bench.percentile import percentile
 from cellblock.bench.registry import registry
 from cellblock.bench.scratch import scratch
-from cellblock.cluster import state
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.containers import container_name, network_name
+from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress
 

@@ -25,7 +25,7 @@ def image_names() -> list[str]:
 
 def cluster_names() -> list[str]:
     """Names of this machine's clusters, for the shell to complete."""
-    from cellblock.cluster.state import names
+    from cellblock.cluster.facts.state import names
 
     return names()
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from cellblock.build.prepare import prepare
 from cellblock.build.request import BuildRequest
-from cellblock.cluster import state
 from cellblock.cluster.changing.changes import Changes, compare
 from cellblock.cluster.changing.planned import plan_cluster
 from cellblock.cluster.configuration import config
 from cellblock.cluster.definition.model import ClusterSpec, Role
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
+from cellblock.cluster.facts import state
 from cellblock.cluster.local import refuse_other
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, roles_of
 from cellblock.engine.storage import image_id

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import shutil
 
-from cellblock.cluster import state
 from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.facts import state
 from cellblock.cluster.local import stop
 from cellblock.events import Events
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cellblock.cluster import local, state
+from cellblock.cluster import local
+from cellblock.cluster.facts import state
 from cellblock.cluster.up_request import volume_path
 from cellblock.errors import CellblockError
 

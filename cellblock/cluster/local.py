@@ -18,7 +18,6 @@ from typing import cast, get_args
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster import host, state
 from cellblock.cluster.changing.apply import ClusterChange, Target
 from cellblock.cluster.changing.changes import Changes, compare
 from cellblock.cluster.changing.gone_nodes import forget_gone
@@ -34,6 +33,7 @@ from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect, podman_environment
 from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
+from cellblock.cluster.facts import host, state
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 from cellblock.privilege import require_root

@@ -14,10 +14,10 @@ import docker
 from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
 
-from cellblock.cluster import state
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
+from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError, UsageError
 
 # RFC 3339 with nanoseconds, by which the engine marks each line.

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster import state
 from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.cluster_file import seconds
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
+from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 

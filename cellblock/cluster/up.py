@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from cellblock.build import BuildRequest, BuildResult, build_images
-from cellblock.cluster import state
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Proof
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.down import delete_unused
+from cellblock.cluster.facts import state
 from cellblock.cluster.local import check_ports, check_volume, refuse_other, start
 from cellblock.cluster.proof import prove_if_free
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, patience_s, roles_of

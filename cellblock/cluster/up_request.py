@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
-from cellblock.cluster import state
 from cellblock.cluster.definition.cluster_file import (
     MOST_NODES,
     ClusterFile,
@@ -17,6 +16,7 @@ from cellblock.cluster.definition.cluster_file import (
 )
 from cellblock.cluster.definition.model import ClusterSpec, EngineName, Role, SlurmVariant
 from cellblock.cluster.definition.names import check_name
+from cellblock.cluster.facts import state
 from cellblock.errors import UsageError
 from cellblock.project import Project
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cli.images.build import input_paths
-from cellblock.cluster.state import ClusterState
+from cellblock.cluster.facts.state import ClusterState
 from cellblock.launcher.unchanged import states_of
 from cellblock.paths import PROJECT
 

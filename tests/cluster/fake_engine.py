@@ -89,6 +89,11 @@ class FakeEngine:
     def api(self) -> Any:
         return type("Api", (), {"create_endpoint_config": staticmethod(lambda **given: given)})()
 
+    def addresses(self) -> dict[str, str | None]:
+        """What address was asked for, for each container."""
+        asked = {one.name: one.options["networking_config"] for one in self.made}
+        return {name: endpoint["ipv4_address"] for name, one in asked.items() for endpoint in one.values()}
+
     def version(self) -> dict[str, Any]:
         return {"Components": [{"Name": self.kind}, {"Name": "Conmon"}]}
 

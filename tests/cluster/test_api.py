@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster.engine import api
-from cellblock.cluster.host import Limit
+from cellblock.cluster.facts.host import Limit
 from cellblock.errors import CellblockError
 
 

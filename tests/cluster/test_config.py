@@ -12,7 +12,7 @@ import yaml
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config
-from cellblock.cluster.host import CgroupMode
+from cellblock.cluster.facts.host import CgroupMode
 from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT
 from tests.cluster.conftest import with_rest

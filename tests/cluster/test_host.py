@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import host
+from cellblock.cluster.facts import host
 from tests.ports import free_port
 
 

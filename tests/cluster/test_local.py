@@ -13,9 +13,9 @@ import pytest
 from docker.errors import APIError
 
 from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell_argv, start, status, stop
-from cellblock.cluster import state as cluster_state
 from cellblock.cluster.changing import readiness
 from cellblock.cluster.down import delete_unused, take_down
+from cellblock.cluster.facts import state as cluster_state
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Message, SubjectState
 from tests import ports
@@ -119,32 +119,22 @@ def test_another_image_of_a_role_starts_those_containers_anew(
     assert not any(container in engine.made for container in workers)
 
 
-def addresses(engine: FakeEngine) -> dict[str, str | None]:
-    """What address was asked for, for each container."""
-    return {
-        container.name: next(iter(container.options["networking_config"].values()))["ipv4_address"]
-        for container in engine.made
-    }
-
-
 def test_a_container_that_ended_is_brought_back_at_its_address(
     spec: Make, engine: FakeEngine, events: Events, free_port: int
 ) -> None:
     start(spec(ssh_port=free_port), events)
-    before = addresses(engine)
+    before = engine.addresses()
     assert len(set(before.values())) == 4
     assert all(address and address.startswith("10.9.8.") for address in before.values())
     engine.made[0].status = "exited"
     assert start(spec(ssh_port=free_port), events).ready
-    assert addresses(engine) == before
+    assert engine.addresses() == before
 
 
-def test_docker_is_asked_for_no_address(
-    spec: Make, engine: FakeEngine, events: Events, free_port: int
-) -> None:
+def test_docker_is_asked_for_none(spec: Make, engine: FakeEngine, events: Events, free_port: int) -> None:
     engine.kind = "Engine"
     start(spec(ssh_port=free_port), events)
-    assert {*addresses(engine).values()} == {None}
+    assert {*engine.addresses().values()} == {None}
 
 
 def test_a_cluster_of_another_variant_is_refused_naming_both(
@@ -312,7 +302,7 @@ def test_without_cgroup_v2_there_is_a_warning_and_no_failure(
     free_port: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cellblock.cluster.host.cgroup_mode", lambda: "disabled")
+    monkeypatch.setattr("cellblock.cluster.facts.host.cgroup_mode", lambda: "disabled")
     start(spec(ssh_port=free_port), events)
     warnings = [event.text for event in seen if isinstance(event, Message) and event.level == "warning"]
     assert len(warnings) == 1

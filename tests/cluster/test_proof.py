@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from cellblock.cluster import proof, proof_user, prove, state
+from cellblock.cluster import proof, proof_user, prove
+from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from tests.cluster.fake_engine import FakeContainer, FakeEngine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import state
+from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 
 NODES = ["worker-1", "worker-2"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellblock.cluster import state
+from cellblock.cluster.facts import state
 from cellblock.cluster.tokens import make_token, rotate_key
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events

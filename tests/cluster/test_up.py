@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import ClusterSpec, state
+from cellblock.cluster import ClusterSpec
+from cellblock.cluster.facts import state
 from cellblock.cluster.up import assemble_jail
 from cellblock.cluster.up_request import volume_path
 from cellblock.errors import CellblockError

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cellblock.cluster import host
+from cellblock.cluster.facts import host
 from tests.integration.conftest import LocalCluster, running_cluster
 from tests.integration.jobs import ended, fresh_path, srun, submit
 

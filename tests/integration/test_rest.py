@@ -22,9 +22,10 @@ from typing import Any
 
 import pytest
 
-from cellblock.cluster import state, status
+from cellblock.cluster import status
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.engine.containers import container_name, network_name
+from cellblock.cluster.facts import state
 from cellblock.cluster.tokens import Token, make_token, rotate_key
 from cellblock.cluster.up import bring_up
 from cellblock.errors import UsageError

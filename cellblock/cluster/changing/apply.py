@@ -17,7 +17,6 @@ from typing import Any
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster import state
 from cellblock.cluster.changing.changes import Changes, removed_partitions
 from cellblock.cluster.changing.draining import Draining
 from cellblock.cluster.changing.readiness import wait_ready
@@ -26,6 +25,7 @@ from cellblock.cluster.configuration import config
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.containers import Container
+from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 

@@ -16,7 +16,7 @@ from cellblock.cluster.changing.draining import MARK, update
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
-from cellblock.cluster.state import ClusterState
+from cellblock.cluster.facts.state import ClusterState
 from cellblock.events import Events
 
 # Seconds until the jobs of a node that is down are off it.

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock.cluster import host, state
 from cellblock.cluster.changing.apply import Target
 from cellblock.cluster.changing.changes import record, running_memory
 from cellblock.cluster.configuration import config
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.engine.containers import plan
-from cellblock.cluster.host import CgroupMode
+from cellblock.cluster.facts import host, state
+from cellblock.cluster.facts.host import CgroupMode
 
 
 @dataclass(frozen=True)

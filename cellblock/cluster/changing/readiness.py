@@ -10,11 +10,11 @@ from datetime import datetime
 
 import docker
 
-from cellblock.cluster import state
 from cellblock.cluster.changing.draining import node_states, resume_ours, update
 from cellblock.cluster.definition.model import SERVING
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 
 # Seconds from the containers' start until all workers take jobs; two seconds is usual. The

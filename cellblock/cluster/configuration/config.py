@@ -18,7 +18,7 @@ from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.cluster_file import ClusterFile, JailRoot, Partition, mebibytes, slurm_time
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.definition.site_lines import with_lines
-from cellblock.cluster.host import CgroupMode
+from cellblock.cluster.facts.host import CgroupMode
 from cellblock.errors import CellblockError
 from cellblock.files import durable
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster import host
 from cellblock.cluster.definition.model import EngineName
+from cellblock.cluster.facts import host
 from cellblock.errors import CellblockError
 from cellblock.files import durable, flock
 from cellblock.privilege import require_root

@@ -10,7 +10,7 @@ from pathlib import Path
 from cellblock.cluster.configuration.config import AccountingFacts, ClusterFacts, NodeSetFacts, SlurmFeatures
 from cellblock.cluster.definition.model import ClusterSpec, Role
 from cellblock.cluster.engine.capabilities import capabilities
-from cellblock.cluster.host import CgroupMode, Limit
+from cellblock.cluster.facts.host import CgroupMode, Limit
 
 LABEL_CLUSTER = "org.cellblock.cluster"
 LABEL_ROLE = "org.cellblock.role"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cellblock.cluster import host
+from cellblock.cluster.facts import host
 from tests.integration.conftest import LocalCluster
 from tests.integration.interplay.conftest import SlowJobs, submit_limited
 from tests.integration.jobs import fresh_path, output, srun, submit
