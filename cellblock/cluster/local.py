@@ -23,9 +23,9 @@ from cellblock.cluster.changing.changes import Changes, compare
 from cellblock.cluster.changing.gone_nodes import forget_gone
 from cellblock.cluster.changing.planned import plan_cluster
 from cellblock.cluster.changing.readiness import wait_ready
+from cellblock.cluster.changing.trial import try_configuration
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config, secrets
-from cellblock.cluster.configuration.trial import try_configuration
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.definition.names import name_option

@@ -83,14 +83,9 @@ def prove(name: str, events: Events, some: Sequence[str] = ()) -> Proof:
         output = run(*_SRUN, f"--nodes={len(nodes)}", *chosen, "--ntasks-per-node=1", "sh", "-c", _WHO)
         workers = dict(line.split(" ", 1) for line in sorted(output.splitlines()) if " " in line)
 
-        def content(*where: str) -> str:
-            # Asked twice: podman 4.3 on a busy machine may lose what a program prints that ends at once.
-            return run(*where, "cat", path).strip() or run(*where, "cat", path).strip()
-
-        write = run(*_SRUN, f"--nodelist={writer}", "sh", "-c", _WRITE, number, path)
-        written = write.strip() or content(*_SRUN, f"--nodelist={writer}")
-        read = content(*_SRUN, f"--nodelist={reader}")
-        login = content()
+        written = run(*_SRUN, f"--nodelist={writer}", "sh", "-c", _WRITE, number, path).strip()
+        read = run(*_SRUN, f"--nodelist={reader}", "cat", path).strip()
+        login = run("cat", path).strip()
         run("rm", path)
     if len(workers) != len(nodes):
         raise CellblockError(

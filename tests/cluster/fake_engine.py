@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from socket import SHUT_WR
+from socket import socketpair as make_pair
 from typing import Any
 
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -39,10 +42,6 @@ class FakeContainer:
     def logs(self, tail: int) -> bytes:
         return f"last words of {self.name}\n".encode()
 
-    def exec_run(self, command: list[str]) -> Any:
-        code, output = self.engine.on_exec(self, command)
-        return type("Done", (), {"exit_code": code, "output": output.encode()})()
-
 
 @dataclass
 class FakeNetwork:
@@ -70,6 +69,8 @@ class FakeEngine:
     image_ids: dict[str, str] = field(default_factory=dict)
     made: list[FakeContainer] = field(default_factory=list)
     nets: list[FakeNetwork] = field(default_factory=list)
+    ran: list[tuple[int, str]] = field(default_factory=list)
+    connections: list[Any] = field(default_factory=list)
     on_start: Callable[[FakeContainer], None] = lambda container: None
     on_exec: Callable[[FakeContainer, list[str]], tuple[int, str]] = lambda container, command: (0, "")
 
@@ -87,7 +88,7 @@ class FakeEngine:
 
     @property
     def api(self) -> Any:
-        return type("Api", (), {"create_endpoint_config": staticmethod(lambda **given: given)})()
+        return _Api(self)
 
     def addresses(self) -> dict[str, str | None]:
         """What address was asked for, for each container."""
@@ -99,6 +100,33 @@ class FakeEngine:
 
     def workers(self, cluster: str) -> list[FakeContainer]:
         return [container for container in self.made if container.name.startswith(f"{cluster}-worker-")]
+
+
+@dataclass
+class _Api:
+    """The number of an execution is its place in `engine.ran`."""
+
+    engine: FakeEngine
+
+    def create_endpoint_config(self, **given: Any) -> dict[str, Any]:
+        return given
+
+    def exec_create(self, name: str, command: list[str], *, stdin: bool) -> dict[str, str]:
+        container = self.engine.containers.get(name)
+        # What comes before the command waits for a line.
+        self.engine.ran.append(self.engine.on_exec(container, command[command.index("sh", 1) + 1 :]))
+        return {"Id": str(len(self.engine.ran) - 1)}
+
+    def exec_start(self, number: str, *, socket: bool) -> Any:
+        output = self.engine.ran[int(number)][1].encode()
+        ours, theirs = make_pair()
+        theirs.sendall(struct.pack(">BxxxL", 1, len(output)) + output)
+        theirs.shutdown(SHUT_WR)
+        self.engine.connections.append(theirs)
+        return ours
+
+    def exec_inspect(self, number: str) -> dict[str, int]:
+        return {"ExitCode": self.engine.ran[int(number)][0]}
 
 
 @dataclass

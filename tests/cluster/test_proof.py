@@ -125,25 +125,6 @@ def test_anything_else_is_an_error(
         prove("test", Events())
 
 
-def test_what_an_engine_lost_of_an_output_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, int] = {}
-
-    def answer(container: FakeContainer, command: list[str]) -> tuple[int, str]:
-        about_user = ensured(container, command)
-        if about_user:
-            return about_user
-        text = " ".join(command)
-        if "--nodes=2" in text:
-            return 0, BOTH
-        asked[text] = asked.get(text, 0) + 1
-        return 0, "line\n" if "cat" in command and asked[text] == 2 else ""
-
-    serve(monkeypatch, answer)
-    shown = prove("test", Events())
-    assert shown.written == shown.read == shown.login == "line"
-    assert max(count for text, count in asked.items() if "set -C" in text) == 1, "written twice"
-
-
 def test_a_user_whom_the_controller_never_knows_is_an_error(
     answers: dict[str, tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

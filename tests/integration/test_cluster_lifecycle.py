@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
+from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.capabilities import capabilities
 from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.inside import run_inside
 from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError
 from cellblock.events import Events
@@ -144,3 +147,14 @@ def test_slurm_and_munge_have_the_same_ids_everywhere(cluster: LocalCluster, ima
     script = "id -u slurm; id -g slurm; id -u munge; id -g munge"
     out = podman("run", "--rm", "--network=none", "--entrypoint=sh", reference, "-c", script)
     assert out.split() == ["64030", "64030", "65520", "65520"]
+
+
+def test_what_a_command_prints_at_once_is_not_lost(cluster: LocalCluster) -> None:
+    name = container_name(cluster.request.name, "login")
+    with connect("podman") as client, ThreadPoolExecutor(16) as pool:
+        done = list(pool.map(lambda number: run_inside(client, name, ["echo", str(number)]), range(200)))
+        assert done == [(0, f"{number}\n".encode()) for number in range(200)]
+        assert run_inside(client, name, ["sh", "-c", "echo out; echo error >&2; cat; exit 3"]) == (
+            3,
+            b"out\nerror\n",
+        )

@@ -28,7 +28,7 @@ def forget_gone(client: docker.DockerClient, new: ClusterState, waiting: Waiting
     """Delete the nodes that are not the cluster's. Their jobs end or are queued again; waiting ones stay.
 
     One that slurmctld does not give up stays down, and a warning says so. Raises CellblockError when
-    slurmctld takes none out of service.
+    slurmctld does not answer.
     """
     # sinfo does not show a node that is in no partition.
     gone = sorted(running.node_records(client, new.name).keys() - {*new.nodes, "login"})

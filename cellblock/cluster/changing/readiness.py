@@ -57,8 +57,11 @@ def _missing(client: docker.DockerClient, new: state.ClusterState, resume: bool)
     nodes = running.nodes(client, new.name)
     if not nodes:
         return "slurmctld and its workers"
-    records = running.node_records(client, new.name)
-    _readdress(client, new, records)
+    try:
+        records = running.node_records(client, new.name)
+        _readdress(client, new, records)
+    except CellblockError:
+        return "slurmctld"
     excused: set[str] = set()
     if resume and any(node.state not in SERVING for node in nodes):
         resume_ours(client, new.name)

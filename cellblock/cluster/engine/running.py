@@ -26,6 +26,7 @@ from cellblock.cluster.engine.containers import (
     container_name,
     network_name,
 )
+from cellblock.cluster.engine.inside import run_inside
 from cellblock.errors import CellblockError
 
 # Lines of a container's log shown when it fails.
@@ -155,14 +156,10 @@ class NodeRecord:
 
 
 def node_records(client: docker.DockerClient, cluster: str) -> dict[str, NodeRecord]:
-    """The nodes that slurmctld knows, by name; none while it does not answer."""
+    """The nodes that slurmctld knows, by name. Raises CellblockError while it does not answer."""
     command = ["env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "nodes"]
-    try:
-        code, output = _execute(client, cluster, "controller", command)
-    except CellblockError:
-        return {}
     records = {}
-    for line in output.splitlines() if not code else []:
+    for line in execute(client, cluster, "controller", command).splitlines():
         fields = dict(field.split("=", 1) for field in line.split() if "=" in field)
         start = fields.get("SlurmdStartTime", "")
         records[fields.get("NodeName", "")] = NodeRecord(
@@ -260,11 +257,10 @@ def _execute(
     client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]
 ) -> tuple[int, str]:
     try:
-        done = client.containers.get(container_name(cluster, hostname)).exec_run(list(command))
+        code, output = run_inside(client, container_name(cluster, hostname), command)
     except (DockerException, OSError) as error:
         raise CellblockError(
             f"cannot run `{' '.join(command)}` on {hostname}: {error}",
             hint=f"`build.py status{name_option(cluster)}` shows what runs",
         ) from error
-    output = done.output if isinstance(done.output, bytes) else b"".join(done.output)
-    return int(done.exit_code or 0), output.decode("utf-8", "replace")
+    return code, output.decode("utf-8", "replace")

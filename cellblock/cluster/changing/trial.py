@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import docker
-from docker.errors import APIError, DockerException, NotFound
-from docker.models.containers import Container as Running
+from docker.errors import DockerException, NotFound
 
 from cellblock.cluster.configuration import config
 from cellblock.cluster.configuration.secrets import JWT_KEY
+from cellblock.cluster.engine.inside import run_inside
 from cellblock.errors import CellblockError
 
 # Seconds until slurmctld runs or has ended; one is usual.
@@ -108,7 +108,7 @@ def _run(
             container.reload()
             ended = container.status not in ("created", "running")
             log = str(container.logs().decode("utf-8", "replace"))
-            runs = not ended and _READ in log and _answers(container)
+            runs = not ended and _READ in log and _answers(client, name)
             if runs or ended or time.monotonic() >= deadline:
                 return runs, log
             time.sleep(_POLL_S)
@@ -116,12 +116,11 @@ def _run(
         _remove(client, name)
 
 
-def _answers(container: Running) -> bool:
+def _answers(client: docker.DockerClient, name: str) -> bool:
     try:
-        output = container.exec_run(_ANSWERS).output
-    except APIError:  # it has ended meanwhile
+        return b" is UP" in run_inside(client, name, _ANSWERS)[1]
+    except (DockerException, OSError):  # it has ended meanwhile
         return False
-    return isinstance(output, bytes) and b" is UP" in output
 
 
 def _remove(client: docker.DockerClient, name: str) -> None:
