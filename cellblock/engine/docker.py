@@ -146,7 +146,8 @@ def _all_sources(recipe: Recipe) -> list[str]:
     return [*recipe.sources, *dict.fromkeys(build_only)]
 
 
-def _address() -> str:
+def address() -> str:
+    """Where the daemon listens, as DOCKER_HOST says it."""
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
@@ -157,20 +158,20 @@ def _client() -> Iterator[docker.APIClient]:
     Raises CellblockError when no daemon answers, and for what it refuses.
     """
     settings = kwargs_from_env()
-    settings.setdefault("base_url", _address())
+    settings.setdefault("base_url", address())
     try:
         # "auto" asks for the daemon's version, so it fails as a ping does.
         client = docker.APIClient(version="auto", timeout=_TIMEOUT_S, **settings)
     except (DockerException, requests.RequestException, OSError) as error:
         raise CellblockError(
-            f"no Docker daemon answers at {_address()}: {_innermost(error)}",
+            f"no Docker daemon answers at {address()}: {_innermost(error)}",
             hint=_start_hint() if "DOCKER_HOST" not in os.environ else "correct DOCKER_HOST, or unset it",
         ) from error
     try:
         yield client
     except APIError as error:
         raise CellblockError(
-            f"dockerd at {_address()} refused: {error.explanation or error}", hint="see dockerd's log"
+            f"dockerd at {address()} refused: {error.explanation or error}", hint="see dockerd's log"
         ) from error
     finally:
         client.close()
@@ -199,7 +200,7 @@ def _has_command(client: docker.APIClient, reference: str | None) -> bool:
         config = client.inspect_image(reference)["Config"]  # type: ignore[no-untyped-call]
     except ImageNotFound as error:
         raise CellblockError(
-            f"image {reference} is not in the daemon at {_address()}",
+            f"image {reference} is not in the daemon at {address()}",
             hint="another process removed it; build again",
         ) from error
     return bool(config.get("Entrypoint") or config.get("Cmd"))

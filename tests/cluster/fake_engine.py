@@ -140,7 +140,7 @@ class _Containers:
         self.engine.made.append(container)
         return container
 
-    def list(self, *, all: bool, filters: dict[str, list[str]]) -> list[FakeContainer]:
+    def list(self, *, all: bool, filters: dict[str, list[str]], ignore_removed: bool) -> list[FakeContainer]:
         wanted = filters["label"][0].split("=", 1)
         return [one for one in self.engine.made if one.labels.get(wanted[0]) == wanted[1]]
 

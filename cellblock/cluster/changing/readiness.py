@@ -6,9 +6,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import time
+from collections.abc import Mapping
 from datetime import datetime
 
 import docker
+from docker.models.containers import Container as Running
 
 from cellblock.cluster.changing.draining import node_states, resume_ours, update
 from cellblock.cluster.definition.model import SERVING
@@ -36,13 +38,14 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
     deadline = time.monotonic() + READY_S
     waiting_for = ""
     while time.monotonic() < deadline:
-        for container in running.find(client, new.name):
+        containers = _by_host(client, new)
+        for container in containers.values():
             if container.status not in ("created", "running"):
                 raise CellblockError(
                     f"cluster {new.name}: container {container.name} ended ({container.status})",
                     hint="its last lines are above; `build.py doctor` checks this machine",
                 )
-        waiting_for = _missing(client, new, resume)
+        waiting_for = _missing(client, new, containers, resume)
         if not waiting_for:
             return
         time.sleep(_POLL_S)
@@ -52,14 +55,21 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
     )
 
 
-def _missing(client: docker.DockerClient, new: state.ClusterState, resume: bool) -> str:
+def _by_host(client: docker.DockerClient, new: state.ClusterState) -> dict[str, Running]:
+    prefix = container_name(new.name, "")
+    return {(one.name or "").removeprefix(prefix): one for one in running.find(client, new.name)}
+
+
+def _missing(
+    client: docker.DockerClient, new: state.ClusterState, containers: Mapping[str, Running], resume: bool
+) -> str:
     """What the cluster still lacks to be ready; empty when nothing."""
     nodes = running.nodes(client, new.name)
     if not nodes:
         return "slurmctld and its workers"
     try:
         records = running.node_records(client, new.name)
-        _readdress(client, new, records)
+        _readdress(client, new, containers, records)
     except CellblockError:
         return "slurmctld"
     excused: set[str] = set()
@@ -71,7 +81,7 @@ def _missing(client: docker.DockerClient, new: state.ClusterState, resume: bool)
     if not serving.issuperset(new.nodes):
         shown = "; ".join(f"{node.name} is {node.state}" for node in nodes)
         return f"{len(new.nodes)} workers: {shown}"
-    if late := sorted(_not_registered(client, new, records)):
+    if late := sorted(_not_registered(new, containers, records)):
         return f"slurmd on {', '.join(late)}"
     # sshd writes it once it listens.
     if not running.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
@@ -83,17 +93,18 @@ def _missing(client: docker.DockerClient, new: state.ClusterState, resume: bool)
 
 
 def _readdress(
-    client: docker.DockerClient, new: state.ClusterState, records: dict[str, running.NodeRecord]
+    client: docker.DockerClient,
+    new: state.ClusterState,
+    containers: Mapping[str, Running],
+    records: Mapping[str, running.NodeRecord],
 ) -> None:
     """Tell slurmctld where nodes are that it remembers from the containers' last start.
 
     Slurm 22.05 goes on with the address of a node's first registration, where by now may be another's.
     """
-    prefix = container_name(new.name, "")
-    for container in running.find(client, new.name):
-        node = (container.name or "").removeprefix(prefix)
-        address = running.address(container, new.name)
-        known = records[node].address if node in records and node in new.nodes else ""
+    for node in records.keys() & containers.keys() & {*new.nodes}:
+        address = running.address(containers[node], new.name)
+        known = records[node].address
         if address and known != address and _is_address(known):
             update(client, new.name, [node], f"nodeaddr={address}")
 
@@ -107,19 +118,18 @@ def _is_address(text: str) -> bool:
 
 
 def _not_registered(
-    client: docker.DockerClient, new: state.ClusterState, records: dict[str, running.NodeRecord]
+    new: state.ClusterState, containers: Mapping[str, Running], records: Mapping[str, running.NodeRecord]
 ) -> set[str]:
     """Workers whose slurmd slurmctld knows from before their container's start alone.
 
     For slurmctld, a node whose slurmd ended goes on serving for five minutes. What it sends to such a node is
     lost, and so is what slurmd sends while slurmctld reads its configuration: seen to cost three minutes.
     """
-    prefix = container_name(new.name, "")
     late = set()
-    for container in running.find(client, new.name):
-        node = (container.name or "").removeprefix(prefix)
-        start = records[node].slurmd_start if node in records and node in new.nodes else None
-        if start is not None and start < _seconds(container.attrs.get("State", {}).get("StartedAt", "")):
+    for node in records.keys() & containers.keys() & {*new.nodes}:
+        start = records[node].slurmd_start
+        began = containers[node].attrs.get("State", {}).get("StartedAt", "")
+        if start is not None and start < _seconds(began):
             late.add(node)
     return late
 

@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import docker
 from docker.errors import ImageNotFound
 
+from cellblock.engine import docker as docker_engine
 from cellblock.engine import skopeo
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.process import Programs
 
+# /tmp may be in memory.
+_ROOM = "/var/tmp"
 _HINT = "build the images first: `build.py build`; is Docker running, with room for them?"
 
 
@@ -42,8 +47,21 @@ def copy_to_docker(client: docker.DockerClient, images: Mapping[str, str], event
             continue
         started = time.monotonic()
         with events.step(role, "copy the image to Docker"):
-            skopeo.copy(source, target, programs=programs, hint=_HINT)
+            _copy(source, target, programs)
         events.info(f"{role}: copied {reference} to Docker in {time.monotonic() - started:.1f} s")
+
+
+def _copy(source: str, target: str, programs: Programs) -> None:
+    """Copy by way of a folder: skopeo 1.9 refuses Docker what was once packed with zstd."""
+    with tempfile.TemporaryDirectory(prefix="cellblock-image-", dir=_ROOM) as folder:
+        skopeo.copy(source, f"dir:{folder}", "--dest-decompress", programs=programs, hint=_HINT)
+        manifest = Path(folder, "manifest.json")
+        manifest.write_text(
+            manifest.read_text(encoding="utf-8").replace(".tar+zstd", ".tar"), encoding="utf-8"
+        )
+        # skopeo does not look at DOCKER_HOST.
+        daemon = f"--dest-daemon-host={docker_engine.address()}"
+        skopeo.copy(f"dir:{folder}", target, daemon, programs=programs, hint=_HINT)
 
 
 def _config(source: str, programs: Programs) -> object:

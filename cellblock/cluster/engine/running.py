@@ -56,7 +56,9 @@ def create(client: docker.DockerClient, cluster: str, containers: Iterable[Conta
 
 def find(client: docker.DockerClient, cluster: str) -> list[Running]:
     """The cluster's containers, whatever their state, by name."""
-    found = client.containers.list(all=True, filters={"label": [f"{LABEL_CLUSTER}={cluster}"]})
+    found = client.containers.list(
+        all=True, filters={"label": [f"{LABEL_CLUSTER}={cluster}"]}, ignore_removed=True
+    )
     return sorted(found, key=lambda container: container.name or "")
 
 
