@@ -90,6 +90,39 @@ with api.connect("podman") as client:
 """
 
 
+_URLS = """
+from pathlib import Path
+import requests
+from cellblock.cluster import api
+api._RUN = Path({folder!r})
+send = requests.Session.send
+def record(self, request, **options):
+    print(request.url)
+    return send(self, request, **options)
+requests.Session.send = record
+with api.connect("podman") as client:
+    print("connected")
+    assert client.api._version == client.version()["ApiVersion"]
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="podman's service runs as root")
+def test_podman_is_not_asked_for_the_packages_of_its_programs() -> None:
+    """/version takes half a second, and each command would ask for it."""
+    folder = Path("/run/cellblock") / f"test-{os.getpid()}"
+    script = _URLS.format(folder=str(folder))
+    try:
+        for _ in range(2):
+            done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+            asked, _, later = done.stdout.partition("connected\n")
+            assert asked.splitlines()
+            assert {url.rpartition("/")[2] for url in asked.splitlines()} == {"_ping"}
+            assert later.rstrip().endswith("/version")
+    finally:
+        subprocess.run(["pkill", "-f", f"unix://{folder}/"], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="podman's service runs as root")
 def test_who_has_lower_limits_has_a_service_of_his_own(tmp_path: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
