@@ -35,6 +35,8 @@ _INPUT_S = 20
 _MEMORY_MB = 1024
 # Bytes of a target's known inputs that are kept, the shortest first: each run begins with them.
 _KEPT_MOST = 100_000
+SECONDS = int(os.environ.get("CELLBLOCK_FUZZ_SECONDS", "4"))
+"""For each target: it runs all known inputs in the first, and looks for others in the rest."""
 _SEED = os.environ.get("CELLBLOCK_FUZZ_SEED", "1")
 
 
@@ -43,13 +45,12 @@ def fuzz(
     targets: Iterable[str],
     folder: Path,
     *,
-    seconds: int,
     max_len: int | Mapping[str, int],
     dictionaries: bool = False,
     prefixes: Mapping[str, Sequence[str]] | None = None,
     corpora: Mapping[str, Path] | None = None,
 ) -> None:
-    """Compile the targets by the Makefile in `sources` or above it, and run each for so many seconds.
+    """Compile the targets by the Makefile in `sources` or above it, and run each for SECONDS.
 
     `max_len`: bytes of an input at most, of all or by target (512 for those not named). `dictionaries`: each
     target has one in `sources`. `prefixes`: commands to start a target by. `corpora`: of targets
@@ -71,7 +72,7 @@ def fuzz(
                 *_NICE,
                 *(prefixes or {}).get(name, ()),
                 str(build / f"fuzz_{name}"),
-                f"-max_total_time={seconds}",
+                f"-max_total_time={SECONDS}",
                 f"-max_len={length}",
                 f"-seed={_SEED}",
                 f"-timeout={_INPUT_S}",
@@ -88,7 +89,7 @@ def fuzz(
         complaints = [
             complaint
             for name, process in running
-            if (complaint := _complaint(sources, name, folder, process.wait(seconds + 120)))
+            if (complaint := _complaint(sources, name, folder, process.wait(SECONDS + 120)))
         ]
     finally:
         for _, process in running:

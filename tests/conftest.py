@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def group_of(nodeid: str) -> str:
     """The group of a test: `fuzzing`, `cluster VARIANT`, a folder or a file."""
-    if nodeid.endswith(_FUZZING):
+    if _FUZZING in nodeid:
         return "fuzzing"
     path = nodeid.partition("::")[0]
     folder = next((folder for folder in _FOLDERS if path.startswith(f"{folder}/")), path)

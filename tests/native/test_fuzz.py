@@ -7,7 +7,6 @@ Each is built with ASan and UBSan and checks invariants of its own; its file say
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from cellblock.paths import PROJECT
 from tests.c_fuzzing import fuzz
 
 SOURCES = PROJECT / "native"
-SECONDS = os.environ.get("CELLBLOCK_FUZZ_SECONDS")
 
 # Bytes of an input at most. libFuzzer prints inputs of up to 256 bytes as base64, so none is longer where its
 # own file cannot be written: the resolver's "/" is another one while it runs. A CDI specification of one
@@ -32,8 +30,6 @@ LIBRARIES: dict[str, dict[str, int]] = {
     "tree_check": {"check": 1024, "line": 1024},
     "volume": {"compare": 8192},
 }
-# Its targets read one line each.
-SHORT = {"tree_check": 4}
 # Made for the resolver's target: what a bug in it would reach is not the machine's.
 NAMESPACES = (
     "unshare",
@@ -55,7 +51,6 @@ def test_no_input_breaks_a_target(tmp_path: Path, library: str, namespaces: None
         SOURCES / library,
         LIBRARIES[library],
         tmp_path,
-        seconds=int(SECONDS or SHORT.get(library, 15)),
         max_len=LIBRARIES[library],
         dictionaries=library in WITH_WORDS,
         prefixes=PREFIXES.get(library),
