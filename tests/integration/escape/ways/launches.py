@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held
 from tests.integration.escape.ways.judge import last_line
 
 _PRELOAD = "env LD_PRELOAD=/escape/lib/launch.so"
-# Seconds until slurmd gives up waiting for word of a job: twice MessageTimeout, and some more.
-_GIVES_UP_S = 150
+# Instead of the minute that is configured: slurmd waits twice as long for word of a job.
+_MESSAGE_TIMEOUT_S = 10
+# Seconds until slurmd has given up that, and some more.
+_GIVES_UP_S = 60
 # slurmctld writes its jobs down some seconds after a change.
 _WRITES_S = 10
 # For a slurmstepd to end that is told nothing more, and for slurmctld to start.
@@ -24,6 +30,37 @@ def _state(arena: Arena) -> str:
 
 def for_no_job(arena: Arena, user: str) -> Outcome:
     """slurmd waits for slurmctld's word of the job, and has the node drained when there is none."""
+    with _message_timeout(arena):
+        return _launch_for_no_job(arena, user)
+
+
+@contextmanager
+def _message_timeout(arena: Arena) -> Iterator[None]:
+    """Lower MessageTimeout on all nodes, for a while."""
+    file = arena.cluster.root.parent.parent / "config" / "slurm" / "slurm.conf"
+    text = file.read_text()
+    lower, count = re.subn(
+        r"^MessageTimeout=\d+$", f"MessageTimeout={_MESSAGE_TIMEOUT_S}", text, flags=re.MULTILINE
+    )
+    assert count == 1, f"{file} sets MessageTimeout {count} times"
+    try:
+        _configure(arena, file, lower)
+        yield
+    finally:
+        _configure(arena, file, text)
+
+
+def _configure(arena: Arena, file: Path, text: str) -> None:
+    """Write a slurm.conf, and wait until the worker has it."""
+    file.write_text(text)
+    arena.cluster.reconfigure()
+    look = ("cmp", "-s", "-", "/var/spool/slurmd/conf-cache/slurm.conf")
+    arena.cluster.wait_until(
+        f"{WORKER} has the new slurm.conf", lambda: arena.cluster.on(WORKER, *look, stdin=text).status == 0
+    )
+
+
+def _launch_for_no_job(arena: Arena, user: str) -> Outcome:
     complaint = "grep -ac 'REQUEST_LAUNCH_PROLOG notification failed' /var/log/slurm/slurmd.log; true"
     before = arena.on_worker("sh", "-c", complaint).ok()
     step = f"{_PRELOAD} LAUNCH_JOB=1 timeout --kill-after=2 10 srun -n1 --mpi=none true"
@@ -66,10 +103,8 @@ def with_odd_numbers(arena: Arena, user: str) -> Outcome:
 
 def odd_submissions(arena: Arena, user: str) -> Outcome:
     """What slurmctld wrote down it reads when it starts again, or ends: then a person has to come."""
-    begin = f"{_PRELOAD} timeout --kill-after=1 4 env"
     submit = "sbatch --hold --chdir=/tmp --output=/dev/null --wrap=true"
-    loop = f"for at in $(seq 0 1250); do {begin} SUBMIT_AT=$at {submit}; done >/dev/null 2>&1; true"
-    arena.cluster.jail("sh", "-c", loop, user=user, timeout_s=600)
+    arena.cluster.jail("sh", "-c", f"{_PRELOAD} SUBMIT_UP_TO=1250 {submit}", user=user, timeout_s=600).ok()
     # Names of jobs are no text any more.
     jobs = int(arena.cluster.on("controller", "sh", "-c", "squeue --noheader | wc -l").ok())
     # It writes them down when it ends, and is started again when that is by a signal.

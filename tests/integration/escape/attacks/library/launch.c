@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* srun with this library in LD_PRELOAD changes what it tells slurmd to launch, before it is signed with the user's own
  * credential. LAUNCH_JOB=1: it is for a job that there is none of. LAUNCH_AT=N: three bytes at N, from the end if below 0, are 0xff.
- * sbatch with it changes what it submits: SUBMIT_AT=N: the byte at N is 0xff. */
+ * sbatch with it submits one job after the other: SUBMIT_UP_TO=N: of each, another byte is 0xff, those from 0 to N. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define REQUEST_LAUNCH_TASKS 6001
 #define REQUEST_SUBMIT_BATCH_JOB 4003
 /* The job's number is one of the first fields; later ones are of the credential. */
 #define FIRST_FIELDS 64
+/* For slurmctld's answer, if it has one. */
+#define ANSWER_S 4
 
+typedef int (*submit)(void *job, void **answer);
 typedef int (*hash)(char *body, int length, char *kind, int kind_length, void *result);
 
 static void name_no_job(char *body, int length)
@@ -27,12 +32,39 @@ static void name_no_job(char *body, int length)
 		}
 }
 
+/* Where the byte is that this process changes in what it submits; -1: nowhere. */
+static int submit_at = -1;
+
+/* sbatch calls it, with all read and loaded that takes the time of a submission: each is a fork from here. */
+int slurm_submit_batch_job(void *job, void **answer);
+int slurm_submit_batch_job(void *job, void **answer)
+{
+	submit own = (submit)dlsym(RTLD_NEXT, "slurm_submit_batch_job");
+	const char *up_to = getenv("SUBMIT_UP_TO");
+
+	if (!up_to)
+		return own(job, answer);
+	for (int at = 0; at <= atoi(up_to); at++) {
+		pid_t child = fork();
+		if (child < 0)
+			_exit(1);
+		if (!child) {
+			submit_at = at;
+			alarm(ANSWER_S);
+			own(job, answer);
+			_exit(0);
+		}
+		waitpid(child, NULL, 0);
+	}
+	_exit(0);
+}
+
 /* Slurm calls it with the body of each message. */
 int hash_g_compute(char *body, int length, char *kind, int kind_length, void *result);
 int hash_g_compute(char *body, int length, char *kind, int kind_length, void *result)
 {
 	hash own = (hash)dlsym(RTLD_NEXT, "hash_g_compute");
-	const char *at = getenv("LAUNCH_AT"), *submit_at = getenv("SUBMIT_AT");
+	const char *at = getenv("LAUNCH_AT");
 	uint16_t type = 0;
 
 	if (kind_length == sizeof(type))
@@ -45,8 +77,8 @@ int hash_g_compute(char *body, int length, char *kind, int kind_length, void *re
 		if (at && place >= 0 && place + 3 <= length)
 			memset(body + place, 0xff, 3);
 	}
-	if (submit_at && (type == REQUEST_SUBMIT_BATCH_JOB || __builtin_bswap16(type) == REQUEST_SUBMIT_BATCH_JOB) &&
-	    atoi(submit_at) < length)
-		body[atoi(submit_at)] = (char)0xff;
+	if ((type == REQUEST_SUBMIT_BATCH_JOB || __builtin_bswap16(type) == REQUEST_SUBMIT_BATCH_JOB) &&
+	    submit_at >= 0 && submit_at < length)
+		body[submit_at] = (char)0xff;
 	return own(body, length, kind, kind_length, result);
 }
