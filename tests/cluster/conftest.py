@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec, SlurmVariant
+from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.cluster_file import Rest
 from cellblock.cluster.up_request import UpRequest, cluster_file
 
@@ -21,6 +22,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder of the test's own."""
     monkeypatch.setenv("CELLBLOCK_STATE", str(tmp_path / "state"))
     return tmp_path / "state"
+
+
+@pytest.fixture(autouse=True)
+def short_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shortest RSA keys that ssh-keygen makes: one of 3072 bits takes half a second, and none is used."""
+    kinds = {name: (*kind[:1], "-b", "1024") for name, kind in secrets._HOST_KEYS.items() if kind[0] == "rsa"}
+    monkeypatch.setattr(secrets, "_HOST_KEYS", {**secrets._HOST_KEYS, **kinds})
 
 
 @pytest.fixture
