@@ -36,7 +36,7 @@ from tests.ports import free_port
 # The Slurm releases of Debian: 22.05, 24.11, 26.05.
 EVERY_SLURM = ("debian12", "debian13", "debian14")
 # Seconds for one command in the cluster, or for a condition. Jobs here take one or two; on a loaded machine
-# Slurm's own timers add up: KillWait (30), the schedulers' rounds (30 and 60), a message sent again (60).
+# Slurm's own timers add up: its look at limits (30), a message sent again (60).
 _TIMEOUT_S = 180
 # Seconds for apt-get, which fetches and unpacks a hundred packages.
 _INSTALL_S = 600
@@ -306,14 +306,21 @@ def running_cluster(
             stop(asked.name, events)
 
 
-# Or a batch job waits up to four seconds.
-_STARTS_AT_ONCE = "slurm: {extra: {slurm.conf: SchedulerParameters=batch_sched_delay=0}}\n"
+# Or a batch job waits up to four seconds for its start, any job that could not start at once half a minute or
+# a whole one for the scheduler's next round, and one that ignores SIGTERM half a minute for SIGKILL.
+_WITHOUT_WAITING = """\
+slurm:
+  extra:
+    slurm.conf: |
+      SchedulerParameters=batch_sched_delay=0,bf_interval=3,sched_interval=5
+      KillWait=5
+"""
 
 
 def write_cluster_file(folder: Path, text: str) -> Path:
-    """A cluster file in `folder` whose slurmctld starts a batch job in the second after its submission."""
+    """A cluster file in `folder` whose slurmctld starts and kills jobs seconds after it is asked to."""
     file = folder / "cluster.yaml"
-    file.write_text(text + _STARTS_AT_ONCE)
+    file.write_text(text + _WITHOUT_WAITING)
     return file
 
 

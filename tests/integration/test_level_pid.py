@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 WORKERS = ("worker-1", "worker-2")
 
-# A step that ignores SIGTERM, cancelled before the first test: Slurm waits half a minute (KillWait).
+# A step that ignores SIGTERM, cancelled before the first test: Slurm waits some seconds (KillWait).
 STUBBORN = "srun -N2 --overcommit bash -c 'trap : TERM; while :; do sleep 31; done'"
 
 # The names of all processes in sight, by a shell that starts none for it.

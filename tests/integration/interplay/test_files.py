@@ -13,9 +13,16 @@ from tests.integration.jobs import home, output, sbatch, script_file, srun
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 
-def test_sbcast_brings_a_file_to_where_jobs_see_it(cluster: LocalCluster, user: str) -> None:
+@pytest.fixture(scope="module")
+def brings(cluster: LocalCluster) -> str:
+    """A user without other jobs: those of `slow_jobs` last a minute."""
+    cluster.add_user("brings")
+    return "brings"
+
+
+def test_sbcast_brings_a_file_to_where_jobs_see_it(cluster: LocalCluster, brings: str) -> None:
     script = "cp /usr/bin/uname tool; sbcast -f tool tool; srun /run/bcast/tool -n"
-    done = cluster.jail("salloc", "-N2", "sh", "-c", script, user=user)
+    done = cluster.jail("salloc", "-N2", "sh", "-c", script, user=brings)
     assert sorted(done.ok().split()) == ["worker-1", "worker-2"]
     wait_until_gone(cluster, "tool")
 
@@ -29,9 +36,9 @@ def wait_until_gone(cluster: LocalCluster, name: str) -> None:
     )
 
 
-def test_srun_brings_its_program(cluster: LocalCluster, user: str) -> None:
-    cluster.jail("cp", "/usr/bin/uname", "brought", user=user).ok()
-    out = srun(cluster, user, "-N2", "--bcast", "./brought", "-n").ok()
+def test_srun_brings_its_program(cluster: LocalCluster, brings: str) -> None:
+    cluster.jail("cp", "/usr/bin/uname", "brought", user=brings).ok()
+    out = srun(cluster, brings, "-N2", "--bcast", "./brought", "-n").ok()
     assert sorted(out.split()) == ["worker-1", "worker-2"]
     wait_until_gone(cluster, "brought")
 
