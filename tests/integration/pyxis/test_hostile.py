@@ -131,7 +131,7 @@ def test_no_job_of_the_user_stops_the_epilog(containers: Containers) -> None:
     """What the epilog runs was in sight of the user's other jobs: stopped, it held the node for ever."""
     cluster, user = containers.cluster, containers.user
     folder = home(cluster, user)
-    stop = """end=$(($(date +%s) + 25)); while [ $(date +%s) -lt $end ] && [ ! -e stopped ]; do
+    stop = """until [ -e stopped ] || [ -e over ]; do
         for process in /proc/[0-9]*; do
             if grep -qa -e --match "$process/cmdline" 2>/dev/null && [ "${process#/proc/}" != $$ ] &&
                 grep -qax enroot "$process/comm" 2>/dev/null; then
@@ -144,16 +144,23 @@ def test_no_job_of_the_user_stops_the_epilog(containers: Containers) -> None:
         echo "$SLURM_JOB_ID.0 temporary x" > ../.lock
         srun --container-image=IMAGE --container-save=/tmp/x.sqsh true""".replace("IMAGE", IMAGE)
     options = ("-n1", "-wworker-1", f"-D/home/{user}", "-o/dev/null")
+    stopped, over = folder / "stopped", folder / "over"
     stopper = submit(cluster, user, stop, *options)
+    cluster.wait_until("it looks", lambda: cluster.job(stopper)["JobState"] == "RUNNING")
     victim = ended(cluster, submit(cluster, user, many, *options))
     try:
-        ended(cluster, stopper)
-        assert not (folder / "stopped").exists()
         done = ("squeue", "--noheader", "--states=COMPLETING", f"--jobs={victim}")
-        cluster.wait_until("the epilog is over", lambda: not cluster.on("controller", *done).out)
+        cluster.wait_until(
+            "the epilog is over, or stopped",
+            lambda: stopped.exists() or not cluster.on("controller", *done).out,
+        )
+        over.touch()
+        ended(cluster, stopper)
+        assert not stopped.exists()
         assert containers.leftovers() == []
     finally:
-        (folder / "stopped").unlink(missing_ok=True)
+        stopped.unlink(missing_ok=True)
+        over.unlink(missing_ok=True)
         cluster.jail("enroot", "remove", "--force", f"pyxis_{victim}.x", user=user)
 
 
