@@ -32,6 +32,7 @@
 #include "mpi_peers.h"
 #include "option_input.h"
 #include "pmix.h"
+#include "process_tree.h"
 #include "served.h"
 #include "sessions.h"
 #include "step.h"
@@ -280,6 +281,9 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	step.context = spank;
 	/* slurmstepd's own environment, from slurmd. In the job's, it is still what the user set. */
 	step.node = getenv("SLURMD_NODENAME");
+	/* A step that cannot is a step all the same. */
+	if (jail_process_tree_guard(&err))
+		jail_failure_report(&err);
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);

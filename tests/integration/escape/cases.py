@@ -14,6 +14,7 @@ from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
 from tests.integration.escape.ways import (
     broadcast,
     descriptors,
+    endings,
     launches,
     libraries,
     mpi,
@@ -190,6 +191,18 @@ _REMAINS += [
     Case("output-below-proc", "filesystem", way=streams.output_below_proc),
 ]
 
+_ENDINGS = [
+    Case(name, "filesystem", user, way=way)
+    for name, way in (
+        ("called-slurmstepd", endings.called_slurmstepd),
+        ("called-with-fields", endings.called_with_fields),
+        ("dead-leader", endings.dead_leader),
+        ("traced-by-another-job", endings.traced_by_another_job),
+        ("traced-by-an-orphan", endings.traced_by_an_orphan),
+    )
+    for user in ("root", "eve")
+]
+
 _PRIVILEGES = [
     Case("set-user-id-by-slurmd", "filesystem", way=privileges.set_user_id_by_slurmd),
     Case("set-user-id-by-sshd", "filesystem", way=privileges.set_user_id_by_sshd),
@@ -285,6 +298,7 @@ CASES = [
     *_BY_NUMBER,
     *_WALKS,
     *_REMAINS,
+    *_ENDINGS,
     *_PRIVILEGES,
     *_SUBMITTERS,
     *_MPI,

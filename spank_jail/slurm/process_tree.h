@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What proctrack/linuxproc takes from /proc for the end of a step.
+ *
+ * It spares processes that are called slurmstepd, and those that are dead. A user names his processes, has a process look dead
+ * whose threads go on, and keeps a dead one by tracing it: slurmstepd would wait for it, and slurmctld drain the node.
+ */
+#ifndef JAIL_PROCESS_TREE_H
+#define JAIL_PROCESS_TREE_H
+
+#include <stddef.h>
+
+#include "native/base/error.h"
+
+/* Lets it find and end all processes of a user's step. Where another plugin tracks processes, nothing is done. Returns 0 or -1. */
+int jail_process_tree_guard(struct jail_error *err);
+
+/* Corrects the start of a file proc_pid_stat(5): names have no character that splits them, only the node's own process is
+ * called slurmstepd, and one that must be ended is not dead. `text` need not end with 0. */
+void jail_process_tree_correct(char *text, size_t size);
+
+#endif

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that slurmstepd cannot end: it waits, and after UnkillableStepTimeout the node is drained.
+
+KillWait is 30 seconds; a step that has not ended long after it never does.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tests.integration.escape.arena import Arena, Outcome, broken, escaped, held, read
+from tests.integration.escape.ways.judge import fresh
+
+# Seconds from scancel on.
+_ENDS_S = 75
+
+
+def _is_over(arena: Arena, job: str) -> bool:
+    return not arena.cluster.on("controller", "squeue", "--noheader", f"--jobs={job}").out.strip()
+
+
+def _cancelled(arena: Arena, job: str) -> Outcome:
+    """Whether a running job ends when it is cancelled. If not, its processes are ended here."""
+    arena.cluster.on("controller", "scancel", job).ok()
+    deadline = time.monotonic() + _ENDS_S
+    while not _is_over(arena, job):
+        if time.monotonic() > deadline:
+            # What looks dead has no command line.
+            end = "for p in /proc/[0-9]*; do grep -qs attack $p/comm $p/task/*/comm && kill -9 ${p#/proc/}; done"
+            arena.on_worker("sh", "-c", f"{end}; pkill -9 -f /escape/attack; true")
+            arena.cluster.wait_until("it is over", lambda: _is_over(arena, job))
+            return escaped("slurmstepd waits for a process of the job's")
+        time.sleep(0.5)
+    return held("the job ended")
+
+
+def _stays(arena: Arena, user: str, script: str) -> tuple[str, str]:
+    """The number of a job whose script says that it stays, and what else it says."""
+    out = fresh(arena)
+    job = arena.submit(script, "-n1", "-o", f"{arena.inside(out)}/0", user=user).ok().strip()
+    arena.cluster.wait_until("it stays", lambda: "stays" in read(out / "0") or ": " in read(out / "0"))
+    return job, read(out / "0")
+
+
+def _left_alone(arena: Arena, user: str, name: str) -> Outcome:
+    job, said = _stays(arena, user, f"exec /escape/attack {name}")
+    return _cancelled(arena, job) if "stays" in said else broken(said)
+
+
+def called_slurmstepd(arena: Arena, user: str) -> Outcome:
+    """Proctrack/linuxproc spares what has that name."""
+    return _left_alone(arena, user, "called-slurmstepd")
+
+
+def called_with_fields(arena: Arena, user: str) -> Outcome:
+    """A name with blanks and brackets gives the process another parent in /proc/PID/stat."""
+    return _left_alone(arena, user, "called-with-fields")
+
+
+def dead_leader(arena: Arena, user: str) -> Outcome:
+    """Proctrack/linuxproc spares what is dead; of this process a thread lives."""
+    return _left_alone(arena, user, "dead-leader")
+
+
+def traced_by_another_job(arena: Arena, user: str) -> Outcome:
+    """The task ends, and slurmstepd hears of it from the tracer on."""
+    traced, said = _stays(arena, user, "echo $$ stays; exec sleep 300")
+    tracer, answer = _stays(arena, user, f"TRACED={said.split()[0]} exec /escape/attack keep-traced")
+    try:
+        outcome = _cancelled(arena, traced)
+    finally:
+        arena.cluster.on("controller", "scancel", traced, tracer)
+        arena.cluster.wait_until("both are over", lambda: all(_is_over(arena, job) for job in (traced, tracer)))
+    # At level pid each step sees its own processes alone.
+    return outcome if "stays" in answer else held(answer)
+
+
+def traced_by_an_orphan(arena: Arena, user: str) -> Outcome:
+    """The same, by a process of the step itself that is nobody's child any more."""
+    script = (
+        "(TRACED=$$ setsid /escape/attack keep-traced >/tmp/said 2>&1 &)\n"
+        "until [ -s /tmp/said ]; do sleep 0.1; done; cat /tmp/said; exec sleep 300"
+    )
+    job, said = _stays(arena, user, script)
+    return _cancelled(arena, job) if "stays" in said else held(said)
+
