@@ -190,6 +190,43 @@ def test_who_logs_in_to_a_worker_is_held(name: str, arena: Arena, ssh: str) -> N
     assert outcome.kind in ("held", "absent"), outcome.what
 
 
+def test_connections_that_log_nobody_in_keep_nobody_else_out(arena: Arena, ssh: str) -> None:
+    """More than sshd takes, of one job; it waits for each as long as LoginGraceTime."""
+    out = arena.out(f"connections-{secrets.token_hex(4)}")
+    here = arena.inside(out)
+    script = (
+        f"for n in $(seq 150); do exec {{fd}}<>/dev/tcp/login/22; done 2>/dev/null; : >{here}/open;"
+        f" until [ -e {here}/over ]; do sleep 0.1; done"
+    )
+    job = arena.submit(script, "-n1", "-o", "/dev/null", user="eve")
+    try:
+        arena.cluster.wait_until("they are open", (out / "open").exists)
+        tries = f"for n in $(seq 8); do {ssh} login echo in; done"
+        done = arena.cluster.jail("timeout", "60", "sh", "-c", tries, user="eve")
+        assert done.out.split() == ["in"] * 8, done.err
+    finally:
+        (out / "over").touch()
+        arena.wait(job)
+
+
+@pytest.mark.parametrize("to", ["login", WORKER])
+def test_what_ssh_forwards_is_opened_in_the_jail(to: str, arena: Arena, ssh: str) -> None:
+    """Sockets of the node by -L, places of its own by -R, ports that are the node's."""
+    socket = f"/tmp/forwarded-{secrets.token_hex(4)}"
+    options = "-fN -o ExitOnForwardFailure=yes -o ControlMaster=yes"
+    script = f"""until {ssh} {to} true 2>/dev/null; do sleep 0.3; done
+        {ssh} {options} -S {socket}.1 -L {socket}:/run/sshd/host-keys.agent {to} && echo forwards
+        SSH_AUTH_SOCK={socket} timeout 10 ssh-add -l; {ssh} -S {socket}.1 -O exit {to}
+        for place in /run/bcast/x:{socket} 600:localhost:22; do
+            {ssh} {options} -S {socket}.2 -R $place {to} && {ssh} -S {socket}.2 -O exit {to} && echo reached
+        done; true"""
+    command = ("sh", "-c", script) if to == "login" else ("salloc", "-Q", "-w", to, "sh", "-c", script)
+    done = arena.cluster.jail("timeout", "90", *command, user="eve")
+    assert done.out.split() == ["forwards"], done
+    agent = ("env", "SSH_AUTH_SOCK=/run/sshd/host-keys.agent", "ssh-add", "-l")
+    assert "ED25519" in arena.cluster.on(to, *agent).ok()  # what was looked for is there
+
+
 def test_the_daemons_live(arena: Arena, login: Login) -> None:
     """After all of that."""
     own = {"login": ("sshd", "ssh-agent", "munged"), WORKER: ("slurmd", "sshd", "munged")}
