@@ -191,8 +191,10 @@ _REMAINS += [
     Case("output-below-proc", "filesystem", way=streams.output_below_proc),
 ]
 
+# At level filesystem root's processes are as slurmstepd's own.
+_ENDING_BY_UID = ("called-slurmstepd", "traced-by-another-job", "traced-by-an-orphan")
 _ENDINGS = [
-    Case(name, "filesystem", user, way=way)
+    Case(name, "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem", user, way=way)
     for name, way in (
         ("called-slurmstepd", endings.called_slurmstepd),
         ("called-with-fields", endings.called_with_fields),
