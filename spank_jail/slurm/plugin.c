@@ -21,6 +21,7 @@
 #include "native/jail/pid.h"
 #include "native/base/sys.h"
 #include "bcast.h"
+#include "clients.h"
 #include "configuration.h"
 #include "native/slurm/controller.h"
 #include "errands.h"
@@ -283,6 +284,8 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	step.node = getenv("SLURMD_NODENAME");
 	/* A step that cannot is a step all the same. */
 	if (jail_process_tree_guard(&err))
+		jail_failure_report(&err);
+	if (jail_clients_guard(&err))
 		jail_failure_report(&err);
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
