@@ -305,7 +305,7 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
         config.write(folder / "config", target.texts)
         _make_folders(folder)
         with events.step("cluster", "start containers"):
-            running.create(client, new.name, target.containers.values())
+            running.create(client, new.name, new.engine, target.containers.values())
         with events.step("cluster", "wait for Slurm"):
             wait_ready(client, new)
         forget_gone(client, new, WaitingJobs(client, new.name, folder), events)

@@ -65,7 +65,6 @@ class FakeNetwork:
 class FakeEngine:
     """Stands for a `docker.DockerClient`. `on_start` and `on_exec` are a test's to replace."""
 
-    kind: str = "Podman Engine"
     image_ids: dict[str, str] = field(default_factory=dict)
     made: list[FakeContainer] = field(default_factory=list)
     nets: list[FakeNetwork] = field(default_factory=list)
@@ -94,9 +93,6 @@ class FakeEngine:
         """What address was asked for, for each container."""
         asked = {one.name: one.options["networking_config"] for one in self.made}
         return {name: endpoint["ipv4_address"] for name, one in asked.items() for endpoint in one.values()}
-
-    def version(self) -> dict[str, Any]:
-        return {"Components": [{"Name": self.kind}, {"Name": "Conmon"}]}
 
     def workers(self, cluster: str) -> list[FakeContainer]:
         return [container for container in self.made if container.name.startswith(f"{cluster}-worker-")]

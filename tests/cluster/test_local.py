@@ -131,9 +131,11 @@ def test_a_container_that_ended_is_brought_back_at_its_address(
     assert engine.addresses() == before
 
 
-def test_docker_is_asked_for_none(spec: Make, engine: FakeEngine, events: Events, free_port: int) -> None:
-    engine.kind = "Engine"
-    start(spec(ssh_port=free_port), events)
+def test_docker_is_asked_for_none(
+    spec: Make, engine: FakeEngine, events: Events, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "copy_to_docker", lambda *ignored: None)
+    start(spec(ssh_port=free_port, engine="docker"), events)
     assert {*engine.addresses().values()} == {None}
 
 

@@ -205,7 +205,8 @@ class ClusterChange:
     def _replace(self, host: str) -> None:
         """A container in place of the one with its name, if there is one, at the same address."""
         with self.events.step("cluster", f"start {host}"):
-            running.replace(self.client, self.known.name, self.target.containers[host])
+            container = self.target.containers[host]
+            running.replace(self.client, self.known.name, self.known.engine, container)
         self.records[host] = self.target.records[host]
         self._record()
 

@@ -16,7 +16,7 @@ from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
 from docker.types import Ulimit
 
-from cellblock.cluster.definition.model import NodeStatus
+from cellblock.cluster.definition.model import EngineName, NodeStatus
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.containers import (
     LABEL_ADDRESS,
@@ -42,13 +42,15 @@ _FIRST_ADDRESS = 16
 _AT_ONCE = 4
 
 
-def create(client: docker.DockerClient, cluster: str, containers: Iterable[Container]) -> None:
+def create(
+    client: docker.DockerClient, cluster: str, engine: EngineName, containers: Iterable[Container]
+) -> None:
     """Make the cluster's network and start its containers, side by side: each waits for what it needs.
 
     Raises docker.errors.DockerException; what was made until then is left for `remove`.
     """
     client.networks.create(network_name(cluster), driver="bridge", labels={LABEL_CLUSTER: cluster})
-    places = _free_addresses(client, cluster)
+    places = _free_addresses(client, cluster, engine)
     made = [(container, next(places, "")) for container in containers]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         list(pool.map(lambda one: _start(client, cluster, *one), made))
@@ -89,7 +91,7 @@ def alive(client: docker.DockerClient, cluster: str) -> set[str]:
     return {(one.name or "").removeprefix(prefix) for one in found}
 
 
-def replace(client: docker.DockerClient, cluster: str, container: Container) -> None:
+def replace(client: docker.DockerClient, cluster: str, engine: EngineName, container: Container) -> None:
     """Start a container in place of the one with its name, if there is one, at that one's address.
 
     Daemons and commands that run have looked up the address once. Raises docker.errors.DockerException.
@@ -99,7 +101,7 @@ def replace(client: docker.DockerClient, cluster: str, container: Container) -> 
         old = client.containers.get(container.name)
         place = old.labels.get(LABEL_ADDRESS, "")
         _remove(old)
-    _start(client, cluster, container, place or next(_free_addresses(client, cluster), ""))
+    _start(client, cluster, container, place or next(_free_addresses(client, cluster, engine), ""))
 
 
 def remove_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
@@ -190,13 +192,13 @@ def last_lines(client: docker.DockerClient, cluster: str) -> str:
     return "".join(parts)
 
 
-def _free_addresses(client: docker.DockerClient, cluster: str) -> Iterator[str]:
+def _free_addresses(client: docker.DockerClient, cluster: str, engine: EngineName) -> Iterator[str]:
     """Addresses of the cluster's network for new containers.
 
     None with docker, which gives addresses only of networks whose range somebody chose. podman by itself
     gives a container another one each time that it starts.
     """
-    if not any("podman" in one["Name"].lower() for one in client.version().get("Components", ())):
+    if engine == "docker":
         return
     network = client.networks.get(network_name(cluster))
     network.reload()
