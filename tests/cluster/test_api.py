@@ -93,7 +93,7 @@ with api.connect("podman") as client:
 _URLS = """
 from pathlib import Path
 import requests
-from cellblock.cluster import api
+from cellblock.cluster.engine import api
 api._RUN = Path({folder!r})
 send = requests.Session.send
 def record(self, request, **options):
