@@ -83,8 +83,8 @@ def processes_after_the_job(arena: Arena, user: str) -> Outcome:
         "sleep 1",
     )
     arena.sbatch("\n".join(lines), "-o", "/dev/null", user=user)
-    line = f'tr "\\0" " " <$p/cmdline 2>/dev/null | grep "^sleep {number}"'
-    look = f"for p in /proc/[0-9]*; do {line}; done; true"
+    # In brackets the first digit, for grep has what it looks for in its own command line.
+    look = f"grep -lzx '[{number[0]}]{number[1:]}' /proc/[0-9]*/cmdline 2>/dev/null; true"
 
     def left() -> str:
         return arena.on_worker("sh", "-c", look).out.strip()
