@@ -37,28 +37,30 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell has what it starts in the background ignore it, and so would all that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# In this order; what is not named follows as it is collected. First what mostly waits for Slurm, beside the
-# compiling of Slurm's sources, where they are not in the cache.
+# In this order; what is not named follows as it is collected. Of four groups side by side about two wait for
+# Slurm, and two compute: four that wait leave a third of the processors idle.
 _FIRST = (
     "tests/integration/escape",  # a quarter of its time is computing
     "cluster debian13",
     "tests/integration/build/test_slurm_source.py",  # 160 s and more, of both cores
-    "cluster debian14",
+    "tests/integration/push",
     "cluster debian12",
+    "cluster debian14",
+    "tests/launcher/test_launcher.py",
+    "tests/integration/build/test_build.py",
     "tests/integration/escape debian12",
     "tests/integration/escape debian14",
+    "tests/integration/docker_engine",
     *(
         f"tests/integration/test_{name}.py {variant}"
-        for name in ("cluster_changes", "metrics", "rest")
-        for variant in ("debian13", "debian14", "debian12")
+        for name in ("cluster_changes", "accounting", "metrics", "rest")
+        for variant in ("debian12", "debian13", "debian14")
     ),
-    "fuzzing",  # 90 s and its compiling, on what others leave idle
+    "fuzzing",  # on what others leave idle
     "tests/integration/test_jail_init.py",
-    "tests/integration/docker_engine",
     "tests/jail/volume/test_nfs.py",
-    "tests/integration/build/test_build.py",
-    "tests/launcher/test_launcher.py",
-    "tests/integration/push",
+    "tests/jail/apply/test_power_cut.py",
+    "tests/jail/backup/test_exchanged_backups.py",
     "tests/jail/backup/test_backup.py",
     "tests/cli/test_cli.py",
     "tests/jail/test_assemble_filesystems.py",
