@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends children of slurmd that wait for a user's file or socket. plugin.c calls it. */
+/* Ends children of slurmd that wait for a user's file or socket. guards.c calls it. */
 #define _GNU_SOURCE
 #include "errands.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps launches that a user made up from draining the node and from leaving slurmstepds that wait. plugin.c calls it. */
+/* Keeps launches that a user made up from draining the node and from leaving slurmstepds that wait. guards.c calls it. */
 #define _GNU_SOURCE
 #include "launches.h"
 

@@ -21,20 +21,16 @@
 #include "native/jail/pid.h"
 #include "native/base/sys.h"
 #include "bcast.h"
-#include "clients.h"
 #include "configuration.h"
 #include "native/slurm/controller.h"
-#include "errands.h"
 #include "failure.h"
+#include "guards.h"
 #include "job_directory.h"
 #include "job_mounts.h"
-#include "launches.h"
 #include "mpi.h"
 #include "mpi_peers.h"
 #include "option_input.h"
 #include "pmix.h"
-#include "process_tree.h"
-#include "served.h"
 #include "sessions.h"
 #include "step.h"
 #include "streams.h"
@@ -139,19 +135,6 @@ static bool is_client(void)
 	return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
 }
 
-/* A node that cannot is a node all the same. */
-static void guard_slurmd(const char *bcast)
-{
-	struct jail_error err;
-
-	if (jail_errands_watch(&err))
-		jail_failure_report(&err);
-	if (jail_served_guard(bcast, &err))
-		jail_failure_report(&err);
-	if (jail_launches_guard(&err))
-		jail_failure_report(&err);
-}
-
 int slurm_spank_init(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
@@ -163,7 +146,7 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	bool read = !jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
 	if (context == S_CTX_SLURMD)
-		guard_slurmd(read ? step.arguments.bcast : JAIL_BCAST);
+		jail_guard_slurmd(read ? step.arguments.bcast : JAIL_BCAST);
 	if (read && !jail_configuration_check(&err) &&
 	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
 		return ESPANK_SUCCESS;
@@ -282,11 +265,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	step.context = spank;
 	/* slurmstepd's own environment, from slurmd. In the job's, it is still what the user set. */
 	step.node = getenv("SLURMD_NODENAME");
-	/* A step that cannot is a step all the same. */
-	if (jail_process_tree_guard(&err))
-		jail_failure_report(&err);
-	if (jail_clients_guard(&err))
-		jail_failure_report(&err);
+	jail_guard_ending();
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps users from hiding processes from the end of their step (proctrack/linuxproc). plugin.c calls it. */
+/* Keeps users from hiding processes from the end of their step (proctrack/linuxproc). guards.c calls it. */
 #define _GNU_SOURCE
 #include "process_tree.h"
 
@@ -44,12 +44,13 @@ static long number_of(const char *status, const char *label)
 /* How many numbers the process has, one for each PID namespace that it is seen in, and the last of them. */
 static int count_numbers(const char *status, long *last)
 {
-	const char *rest = strstr(status, "\nNSpid:");
+	const char *numbers = strstr(status, "\nNSpid:");
+	char *rest = numbers ? (char *)numbers + strlen("\nNSpid:") : NULL;
 	int count = 0;
 
 	*last = 0;
-	for (rest = rest ? rest + strlen("\nNSpid:") : "\n"; *rest == '\t'; count++)
-		*last = strtol(rest + 1, (char **)&rest, 10);
+	for (; rest && *rest == '\t'; count++)
+		*last = strtol(rest + 1, &rest, 10);
 	return count;
 }
 

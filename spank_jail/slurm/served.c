@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets what slurmd forks for a user write in one place alone, and connect to the user's own sockets. plugin.c calls it. */
+/* Lets what slurmd forks for a user write in one place alone, and connect to the user's own sockets. guards.c calls it. */
 #define _GNU_SOURCE
 #include "served.h"
 

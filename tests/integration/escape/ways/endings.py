@@ -13,6 +13,9 @@ from tests.integration.escape.ways.judge import fresh
 
 # Seconds from scancel on.
 _ENDS_S = 75
+_END_ALL = """for p in /proc/[0-9]*; do
+    grep -qsx attack $p/comm $p/task/*/comm || grep -qsza '^/escape/attack$' $p/cmdline && kill -9 ${p#/proc/}
+done; true"""
 
 
 def _is_over(arena: Arena, job: str) -> bool:
@@ -25,9 +28,8 @@ def _cancelled(arena: Arena, job: str) -> Outcome:
     deadline = time.monotonic() + _ENDS_S
     while not _is_over(arena, job):
         if time.monotonic() > deadline:
-            # What looks dead has no command line.
-            end = "for p in /proc/[0-9]*; do grep -qs attack $p/comm $p/task/*/comm && kill -9 ${p#/proc/}; done"
-            arena.on_worker("sh", "-c", f"{end}; pkill -9 -f /escape/attack; true")
+            # Some have another name, what looks dead has no command line.
+            arena.on_worker("sh", "-c", _END_ALL)
             arena.cluster.wait_until("it is over", lambda: _is_over(arena, job))
             return escaped("slurmstepd waits for a process of the job's")
         time.sleep(0.5)
@@ -70,7 +72,9 @@ def traced_by_another_job(arena: Arena, user: str) -> Outcome:
         outcome = _cancelled(arena, traced)
     finally:
         arena.cluster.on("controller", "scancel", traced, tracer)
-        arena.cluster.wait_until("both are over", lambda: all(_is_over(arena, job) for job in (traced, tracer)))
+        arena.cluster.wait_until(
+            "both are over", lambda: all(_is_over(arena, job) for job in (traced, tracer))
+        )
     # At level pid each step sees its own processes alone.
     return outcome if "stays" in answer else held(answer)
 
@@ -83,4 +87,3 @@ def traced_by_an_orphan(arena: Arena, user: str) -> Outcome:
     )
     job, said = _stays(arena, user, script)
     return _cancelled(arena, job) if "stays" in said else held(said)
-

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Puts the guards of slurmd and slurmstepd in place. plugin.c calls it. */
+#include "guards.h"
+
+#include "clients.h"
+#include "errands.h"
+#include "failure.h"
+#include "launches.h"
+#include "process_tree.h"
+#include "served.h"
+#include "wakeups.h"
+
+void jail_guard_slurmd(const char *bcast)
+{
+	struct jail_error err;
+
+	if (jail_errands_watch(&err))
+		jail_failure_report(&err);
+	if (jail_served_guard(bcast, &err))
+		jail_failure_report(&err);
+	if (jail_launches_guard(&err))
+		jail_failure_report(&err);
+}
+
+void jail_guard_ending(void)
+{
+	struct jail_error err;
+
+	if (jail_process_tree_guard(&err))
+		jail_failure_report(&err);
+	if (jail_clients_guard(&err))
+		jail_failure_report(&err);
+	if (jail_wakeups_guard(&err))
+		jail_failure_report(&err);
+}
