@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from cellblock.paths import PROJECT
-from tests.integration.escape.cases import CASES, LAUNCH_FOR_NO_JOB, ODD_SUBMISSIONS, ROGUE_CONTROLLER
+from tests.integration.escape.cases import (
+    CASES,
+    LAUNCH_FOR_NO_JOB,
+    ODD_SUBMISSIONS,
+    ROGUE_CONTROLLER,
+    STOPPED_CLIENTS,
+)
 
 _PAGE = PROJECT / "docs" / "threat-model.md"
 _NAMED = re.compile(r"\b(tests/\S+?\.py)::(test_\w+)")
@@ -35,7 +41,8 @@ def functions(path: Path) -> set[str]:
 
 def missing(text: str) -> list[str]:
     """What a page names and nobody has."""
-    cases = {case.name for case in (*CASES, LAUNCH_FOR_NO_JOB, ODD_SUBMISSIONS, ROGUE_CONTROLLER)}
+    alone = (LAUNCH_FOR_NO_JOB, ODD_SUBMISSIONS, ROGUE_CONTROLLER, STOPPED_CLIENTS)
+    cases = {case.name for case in (*CASES, *alone)}
     wrong = [f"case {name}" for name in _CASE.findall(text) if name not in cases and name != "of"]
     for file, name in _NAMED.findall(text):
         path = PROJECT / file

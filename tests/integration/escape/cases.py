@@ -294,6 +294,9 @@ ROGUE_CONTROLLER = Case(
 LAUNCH_FOR_NO_JOB = Case("launch-for-no-job", "filesystem", "eve", way=launches.for_no_job)
 ODD_SUBMISSIONS = Case("odd-submissions", "filesystem", "eve", way=launches.odd_submissions)
 
+# No level makes a difference to it, and it takes four minutes.
+STOPPED_CLIENTS = Case("stopped-clients", "filesystem", "eve", way=endings.stopped_clients)
+
 CASES = [
     *_BY_FILESYSTEM,
     *_BY_CAPABILITIES,

@@ -9,7 +9,14 @@ import pytest
 
 from tests.integration.conftest import other_variants
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
-from tests.integration.escape.cases import CASES, LAUNCH_FOR_NO_JOB, ODD_SUBMISSIONS, ROGUE_CONTROLLER, Case
+from tests.integration.escape.cases import (
+    CASES,
+    LAUNCH_FOR_NO_JOB,
+    ODD_SUBMISSIONS,
+    ROGUE_CONTROLLER,
+    STOPPED_CLIENTS,
+    Case,
+)
 from tests.integration.escape.ways import slurm
 
 pytestmark = pytest.mark.integration
@@ -93,6 +100,10 @@ def test_a_launch_for_no_job_does_not_drain_the_node(arena: Arena) -> None:
 
 def test_slurmctld_starts_with_what_a_user_submitted(arena: Arena) -> None:
     check_held(ODD_SUBMISSIONS, "capabilities", arena)
+
+
+def test_clients_that_are_stopped_do_not_keep_a_step(arena: Arena) -> None:
+    check_held(STOPPED_CLIENTS, "capabilities", arena)
 
 
 every_other_slurm = pytest.mark.parametrize("arena", other_variants(), indirect=True, scope="package")

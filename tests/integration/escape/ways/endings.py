@@ -7,12 +7,15 @@ KillWait is 30 seconds; a step that has not ended long after it never does.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from tests.integration.escape.arena import Arena, Outcome, broken, escaped, held, read
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held, read
 from tests.integration.escape.ways.judge import fresh
 
 # Seconds from scancel on.
 _ENDS_S = 75
+# Longer than slurmstepd waits for all clients, and an answer may take.
+_TOLD_S = 270
 _END_ALL = """for p in /proc/[0-9]*; do
     grep -qsx attack $p/comm $p/task/*/comm || grep -qsza '^/escape/attack$' $p/cmdline && kill -9 ${p#/proc/}
 done; true"""
@@ -87,3 +90,27 @@ def traced_by_an_orphan(arena: Arena, user: str) -> Outcome:
     )
     job, said = _stays(arena, user, script)
     return _cancelled(arena, job) if "stays" in said else held(said)
+
+
+def stopped_clients(arena: Arena, user: str) -> Outcome:
+    """srun and three sattaches that do not answer when slurmstepd tells them of the end."""
+    out = fresh(arena)
+    here = arena.inside(out)
+    script = f"""set -m; srun -w {WORKER} -n1 sh -c 'echo $SLURM_JOB_ID; sleep 15' >{here}/job & sleep 5
+        for n in 1 2 3; do sattach $(cat {here}/job).0 >/dev/null & done; sleep 5
+        for one in $(jobs -p); do kill -STOP -- -$one; done; : >{here}/stopped; until [ -e {here}/over ]; do sleep 0.1; done
+        for one in $(jobs -p); do kill -KILL -- -$one; done"""
+    with ThreadPoolExecutor(1) as pool:
+        clients = pool.submit(arena.cluster.jail, "bash", "-c", script, user=user, timeout_s=900)
+        try:
+            arena.cluster.wait_until("they are stopped", (out / "stopped").exists)
+            job = read(out / "job").strip()
+            deadline = time.monotonic() + _TOLD_S
+            while not _is_over(arena, job) and time.monotonic() < deadline:
+                time.sleep(1)
+            over = _is_over(arena, job)
+        finally:
+            (out / "over").touch()
+            clients.result()
+    arena.cluster.wait_until("it is over", lambda: _is_over(arena, job))
+    return held("the job ended") if over else escaped("slurmstepd waits for clients that do not answer")
