@@ -98,7 +98,8 @@ def stopped_clients(arena: Arena, user: str) -> Outcome:
     here = arena.inside(out)
     script = f"""set -m; srun -w {WORKER} -n1 sh -c 'echo $SLURM_JOB_ID; sleep 15' >{here}/job & sleep 5
         for n in 1 2 3; do sattach $(cat {here}/job).0 >/dev/null & done; sleep 5
-        for one in $(jobs -p); do kill -STOP -- -$one; done; : >{here}/stopped; until [ -e {here}/over ]; do sleep 0.1; done
+        for one in $(jobs -p); do kill -STOP -- -$one; done; : >{here}/stopped
+        until [ -e {here}/over ]; do sleep 0.1; done
         for one in $(jobs -p); do kill -KILL -- -$one; done"""
     with ThreadPoolExecutor(1) as pool:
         clients = pool.submit(arena.cluster.jail, "bash", "-c", script, user=user, timeout_s=900)
