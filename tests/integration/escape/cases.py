@@ -189,6 +189,7 @@ _REMAINS += [
     Case("brought-files-after-the-job", "filesystem", "eve", way=remains.brought_files_after_the_job),
     Case("brought-folders-after-the-job", "filesystem", "eve", way=remains.brought_folders_after_the_job),
     Case("output-below-proc", "filesystem", way=streams.output_below_proc),
+    Case("processes-of-a-profile", "filesystem", way=remains.processes_of_a_profile),
 ]
 
 # At level filesystem root's processes are as slurmstepd's own.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from tests.integration.escape.arena import Arena, Outcome, broken, escaped, held, read
-from tests.integration.escape.ways.judge import fresh
+from tests.integration.escape.ways.judge import changed, fresh
 
 FINDS = ("find-shared-memory", "find-semaphores", "find-messages", "find-posix-queue", "find-posix-memory")
 
@@ -83,6 +83,11 @@ def processes_after_the_job(arena: Arena, user: str) -> Outcome:
         "sleep 1",
     )
     arena.sbatch("\n".join(lines), "-o", "/dev/null", user=user)
+    return _judge_left(arena, number)
+
+
+def _judge_left(arena: Arena, number: str) -> Outcome:
+    """Whether a `sleep number` goes on outside of any job."""
     # In brackets the first digit, for grep has what it looks for in its own command line.
     look = f"grep -lzx '[{number[0]}]{number[1:]}' /proc/[0-9]*/cmdline 2>/dev/null; true"
 
@@ -94,6 +99,18 @@ def processes_after_the_job(arena: Arena, user: str) -> Outcome:
         return held("none is left")
     arena.on_worker("sh", "-c", f"grep -lz {number} /proc/[0-9]*/cmdline | cut -d/ -f3 | xargs -r kill -9")
     return escaped("a process of the job is left")
+
+
+def processes_of_a_profile(arena: Arena, user: str) -> Outcome:
+    """What a user's profile leaves that slurmd has read for --get-user-env; root inside is nobody's by uid."""
+    number = str(100000 + secrets.randbelow(100000))
+    out = fresh(arena)
+    leave = f"(setsid sleep {number} >/dev/null 2>&1 </dev/null &)\nsleep 0.3\n: >{arena.inside(out)}/read\n"
+    with changed(arena.cluster.root / "root" / ".bash_profile", leave):
+        arena.sbatch("true", "--get-user-env", "-o", "/dev/null", user=user)
+    if not (out / "read").exists():
+        return broken("slurmd read no profile")
+    return _judge_left(arena, number)
 
 
 def brought_files_after_the_job(arena: Arena, user: str) -> Outcome:
