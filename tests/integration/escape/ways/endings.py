@@ -84,12 +84,13 @@ def traced_by_another_job(arena: Arena, user: str) -> Outcome:
 
 def traced_by_an_orphan(arena: Arena, user: str) -> Outcome:
     """The same, by a process of the step itself that is nobody's child any more."""
-    script = (
-        "(TRACED=$$ setsid /escape/attack keep-traced >/tmp/said 2>&1 &)\n"
-        "until [ -s /tmp/said ]; do sleep 0.1; done; cat /tmp/said; exec sleep 300"
-    )
-    job, said = _stays(arena, user, script)
-    return _cancelled(arena, job) if "stays" in said else held(said)
+    out = fresh(arena)
+    tracer = "(sleep 1; TRACED=$$ exec setsid /escape/attack keep-traced)"
+    script = f"( {tracer} >{arena.inside(out)}/said 2>&1 & )\nexec sleep 300"
+    job = arena.submit(script, "-n1", "-o", "/dev/null", user=user).ok().strip()
+    arena.cluster.wait_until("the tracer says something", lambda: bool(read(out / "said")))
+    outcome = _cancelled(arena, job)
+    return outcome if "stays" in read(out / "said") else held(read(out / "said"))
 
 
 def stopped_clients(arena: Arena, user: str) -> Outcome:

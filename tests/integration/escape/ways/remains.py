@@ -102,7 +102,7 @@ def _judge_left(arena: Arena, number: str) -> Outcome:
 
 
 def processes_of_a_profile(arena: Arena, user: str) -> Outcome:
-    """What a user's profile leaves that slurmd has read for --get-user-env; root inside is nobody's by uid."""
+    """What a profile leaves that slurmd has read for --get-user-env; root inside is nobody's by uid."""
     number = str(100000 + secrets.randbelow(100000))
     out = fresh(arena)
     leave = f"(setsid sleep {number} >/dev/null 2>&1 </dev/null &)\nsleep 0.3\n: >{arena.inside(out)}/read\n"
