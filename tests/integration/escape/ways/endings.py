@@ -107,6 +107,7 @@ def stopped_clients(arena: Arena, user: str) -> Outcome:
         try:
             arena.cluster.wait_until("they are stopped", (out / "stopped").exists)
             job = read(out / "job").strip()
+            arena.cluster.on("controller", "scancel", job).ok()
             deadline = time.monotonic() + _TOLD_S
             while not _is_over(arena, job) and time.monotonic() < deadline:
                 time.sleep(1)
