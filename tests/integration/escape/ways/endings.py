@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that slurmstepd cannot end: it waits, and after UnkillableStepTimeout the node is drained.
 
-KillWait is 30 seconds; a step that has not ended long after it never does.
+After KillWait a step gets SIGKILL. One that has not ended long after that never does.
 """
 
 from __future__ import annotations
