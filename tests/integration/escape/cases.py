@@ -193,7 +193,7 @@ _REMAINS += [
 ]
 
 # At level filesystem root's processes are as slurmstepd's own.
-_ENDING_BY_UID = ("called-slurmstepd", "traced-by-another-job")
+_ENDING_BY_UID = ("called-slurmstepd", "traced-by-another-job", "traced-by-an-orphan")
 _ENDINGS = [
     Case(name, "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem", user, way=way)
     for name, way in (
