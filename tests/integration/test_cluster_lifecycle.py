@@ -44,8 +44,11 @@ def again(cluster: LocalCluster) -> ClusterStatus:
 
 
 def test_starting_a_running_cluster_changes_nothing(cluster: LocalCluster) -> None:
-    status = again(cluster)
-    assert not status.changed
+    said: list[str] = []
+    events = Events()
+    events.subscribe(lambda event: said.append(str(event)))
+    status = start(spec(cluster), events)
+    assert not status.changed, said
     assert status.ready
 
 
