@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import docker
@@ -63,6 +63,11 @@ def prove_if_free(name: str, events: Events) -> Proof | None:
     return None
 
 
+# Seconds for which a slurmd that just started, or was configured anew, may not be reached by srun.
+_REACHED_S = 15.0
+_UNREACHED = "Communication connection failure"
+
+
 def prove(name: str, events: Events, some: Sequence[str] = ()) -> Proof:
     """Run the proof's jobs in cluster `name`, as PROOF_USER, who is made in the jail when missing.
 
@@ -80,7 +85,8 @@ def prove(name: str, events: Events, some: Sequence[str] = ()) -> Proof:
         # The number is the proof's own, so that no earlier file passes for it.
         number = secrets.token_hex(4)
         path = f"{_FOLDER}/cellblock-proof-{number}"
-        output = run(*_SRUN, f"--nodes={len(nodes)}", *chosen, "--ntasks-per-node=1", "sh", "-c", _WHO)
+        on_all = (f"--nodes={len(nodes)}", *chosen, "--ntasks-per-node=1")
+        output = _reached(run, *_SRUN, *on_all, "sh", "-c", _WHO)
         workers = dict(line.split(" ", 1) for line in sorted(output.splitlines()) if " " in line)
 
         written = run(*_SRUN, f"--nodelist={writer}", "sh", "-c", _WRITE, number, path).strip()
@@ -99,6 +105,18 @@ def prove(name: str, events: Events, some: Sequence[str] = ()) -> Proof:
             hint="do all nodes mount the same volume?",
         )
     return Proof(workers, path, writer, reader, written, read, login, time.monotonic() - started)
+
+
+def _reached(run: Callable[..., str], *command: str) -> str:
+    """What a job over all nodes prints; again when srun does not reach a slurmd that has just started."""
+    deadline = time.monotonic() + _REACHED_S
+    while True:
+        try:
+            return run(*command)
+        except CellblockError as error:
+            if _UNREACHED not in error.message or time.monotonic() >= deadline:
+                raise
+            time.sleep(1)
 
 
 def _in_jail(client: docker.DockerClient, name: str, *command: str) -> str:

@@ -20,7 +20,7 @@ _GIVES_UP_S = 60
 # slurmctld writes its jobs down some seconds after a change.
 _WRITES_S = 10
 # For a slurmstepd to end that is told nothing more, and for slurmctld to start.
-_ENDS_S = 30
+_ENDS_S = 150
 
 
 def _state(arena: Arena) -> str:
