@@ -16,7 +16,7 @@ from docker.models.containers import Container as Running
 
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
+from cellblock.cluster.engine.containers import LABEL_ROLE
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError, UsageError
 
@@ -70,8 +70,7 @@ def log_lines(request: LogRequest) -> Iterator[LogLine]:
 
 def _chosen(client: docker.DockerClient, request: LogRequest) -> list[tuple[str, Running]]:
     """Host and container of each that was asked for."""
-    prefix = container_name(request.cluster, "")
-    found = [((one.name or "").removeprefix(prefix), one) for one in running.find(client, request.cluster)]
+    found = list(running.by_host(client, request.cluster).items())
     if request.where is None:
         return found
     chosen = [(host, one) for host, one in found if request.where in (host, one.labels.get(LABEL_ROLE))]

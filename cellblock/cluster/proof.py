@@ -39,6 +39,9 @@ _BUSY = "Requested nodes are busy"
 # Seconds to wait for nodes that others' jobs use, and for a job to end.
 _IMMEDIATE_S = 30
 _TIMEOUT_S = 90
+# Seconds for which a slurmd that just started, or was configured anew, may not be reached by srun.
+_REACHED_S = 15.0
+_UNREACHED = "Communication connection failure"
 # A step, bounded: the nodes may be busy with others' jobs or drained.
 # Quiet: that a job waits for a moment, with which it would be told, is none of what it prints.
 _SRUN = ("timeout", str(_TIMEOUT_S), "srun", "--quiet", f"--immediate={_IMMEDIATE_S}")
@@ -63,11 +66,6 @@ def prove_if_free(name: str, events: Events) -> Proof | None:
     return None
 
 
-# Seconds for which a slurmd that just started, or was configured anew, may not be reached by srun.
-_REACHED_S = 15.0
-_UNREACHED = "Communication connection failure"
-
-
 def prove(name: str, events: Events, some: Sequence[str] = ()) -> Proof:
     """Run the proof's jobs in cluster `name`, as PROOF_USER, who is made in the jail when missing.
 
@@ -88,7 +86,6 @@ def prove(name: str, events: Events, some: Sequence[str] = ()) -> Proof:
         on_all = (f"--nodes={len(nodes)}", *chosen, "--ntasks-per-node=1")
         output = _reached(run, *_SRUN, *on_all, "sh", "-c", _WHO)
         workers = dict(line.split(" ", 1) for line in sorted(output.splitlines()) if " " in line)
-
         written = run(*_SRUN, f"--nodelist={writer}", "sh", "-c", _WRITE, number, path).strip()
         read = run(*_SRUN, f"--nodelist={reader}", "cat", path).strip()
         login = run("cat", path).strip()

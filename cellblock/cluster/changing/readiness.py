@@ -15,7 +15,6 @@ from docker.models.containers import Container as Running
 from cellblock.cluster.changing.draining import node_states, resume_ours, update
 from cellblock.cluster.definition.model import SERVING
 from cellblock.cluster.engine import running
-from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 
@@ -38,7 +37,7 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
     deadline = time.monotonic() + READY_S
     waiting_for = ""
     while time.monotonic() < deadline:
-        containers = _by_host(client, new)
+        containers = running.by_host(client, new.name)
         for container in containers.values():
             if container.status not in ("created", "running"):
                 raise CellblockError(
@@ -53,11 +52,6 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
         f"cluster {new.name}: after {READY_S:.0f} s, still waiting for {waiting_for}",
         hint="the containers' last lines are above",
     )
-
-
-def _by_host(client: docker.DockerClient, new: state.ClusterState) -> dict[str, Running]:
-    prefix = container_name(new.name, "")
-    return {(one.name or "").removeprefix(prefix): one for one in running.find(client, new.name)}
 
 
 def _missing(

@@ -84,11 +84,15 @@ def remove(client: docker.DockerClient, cluster: str) -> bool:
     return bool(found)
 
 
+def by_host(client: docker.DockerClient, cluster: str) -> dict[str, Running]:
+    """The cluster's containers, whatever their state, by host name."""
+    prefix = container_name(cluster, "")
+    return {(one.name or "").removeprefix(prefix): one for one in find(client, cluster)}
+
+
 def alive(client: docker.DockerClient, cluster: str) -> set[str]:
     """Host names of the cluster's containers that run."""
-    prefix = container_name(cluster, "")
-    found = (one for one in find(client, cluster) if one.status == "running")
-    return {(one.name or "").removeprefix(prefix) for one in found}
+    return {host for host, one in by_host(client, cluster).items() if one.status == "running"}
 
 
 def replace(client: docker.DockerClient, cluster: str, engine: EngineName, container: Container) -> None:
