@@ -193,19 +193,23 @@ class LocalCluster:
         squeue = ("squeue", "--noheader", "--states=COMPLETING")
         self.wait_until("no job completes", lambda: not self.on("controller", *squeue).ok())
 
+    def numbers_of(self, hostname: str, program: str) -> list[str]:
+        """Numbers, in the container, of the processes that run a program.
+
+        By their command line: a slurmd that was reconfigured has executed itself, and is called otherwise.
+        """
+        look = f"""set -- $(tr '\\0' ' ' < $p/cmdline); n=${{1##*/}}; [ "${{n%:}}" = {program} ]"""
+        script = f"for p in /proc/[0-9]*; do {look} && echo ${{p#/proc/}}; done 2>/dev/null; true"
+        return self.on(hostname, "sh", "-c", script).ok().split()
+
     def restart_slurmd(self, hostname: str) -> None:
         """End slurmd with SIGKILL; node-supervise starts another, which asks for its configuration again."""
-
-        def number() -> str:
-            # By its command line: one that was reconfigured has executed itself, and is called otherwise.
-            look = """set -- $(tr '\\0' ' ' < $p/cmdline); [ "${1##*/}" = slurmd ] && echo ${p#/proc/}"""
-            find = f"for p in /proc/[0-9]*; do {look}; done 2>/dev/null; true"
-            return self.on(hostname, "sh", "-c", find).ok().partition("\n")[0]
-
-        before = number()
+        before = self.numbers_of(hostname, "slurmd")
         assert before, f"{hostname}: no slurmd"
-        self.on(hostname, "kill", "-KILL", before).ok()
-        self.wait_until("another slurmd", lambda: number() not in ("", before))
+        self.on(hostname, "kill", "-KILL", before[0]).ok()
+        self.wait_until(
+            "another slurmd", lambda: self.numbers_of(hostname, "slurmd")[:1] not in ([], before[:1])
+        )
 
     def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
         """Wait until `condition()` holds."""

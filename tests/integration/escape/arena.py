@@ -367,17 +367,12 @@ def _start(cluster: LocalCluster, script: str, stack: ExitStack, *, tty: bool = 
 def find_process(cluster: LocalCluster, name: str) -> str:
     """The number on the worker of the process that runs the program `name`.
 
-    By its command line: a slurmd that was reconfigured has executed itself, and is called otherwise. Daemons
-    that attacks ended are started again: they are waited for.
+    Daemons that attacks ended are started again: they are waited for.
     """
-    look = (
-        f"""set -- $(tr '\\0' ' ' <$p/cmdline); n=${{1##*/}}; [ "${{n%:}}" = {name} ] && echo ${{p#/proc/}}"""
-    )
-    script = f"for p in /proc/[0-9]*; do {look}; done 2>/dev/null; true"
     found: list[str] = []
 
     def look_again() -> bool:
-        found[:] = cluster.on(WORKER, "sh", "-c", script).ok().split()
+        found[:] = cluster.numbers_of(WORKER, name)
         return bool(found)
 
     cluster.wait_until(f"{name} runs on {WORKER}", look_again)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.escape.arena import LEVELS, OPEN, WORKER, Arena, Level
+from tests.integration.escape.configuration import publish
 from tests.integration.escape.ways import broadcast, descriptors, privileges, remains, submitters
 from tests.integration.escape.ways.judge import fresh
 
@@ -92,22 +93,10 @@ def plugin(arena: Arena, kind: str, tmp_path: Path, *, with_jail: bool = True) -
     before = file.read_text()
     line = "optional /usr/local/lib/planted.so\n"
     try:
-        _publish(arena, file, before + line if with_jail else line)
+        publish(arena, file, before + line if with_jail else line)
         yield
     finally:
-        _publish(arena, file, before)
-
-
-def _publish(arena: Arena, file: Path, text: str) -> None:
-    file.write_text(text)
-    arena.cluster.reconfigure()
-    compare = ("cmp", "-s", "-", "/var/spool/slurmd/conf-cache/plugstack.conf")
-    arena.cluster.wait_until(
-        "the worker has it", lambda: arena.cluster.on(WORKER, *compare, stdin=text).status == 0
-    )
-    arena.cluster.wait_until(
-        "jobs run", lambda: arena.cluster.on(WORKER, "srun", "--mpi=none", "-w", WORKER, "true").status == 0
-    )
+        publish(arena, file, before)
 
 
 def test_a_descriptor_that_is_planted_is_found_and_leads_nowhere(arena: Arena, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held
+from tests.integration.escape.configuration import publish
 from tests.integration.escape.ways.judge import last_line
 
 _PRELOAD = "env LD_PRELOAD=/escape/lib/launch.so"
@@ -44,20 +44,10 @@ def _message_timeout(arena: Arena) -> Iterator[None]:
     )
     assert count == 1, f"{file} sets MessageTimeout {count} times"
     try:
-        _configure(arena, file, lower)
+        publish(arena, file, lower)
         yield
     finally:
-        _configure(arena, file, text)
-
-
-def _configure(arena: Arena, file: Path, text: str) -> None:
-    """Write a slurm.conf, and wait until the worker has it."""
-    file.write_text(text)
-    arena.cluster.reconfigure()
-    look = ("cmp", "-s", "-", "/var/spool/slurmd/conf-cache/slurm.conf")
-    arena.cluster.wait_until(
-        f"{WORKER} has the new slurm.conf", lambda: arena.cluster.on(WORKER, *look, stdin=text).status == 0
-    )
+        publish(arena, file, text)
 
 
 def _launch_for_no_job(arena: Arena, user: str) -> Outcome:
