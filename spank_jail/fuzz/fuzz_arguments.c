@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "native/seccomp/seccomp.h"
-#include "spank_jail/slurm/arguments.h"
 #include "native/testing/fuzz.h"
+#include "spank_jail/options/arguments.h"
 
 #define MAX_ARGUMENTS 64
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "native/slurm/controller.h"
-#include "options.h"
+#include "spank_jail/options/options.h"
 
 int jail_failure_report(const struct jail_error *err)
 {

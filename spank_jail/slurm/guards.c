@@ -2,13 +2,13 @@
 /* Puts the guards of slurmd and slurmstepd in place. plugin.c calls it. */
 #include "guards.h"
 
-#include "clients.h"
-#include "errands.h"
+#include "spank_jail/guards/clients.h"
+#include "spank_jail/guards/errands.h"
+#include "spank_jail/guards/launches.h"
+#include "spank_jail/guards/process_tree.h"
+#include "spank_jail/guards/served.h"
+#include "spank_jail/guards/wakeups.h"
 #include "failure.h"
-#include "launches.h"
-#include "process_tree.h"
-#include "served.h"
-#include "wakeups.h"
 
 void jail_guard_slurmd(const char *bcast)
 {

@@ -13,8 +13,8 @@
 
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "imports.h"
-#include "spool.h"
+#include "spank_jail/guards/imports.h"
+#include "spank_jail/job/spool.h"
 
 #define MODE_OF_KEPT 0755
 

@@ -12,7 +12,7 @@
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
 #include "native/base/trust.h"
-#include "job_mounts.h"
+#include "spank_jail/job/job_mounts.h"
 
 const char *const jail_node_files[] = {
 	"/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/hosts", "/etc/resolv.conf", NULL,

@@ -10,9 +10,9 @@
 #include "native/jail/pid.h"
 #include "native/mount/plan.h"
 #include "native/mount/window.h"
-#include "record.h"
+#include "spank_jail/job/record.h"
+#include "spank_jail/job/job_mount_namespaces.h"
 #include "step_state.h"
-#include "job_mount_namespaces.h"
 
 struct jail_opening {
 	struct jail_step *step;

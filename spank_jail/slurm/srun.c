@@ -2,8 +2,8 @@
 /* The hook of the SPANK plugin of the jail that srun alone calls. srun loads it with plugin.c. */
 #include <slurm/spank.h>
 
+#include "spank_jail/guards/mpi_peers.h"
 #include "failure.h"
-#include "mpi_peers.h"
 
 __attribute__((visibility("default"))) spank_f slurm_spank_local_user_init;
 

@@ -15,9 +15,9 @@
 #include "native/base/scoped.h"
 #include "native/seccomp/seccomp.h"
 #include "native/base/sys.h"
-#include "job_directory.h"
-#include "job_mounts.h"
-#include "job_namespaces.h"
+#include "spank_jail/job/job_directory.h"
+#include "spank_jail/job/job_mounts.h"
+#include "spank_jail/job/job_namespaces.h"
 #include "opening.h"
 #include "streams.h"
 

@@ -8,9 +8,9 @@
 #include <sys/types.h>
 
 #include "native/mount/window.h"
-#include "arguments.h"
-#include "options.h"
-#include "spool.h"
+#include "spank_jail/options/arguments.h"
+#include "spank_jail/options/options.h"
+#include "spank_jail/job/spool.h"
 
 struct jail_step {
 	struct jail_arguments arguments;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's arguments in plugstack.conf. */
 #include "native/seccomp/seccomp.h"
-#include "spank_jail/slurm/arguments.h"
 #include "native/testing/check.h"
+#include "spank_jail/options/arguments.h"
 
 static struct jail_error err;
 static struct jail_arguments arguments;

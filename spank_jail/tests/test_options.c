@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "native/base/sys.h"
-#include "spank_jail/slurm/options.h"
 #include "native/testing/check.h"
+#include "spank_jail/options/options.h"
 
 static const char plan_text[] = "proc /proc proc defaults\n"
 				"tmpfs /tmp/ tmpfs size=1m\n"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/slurm/process_tree.h"
+#include "spank_jail/guards/process_tree.h"
 
 static char line[2048];
 

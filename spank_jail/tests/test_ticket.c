@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spank_jail/slurm/ticket.h"
 #include "native/testing/check.h"
+#include "spank_jail/options/ticket.h"
 
 static char directory[] = "/tmp/test_ticket.XXXXXX";
 static struct jail_error err;

@@ -19,6 +19,8 @@ LIBRARIES = (
     *("registry", "squashfs", "directory", "tree_check", "volume"),
 )
 PROGRAMS = ("spank_jail", "enroot", "pyxis")
+# The same for what the SPANK plugin of the jail is made of.
+PLUGIN = ("options", "job", "guards", "slurm")
 FOLDERS = ("native", *PROGRAMS)
 
 
@@ -44,10 +46,13 @@ def includes(texts: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def runs_up(path: str, included: str) -> bool:
-    """Whether a library includes a higher one or a program, or a program another program."""
+    """Whether a library includes a higher one or a program, a program another program, a part a higher part."""
     one, other = Path(path).parts, Path(included).parts
     if one[0] != "native":
-        return other[0] not in (one[0], "native")
+        if other[0] != one[0]:
+            return other[0] != "native"
+        parts = [PLUGIN.index(each[1]) for each in (one, other) if each[1] in PLUGIN]
+        return len(parts) == 2 and parts[1] > parts[0]
     if other[0] != "native":
         return True
     return LIBRARIES.index(other[1]) > LIBRARIES.index(one[1])
@@ -188,6 +193,8 @@ def test_each_source_begins_with_what_it_does_and_who_calls_it() -> None:
         ("native/cache/blob.c", "enroot/command/command.h", True),
         ("pyxis/step/task.c", "enroot/command/command.h", True),
         ("pyxis/step/task.c", "native/base/text.h", False),
+        ("spank_jail/guards/clients.c", "spank_jail/slurm/step.h", True),
+        ("spank_jail/slurm/step.c", "spank_jail/job/spool.h", False),
         ("native/mount/plan.c", "native/base/text.h", False),
     ],
 )
