@@ -46,7 +46,7 @@ def includes(texts: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def runs_up(path: str, included: str) -> bool:
-    """Whether a library includes a higher one or a program, a program another program, a part a higher part."""
+    """Whether a library includes a higher one or a program, a program another one, a part a higher part."""
     one, other = Path(path).parts, Path(included).parts
     if one[0] != "native":
         if other[0] != one[0]:
