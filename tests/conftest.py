@@ -37,6 +37,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell has what it starts in the background ignore it, and so would all that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Long, with a cluster of its own for each variant.
+_APART_BY_VARIANT = (
+    "tests/integration/cluster/test_cluster_changes.py",
+    *(f"tests/integration/roles/test_{name}.py" for name in ("accounting", "metrics", "rest")),
+)
 # In this order; what is not named follows as it is collected. Of four groups side by side about two wait for
 # Slurm, and two compute: four that wait leave a third of the processors idle.
 _FIRST = (
@@ -51,13 +56,9 @@ _FIRST = (
     "tests/integration/escape debian12",
     "tests/integration/escape debian14",
     "tests/integration/docker_engine",
-    *(
-        f"tests/integration/test_{name}.py {variant}"
-        for name in ("cluster_changes", "accounting", "metrics", "rest")
-        for variant in ("debian12", "debian13", "debian14")
-    ),
+    *(f"{path} {variant}" for path in _APART_BY_VARIANT for variant in ("debian12", "debian13", "debian14")),
     "fuzzing",  # on what others leave idle
-    "tests/integration/test_jail_init.py",
+    "tests/integration/jail/test_jail_init.py",
     "tests/jail/volume/test_nfs.py",
     "tests/jail/apply/test_power_cut.py",
     "tests/jail/backup/test_exchanged_backups.py",
@@ -65,7 +66,7 @@ _FIRST = (
     "tests/cli/test_cli.py",
     "tests/jail/test_assemble_filesystems.py",
     "tests/cli/test_completion.py",
-    "tests/integration/test_soak.py",
+    "tests/integration/cluster/test_soak.py",
 )
 # How many groups the last lines of a run name.
 _LONGEST = 25
@@ -76,11 +77,7 @@ _FUZZING = "::test_no_input_breaks_a_target"
 # Tests of one folder that share what is dear to make.
 _FOLDERS = ("tests/integration/docker_engine", "tests/integration/escape", "tests/integration/push")
 # Long, and content with a cluster of its own.
-_APART = ("tests/integration/test_soak.py",)
-# Long, with a cluster of its own for each variant.
-_APART_BY_VARIANT = tuple(
-    f"tests/integration/test_{name}.py" for name in ("cluster_changes", "rest", "metrics", "accounting")
-)
+_APART = ("tests/integration/cluster/test_soak.py",)
 # The id of a test in the shared cluster of a variant (tests/integration/conftest.py).
 _CLUSTER = re.compile(r"^tests/integration/.*[\[-](debian\d+)[\]-]")
 

@@ -26,8 +26,8 @@ from cellblock.cluster.up_request import UpRequest, volume_path
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from cellblock.variants import choose_variant, load_variants
+from tests.integration.cluster.container_shell import ContainerShells, NotOver, run_by_podman
 from tests.integration.condition import condition_of
-from tests.integration.container_shell import ContainerShells, NotOver, run_by_podman
 from tests.integration.registry import RunningRegistry, running_registry
 from tests.integration.registry_proxy import Proxy, running_proxy
 from tests.integration.state_folder import state_folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as they are compiled here. The plugin and the PAM module: tests/integration/test_hardening.py."""
+"""Programs as they are compiled here. Plugins and PAM module: tests/integration/jail/test_hardening.py."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.engine.containers import container_name
 from tests.integration.conftest import LocalCluster
-from tests.integration.node_mounts import on_node
+from tests.integration.faults.node_mounts import on_node
 
 WORKER = "worker-1"
 
@@ -98,7 +98,7 @@ def volume_with(*folders: str) -> Fault:
 def stale_volume(cluster: LocalCluster) -> Iterator[None]:
     """A real file system of the kernel that answers ESTALE to everything."""
     pid = container_pid(cluster)
-    program = [sys.executable, str(Path(__file__).parent.with_name("stale_volume.py")), pid, "/mnt/jail"]
+    program = [sys.executable, str(Path(__file__).with_name("stale_volume.py")), pid, "/mnt/jail"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:

@@ -16,7 +16,7 @@ from tests.integration.faults.node import (
     container_pid,
     extra_line,
 )
-from tests.integration.node_mounts import on_node
+from tests.integration.faults.node_mounts import on_node
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

@@ -25,7 +25,7 @@ from cellblock.metrics.dashboards import ALL
 from cellblock.metrics.rules import rules_file
 from tests import documented
 from tests.integration.conftest import LocalCluster, default_variant, other_variants, running_cluster
-from tests.integration.test_accounting import associated, podman
+from tests.integration.roles.test_accounting import associated, podman
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration

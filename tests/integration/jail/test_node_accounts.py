@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.cluster.test_cluster_jobs import ssh
 from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import srun
-from tests.integration.test_cluster_jobs import ssh
 
 pytestmark = pytest.mark.integration
 

@@ -33,7 +33,7 @@ from cellblock.errors import UsageError
 from cellblock.events import Events, Message
 from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
-from tests.integration.rest_api import USER, VERSIONS, Rest
+from tests.integration.roles.rest_api import USER, VERSIONS, Rest
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration

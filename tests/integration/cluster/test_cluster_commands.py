@@ -15,9 +15,9 @@ from cellblock.cluster import stop
 from cellblock.cluster.engine.containers import container_name
 from cellblock.events import Events
 from cellblock.paths import PROJECT
+from tests.integration.cluster.test_cluster_lifecycle import podman
 from tests.integration.conftest import default_variant
 from tests.integration.state_folder import state_folder
-from tests.integration.test_cluster_lifecycle import podman
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.container_shell import ContainerShell, NotOver, NotStarted
+from tests.integration.cluster.container_shell import ContainerShell, NotOver, NotStarted
 
 
 @pytest.fixture
