@@ -19,7 +19,7 @@ _MESSAGE_TIMEOUT_S = 10
 _GIVES_UP_S = 60
 # slurmctld writes its jobs down some seconds after a change.
 _WRITES_S = 10
-# For a slurmstepd to end that is told nothing more, and for slurmctld to start.
+# For the last slurmstepd of a job to end, and for slurmctld to start.
 _ENDS_S = 150
 
 
