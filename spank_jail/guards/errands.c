@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends children of slurmd that wait for a user's file or socket. guards.c calls it. */
+/* Ends what slurmd forked and what waits for ever: for a user's file or socket, or after a launch that failed. guards.c calls
+ * it. */
 #define _GNU_SOURCE
 #include "errands.h"
 
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,12 +23,23 @@
 /* Opening a file takes milliseconds, seconds on a volume that is slow. */
 #define LOOK_EVERY_S 1
 #define LONGEST_LOOKS 5
+/* A slurmstepd that is told that it failed has nothing left to do. */
+#define FAILED_LOOKS 20
 /* As many as slurmd has threads to wait for them. */
 #define MOST 256
+/* Levels of supervisors above slurmd. */
+#define MOST_ANCESTORS 32
 
 struct errand {
 	struct jail_process process;
 	int looks;
+};
+
+/* What one look has found, and what the look before it had. */
+struct looks {
+	struct errand now[MOST];
+	size_t n;
+	const struct looks *before;
 };
 
 static size_t read_file(const char *path, char *text, size_t size)
@@ -62,53 +75,107 @@ static void end(const struct errand *errand)
 		(void)syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
 }
 
-/* Notes that `pid` is still there, and ends it when it has been for too long. */
-static void look_at(struct errand *now, size_t *n, const struct errand *before, size_t n_before, pid_t pid)
+/* Whether slurmd holds an end of a pipe. */
+static bool is_held(const struct stat *pipe)
 {
-	struct errand *errand = &now[*n];
+	struct dirent *entry;
+	struct stat own;
+	bool held = false;
+
+	DIR *files = opendir("/proc/self/fd");
+	while (files && !held && (entry = readdir(files)))
+		held = !fstatat(dirfd(files), entry->d_name, &own, 0) && own.st_dev == pipe->st_dev && own.st_ino == pipe->st_ino;
+	if (files)
+		closedir(files);
+	return held || !files;
+}
+
+/* Whether it is a slurmstepd whose launch has failed: its input and output are still the pipes of slurmd's, of which slurmd has
+ * no end any more. One whose launch has not has closed them. */
+static bool has_failed(pid_t pid)
+{
+	char path[64], text[32];
+	struct stat input, output;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	if (!read_file(path, text, sizeof(text)) || strncmp(text, "slurmstepd", strlen("slurmstepd")) != 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)pid);
+	if (stat(path, &input) || !S_ISFIFO(input.st_mode))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/fd/1", (int)pid);
+	return !stat(path, &output) && S_ISFIFO(output.st_mode) && !is_held(&input) && !is_held(&output);
+}
+
+/* Notes that `pid` is still there, and ends it when it has been for more than `longest` looks. */
+static void look_at(struct looks *looks, pid_t pid, int longest)
+{
+	struct errand *errand = &looks->now[looks->n];
+	const struct looks *before = looks->before;
 
 	*errand = (struct errand){ .process.number = pid };
 	if (jail_process_note(&errand->process))
 		return;
-	for (size_t i = 0; i < n_before; i++)
-		if (before[i].process.number == pid && before[i].process.start == errand->process.start)
-			errand->looks = before[i].looks + 1;
-	if (errand->looks >= LONGEST_LOOKS)
+	for (size_t i = 0; i < before->n; i++)
+		if (before->now[i].process.number == pid && before->now[i].process.start == errand->process.start)
+			errand->looks = before->now[i].looks + 1;
+	if (errand->looks >= longest)
 		end(errand);
-	(*n)++;
+	looks->n++;
 }
 
-/* The children of each thread: proc_pid_task_children(5). */
-static size_t look(struct errand *now, const struct errand *before, size_t n_before)
+/* The children of each thread of `parent` that are of a kind: proc_pid_task_children(5). */
+static void look_at_children(struct looks *looks, pid_t parent, bool (*is_of_kind)(pid_t), int longest)
 {
-	char path[64], text[8192];
+	static char text[65536];
+	char path[64];
 	struct dirent *entry;
-	size_t n = 0;
 
-	DIR *threads = opendir("/proc/self/task");
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)parent);
+	DIR *threads = opendir(path);
 	while (threads && (entry = readdir(threads))) {
-		snprintf(path, sizeof(path), "/proc/self/task/%.16s/children", entry->d_name);
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/children", (int)parent, entry->d_name);
 		if (entry->d_name[0] == '.' || !read_file(path, text, sizeof(text)))
 			continue;
 		char *rest = text, *word;
-		while (n < MOST && (word = strsep(&rest, " ")))
-			if (*word && is_errand((pid_t)strtol(word, NULL, 10)))
-				look_at(now, &n, before, n_before, (pid_t)strtol(word, NULL, 10));
+		while (looks->n < MOST && (word = strsep(&rest, " ")))
+			if (*word && is_of_kind((pid_t)strtol(word, NULL, 10)))
+				look_at(looks, (pid_t)strtol(word, NULL, 10), longest);
 	}
 	if (threads)
 		closedir(threads);
-	return n;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	char path[64], text[4096];
+	int parent = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	(void)read_file(path, text, sizeof(text));
+	const char *line = strstr(text, "\nPPid:");
+	return line && sscanf(line, "\nPPid: %d", &parent) == 1 ? parent : 0;
+}
+
+/* slurmstepds are children of no slurmd, but of what reaps orphans above it. */
+static void look(struct looks *looks)
+{
+	pid_t ancestor = getpid();
+
+	looks->n = 0;
+	look_at_children(looks, ancestor, is_errand, LONGEST_LOOKS);
+	for (int i = 0; i < MOST_ANCESTORS && (ancestor = parent_of(ancestor)) > 0; i++)
+		look_at_children(looks, ancestor, has_failed, FAILED_LOOKS);
 }
 
 static void *watch(void *unused)
 {
-	static struct errand seen[2][MOST];
-	size_t n = 0;
+	static struct looks seen[2] = { { .before = &seen[1] }, { .before = &seen[0] } };
 
 	(void)unused;
 	for (int turn = 0;; turn = !turn) {
 		sleep(LOOK_EVERY_S);
-		n = look(seen[turn], seen[!turn], n);
+		look(&seen[turn]);
 	}
 	return NULL;
 }
@@ -127,7 +194,7 @@ int jail_errands_watch(struct jail_error *err)
 	int number = pthread_create(&thread, NULL, watch, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (number)
-		return jail_fail(err, "pthread_create", number, "cannot watch over what slurmd forks for users");
+		return jail_fail(err, "pthread_create", number, "cannot watch over what slurmd forks");
 	(void)pthread_detach(thread);
 	watched = true;
 	return 0;

@@ -3,17 +3,12 @@
 #define _GNU_SOURCE
 #include "launches.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,42 +66,15 @@ static int tell_controller(void *request, void *answer, void *cluster)
 	return -1;
 }
 
-static bool has_input(pid_t pid, const struct stat *pipe)
-{
-	char path[64];
-	struct stat input;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)pid);
-	return !stat(path, &input) && input.st_dev == pipe->st_dev && input.st_ino == pipe->st_ino;
-}
-
-/* Ends the slurmstepd whose input `pipe` is. It waits for what it is to do, and has done nothing. */
-static void end_reader(const struct stat *pipe)
-{
-	struct dirent *entry;
-
-	DIR *processes = opendir("/proc");
-	while (processes && (entry = readdir(processes))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-		scoped_fd process = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-
-		if (process >= 0 && has_input(pid, pipe))
-			(void)syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
-	}
-	if (processes)
-		closedir(processes);
-}
-
 /* In place of mpi_conf_send_stepd in slurmd. A launch names a plugin by a number, of which there may be none: then slurmd sends
- * nothing more and waits for slurmstepd, which waits for the rest. To end its input is not enough: one slurmstepd of 26.05 in
- * some hundreds then waits for threads of its own, for ever. */
+ * nothing more and waits for slurmstepd, which waits for the rest. */
 static int tell_mpi(int stepd, void *plugin)
 {
-	struct stat pipe;
 	int result = send_mpi(stepd, plugin);
+	scoped_fd null = result ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
 
-	if (result && !fstat(stepd, &pipe))
-		end_reader(&pipe);
+	if (null >= 0)
+		(void)dup3(null, stepd, O_CLOEXEC);
 	return result;
 }
 
