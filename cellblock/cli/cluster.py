@@ -54,6 +54,10 @@ def up(
             help="How long nodes that must start anew wait for their jobs (default: 10m); 0 ends the jobs."
         ),
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Leave out a part: accounting, rest or metrics. May be repeated."),
+    ] = None,
     mirror: MirrorOption = None,
     jail: Annotated[
         str | None,
@@ -78,6 +82,7 @@ def up(
         jail=jail,
         file=cluster,
         wait=wait,
+        without=tuple(without or ()),
     )
     with make_view(log, events):
         result = bring_up(request, events)

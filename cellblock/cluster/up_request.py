@@ -21,6 +21,8 @@ from cellblock.errors import UsageError
 from cellblock.project import Project
 
 _PATIENCE_S = 600.0
+OPTIONAL = ("accounting", "rest", "metrics")
+"""Parts that a cluster can do without."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class UpRequest:
     """The cluster file; without: the default one. What is given above takes the place of what it says."""
     wait: str | None = None
     """How long nodes that must start anew wait for their jobs, as in 10m; 0 ends the jobs."""
+    without: tuple[str, ...] = ()
+    """Parts of the file to leave out, of OPTIONAL."""
 
 
 def patience_s(request: UpRequest) -> float:
@@ -120,4 +124,11 @@ def cluster_file(request: UpRequest) -> ClusterFile:
         jail = jail.model_copy(update={"root": request.jail_root})
     if request.jail is not None:
         jail = jail.model_copy(update={"image": request.jail})
-    return file.model_copy(update={"jail": jail, "login": login})
+    for part in request.without:
+        if part not in OPTIONAL:
+            raise UsageError(
+                f"a cluster cannot be without '{part}'",
+                hint=f"use --without with one of: {', '.join(OPTIONAL)}",
+            )
+    left_out = dict.fromkeys(request.without)
+    return file.model_copy(update={"jail": jail, "login": login, **left_out})

@@ -56,7 +56,7 @@ def spec(volume: Path) -> Callable[..., ClusterSpec]:
             key: fields.pop(key) for key in ("name", "workers", "ssh_port", "jail_root") if key in fields
         }
         given: dict[str, object] = {
-            "file": cluster_file(UpRequest(**{"name": "test", **options})),  # type: ignore[arg-type]
+            "file": cluster_file(UpRequest(**{"name": "test", "without": ("accounting",), **options})),  # type: ignore[arg-type]
             "variant": SlurmVariant(variant, release, PLUGINS),
             "images": {
                 role: f"localhost/cellblock/{role}:{variant}" for role in ("controller", "worker", "login")

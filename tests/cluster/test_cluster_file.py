@@ -12,7 +12,13 @@ import yaml
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config
-from cellblock.cluster.definition.cluster_file import ClusterFile, load_cluster_file, mebibytes, slurm_time
+from cellblock.cluster.definition.cluster_file import (
+    Accounting,
+    ClusterFile,
+    load_cluster_file,
+    mebibytes,
+    slurm_time,
+)
 from cellblock.cluster.engine.containers import Container, plan
 from cellblock.cluster.up_request import UpRequest, cluster_file
 from cellblock.errors import DefinitionError, UsageError
@@ -54,8 +60,17 @@ def load(tmp_path: Path) -> Load:
     return of
 
 
-def test_the_default_file_is_the_default_cluster() -> None:
-    assert load_cluster_file() == ClusterFile()
+def test_the_default_file_is_the_default_cluster_with_accounting() -> None:
+    """An own file has the parts that it names and no others."""
+    assert load_cluster_file() == ClusterFile(accounting=Accounting())
+    assert ClusterFile().accounting is None
+
+
+def test_a_part_can_be_left_out() -> None:
+    assert cluster_file(UpRequest(without=("accounting",))).accounting is None
+    with pytest.raises(UsageError, match="cannot be without 'login'") as refused:
+        cluster_file(UpRequest(without=("login",)))
+    assert refused.value.hint == "use --without with one of: accounting, rest, metrics"
 
 
 def test_names_of_nodes(load: Load) -> None:

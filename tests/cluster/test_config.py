@@ -151,7 +151,7 @@ def test_system_users_in_the_job_submit_plugin_are_those_of_the_images(spec: Mak
     assert 'SYSTEM_GIDS="0-99 101-999 60001-65535"\n' in _MUNGE_FOR_JAIL.read_text()
     # The node's plugin and the copy of the accounts say the same.
     native = PROJECT / "spank_jail"
-    assert '"1000-60000,65536-4294967293"' in (native / "slurm" / "arguments.h").read_text()
+    assert '"1000-60000,65536-4294967293"' in (native / "options" / "arguments.h").read_text()
     limits = (native / "node" / "account_limits.h").read_text()
     assert "FIRST_ID 1000U" in limits
     assert "RESERVED_FIRST 60001U" in limits
