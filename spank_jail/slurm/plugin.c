@@ -32,6 +32,7 @@
 #include "failure.h"
 #include "guards.h"
 #include "mpi.h"
+#include "new_accounts.h"
 #include "step.h"
 #include "streams.h"
 #include "watch.h"
@@ -250,8 +251,10 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 
 	(void)ac;
 	(void)av;
-	if (is_client())
+	if (is_client()) {
+		jail_new_accounts_wait();
 		return jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
+	}
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step) ||

@@ -60,6 +60,12 @@ def test_users_come_and_go(cluster: LocalCluster) -> None:
     cluster.wait_until("gone", lambda: not any(looked_up(cluster, "getent", "passwd", name)))
 
 
+def test_the_first_job_of_a_new_user_runs(cluster: LocalCluster) -> None:
+    """Typed in one line: `srun` waits until slurmctld knows the user, whose copy is made a moment later."""
+    for name, command in (("first", "srun"), ("second", "sbatch --wait --wrap"), ("third", "salloc srun")):
+        cluster.jail("sh", "-c", f"useradd --create-home {name}; su - {name} -c '{command} true'").ok()
+
+
 def test_an_expired_account_comes_in_nowhere(cluster: LocalCluster, grace: str) -> None:
     folder = cluster.root / "home" / grace / ".ssh"
     folder.mkdir(mode=0o700, exist_ok=True)
