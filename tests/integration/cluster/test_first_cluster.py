@@ -122,12 +122,8 @@ def assert_is_the_picture(printed: str) -> None:
 
 def type_it(typed: Typed, port: int) -> str:
     """Type a line, and what follows into the shell that it opened; returns what was printed."""
-    # -e: the first line that fails ends the shell. A person takes longer than slurmctld needs to know a user.
-    # /dev/null: srun reads what is typed, here the next lines.
-    script = "".join(
-        f"{{ {line}\n}} </dev/null\n" + ("sleep 3\n" if line.startswith("useradd") else "")
-        for line in typed.inside
-    )
+    # -e: the first line that fails ends the shell. /dev/null: srun reads what is typed, here the next lines.
+    script = "".join(f"{{ {line}\n}} </dev/null\n" for line in typed.inside)
     done = subprocess.run(
         ["sh", "-c", of_this_test(typed.line, port)],
         cwd=PROJECT,
