@@ -80,6 +80,7 @@ class ImageFields(_Strict):
     stop_signal: str | None = None
     build: Compile | None = None
     default: bool = True
+    refused: str | None = None
 
     @field_validator("artifacts", mode="before")
     @classmethod

@@ -17,7 +17,7 @@ from cellblock import paths
 from cellblock.build.extra_archives import extra_archives
 from cellblock.build.mirrors import Archive, archive
 from cellblock.build.references import reference
-from cellblock.build.rendering import render_images
+from cellblock.build.rendering import refuse_unavailable, render_images
 from cellblock.build.steps import recipe_of
 from cellblock.engine.build_context import make_root, write_context
 from cellblock.engine.recipe import Recipe
@@ -92,6 +92,7 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     """
     project = Project(request.definitions)
     variant, order = project.variant(request.variant), project.in_order(request.images)
+    refuse_unavailable(project.variants, variant, order)
     source = request.archive
     if source is None:
         source = archive(variant, request.mirrors)

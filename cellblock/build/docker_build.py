@@ -13,7 +13,7 @@ from cellblock.build.extra_archives import extra_archives
 from cellblock.build.image_key import recipe_keys
 from cellblock.build.mirrors import Archive, archive
 from cellblock.build.references import KEPT_BUILDS, key_prefix, key_reference, reference
-from cellblock.build.rendering import RenderedImage, render_images
+from cellblock.build.rendering import RenderedImage, refuse_unavailable, render_images
 from cellblock.build.request import BuildRequest, BuildResult
 from cellblock.build.step_events import StepEvents
 from cellblock.build.steps import recipe_of
@@ -43,11 +43,13 @@ def build_with_docker(request: BuildRequest, events: Events) -> BuildResult:
     started = time.monotonic()
     project = Project(request.definitions)
     variant = project.variant(request.variant)
+    order = project.in_order(request.images)
+    refuse_unavailable(project.variants, variant, order)
     source = archive(variant, request.mirrors)
     extras = extra_archives(variant, source, events, update=request.update)
     extras.ensure(events)
     source = extras.added_to(source)
-    rendered = render_images(variant, project.in_order(request.images))
+    rendered = render_images(variant, order)
     planned = {
         name: _Planned(rendered[name], reference(name, variant), key_reference(name, variant, key))
         for name, key in recipe_keys(rendered, source, extras.key).items()

@@ -23,7 +23,13 @@ from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_ima
 from cellblock.build.image_key import ImagePlan, plan_images
 from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
 from cellblock.build.nodes import ToolVersions, plan_nodes
-from cellblock.build.rendering import RenderedImage, lock_requests, render_images, render_packages
+from cellblock.build.rendering import (
+    RenderedImage,
+    lock_requests,
+    refuse_unavailable,
+    render_images,
+    render_packages,
+)
 from cellblock.build.request import BuildRequest
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
@@ -71,7 +77,9 @@ def prepare(request: BuildRequest, events: Events, *, offline: bool = False) -> 
     """
     project = Project(request.definitions)
     variant = project.variant(request.variant)
-    wanted = tuple(image.name for image in project.in_order(request.images))
+    order = project.in_order(request.images)
+    refuse_unavailable(project.variants, variant, order)
+    wanted = tuple(image.name for image in order)
     source = archive(variant, request.mirrors)
     extras = extra_archives(variant, source, events, update=request.update)
     # All images of the definitions: layers are planned over all.

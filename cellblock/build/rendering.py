@@ -13,6 +13,7 @@ from cellblock import paths
 from cellblock.build.references import LABEL
 from cellblock.definition import Image
 from cellblock.engine.recipe import CompileIn, CopyFrom, ImageConfig
+from cellblock.errors import UsageError
 from cellblock.lock.resolve import Request
 from cellblock.template import Renderer
 from cellblock.variants import Variant
@@ -58,6 +59,28 @@ def render_images(variant: Variant, images: Iterable[Image]) -> dict[str, Render
         inherited = rendered[image.fields.parent].per_machine if image.fields.parent else ()
         rendered[image.name] = _render(renderer, variant, image, inherited)
     return rendered
+
+
+def refuse_unavailable(variants: Mapping[str, Variant], variant: Variant, images: Iterable[Image]) -> None:
+    """Raise UsageError when one of `images` says that it cannot be built for `variant`.
+
+    The next step names those of `variants` that can have it.
+    """
+    for image in images:
+        why = _refusal(variant, image)
+        if why:
+            able = [name for name, each in variants.items() if not _refusal(each, image)]
+            command = f"`python3 build.py build {image.name} --variant {' '.join(able[:1])}`"
+            others = f" (or {', '.join(able[1:])})" if able[1:] else ""
+            place = _place(image, ("refused",))
+            raise UsageError(
+                f"{place}: image {image.name} cannot be built for {variant.name}: {why}",
+                hint=f"build it for another variant: {command}{others}" if able else f"change {place}",
+            )
+
+
+def _refusal(variant: Variant, image: Image) -> str:
+    return _text(Renderer(variant), image, image.fields.refused or "", ("refused",)).strip()
 
 
 def render_packages(variant: Variant, images: Iterable[Image]) -> dict[str, tuple[str, ...]]:

@@ -3,19 +3,23 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from cellblock import paths
+from cellblock.build import build_images
+from cellblock.build.containerfile import RenderRequest
+from cellblock.build.containerfile import rendered as containerfile
 from cellblock.build.image_key import recipe_keys
 from cellblock.build.mirrors import Archive
 from cellblock.build.prepare import prepare
-from cellblock.build.rendering import RenderedImage, lock_requests, render_images
+from cellblock.build.rendering import RenderedImage, lock_requests, refuse_unavailable, render_images
 from cellblock.build.request import BuildRequest
 from cellblock.build.steps import recipe_of
 from cellblock.definition import load_images
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Recipe, Shell
-from cellblock.errors import DefinitionError
+from cellblock.errors import DefinitionError, UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
 from cellblock.key import Key
@@ -193,3 +197,31 @@ def test_a_plan_renders_each_definition_once(
     assert any(where.endswith("release.j2") for where in seen)
     assert any(where.endswith("run.0") for where in seen)
     assert sorted(seen) == sorted(set(seen))
+
+
+def test_what_a_variant_cannot_have_is_refused_and_the_hint_names_one_that_can(
+    tmp_path: Path,
+) -> None:
+    text = "summary: t\nrefused: \"{{ 'too old' if slurm.release == '22.05' }}\"\n"
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top" / "image.yaml").write_text(text)
+    images = list(load_images(tmp_path).values())
+    two = {name: VARIANTS[name] for name in ("debian12", "debian13")}
+    refuse_unavailable(two, VARIANTS["debian13"], images)
+    with pytest.raises(
+        UsageError, match=r"image\.yaml:2: refused: image top cannot .* debian12: too old"
+    ) as told:
+        refuse_unavailable(two, VARIANTS["debian12"], images)
+    assert told.value.hint == "build it for another variant: `python3 build.py build top --variant debian13`"
+
+
+@pytest.mark.parametrize("engine", ["native", "docker"])
+def test_a_refused_image_is_refused_before_anything_is_built(engine: Literal["native", "docker"]) -> None:
+    with pytest.raises(UsageError, match="image jail-init cannot be built for debian12"):
+        build_images(BuildRequest(("jail-init",), "debian12", engine=engine), Events())
+
+
+def test_a_refused_image_has_no_containerfile() -> None:
+    asked = RenderRequest(("jail-init",), "ubuntu22.04")
+    with pytest.raises(UsageError, match="jail-init cannot be built"), containerfile(asked):
+        pass

@@ -121,7 +121,7 @@ def image() -> str:
     try:
         built = build_images(BuildRequest(("jail-init",), variant, load=True), Events())
     except CellblockError as error:
-        if "too old for jail-init" in str(error):
+        if "image jail-init cannot be built for" in str(error):
             pytest.skip(str(error))
         raise
     return built.images["jail-init"].reference
