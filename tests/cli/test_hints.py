@@ -32,6 +32,22 @@ def hints() -> Iterator[tuple[str, str]]:
                     yield f"{path.relative_to(PROJECT)}:{keyword.value.lineno}", " ".join(map(str, parts))
 
 
+def texts() -> Iterator[tuple[str, str]]:
+    """Each text of the sources that names a command of ours, with its place: hints made elsewhere, too."""
+    for path in sorted((PROJECT / "cellblock").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inside = {
+            id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
+        }
+        for node in ast.walk(tree):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            if id(node) in inside or not isinstance(node, ast.JoinedStr | ast.Constant):
+                continue
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+            if "build.py " in text or "`jail " in text:
+                yield f"{path.relative_to(PROJECT)}:{node.lineno}", text
+
+
 def commands() -> dict[str, dict[str, click.Parameter]]:
     """The options of each command, by its words: `jail upgrade`."""
     found: dict[str, dict[str, click.Parameter]] = {}
@@ -85,6 +101,30 @@ def test_what_errors_tell_to_type_exists() -> None:
     found = [(place, fault) for place, text in hints() for fault in faults(text)]
     assert found == []
     assert sum("--" in text for _, text in hints()) > 50
+
+
+def test_each_command_that_a_text_names_exists() -> None:
+    named = r"`(?:python3 )?build\.py ([a-z][a-z-]*)|python3 build\.py ([a-z][a-z-]*)|`(jail [a-z-]+)"
+    found = [
+        (place, word)
+        for place, text in texts()
+        for words in re.findall(named, text)
+        for word in words
+        if word and word not in KNOWN
+    ]
+    assert found == []
+    lines = [
+        (place, line)
+        for place, text in texts()
+        for line in re.findall(r"`((?:python3 )?build\.py [^`]+)`", text)
+    ]
+    assert [
+        (place, option)
+        for place, line in lines
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", line)
+        if option not in OPTIONS and option not in _OTHERS
+    ] == []
+    assert len(lines) > 50
 
 
 @pytest.mark.parametrize(
