@@ -8,14 +8,19 @@ import shutil
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import stop
+from cellblock.cluster.up_request import volume_path
 from cellblock.events import Events
+from cellblock.jail.volume.volume import Volume
 
 
 def take_down(name: str, events: Events, *, purge: bool) -> bool:
     """Stop cluster `name`, and with `purge` delete its jail volume, too. Returns whether anything ran.
 
-    Raises CellblockError when this machine neither runs nor keeps anything of such a cluster.
+    Raises CellblockError when this machine neither runs nor keeps anything of such a cluster, and while an
+    `up` fills its jail, or with `purge` anybody writes there: nothing is stopped then.
     """
+    if purge or state.read(name) is None:
+        _refuse_while_written(name)
     stopped = stop(name, events)
     kept = state.folder(name).is_dir()
     if not stopped and not kept:
@@ -24,6 +29,14 @@ def take_down(name: str, events: Events, *, purge: bool) -> bool:
         with state.locked(name):
             _delete(name, events)
     return stopped
+
+
+def _refuse_while_written(name: str) -> None:
+    """Raise BusyError, which names the writer, while one is at work in the jail of cluster `name`."""
+    volume = Volume(volume_path(name))
+    if volume.private.is_dir():
+        with volume.lock(f"build.py down{name_option(name)}"):
+            pass
 
 
 def delete_unused(name: str, events: Events) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec
+from cellblock.cluster.down import take_down
 from cellblock.cluster.facts import state
 from cellblock.cluster.up import assemble_jail
 from cellblock.cluster.up_request import volume_path
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, StepStarted
+from cellblock.jail.volume.writer_lock import BusyError
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps the owners of its files: needs root")
@@ -35,3 +37,28 @@ def test_an_assembly_that_failed_leaves_nothing_of_the_cluster(
     with pytest.raises(CellblockError, match="source changed while it was read"):
         assemble_jail(str(source), spec(volume=volume_path("test")), events)
     assert not state.folder("test").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps the owners of its files: needs root")
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_jail_that_is_being_filled_is_not_taken_down(
+    spec: Callable[..., ClusterSpec], tmp_path: Path, purge: bool
+) -> None:
+    """In a second terminal while `up` runs: `down` would say that nothing ran, or delete what `up` fills."""
+    source = tmp_path / "source"
+    (source / "etc").mkdir(parents=True)
+    (source / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+    refused: list[str] = []
+
+    def take_it_down(event: Event) -> None:
+        if isinstance(event, StepStarted) and event.step == "read and write":
+            with pytest.raises(BusyError) as raised:
+                take_down("test", Events(), purge=purge)
+            refused.append(str(raised.value))
+
+    events = Events()
+    events.subscribe(take_it_down)
+    assert assemble_jail(str(source), spec(volume=volume_path("test")), events).is_new
+    assert len(refused) == 1
+    assert "is being written by `jail assemble" in refused[0]
+    assert (volume_path("test") / "root/etc/passwd").exists()
