@@ -82,7 +82,7 @@ def test_the_page_is_read_as_it_is_meant() -> None:
     assert [one.line.removeprefix(_LAUNCH).split()[0] for one in lines] == [
         *("up", "shell", "shell", "shell", "shell", "down", "up", "status", "down"),
     ]
-    assert [len(one.inside) for one in lines] == [0, 3, 3, 4, 0, 0, 0, 0, 0]
+    assert [len(one.inside) for one in lines] == [0, 4, 3, 6, 0, 0, 0, 0, 0]
 
 
 def test_the_readme_types_nothing_else_for_a_cluster() -> None:
