@@ -14,25 +14,38 @@ pytestmark = pytest.mark.integration
 _WORKER = "worker-1"
 # Twice of what slurmd gives them (spank_jail/guards/errands.c).
 _ENDS_S = 40
-# A slurmstepd with slurmd's pipes as its input and output; and one whose launch went well, which has none.
-_START = """cp /usr/bin/sleep /run/slurmstepd
-(/usr/bin/sleep 300 | setsid /run/slurmstepd 301 | /usr/bin/sleep 300) >/dev/null 2>&1 &
-(setsid /run/slurmstepd 302 </dev/null >/dev/null 2>&1 &) &"""
+# What reaps orphans above slurmd is their parent, as a slurmstepd's. "failed" still has the pipes of its launch.
+_START = r"""
+use POSIX qw(setsid);
+for my $name ("failed", "running") {
+    pipe(my $input, my $to) && pipe(my $from, my $output) or die "pipe: $!";
+    fork and next;
+    setsid();
+    fork and exit;
+    my $failed = $name eq "failed";
+    open(STDIN, $failed ? "<&" : "<", $failed ? $input : "/dev/null") or die "input: $!";
+    open(STDOUT, $failed ? ">&" : ">", $failed ? $output : "/dev/null") or die "output: $!";
+    close($_) for $input, $to, $from, $output;
+    $0 = "slurmstepd $name";
+    sleep 300;
+    exit;
+}
+"""
 
 
-def _runs(cluster: LocalCluster, word: str) -> bool:
-    return cluster.on(_WORKER, "pgrep", "-f", f"^/run/slurmstepd {word}$").status == 0
+def _runs(cluster: LocalCluster, name: str) -> bool:
+    return cluster.on(_WORKER, "pgrep", "-f", f"^slurmstepd {name}$").status == 0
 
 
 def test_a_slurmstepd_whose_launch_failed_is_ended(cluster: LocalCluster) -> None:
-    cluster.on(_WORKER, "sh", "-c", _START).ok()
+    cluster.on(_WORKER, "perl", "-e", _START).ok()
     try:
-        cluster.wait_until("both run", lambda: _runs(cluster, "301") and _runs(cluster, "302"))
+        cluster.wait_until("both run", lambda: _runs(cluster, "failed") and _runs(cluster, "running"))
         started = time.monotonic()
-        while _runs(cluster, "301") and time.monotonic() - started < _ENDS_S:
+        while _runs(cluster, "failed") and time.monotonic() - started < _ENDS_S:
             time.sleep(0.5)
-        assert not _runs(cluster, "301")
+        assert not _runs(cluster, "failed")
         assert time.monotonic() - started > 5, "one that is about to end is given no time"
-        assert _runs(cluster, "302")
+        assert _runs(cluster, "running")
     finally:
-        cluster.on(_WORKER, "sh", "-c", "pkill -f '^/run/slurmstepd '; pkill -f '^/usr/bin/sleep 300$'")
+        cluster.on(_WORKER, "pkill", "-f", "^slurmstepd (failed|running)$")
