@@ -40,7 +40,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # Long, with a cluster of its own for each variant.
 _APART_BY_VARIANT = (
     "tests/integration/cluster/test_cluster_changes.py",
-    *(f"tests/integration/roles/test_{name}.py" for name in ("accounting", "metrics", "rest")),
+    *(f"tests/integration/roles/test_{name}.py" for name in ("accounting", "backup", "metrics", "rest")),
 )
 # In this order; what is not named follows as it is collected. Of four groups side by side about two wait for
 # Slurm, and two compute: four that wait leave a third of the processors idle.

@@ -314,3 +314,51 @@ def cluster_diff(
                 for change in of_effect:
                     print(f"  {change.what}")
     raise typer.Exit(1 if changes.changes else 0)
+
+
+@cluster_app.command("backup")
+def cluster_backup(
+    file: Annotated[Path, typer.Argument(help="The new file, a tar archive.")],
+    name: NameOption = "cellblock",
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Back up what Slurm remembers: its state and the accounting's database.
+
+    The cluster runs and goes on. The jail has backups of its own: `build.py jail backup`.
+    """
+    from cellblock.cli.views import make_view
+    from cellblock.cluster.backup import back_up
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        made = back_up(name, file, events)
+    if as_json:
+        print_json(asdict(made))
+    else:
+        print(f"cluster {name} is backed up to {file}: Slurm {made.release}, {len(made.files)} files")
+
+
+@cluster_app.command("restore")
+def cluster_restore(
+    file: Annotated[Path, typer.Argument(help="A file of `cluster backup`.")],
+    name: NameOption = "cellblock",
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Give a cluster that runs, without jobs, the state and accounting of a backup.
+
+    What it had until then is backed up first.
+    """
+    from cellblock.cli.views import make_view
+    from cellblock.cluster.backup import restore
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        before = restore(name, file, events)
+    if as_json:
+        print_json({"cluster": name, "restored": str(file), "before": str(before)})
+    else:
+        print(f"cluster {name} has what {file} holds; what it had before is in {before}")

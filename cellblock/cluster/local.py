@@ -176,21 +176,22 @@ def shell_argv(
     CellblockError when there is no such cluster.
     """
     known = state.require(name)
+    flags = "-it" if terminal else "-i"
+    if admin:
+        return exec_argv(known, "controller", command or ("bash", "--login"), flags)
+    enter = ("jail-enter", "--user", user, *(("--", *command) if command else ()))
+    return exec_argv(known, "login", enter, flags)
+
+
+def exec_argv(
+    known: state.ClusterState, hostname: str, command: Sequence[str], flags: str = "-i"
+) -> list[str]:
+    """The command that runs `command` as root in a container of the cluster, by the engine's own client."""
     program: list[str] = [known.engine]
     if known.engine == "podman":
         require_root("clusters are containers of root's podman")
         program = ["env", *(f"{key}={value}" for key, value in podman_environment().items()), "podman"]
-    flags = "-it" if terminal else "-i"
-    if admin:
-        return [
-            *program,
-            "exec",
-            flags,
-            container_name(name, "controller"),
-            *(command or ("bash", "--login")),
-        ]
-    enter = ("jail-enter", "--user", user, *(("--", *command) if command else ()))
-    return [*program, "exec", flags, container_name(name, "login"), *enter]
+    return [*program, "exec", flags, container_name(known.name, hostname), *command]
 
 
 def in_jail(*command: str, user: str = "root") -> list[str]:

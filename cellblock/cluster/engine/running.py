@@ -7,7 +7,7 @@ import ipaddress
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,6 +93,30 @@ def by_host(client: docker.DockerClient, cluster: str) -> dict[str, Running]:
 def alive(client: docker.DockerClient, cluster: str) -> set[str]:
     """Host names of the cluster's containers that run."""
     return {host for host, one in by_host(client, cluster).items() if one.status == "running"}
+
+
+def stop_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
+    """End what runs in a container of the cluster, and keep the container. Raises CellblockError."""
+    with _of_engine(cluster, hostname, "stopped"):
+        client.containers.get(container_name(cluster, hostname)).stop(timeout=_STOP_KEEPERS_S)
+
+
+def start_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
+    """Start a container of the cluster again that `stop_one` ended. Raises CellblockError."""
+    with _of_engine(cluster, hostname, "started"):
+        client.containers.get(container_name(cluster, hostname)).start()
+
+
+@contextmanager
+def _of_engine(cluster: str, hostname: str, what: str) -> Iterator[None]:
+    """The engine's errors as one that names the container and says what to do."""
+    try:
+        yield
+    except (DockerException, OSError) as error:
+        raise CellblockError(
+            f"container {container_name(cluster, hostname)} cannot be {what}: {error}",
+            hint=f"`build.py up{name_option(cluster)}`, with its other options, starts what is missing",
+        ) from error
 
 
 def replace(client: docker.DockerClient, cluster: str, engine: EngineName, container: Container) -> None:

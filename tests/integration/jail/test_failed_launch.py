@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 _WORKER = "worker-1"
 # Twice of what slurmd gives them (spank_jail/guards/errands.c).
 _ENDS_S = 40
-# What reaps orphans above slurmd is their parent, as a slurmstepd's. "failed" still has the pipes of its launch.
+# Their parent reaps orphans above slurmd, as a slurmstepd's does. "failed" still has the pipes of its launch.
 _START = r"""
 use POSIX qw(setsid);
 for my $name ("failed", "running") {
