@@ -134,6 +134,12 @@ def _programs() -> Iterator[Finding]:
             yield Finding(program, "missing", "not found", f"apt-get install {program}")
             continue
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+            said = lines[-1] if lines else f"status {done.returncode}"
+            again = f"apt-get install --reinstall {program}"
+            yield Finding(program, "missing", f"does not work: {said}", again)
+            continue
         version = re.search(r"\d+\.\d+[^\s,]*", done.stdout + done.stderr)
         yield Finding(program, "ok", version[0] if version else "version unknown")
 

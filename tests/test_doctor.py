@@ -40,6 +40,18 @@ def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_a_program_that_does_not_work_is_named_with_what_it_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "broken"
+    program.write_text("#!/bin/sh\necho no such runtime >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(doctor, "PROGRAMS", ("broken",))
+    advice = "apt-get install --reinstall broken"
+    assert finding("broken") == Finding("broken", "missing", "does not work: no such runtime", advice)
+
+
 def test_without_root_up_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert finding("user").verdict == "missing"

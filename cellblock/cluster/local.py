@@ -9,6 +9,7 @@ the least harm to its jobs (cellblock.cluster.changing.apply).
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from collections.abc import Sequence
@@ -187,6 +188,9 @@ def exec_argv(
     known: state.ClusterState, hostname: str, command: Sequence[str], flags: str = "-i"
 ) -> list[str]:
     """The command that runs `command` as root in a container of the cluster, by the engine's own client."""
+    if shutil.which(known.engine) is None:
+        package = "docker.io" if known.engine == "docker" else known.engine
+        raise CellblockError(f"{known.engine} is not installed", hint=f"apt-get install {package}")
     program: list[str] = [known.engine]
     if known.engine == "podman":
         require_root("clusters are containers of root's podman")

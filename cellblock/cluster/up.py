@@ -12,6 +12,7 @@ from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Proof
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.down import delete_unused
+from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import check_ports, check_volume, refuse_other, start
 from cellblock.cluster.proof import prove_if_free
@@ -56,7 +57,9 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     warn_of_node(events)
     phases: dict[str, float] = {}
     spec = cluster_spec(request, file)
-    # Before minutes are spent on images that this cluster cannot use.
+    # Before minutes are spent on images that nothing can run, or that this cluster cannot use.
+    with connect(spec.engine):
+        pass
     refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
     check_ports(state.read(spec.name), file)
     if Volume(spec.volume).is_assembled():

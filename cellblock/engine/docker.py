@@ -165,7 +165,7 @@ def _client() -> Iterator[docker.APIClient]:
     except (DockerException, requests.RequestException, OSError) as error:
         raise CellblockError(
             f"no Docker daemon answers at {address()}: {_innermost(error)}",
-            hint=_start_hint() if "DOCKER_HOST" not in os.environ else "correct DOCKER_HOST, or unset it",
+            hint=f"{how_to_start()}, or build with --engine native",
         ) from error
     try:
         yield client
@@ -177,12 +177,15 @@ def _client() -> Iterator[docker.APIClient]:
         client.close()
 
 
-def _start_hint() -> str:
+def how_to_start() -> str:
+    """What to do where no daemon answers."""
+    if os.environ.get("DOCKER_HOST"):
+        return "correct DOCKER_HOST, or unset it"
     if shutil.which("dockerd") is None:
-        return "install Docker (apt-get install docker.io), or build with --engine native"
+        return "install Docker (apt-get install docker.io)"
     if Path("/run/systemd/system").is_dir():
-        return "start it (systemctl start docker), or build with --engine native"
-    return "start it (dockerd &), or build with --engine native"
+        return "start it (systemctl start docker)"
+    return "start it (dockerd &)"
 
 
 def _innermost(error: BaseException) -> str:

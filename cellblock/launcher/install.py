@@ -34,6 +34,11 @@ NO_NETWORK = re.compile(
 )
 
 
+NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
+# What pip unpacks of itself, and some more.
+FULL_BYTES = 50_000_000
+
+
 class InstallError(Exception):
     """An installation step failed. The message is for the user, complete with the line `  next: ...`."""
 
@@ -111,7 +116,9 @@ def _pip(project: Path, groups: Sequence[system_packages.Group], lock: int) -> N
     pip = [launcher.venv_python(str(project)), "-I", "-m", "pip", "--disable-pip-version-check"]
     pip += ["--no-input", "install", "--retries", "3"]
     extras = [group for group in ("unit", "docs", "test") if group in groups]
-    _say("installing Cellblock's Python packages" + (" and those of its tests" if "unit" in extras else ""))
+    tests = " and those of its tests" if "unit" in extras else ""
+    compiled = ", and compiling its parts in C" if "compile" in groups else ""
+    _say(f"installing Cellblock's Python packages{tests}{compiled} (about half a minute)")
     # The build's own requirements go into the environment too: when a C file changes, compiling it
     # again then takes neither the network nor a throw-away environment.
     _run([*pip, *build_requirements(project)], "install the Python packages that build Cellblock", lock)
@@ -215,14 +222,21 @@ def _run(
             f"  next: install {command[0]}, then run this again"
         ) from None
     if done.returncode:
-        raise InstallError(failure_message(what, command, done.returncode, done.stdout))
+        raise InstallError(failure_message(what, command, done.returncode, done.stdout, launcher.PROJECT))
 
 
-def failure_message(what: str, command: Sequence[str], status: int, output: str) -> str:
-    """The end of a failed program's output, between what failed and what to do."""
+def _is_full(project: str) -> bool:
+    """Whether the disk with the environment is: pip's and venv's own words for that are none."""
+    return bool(project) and shutil.disk_usage(project).free < FULL_BYTES
+
+
+def failure_message(what: str, command: Sequence[str], status: int, output: str, project: str = "") -> str:
+    """The end of a failed program's output, between what failed and what to do. `project`: the checkout."""
     lines = [f"cannot {what}: {shlex.join(command)} ended with status {status}"]
     lines += [f"  | {line}" for line in output.rstrip().splitlines()[-TAIL_LINES:]]
-    if NO_NETWORK.search(output):
+    if NO_SPACE.search(output) or _is_full(project):
+        lines.append(f"  next: free some space (`df -h {project or '/'}`); then run build.py again")
+    elif NO_NETWORK.search(output):
         lines.append("  next: this looks like no network: check it, or point apt and pip at a mirror you can")
         lines.append("        reach (/etc/apt/sources.list.d, PIP_INDEX_URL); then run build.py again")
     else:

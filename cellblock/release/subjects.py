@@ -116,7 +116,7 @@ def chosen(
         which = f" {', '.join(absent)}" if asked else ""
         words = " ".join(["build.py build", *asked, "-v", variant.name])
         raise CellblockError(
-            f"{source} has no image{which} of variant {variant.name}",
+            f"{'the store' if source == 'store' else source} has no image{which} of variant {variant.name}",
             hint=f"build {'it' if len(asked) == 1 else 'them'}: `{words}`, or use --from",
         )
     if absent:

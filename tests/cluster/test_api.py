@@ -51,7 +51,7 @@ def test_docker_that_does_not_run_is_a_clear_error(monkeypatch: pytest.MonkeyPat
         api.connect("docker"),
     ):
         pass
-    assert "podman" in caught.value.hint
+    assert caught.value.hint == "correct DOCKER_HOST, or unset it, or use podman: --engine podman"
 
 
 def test_podman_that_is_not_installed_is_a_clear_error(

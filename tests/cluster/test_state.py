@@ -62,6 +62,14 @@ def test_forgetting_keeps_what_is_not_its_own() -> None:
     }
 
 
+def test_a_state_folder_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CELLBLOCK_STATE", str(tmp_path / "file"))
+    with pytest.raises(CellblockError, match=r"file/clusters/test/state\.json: Not a directory") as caught:
+        state.read("test")
+    assert "CELLBLOCK_STATE" in caught.value.hint
+
+
 def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CELLBLOCK_STATE", str(tmp_path / "file"))

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import ClusterSpec
+from cellblock.cluster import ClusterSpec, shell_argv
 from cellblock.cluster.down import take_down
 from cellblock.cluster.facts import state
-from cellblock.cluster.up import assemble_jail
-from cellblock.cluster.up_request import volume_path
+from cellblock.cluster.up import assemble_jail, bring_up
+from cellblock.cluster.up_request import UpRequest, volume_path
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, StepStarted
 from cellblock.jail.volume.writer_lock import BusyError
+from tests.ports import free_port
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps the owners of its files: needs root")
@@ -62,3 +63,25 @@ def test_a_jail_that_is_being_filled_is_not_taken_down(
     assert len(refused) == 1
     assert "is being written by `jail assemble" in refused[0]
     assert (volume_path("test") / "root/etc/passwd").exists()
+
+
+def test_an_engine_that_does_not_answer_is_told_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    monkeypatch.setenv("CELLBLOCK_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(CellblockError, match="no Docker API: nothing answers"):
+        bring_up(UpRequest("test", engine="docker", ssh_port=free_port()), Events())
+    assert not (tmp_path / "cache").exists()
+    assert not state.folder("test").exists()
+
+
+def test_a_shell_without_its_engine_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with state.locked("test"):
+        state.write(state.ClusterState("test", "debian13", "24.11", "podman", [], [], 2222, "/volume"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CellblockError, match="podman is not installed") as caught:
+        shell_argv("test")
+    assert caught.value.hint == "apt-get install podman"

@@ -225,7 +225,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
 def test_too_little_space_is_refused_before_writing(small: Path, tiny: Path, events: Events) -> None:
     (small / "big").write_bytes(b"x" * (3 << 20))
     with pytest.raises(
-        CellblockError, match=r"has 2\.1 MB free, and the jail needs 3\.\d MB; nothing was wri"
+        CellblockError, match=r"has 2\.1 MB free, and the jail needs at least 3\.\d MB; nothing was wri"
     ):
         assemble(str(small), tiny, events)
     (small / "big").write_bytes(b"")

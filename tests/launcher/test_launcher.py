@@ -33,6 +33,7 @@ from cellblock.launcher.system_packages import (
     needs_of,
     network_need,
 )
+from tests.memory_disk import memory_disk
 
 A_OR_BC = Need("is for tests", (("a",), ("b", "c")))
 
@@ -159,6 +160,16 @@ def test_a_failed_program_is_shown_by_its_last_lines() -> None:
     assert lines[0] == "cannot do it: pip 'a b' ended with status 2"
     assert lines[1:-1] == [f"  | line {number}" for number in range(25, 40)]
     assert lines[-1] == "  next: the lines above say why; build.py tries again from here"
+
+
+def test_a_full_disk_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = launcher_install.failure_message("do it", ["pip"], 1, "No space left on device")
+    assert "next: free some space" in said
+    silent = "Command '[... ensurepip]' returned non-zero exit status 1."
+    with memory_disk(tmp_path / "full", "size=1m") as full:
+        assert f"df -h {full}" in launcher_install.failure_message("do it", ["venv"], 1, silent, str(full))
+    monkeypatch.setattr(launcher_install, "FULL_BYTES", 0)
+    assert "free some space" not in launcher_install.failure_message("do it", ["venv"], 1, silent, "/")
 
 
 def test_a_missing_network_is_called_that() -> None:

@@ -89,7 +89,8 @@ def matrix(
     from cellblock.yaml_source import nearest
 
     if ci not in _SERVICES:
-        raise UsageError(f"--ci: there is no '{ci}'; {nearest(ci, _SERVICES)}", hint="see --help")
+        known = nearest(ci, _SERVICES)
+        raise UsageError(f"--ci: there is no '{ci}'; {known}", hint="see `build.py matrix --help`")
     if output and check:
         raise UsageError("--output and --check exclude each other", hint="give one of them")
     settings = Settings(

@@ -23,6 +23,7 @@ from docker.errors import DockerException
 
 from cellblock.cluster.definition.model import EngineName
 from cellblock.cluster.facts import host
+from cellblock.engine import docker as docker_engine
 from cellblock.errors import CellblockError
 from cellblock.files import durable, flock
 from cellblock.privilege import require_root
@@ -163,12 +164,12 @@ def _start_podman(folder: Path) -> docker.DockerClient:
 
 
 def _docker() -> docker.DockerClient:
-    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    address = docker_engine.address()
     client = _answering(address)
     if client is None:
         raise CellblockError(
             f"no Docker API: nothing answers at {address}",
-            hint="start Docker (systemctl start docker), or use podman: --engine podman",
+            hint=f"{docker_engine.how_to_start()}, or use podman: --engine podman",
         )
     return client
 

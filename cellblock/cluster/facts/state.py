@@ -83,6 +83,11 @@ def read(name: str) -> ClusterState | None:
         return ClusterState(**{one.name: kept[one.name] for one in fields(ClusterState) if one.name in kept})
     except FileNotFoundError:
         return None
+    except (NotADirectoryError, PermissionError) as error:
+        raise CellblockError(
+            f"{path}: {error.strerror}",
+            hint="run as root, or set CELLBLOCK_STATE to a folder that can be read and written",
+        ) from error
     except TypeError as error:  # a field more, or one less
         raise CellblockError(
             f"{path}: was written by another version of Cellblock",

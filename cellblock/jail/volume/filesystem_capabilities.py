@@ -154,7 +154,7 @@ def check_space(volume: Path, stream: SourceStream, shards: int) -> None:
     needs, files = stream.needs // shards, stream.files // shards
     if status.f_blocks and needs > available:  # 0: it does not count them
         raise CellblockError(
-            f"{volume} has {available / 1e6:.1f} MB free, and the jail needs {needs / 1e6:.1f} MB; "
+            f"{volume} has {available / 1e6:.1f} MB free, and the jail needs at least {needs / 1e6:.1f} MB; "
             "nothing was written",
             hint="free some space or use a larger volume",
         )
