@@ -140,6 +140,8 @@ class _Row:
     step: str = ""
     last: str = ""
     step_since: float = 0.0
+    has_states: bool = False
+    """Whether it says itself when it is done; what has only steps is done when its last one is."""
 
 
 _STYLES = {
@@ -187,6 +189,7 @@ class TableView:
     def _update(self, event: Event) -> None:
         if isinstance(event, SubjectState):
             row = self._rows.setdefault(event.subject, _Row())
+            row.has_states = True
             if event.state == "running" and row.state != "running":
                 row.since = event.time - event.seconds
             row.state = event.state
@@ -197,7 +200,13 @@ class TableView:
                 row.step, row.last = "", _outcome(event)
         elif isinstance(event, StepStarted):
             row = self._rows.setdefault(event.subject, _Row(state="running", since=event.time))
+            if not row.has_states and row.state != "running":
+                row.state, row.since = "running", event.time
             row.step, row.last, row.step_since = event.step, "", event.time
+        elif isinstance(event, StepFinished):
+            row = self._rows.get(event.subject, _Row(has_states=True))
+            if not row.has_states:
+                row.state, row.seconds, row.last = "done", event.time - row.since, ""
         elif isinstance(event, Output):
             row = self._rows.setdefault(event.subject, _Row(state="running", since=event.time))
             row.last = event.line.strip() or row.last
@@ -242,7 +251,11 @@ class TableView:
         return table
 
     def close(self) -> None:
-        """Draw the last state and give the terminal back."""
+        """Draw the last state and give the terminal back. What an error or Ctrl-C ended is stopped."""
+        with self._lock:
+            for row in self._rows.values():
+                if row.state == "running":
+                    row.state, row.seconds = "stopped", self._clock() - row.since
         if self._live:
             self._live.stop()
             self._live = None

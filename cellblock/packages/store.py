@@ -147,7 +147,7 @@ class PackageStore:
             for sha256 in wanted.keys() - {package.sha256 for package in absent}:
                 self._used(self.path(wanted[sha256]))
             if absent:
-                with events.step(SUBJECT, f"fetch {len(absent)} packages"):
+                with events.step(SUBJECT, f"fetch {len(absent)} package{'s' if len(absent) > 1 else ''}"):
                     self._check_space(absent)
                     _Fetch(self, archives, events, absent, stopped).run()
 

@@ -288,3 +288,5 @@ def test_a_layout_of_the_images_named_is_assembled_without_a_tag(tmp_path: Path)
     done = run("jail", "assemble", layout, volume)
     assert done.returncode == 0, done.stderr
     assert f"from {layout} " in done.stdout
+    assert run("build", "slurm", "--variant", "debian13").stdout == "debian13: all 2 images are up to date\n"
+    assert run("build", "base", "--variant", "debian13").stdout == "debian13: the image is up to date\n"

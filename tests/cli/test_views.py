@@ -120,16 +120,35 @@ def test_table_shows_progress_with_rate_and_time_left() -> None:
     view = TableView(io.StringIO(), clock=lambda: 2.0)
     view(StepStarted("jail", "write", time=0.5))
     view(Progress("jail", 3 * 10**8, 10**9, time=2))
-    view.close()
     assert drawn(view) == ["jail  running   1.5 s  write: 30 % of 1.0 GB, 200.0 MB/s, 4 s left"]
+    view.close()
+
+
+def test_what_has_only_steps_is_done_with_each_of_them() -> None:
+    view = TableView(io.StringIO(), clock=lambda: 9.0)
+    view(StepStarted("packages", "fetch 3 packages", time=1))
+    view(Progress("packages", 500, 500, time=2))
+    view(StepFinished("packages", "fetch 3 packages", 2.0, time=3))
+    assert drawn(view) == ["packages  done      2.0 s  fetch 3 packages"]
+    view(StepStarted("packages", "fetch 1 packages", time=7))
+    assert drawn(view) == ["packages  running   2.0 s  fetch 1 packages"]
+    view.close()
+
+
+def test_nothing_runs_in_the_last_table_of_what_was_interrupted() -> None:
+    view = TableView(io.StringIO(), clock=lambda: 9.0)
+    view(StepStarted("packages", "fetch 3 packages", time=1))
+    view(SubjectState("base", "running", time=2))
+    view.close()
+    assert drawn(view) == ["packages  stopped   8.0 s  fetch 3 packages", "base      stopped   7.0 s"]
 
 
 def test_table_lets_no_program_move_the_cursor() -> None:
     view = TableView(io.StringIO(), clock=lambda: 5.0)
     for event in STORY[11:14]:
         view(event)
-    view.close()
     assert drawn(view) == ["worker  running   1.0 s  install: E: no space"]
+    view.close()
 
 
 def test_a_table_that_never_runs_anything_draws_nothing() -> None:

@@ -111,11 +111,14 @@ def build(
             }
         )
         return
-    done = f"{result.variant.name}: all {len(result.images)} images are up to date"
+    number = len(result.images)
+    which = f"all {number} images are" if number > 1 else "the image is"
+    done = f"{result.variant.name}: {which} up to date"
     if result.built:
+        downloading = f", of which downloading {result.download_s:.1f} s" if result.download_s >= 0.05 else ""
         print(
-            f"{result.variant.name}: built {len(result.built)} of {len(result.images)} images in "
-            f"{result.seconds:.1f} s, of which downloading {result.download_s:.1f} s"
+            f"{result.variant.name}: built {len(result.built)} of {number} image{'s' if number > 1 else ''} "
+            f"in {result.seconds:.1f} s{downloading}"
         )
     else:
         print(done)
