@@ -44,7 +44,7 @@ def schema(
 def containerfile(
     images: Annotated[
         list[str] | None,
-        typer.Argument(help="Images to render (default: all).", autocompletion=image_names),
+        typer.Argument(help="Images to render (default: what a cluster runs).", autocompletion=image_names),
     ] = None,
     variant: VariantOption = None,
     mirror: MirrorOption = None,

@@ -16,6 +16,7 @@ from cellblock.cli.images.build import input_paths
 from cellblock.cluster.facts.state import ClusterState
 from cellblock.launcher.unchanged import states_of
 from cellblock.paths import PROJECT
+from cellblock.project import Project
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -290,3 +291,11 @@ def test_a_layout_of_the_images_named_is_assembled_without_a_tag(tmp_path: Path)
     assert f"from {layout} " in done.stdout
     assert run("build", "slurm", "--variant", "debian13").stdout == "debian13: all 2 images are up to date\n"
     assert run("build", "base", "--variant", "debian13").stdout == "debian13: the image is up to date\n"
+
+
+@pytest.mark.parametrize("command", ["build", "verify", "matrix"])
+def test_help_does_not_call_all_what_leaves_out_images(command: str) -> None:
+    left_out = [name for name, image in Project().images.items() if not image.fields.default]
+    assert "jail-devel" in left_out
+    told = " ".join(run(command, "--help").stdout.split())
+    assert "(default: what a cluster runs)" in told

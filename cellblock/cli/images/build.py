@@ -23,7 +23,7 @@ _ENGINE_IMAGES = Path("/var/lib/containers/storage/overlay-images/images.json")
 def build(
     images: Annotated[
         list[str] | None,
-        typer.Argument(help="Images to build (default: all).", autocompletion=image_names),
+        typer.Argument(help="Images to build (default: what a cluster runs).", autocompletion=image_names),
     ] = None,
     variant: VariantOption = None,
     mirror: MirrorOption = None,

@@ -21,7 +21,7 @@ _SERVICES = ("github", "gitlab", "json")
 def matrix(
     images: Annotated[
         list[str] | None,
-        typer.Argument(help="Images to build (default: all).", autocompletion=image_names),
+        typer.Argument(help="Images to build (default: what a cluster runs).", autocompletion=image_names),
     ] = None,
     ci: Annotated[str, typer.Option("--ci", help="For what: github, gitlab or json.")] = "json",
     variant: Annotated[

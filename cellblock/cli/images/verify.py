@@ -15,7 +15,9 @@ from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOp
 def verify(
     images: Annotated[
         list[str] | None,
-        typer.Argument(help="Images to build again (default: all).", autocompletion=image_names),
+        typer.Argument(
+            help="Images to build again (default: what a cluster runs).", autocompletion=image_names
+        ),
     ] = None,
     variant: VariantOption = None,
     mirror: MirrorOption = None,
