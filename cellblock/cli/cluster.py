@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -136,10 +138,17 @@ def _print_next_steps(status: ClusterStatus) -> None:
         f"ssh -p {status.ssh_port} -i {status.ssh_key} root@127.0.0.1": "",
         f"python3 build.py down{name}": "stop; the jail and what is in it stay",
     }
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print("\nNext:", *lines_of_steps(steps, columns), sep="\n")
+
+
+def lines_of_steps(steps: Mapping[str, str], columns: int | None) -> list[str]:
+    """Commands with what they mean beside them, or below them on a terminal of too few `columns`."""
     width = max(len(command) for command, meaning in steps.items() if meaning) + 2
-    print("\nNext:")
-    for command, meaning in steps.items():
-        print(f"  {command:{width}}{meaning}".rstrip())
+    if columns is None or all(2 + width + len(meaning) <= columns for meaning in steps.values() if meaning):
+        return [f"  {command:{width}}{meaning}".rstrip() for command, meaning in steps.items()]
+    pairs = ((f"  {command}", f"      {meaning}".rstrip()) for command, meaning in steps.items())
+    return [line for pair in pairs for line in pair if line]
 
 
 def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
