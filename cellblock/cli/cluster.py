@@ -204,7 +204,8 @@ def shell(
     if command and len(command) == 1 and " " in command[0] and not command[0].startswith("/"):
         raise UsageError(
             f"'{command[0]}' is one word, and would be a program of that name",
-            hint="leave the quotes out, or have a shell read the line: `build.py shell -- sh -c '...'`",
+            hint="leave the quotes out, or have a shell read the line: "
+            f"`build.py shell{cluster.name_option(name)} -- sh -c '...'`",
         )
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     argv = cluster.shell_argv(name, command or (), user=user, admin=admin, terminal=terminal)

@@ -31,14 +31,14 @@ def token(
     The token of root is root to Slurm. Jobs go on while the key changes.
     """
     from cellblock.cli.views import make_view
-    from cellblock.cluster import tokens
+    from cellblock.cluster import name_option, tokens
     from cellblock.errors import UsageError
     from cellblock.events import Events
 
     if rotate == (user is not None):
         raise UsageError(
             "a token is made for one user, and --rotate is for all: name one of the two",
-            hint="`build.py token USER`, or `build.py token --rotate`",
+            hint=f"`build.py token USER{name_option(name)}`, or `build.py token --rotate{name_option(name)}`",
         )
     events = Events()
     with make_view(log, events):

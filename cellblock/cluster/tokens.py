@@ -169,5 +169,6 @@ def _restart(client: docker.DockerClient, name: str, host: str) -> None:
 def _not_anew(name: str, host: str, why: str) -> CellblockError:
     return CellblockError(
         f"cluster {name}: the key of tokens is new, but {host} did not start anew with it: {why}",
-        hint=f"`build.py token --rotate{name_option(name)}` again, or `build.py up` with the cluster's file",
+        hint=f"`build.py token --rotate{name_option(name)}` again, or "
+        f"`build.py up --cluster FILE{name_option(name)}`",
     )

@@ -103,6 +103,14 @@ def test_what_errors_tell_to_type_exists() -> None:
     assert sum("--" in text for _, text in hints()) > 50
 
 
+def test_a_command_about_a_cluster_names_it() -> None:
+    """Or it is about another: that of the default name."""
+    pattern = r"`(?:python3 )?build\.py (?:up|down|shell|status|logs|token)\b[^`]*`"
+    found = [(place, line) for place, text in hints() for line in re.findall(pattern, text)]
+    assert [(place, line) for place, line in found if "{}" not in line] == []
+    assert len(found) > 15
+
+
 def test_each_command_that_a_text_names_exists() -> None:
     named = r"`(?:python3 )?build\.py ([a-z][a-z-]*)|python3 build\.py ([a-z][a-z-]*)|`(jail [a-z-]+)"
     found = [

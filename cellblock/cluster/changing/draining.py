@@ -148,7 +148,8 @@ class Draining:
                 raise CellblockError(
                     f"cluster {self._cluster}: {node} was started, and slurmctld does not know it after "
                     f"{_KNOWN_S:.0f} s",
-                    hint="`build.py up` again starts it once more; `build.py doctor` checks this machine",
+                    hint=f"`build.py up{name_option(self._cluster)}` again starts it once more; "
+                    "`build.py doctor` checks this machine",
                 )
             time.sleep(_POLL_S)
         if node in self._theirs and not states[node].drains:
