@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client waits, not slurmctld: there, root in the jail could become one unknown user after another, and hold up
+/* Waits until slurmctld knows the newest of the jail's users. plugin.c calls it in srun, sbatch and salloc.
+ *
+ * The client waits, not slurmctld: there, root in the jail could become one unknown user after another, and hold up
  * everybody's submissions. docs/decisions/jail-accounts.md.
  */
 #define _GNU_SOURCE
