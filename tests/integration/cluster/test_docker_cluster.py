@@ -27,6 +27,7 @@ pytestmark = pytest.mark.integration
 _NAME = f"bydocker{os.getpid()}"
 # Seconds for one command; the first one may build all images.
 _TIMEOUT_S = 600
+_HOSTS = ("accounting", "controller", "database", "login", "worker-1", "worker-2")
 # Seconds for a job, whose nodes are idle.
 _JOB_S = 60
 
@@ -76,7 +77,7 @@ def test_a_cluster_runs_in_docker_and_leaves_nothing(daemon: docker.DockerClient
     )
     assert "Next:" in started
     names = {container.name for container in daemon.containers.list()}
-    assert names == {f"cellblock-{_NAME}-{host}" for host in ("controller", "login", "worker-1", "worker-2")}
+    assert names == {f"cellblock-{_NAME}-{host}" for host in _HOSTS}
     job = typed("shell", "--user", "cellblock", "srun", "-N2", "hostname", timeout_s=_JOB_S)
     assert sorted(job.split()) == ["worker-1", "worker-2"]
     assert "node      worker-2                       idle" in typed("status")
