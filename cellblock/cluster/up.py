@@ -54,7 +54,6 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         )
     else:
         refuse_without_user_namespaces()
-    warn_of_node(events)
     phases: dict[str, float] = {}
     spec = cluster_spec(request, file)
     # Before minutes are spent on images that nothing can run, or that this cluster cannot use.
@@ -64,6 +63,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     check_ports(state.read(spec.name), file)
     if Volume(spec.volume).is_assembled():
         check_volume(spec)
+    warn_of_node(events)
     with _timed(phases, "build"):
         # The jail first: it takes longest, and the others fit beside it.
         roles = roles_of(file)

@@ -70,8 +70,12 @@ def test_an_engine_that_does_not_answer_is_told_before_anything_is_built(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     monkeypatch.setenv("CELLBLOCK_CACHE", str(tmp_path / "cache"))
+    said: list[Event] = []
+    events = Events()
+    events.subscribe(said.append)
     with pytest.raises(CellblockError, match="no Docker API: nothing answers"):
-        bring_up(UpRequest("test", engine="docker", ssh_port=free_port()), Events())
+        bring_up(UpRequest("test", engine="docker", ssh_port=free_port()), events)
+    assert said == []
     assert not (tmp_path / "cache").exists()
     assert not state.folder("test").exists()
 
