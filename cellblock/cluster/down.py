@@ -19,7 +19,7 @@ def take_down(name: str, events: Events, *, purge: bool) -> bool:
     Raises CellblockError when this machine neither runs nor keeps anything of such a cluster, and while an
     `up` fills its jail, or with `purge` anybody writes there: nothing is stopped then.
     """
-    if purge or state.read(name) is None:
+    if purge or not state.is_recorded(name):
         _refuse_while_written(name)
     stopped = stop(name, events)
     kept = state.folder(name).is_dir()

@@ -92,7 +92,8 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
             )
         if known and changes and not changes.anew:
             for change in changes.changes:
-                events.info(f"cluster: {change.effect}: {change.what}")
+                effect = "" if change.effect == "nothing" else f"{change.effect}: "
+                events.info(f"cluster: {effect}{change.what}")
             secrets.make_secrets(folder / "secrets", spec.name, tokens=bool(target.state.rest_ports))
             _make_folders(folder)
             ClusterChange(client, known, target, changes, folder, patience_s, events).apply()

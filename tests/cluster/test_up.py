@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import ClusterSpec, shell_argv
+from cellblock.cluster import ClusterSpec, down, shell_argv
 from cellblock.cluster.down import take_down
 from cellblock.cluster.facts import state
 from cellblock.cluster.up import assemble_jail, bring_up
@@ -89,3 +89,12 @@ def test_a_shell_without_its_engine_says_what_to_install(
     with pytest.raises(CellblockError, match="podman is not installed") as caught:
         shell_argv("test")
     assert caught.value.hint == "apt-get install podman"
+
+
+def test_a_cluster_whose_record_is_damaged_is_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    with state.locked("test"):
+        (state.folder("test") / "state.json").write_text("{")
+    stopped: list[str] = []
+    monkeypatch.setattr(down, "stop", lambda name, events: stopped.append(name) or True)
+    assert take_down("test", Events(), purge=False)
+    assert stopped == ["test"]

@@ -100,6 +100,11 @@ def read(name: str) -> ClusterState | None:
         ) from error
 
 
+def is_recorded(name: str) -> bool:
+    """Whether cluster `name` was started and not stopped, as far as there is a record, readable or not."""
+    return (folder(name) / _FILE).exists()
+
+
 def names() -> list[str]:
     """The clusters that this machine keeps something of, running or not."""
     try:
