@@ -32,11 +32,11 @@ ENSURE_SCRIPT = """
 _ENSURE_S = 60
 _TRIES = 3
 
-# Whether slurmctld takes jobs of the user in $0, as far as associations go.
-_MAY_SUBMIT = """
+MAY_SUBMIT = """
     scontrol show config | grep -q '^AccountingStorageEnforce.*associations' || exit 0
     scontrol --oneliner show assoc_mgr users="$0" flags=users | grep -q "^UserName=$0("
 """
+"""Ends with 0, on the controller, when slurmctld takes jobs of the user in $0, as far as associations go."""
 
 # Seconds until slurmctld's node knows a new user of the jail; two are usual.
 _KNOWN_S = 30.0
@@ -95,7 +95,7 @@ def _wait_until_known(client: docker.DockerClient, cluster: str) -> None:
         "this user",
     )
     _wait(
-        lambda: succeeds(client, cluster, "controller", ["sh", "-c", _MAY_SUBMIT, PROOF_USER]),
+        lambda: succeeds(client, cluster, "controller", ["sh", "-c", MAY_SUBMIT, PROOF_USER]),
         f"user {PROOF_USER} of the jail has no association, and accounting.enforce asks for one",
         f"{shell} sacctmgr show associations` shows which there are; `sacctmgr add user {PROOF_USER} "
         "account=ACCOUNT` there adds one",

@@ -5,7 +5,7 @@
 
 /* Milliseconds after which a change of the jail's accounts is known to slurmctld. jail-accounts looks every 400 ms, waits
  * another 150 for a second look, and writes its copy, on a network volume, too. Where there is accounting, the user has an
- * association half a second and some calls of sacctmgr later. */
+ * association some calls of sacctmgr later. */
 #define JAIL_ACCOUNTS_KNOWN_MS 1500
 
 /* How many milliseconds to wait until the newest change of the accounts in `etc` is known; 0: it is. Never more than

@@ -21,6 +21,7 @@ from cellblock.cluster.configuration.config import SlurmFeatures
 from cellblock.cluster.definition.cluster_file import default_file
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.proof_user import MAY_SUBMIT
 from cellblock.cluster.up import UpResult, bring_up
 from cellblock.cluster.up_request import UpRequest, volume_path
 from cellblock.events import Events
@@ -144,11 +145,16 @@ class LocalCluster:
         return self.jail(*command, user=user, tty=tty, stdin=stdin, timeout_s=timeout_s)
 
     def add_user(self, name: str, *options: str) -> None:
-        """Make a user of the jail, unless there is one, and wait until the controller knows it."""
+        """Make a user of the jail, unless there is one, and wait until slurmctld takes their jobs."""
         make = 'id "$0" >/dev/null 2>&1 || useradd --create-home --shell /bin/bash "$@" "$0"'
         self.jail("sh", "-c", make, name, *options).ok()
         ask = ("getent", "passwd", name)
         self.wait_until(f"slurmctld knows {name}", lambda: self.on("controller", *ask).status == 0)
+        if any(container.role == "accounting" for container in self.status.containers):
+            association = ("sh", "-c", MAY_SUBMIT, name)
+            self.wait_until(
+                f"{name} has an association", lambda: self.on("controller", *association).status == 0
+            )
 
     def install(self, *packages: str) -> None:
         """Install packages in the jail, as its administrator would, but without fsync(2) for each file."""

@@ -111,6 +111,8 @@ def test_jobs_that_ran_then_are_queued_again_or_gone(kept: LocalCluster, tmp_pat
     events.subscribe(lambda event: said.append(str(event)))
     restore(name_of(kept), tmp_path / "slurm.tar", events)
     kept.wait_until("nothing is left of the allocation", lambda: queue(kept) in ([batch], []))
+    # Slurm lets a job that is queued again wait for two minutes.
+    kept.on("controller", "scontrol", "update", f"jobid={batch}", "starttime=now").ok()
     asked = ("sacct", "-nXPj", batch, "--format=state")
     kept.wait_until("the batch job ran", lambda: kept.on("controller", *asked).out.split() == ["COMPLETED"])
     assert any(f"job {batch} ran when the backup was made, and is queued again" in line for line in said)
