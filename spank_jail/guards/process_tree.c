@@ -6,7 +6,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +16,8 @@
 
 #include "native/base/scoped.h"
 #include "imports.h"
+#include "process_status.h"
+#include "stuck.h"
 
 #define SPARED "slurmstepd"
 /* Of proc_pid_stat(5), counted from the name, which is field 2. */
@@ -24,54 +25,22 @@
 /* The kernel gives out numbers below 2^22. */
 #define MOST_DIGITS 7
 
-static size_t read_file(const char *path, char *text, size_t size)
-{
-	scoped_fd file = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = file < 0 ? -1 : read(file, text, size - 1);
+/* Whose step it is. */
+static uid_t user;
 
-	text[got > 0 ? got : 0] = '\0';
-	return got > 0 ? (size_t)got : 0;
-}
-
-/* A number of proc_pid_status(5); -1: there is none. */
-static long number_of(const char *status, const char *label)
-{
-	const char *line = strstr(status, label);
-
-	return line ? strtol(line + strlen(label), NULL, 10) : -1;
-}
-
-/* How many numbers the process has, one for each PID namespace that it is seen in, and the last of them. */
-static int count_numbers(const char *status, long *last)
-{
-	const char *numbers = strstr(status, "\nNSpid:");
-	char *rest = numbers ? (char *)numbers + strlen("\nNSpid:") : NULL;
-	int count = 0;
-
-	*last = 0;
-	for (; rest && *rest == '\t'; count++)
-		*last = strtol(rest + 1, &rest, 10);
-	return count;
-}
-
-/* Root inside has uid 0, but another PID namespace than the node's, of which init is the node's own. */
 static bool is_users(pid_t pid)
 {
 	char path[32], status[4096];
-	long last;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	if (!read_file(path, status, sizeof(status)))
-		return false;
-	int numbers = count_numbers(status, &last);
-	return number_of(status, "\nUid:\t") > 0 || numbers > 2 || (numbers == 2 && last != 1);
+	return process_read(path, status, sizeof(status)) && process_is_users(status);
 }
 
 static pid_t tracer_of(const char *status_path)
 {
 	char status[4096];
 
-	return read_file(status_path, status, sizeof(status)) ? (pid_t)number_of(status, "\nTracerPid:\t") : 0;
+	return process_read(status_path, status, sizeof(status)) ? (pid_t)process_number(status, "\nTracerPid:\t") : 0;
 }
 
 static void end_tracer(pid_t pid)
@@ -158,7 +127,7 @@ static bool is_dead(pid_t pid)
 	char path[32], text[1024];
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	const char *name = read_file(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
+	const char *name = process_read(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
 	return name && name[1] == ' ' && name[2] == 'Z';
 }
 
@@ -167,13 +136,16 @@ static int end_process(pid_t pid, int signal)
 {
 	if (pid > 0 && signal == SIGKILL && is_dead(pid))
 		(void)find_tracers(pid, true);
+	else if (pid > 0 && signal == SIGKILL)
+		jail_stuck_release(pid, user);
 	return kill(pid, signal);
 }
 
-int jail_process_tree_guard(struct jail_error *err)
+int jail_process_tree_guard(uid_t owner, struct jail_error *err)
 {
 	const struct link_map *plugin = jail_imports_library("proctrack_linuxproc");
 
+	user = owner;
 	if (!plugin)
 		return 0;
 	int missing = jail_imports_replace(plugin, "read", (void *)read_corrected, err);

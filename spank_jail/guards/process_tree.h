@@ -8,11 +8,12 @@
 #define JAIL_PROCESS_TREE_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "native/base/error.h"
 
-/* Lets it find and end all processes of a user's step. Where another plugin tracks processes, nothing is done. Returns 0 or -1. */
-int jail_process_tree_guard(struct jail_error *err);
+/* Lets it find and end all processes of a step of `owner`. Where another plugin tracks processes, nothing is done. Returns 0 or -1. */
+int jail_process_tree_guard(uid_t owner, struct jail_error *err);
 
 /* Corrects the start of a file proc_pid_stat(5): names have no character that splits them, only the node's own process is
  * called slurmstepd, and one that must be ended is not dead. `text` need not end with 0. */

@@ -52,13 +52,30 @@ int jail_job_ipc(int directory, struct jail_error *err)
 	return jail_keep(&made);
 }
 
+static bool read_init(int directory, struct jail_process *init)
+{
+	scoped_fd file = openat(directory, INIT, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	return file >= 0 && read(file, init, sizeof(*init)) == sizeof(*init);
+}
+
 /* A pidfd of the init of the PID namespace, or -1: there is none, or it has ended. */
 static int find_init(int directory)
 {
 	struct jail_process init;
-	scoped_fd file = openat(directory, INIT, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
-	return file < 0 || read(file, &init, sizeof(init)) != sizeof(init) ? -1 : jail_process_open(&init);
+	return read_init(directory, &init) ? jail_process_open(&init) : -1;
+}
+
+pid_t jail_user_init(uid_t user)
+{
+	struct jail_process init = { 0 };
+	char path[64];
+
+	snprintf(path, sizeof(path), JAIL_HOLDER "/user-%u", (unsigned)user);
+	scoped_fd directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	scoped_fd process = directory >= 0 && read_init(directory, &init) ? jail_process_open(&init) : -1;
+	return process >= 0 ? init.number : 0;
 }
 
 static int open_pids(int directory)

@@ -19,6 +19,9 @@ int jail_job_ipc(int directory, struct jail_error *err);
  * descriptor or -1. */
 int jail_user_pids(uid_t user, const char *init, struct jail_error *err);
 
+/* The number of that namespace's init here; 0: there is none. */
+pid_t jail_user_init(uid_t user);
+
 /* Ends that namespace, with all processes in it, unless the node has another job of `user` than `job`, which is gone:
  * what they started ends with the last of them, whoever its parent is by then. Returns 0 or -1. */
 int jail_user_leave(uint32_t job, uid_t user, struct jail_error *err);

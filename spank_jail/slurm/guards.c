@@ -3,6 +3,7 @@
 #include "guards.h"
 
 #include "spank_jail/guards/clients.h"
+#include "spank_jail/guards/connections.h"
 #include "spank_jail/guards/errands.h"
 #include "spank_jail/guards/launches.h"
 #include "spank_jail/guards/process_tree.h"
@@ -20,13 +21,15 @@ void jail_guard_slurmd(const char *bcast)
 		jail_failure_report(&err);
 	if (jail_launches_guard(&err))
 		jail_failure_report(&err);
+	if (jail_connections_guard(&err))
+		jail_failure_report(&err);
 }
 
-void jail_guard_ending(void)
+void jail_guard_ending(uid_t user)
 {
 	struct jail_error err;
 
-	if (jail_process_tree_guard(&err))
+	if (jail_process_tree_guard(user, &err))
 		jail_failure_report(&err);
 	if (jail_clients_guard(&err))
 		jail_failure_report(&err);

@@ -4,10 +4,12 @@
 #ifndef JAIL_GUARDS_H
 #define JAIL_GUARDS_H
 
+#include <sys/types.h>
+
 /* In slurmd. `bcast` is where sbcast may write. */
 void jail_guard_slurmd(const char *bcast);
 
-/* In slurmstepd: what keeps a step from ending. */
-void jail_guard_ending(void);
+/* In slurmstepd: what keeps a step of `user` from ending. */
+void jail_guard_ending(uid_t user);
 
 #endif

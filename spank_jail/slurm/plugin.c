@@ -268,7 +268,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	step.context = spank;
 	/* slurmstepd's own environment, from slurmd. In the job's, it is still what the user set. */
 	step.node = getenv("SLURMD_NODENAME");
-	jail_guard_ending();
+	jail_guard_ending(step.user);
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads what the kernel tells of a process. process_tree.c and stuck.c call it. */
+#define _GNU_SOURCE
+#include "process_status.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "native/base/scoped.h"
+
+size_t process_read(const char *path, char *text, size_t size)
+{
+	scoped_fd file = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = file < 0 ? -1 : read(file, text, size - 1);
+
+	text[got > 0 ? got : 0] = '\0';
+	return got > 0 ? (size_t)got : 0;
+}
+
+long process_number(const char *status, const char *label)
+{
+	const char *line = strstr(status, label);
+
+	return line ? strtol(line + strlen(label), NULL, 10) : -1;
+}
+
+/* How many numbers the process has, one for each PID namespace that it is seen in, and the last of them. */
+static int count_numbers(const char *status, long *last)
+{
+	const char *numbers = strstr(status, "\nNSpid:");
+	char *rest = numbers ? (char *)numbers + strlen("\nNSpid:") : NULL;
+	int count = 0;
+
+	*last = 0;
+	for (; rest && *rest == '\t'; count++)
+		*last = strtol(rest + 1, &rest, 10);
+	return count;
+}
+
+bool process_is_users(const char *status)
+{
+	long last;
+	int numbers = count_numbers(status, &last);
+
+	return process_number(status, "\nUid:\t") > 0 || numbers > 2 || (numbers == 2 && last != 1);
+}

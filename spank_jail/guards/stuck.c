@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ends what keeps a killed process waiting. process_tree.c calls it. */
+#define _GNU_SOURCE
+#include "stuck.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "spank_jail/job/job_directory.h"
+#include "spank_jail/job/job_namespaces.h"
+#include "process_status.h"
+
+/* Seconds. A disk or a volume that is slow keeps a process waiting, too. */
+#define ORPHANS_AFTER_S 5
+#define OTHERS_AFTER_S 15
+/* Parents of parents: more than that is nobody's. */
+#define MOST_PARENTS 256
+#define SERVED "/dev/fuse"
+
+/* The one that is waited for. */
+static struct {
+	pid_t pid;
+	time_t since;
+} stuck;
+
+static time_t seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+/* Whether a thread of it waits and hears no signal. */
+static bool waits(pid_t pid)
+{
+	char path[64], text[1024];
+	struct dirent *entry;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	DIR *threads = opendir(path);
+	while (threads && !found && (entry = readdir(threads))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", (int)pid, entry->d_name);
+		const char *name = process_read(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
+		found = name && name[1] == ' ' && name[2] == 'D';
+	}
+	if (threads)
+		closedir(threads);
+	return found;
+}
+
+/* The node's own process, of which `pid` is a descendant: the init of a PID namespace of users, or a slurmstepd. 0: neither. */
+static pid_t find_root(pid_t pid)
+{
+	char path[32], status[4096];
+
+	for (int i = 0; i < MOST_PARENTS && pid > 1; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+		if (!process_read(path, status, sizeof(status)))
+			return 0;
+		if (!process_is_users(status))
+			return pid;
+		pid = (pid_t)process_number(status, "\nPPid:\t");
+	}
+	return 0;
+}
+
+/* By the title that slurmstepd gives itself: "slurmstepd: [JOB.STEP]". */
+static bool is_step_of(pid_t stepd, uid_t user)
+{
+	char path[32], title[256];
+	struct stat st;
+	unsigned job;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)stepd);
+	if (!process_read(path, title, sizeof(title)) || sscanf(title, "slurmstepd: [%u.", &job) != 1)
+		return false;
+	scoped_fd directory = jail_job_find(job);
+	return directory >= 0 && !fstat(directory, &st) && st.st_uid == user;
+}
+
+/* At level pid: the init of this step's own PID namespace. */
+static bool is_own_init(pid_t root)
+{
+	char path[32], status[4096];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)root);
+	return process_read(path, status, sizeof(status)) && process_number(status, "\nPPid:\t") == getpid();
+}
+
+/* Whether one of its descriptors is what FUSE is served by, or that cannot be told. As its own user, whom the kernel lets look. */
+static bool may_serve(pid_t pid, const char *status)
+{
+	uid_t user = (uid_t)process_number(status, "\nUid:\t"), before = geteuid();
+	gid_t group = (gid_t)process_number(status, "\nGid:\t"), group_before = getegid();
+	char path[64], target[64];
+	struct dirent *entry;
+
+	if (before && sys_thread_seteuid(0))
+		return false;
+	bool serves = syscall(SYS_setresgid, -1, group, -1) || sys_thread_seteuid(user);
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	DIR *files = opendir(path);
+	serves |= !files;
+	while (files && !serves && (entry = readdir(files))) {
+		ssize_t length = entry->d_name[0] == '.' ? 0 : readlinkat(dirfd(files), entry->d_name, target, sizeof(target));
+		serves = length < 0 || (length == strlen(SERVED) && !memcmp(target, SERVED, strlen(SERVED)));
+	}
+	if (files)
+		closedir(files);
+	if (sys_thread_seteuid(0) || syscall(SYS_setresgid, -1, group_before, -1) || (before && sys_thread_seteuid(before)))
+		abort();
+	return serves;
+}
+
+static void end(pid_t pid, uid_t user, pid_t init, bool others)
+{
+	char path[32], status[4096];
+	/* First, so that the number cannot become another's. */
+	scoped_fd process = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (process < 0 || !process_read(path, status, sizeof(status)) || !process_is_users(status))
+		return;
+	pid_t root = find_root(pid);
+	if (root <= 0 || root == getpid())
+		return;
+	if (root == init || is_own_init(root) || (others && is_step_of(root, user) && may_serve(pid, status)))
+		(void)syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+}
+
+void jail_stuck_release(pid_t pid, uid_t user)
+{
+	struct dirent *entry;
+
+	if (!waits(pid)) {
+		if (stuck.pid == pid)
+			stuck.pid = 0;
+		return;
+	}
+	if (!stuck.pid) {
+		stuck.pid = pid;
+		stuck.since = seconds();
+	}
+	time_t waited = seconds() - stuck.since;
+	if (stuck.pid != pid || waited < ORPHANS_AFTER_S)
+		return;
+	pid_t init = jail_user_init(user);
+	DIR *processes = opendir("/proc");
+	while (processes && (entry = readdir(processes)))
+		if (isdigit((unsigned char)entry->d_name[0]))
+			end((pid_t)strtol(entry->d_name, NULL, 10), user, init, waited >= OTHERS_AFTER_S);
+	if (processes)
+		closedir(processes);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that SIGKILL does not end, for they wait for an answer of a file system that a user serves (FUSE). The kernel gives
+ * up the wait when whoever serves has ended, which may be a process of no step, or of another one: slurmstepd would wait for as
+ * long, and slurmctld drain the node.
+ */
+#ifndef JAIL_STUCK_H
+#define JAIL_STUCK_H
+
+#include <sys/types.h>
+
+/* In slurmstepd, for a process of the step that gets SIGKILL once more. When it has been waiting for some seconds, what
+ * `user` left on the node outside of steps is ended; later, what of his other jobs may serve a file system. */
+void jail_stuck_release(pid_t pid, uid_t user);
+
+#endif
