@@ -23,8 +23,8 @@
 #include "process_status.h"
 
 /* Seconds. A disk or a volume that is slow keeps a process waiting, too. */
-#define ORPHANS_AFTER_S 5
-#define OTHERS_AFTER_S 15
+#define ORPHANS_AFTER_S 4
+#define OTHERS_AFTER_S 8
 /* Parents of parents: more than that is nobody's. */
 #define MOST_PARENTS 256
 #define SERVED "/dev/fuse"
@@ -62,12 +62,15 @@ static bool waits(pid_t pid)
 	return found;
 }
 
-/* The node's own process, of which `pid` is a descendant: the init of a PID namespace of users, or a slurmstepd. 0: neither. */
+/* The node's own process, of which `pid` is a descendant: the init of a PID namespace of users, a slurmstepd, or the node's init.
+ * 0: it cannot be told. */
 static pid_t find_root(pid_t pid)
 {
 	char path[32], status[4096];
 
-	for (int i = 0; i < MOST_PARENTS && pid > 1; i++) {
+	for (int i = 0; i < MOST_PARENTS && pid > 0; i++) {
+		if (pid == 1)
+			return pid;
 		snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 		if (!process_read(path, status, sizeof(status)))
 			return 0;
@@ -138,7 +141,9 @@ static void end(pid_t pid, uid_t user, pid_t init, bool others)
 	pid_t root = find_root(pid);
 	if (root <= 0 || root == getpid())
 		return;
-	if (root == init || is_own_init(root) || (others && is_step_of(root, user) && may_serve(pid, status)))
+	/* At level filesystem the node's init has the user's orphans; those of root are not told from its own. */
+	bool orphan = root == 1 ? user && process_number(status, "\nUid:\t") == (long)user : root == init || is_own_init(root);
+	if (orphan || (others && is_step_of(root, user) && may_serve(pid, status)))
 		(void)syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
 }
 

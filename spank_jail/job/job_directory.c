@@ -61,7 +61,8 @@ static int open_locked(const char *path, struct jail_error *err)
 /* The holder is a mount of its own, so that one umount takes everything below it out of a namespace. */
 static int make_holder(struct jail_error *err)
 {
-	static const struct jail_parameter parameters[] = { { "size", "1m" }, { "mode", "0700" } };
+	/* Each job and each user has a page or two: 1m is full with 250 jobs. */
+	static const struct jail_parameter parameters[] = { { "size", "64m" }, { "mode", "0700" } };
 
 	if (make_directory("/run/cellblock", err))
 		return -1;

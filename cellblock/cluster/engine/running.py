@@ -14,7 +14,7 @@ from typing import Literal
 import docker
 from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
-from docker.types import Ulimit
+from docker.types import LogConfig, Ulimit
 
 from cellblock.cluster.definition.model import EngineName, NodeStatus
 from cellblock.cluster.definition.names import name_option
@@ -31,6 +31,8 @@ from cellblock.errors import CellblockError
 
 # Lines of a container's log shown when it fails.
 _LOG_LINES = 10
+# What the engine keeps of a container's output. Each request of a user is a line there, on the disk of the volume.
+_MOST_LOG = "64m"
 # Seconds for a container to end by itself when the cluster stops. Slurm's daemons and MariaDB take one or
 # two, on a busy machine more; what slurmctld has not written by then is lost.
 _STOP_S = 5
@@ -268,6 +270,7 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, plac
         read_only=container.read_only,
         tmpfs=dict(container.tmpfs),
         sysctls=dict(container.sysctls),
+        log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": _MOST_LOG}),
     ).start()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.listing import list_clusters
 from cellblock.cluster.logs import LogRequest, log_lines
 from cellblock.errors import UsageError
@@ -50,6 +51,16 @@ def test_a_job_is_followed_through_all_daemons(cluster: LocalCluster, user: str)
     # slurmstepd's, once each.
     ends = [line.text for line in lines if f"[{job}.batch] done with" in line.text]
     assert len(ends) == 1
+
+
+def test_what_is_kept_of_a_containers_output_has_a_bound(cluster: LocalCluster) -> None:
+    """Users' requests are lines in it, thousands a second, and its file lies on this machine."""
+    name = container_name(cluster.request.name, "worker-2")
+    inspect = ["podman", "inspect", "--format", "{{.HostConfig.LogConfig.Path}}", name]
+    path = Path(subprocess.run(inspect, check=True, capture_output=True, text=True).stdout.strip())
+    cluster.on("worker-2", "sh", "-c", "yes some-line | head -c 200000000 >/proc/1/fd/1").ok()
+    cluster.wait_until("it is read", lambda: path.exists())
+    assert path.stat().st_size < 100_000_000
 
 
 def test_roles_and_hosts(cluster: LocalCluster) -> None:

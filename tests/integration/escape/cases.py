@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
 from tests.integration.escape.ways import (
     broadcast,
+    connections,
     descriptors,
     endings,
     launches,
@@ -193,7 +194,13 @@ _REMAINS += [
 ]
 
 # At level filesystem root's processes are as slurmstepd's own.
-_ENDING_BY_UID = ("called-slurmstepd", "traced-by-another-job", "traced-by-an-orphan")
+_ENDING_BY_UID = (
+    "called-slurmstepd",
+    "traced-by-another-job",
+    "traced-by-an-orphan",
+    "waits-for-an-orphan",
+    "waits-for-another-job",
+)
 _ENDINGS = [
     Case(name, "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem", user, way=way)
     for name, way in (
@@ -202,6 +209,8 @@ _ENDINGS = [
         ("dead-leader", endings.dead_leader),
         ("traced-by-another-job", endings.traced_by_another_job),
         ("traced-by-an-orphan", endings.traced_by_an_orphan),
+        ("waits-for-an-orphan", endings.waits_for_an_orphan),
+        ("waits-for-another-job", endings.waits_for_another_job),
     )
     for user in ("root", "eve")
 ]
@@ -276,6 +285,8 @@ _BY_SLURM = [
     Case("bcast-with-libraries", "filesystem", "eve", way=broadcast.by_option),
     Case("forwarded-data", "filesystem", "eve", way=slurm.forwarded_data),
     Case("launch-with-odd-numbers", "filesystem", "eve", way=launches.with_odd_numbers),
+    Case("message-for-many-nodes", "filesystem", "eve", way=connections.pass_to_many),
+    Case("message-for-fewer-nodes", "filesystem", "eve", way=connections.pass_to_fewer),
     Case("sbcast", "filesystem", way=slurm.sbcast),
     Case("srun-bcast", "filesystem", way=slurm.srun_bcast),
     Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),
@@ -294,6 +305,9 @@ ROGUE_CONTROLLER = Case(
 # No level makes a difference to it, and it takes two minutes.
 LAUNCH_FOR_NO_JOB = Case("launch-for-no-job", "filesystem", "eve", way=launches.for_no_job)
 ODD_SUBMISSIONS = Case("odd-submissions", "filesystem", "eve", way=launches.odd_submissions)
+
+# No level makes a difference to it, and it takes half a minute of both processors.
+MANY_CONNECTIONS = Case("many-connections", "filesystem", "eve", way=connections.hold)
 
 # No level makes a difference to it, and it takes four minutes.
 STOPPED_CLIENTS = Case("stopped-clients", "filesystem", "eve", way=endings.stopped_clients)

@@ -12,6 +12,7 @@ from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
 from tests.integration.escape.cases import (
     CASES,
     LAUNCH_FOR_NO_JOB,
+    MANY_CONNECTIONS,
     ODD_SUBMISSIONS,
     ROGUE_CONTROLLER,
     STOPPED_CLIENTS,
@@ -98,6 +99,10 @@ def test_a_launch_for_no_job_does_not_drain_the_node(arena: Arena) -> None:
     check_held(LAUNCH_FOR_NO_JOB, "capabilities", arena)
 
 
+def test_many_connections_leave_slurmd_and_the_node_to_others(arena: Arena) -> None:
+    check_held(MANY_CONNECTIONS, "capabilities", arena)
+
+
 def test_slurmctld_starts_with_what_a_user_submitted(arena: Arena) -> None:
     check_held(ODD_SUBMISSIONS, "capabilities", arena)
 
@@ -126,6 +131,11 @@ def test_a_controller_of_the_users_own_does_not_configure_another_slurmd(arena: 
 @every_other_slurm
 def test_a_launch_for_no_job_does_not_drain_another_slurms_node(arena: Arena) -> None:
     check_held(LAUNCH_FOR_NO_JOB, "capabilities", arena)
+
+
+@every_other_slurm
+def test_many_connections_leave_another_slurmd_to_others(arena: Arena) -> None:
+    check_held(MANY_CONNECTIONS, "capabilities", arena)
 
 
 @every_other_slurm

@@ -47,7 +47,7 @@ struct attack {
 
 extern const struct attack proc_attacks[], kernel_attacks[], mount_attacks[], process_attacks[],
 	user_namespace_attacks[], device_attacks[], socket_attacks[], daemon_attacks[], ipc_attacks[],
-	privilege_attacks[], ending_attacks[];
+	privilege_attacks[], ending_attacks[], served_file_attacks[], request_attacks[];
 
 /* Not an attack: tells of what is opened and made, until it is ended. */
 _Noreturn void watch(int count, char **paths);

@@ -203,7 +203,7 @@ int main(int argc, char **argv)
 	static const struct attack *const groups[] = {
 		proc_attacks, kernel_attacks, mount_attacks, process_attacks, user_namespace_attacks,
 		device_attacks, socket_attacks, daemon_attacks, ipc_attacks, privilege_attacks,
-		ending_attacks,
+		ending_attacks, served_file_attacks, request_attacks,
 	};
 
 	if (argc == 2 && !strcmp(argv[1], "swap"))

@@ -93,6 +93,28 @@ def traced_by_an_orphan(arena: Arena, user: str) -> Outcome:
     return outcome if "stays" in read(out / "said") else held(read(out / "said"))
 
 
+def waits_for_an_orphan(arena: Arena, user: str) -> Outcome:
+    """The task asks a file system that a process of no step serves, and does not answer."""
+    job, said = _stays(arena, user, "exec /escape/attack wait-for-orphan")
+    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+
+
+def waits_for_another_job(arena: Arena, user: str) -> Outcome:
+    """The same, where a task of another job serves it."""
+    server, said = _stays(arena, user, "exec /escape/attack serve-files")
+    try:
+        if "stays" not in said:
+            return Outcome.read(said)
+        number = said.split()[0]
+        waiter, answer = _stays(arena, user, f"SERVER={number} exec /escape/attack wait-for-served")
+        outcome = _cancelled(arena, waiter)
+    finally:
+        arena.cluster.on("controller", "scancel", server)
+        arena.cluster.wait_until("the server is over", lambda: _is_over(arena, server))
+    # At level pid each step sees its own processes alone.
+    return outcome if "stays" in answer else Outcome.read(answer)
+
+
 def stopped_clients(arena: Arena, user: str) -> Outcome:
     """srun and three sattaches that do not answer when slurmstepd tells them of the end."""
     out = fresh(arena)

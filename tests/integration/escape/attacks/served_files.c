@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file system that a user serves and that never answers: who asks it cannot be ended, as long as who serves it is there. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "attack.h"
+
+#define PLACE "/tmp/served"
+#define NOSUID 2UL
+#define NODEV 4UL
+
+static void say(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		broken("write %s", path);
+	close(fd);
+}
+
+static int mount_served(void)
+{
+	char text[128];
+	unsigned user = getuid(), group = getgid();
+	int fd = open("/dev/fuse", O_RDWR);
+
+	if (fd < 0)
+		absent("/dev/fuse");
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		absent("a user namespace");
+	say("/proc/self/setgroups", "deny");
+	snprintf(text, sizeof(text), "0 %u 1", user);
+	say("/proc/self/uid_map", text);
+	snprintf(text, sizeof(text), "0 %u 1", group);
+	say("/proc/self/gid_map", text);
+	mkdir(PLACE, 0755);
+	snprintf(text, sizeof(text), "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
+	if (syscall(SYS_mount, "served", PLACE, "fuse", NOSUID | NODEV, text))
+		held("mount a file system of one's own");
+	return fd;
+}
+
+/* Answers that it is there, and nothing else. Its number is written to `told`. */
+static _Noreturn void serve(int told)
+{
+	static char request[1 << 17];
+	const struct fuse_in_header *header = (const void *)request;
+	char number[16];
+	int fd = mount_served();
+
+	for (;;) {
+		if (read(fd, request, sizeof(request)) < 0)
+			broken("read a request");
+		if (header->opcode != FUSE_INIT)
+			continue;
+		struct {
+			struct fuse_out_header header;
+			struct fuse_init_out init;
+		} answer = { { sizeof(answer), 0, header->unique }, { .major = 7, .minor = 31, .max_write = 4096 } };
+		int length = snprintf(number, sizeof(number), "%d\n", (int)getpid());
+		if (write(fd, &answer, sizeof(answer)) < 0 || write(told, number, (size_t)length) != length)
+			broken("answer");
+	}
+}
+
+static void join(pid_t server, const char *kind)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)server, kind);
+	int fd = open(path, O_RDONLY);
+	if (fd < 0 || setns(fd, 0))
+		held("enter the namespaces of process %d", (int)server);
+}
+
+static _Noreturn void ask(pid_t server)
+{
+	join(server, "user");
+	join(server, "mnt");
+	printf("stays\n");
+	fflush(stdout);
+	(void)open(PLACE "/file", O_RDONLY);
+	broken("an answer came");
+}
+
+/* It says "NUMBER stays". */
+static void serve_files(void)
+{
+	int ends[2];
+	char number[16] = "";
+
+	if (pipe(ends))
+		broken("pipe");
+	pid_t child = fork();
+	if (!child)
+		serve(ends[1]);
+	close(ends[1]);
+	if (read(ends[0], number, sizeof(number) - 1) <= 0)
+		_exit(0); /* the child has said why */
+	printf("%d stays\n", atoi(number));
+	fflush(stdout);
+	waitpid(child, NULL, 0);
+	_exit(0);
+}
+
+static void wait_for_served(void)
+{
+	ask((pid_t)given_number("SERVER"));
+}
+
+/* Who serves is nobody's child. */
+static void wait_for_orphan(void)
+{
+	int ends[2];
+	char number[16] = "";
+
+	if (pipe(ends))
+		broken("pipe");
+	pid_t child = fork();
+	if (!child) {
+		setsid();
+		if (fork())
+			_exit(0);
+		serve(ends[1]);
+	}
+	close(ends[1]);
+	waitpid(child, NULL, 0);
+	if (read(ends[0], number, sizeof(number) - 1) <= 0)
+		_exit(0);
+	ask(atoi(number));
+}
+
+const struct attack served_file_attacks[] = {
+	{ "serve-files", serve_files },
+	{ "wait-for-served", wait_for_served },
+	{ "wait-for-orphan", wait_for_orphan },
+	{ NULL, NULL },
+};

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to slurmd, and messages that it is to pass on: both take threads before it knows who asks."""
+
+from __future__ import annotations
+
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped
+from tests.integration.escape.ways.judge import last_line
+
+# By release, the upper byte of the version of Slurm's protocol.
+_PROTOCOLS = {"22.05": 38, "23.02": 39, "23.11": 40, "24.05": 41, "24.11": 42, "25.05": 43, "25.11": 44, "26.05": 45}
+# An idle slurmd has a dozen.
+_MOST_THREADS = 600
+
+
+def _slurmd(arena: Arena) -> tuple[str, int]:
+    """Its number, and how many threads it has."""
+    words = arena.on_worker("ps", "-C", "slurmd", "-o", "pid=,nlwp=").out.split()
+    return (words[0], int(words[1])) if len(words) == 2 else ("", 0)
+
+
+def _ask(arena: Arena, user: str, attack: str) -> Outcome:
+    """In a job on the worker. Its slurmd must be the same afterwards, and have threads left."""
+    before, _ = _slurmd(arena)
+    protocol = _PROTOCOLS[arena.cluster.status.release]
+    variables = f"env SLURMD_PORT={arena.variables['SLURMD_PORT']} PROTOCOL={protocol}"
+    done = arena.srun("sh", "-c", f"{variables} timeout 100 /escape/attack {attack}", user=user)
+    after, threads = _slurmd(arena)
+    if not before:
+        return broken("there was no slurmd")
+    if before != after:
+        return escaped(f"slurmd ended: {last_line(done.out)}")
+    if threads > _MOST_THREADS:
+        return escaped(f"slurmd has {threads} threads")
+    served = arena.cluster.on("login", "srun", "-w", WORKER, "true")
+    return Outcome.read(done.out) if served.status == 0 else escaped(f"slurmd serves nobody: {served.err}")
+
+
+def hold(arena: Arena, user: str) -> Outcome:
+    """More connections, on which nothing is said, than a container may have threads."""
+    return _ask(arena, user, "hold-connections")
+
+
+def pass_to_many(arena: Arena, user: str) -> Outcome:
+    """Messages for 60,000 nodes each."""
+    return _ask(arena, user, "pass-to-many")
+
+
+def pass_to_fewer(arena: Arena, user: str) -> Outcome:
+    """Messages for fewer nodes than they say there are."""
+    return _ask(arena, user, "pass-to-fewer")
