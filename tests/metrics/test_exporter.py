@@ -121,7 +121,7 @@ def test_jobs_are_counted_and_nodes_that_share_jobs_once() -> None:
         "PENDING|bob|(null)|main,big|2|3-4|5|cpu=2,mem=5M|0|JobHeldUser||\n"
         "COMPLETING|bob|users|main|2|1|1|cpu=2,mem=5M|1|None|cpu-3|\n"
     )
-    counted = jobs.count(jobs.read(lines))
+    counted = jobs.count(jobs.read(lines, "|"))
     assert {name: number for name, number in counted.items() if number} == {
         "running": 2,
         "started": 3,
@@ -135,7 +135,18 @@ def test_jobs_are_counted_and_nodes_that_share_jobs_once() -> None:
         "nodes_alloc": 3,
     }
     with pytest.raises(ValueError, match="fields"):
-        jobs.read("RUNNING|a|b\n")
+        jobs.read("RUNNING|a|b\n", "|")
+
+
+def test_an_account_is_any_text_and_hides_no_jobs() -> None:
+    """Without a database slurmctld takes what the user writes."""
+    mark = "|0f|"
+    fields = ("RUNNING", "eve", "a|b\nc|x   ", "main", "1", "1", "1", "cpu=1", "1", "None", "cpu-1")
+    text = "".join(f"{field}{mark}" for field in fields) + "\n"
+    first, second = jobs.read(text + text, mark)
+    assert (first.user, first.account, first.nodes) == ("eve", "a|b\nc|x", {"cpu-1"})
+    assert first == second
+    assert f"Account:64{mark}" in jobs.command(mark)[-1]
 
 
 def test_slurms_own_answer_is_passed_on_in_bytes_and_without_what_prometheus_cannot_read() -> None:

@@ -7,7 +7,16 @@ from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escap
 from tests.integration.escape.ways.judge import last_line
 
 # By release, the upper byte of the version of Slurm's protocol.
-_PROTOCOLS = {"22.05": 38, "23.02": 39, "23.11": 40, "24.05": 41, "24.11": 42, "25.05": 43, "25.11": 44, "26.05": 45}
+_PROTOCOLS = {
+    "22.05": 38,
+    "23.02": 39,
+    "23.11": 40,
+    "24.05": 41,
+    "24.11": 42,
+    "25.05": 43,
+    "25.11": 44,
+    "26.05": 45,
+}
 # An idle slurmd has a dozen.
 _MOST_THREADS = 600
 

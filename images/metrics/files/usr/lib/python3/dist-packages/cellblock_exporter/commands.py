@@ -41,7 +41,8 @@ class Commands:
         text = Text()
         try:
             if kind == "jobs":
-                self._jobs = jobs.read(run(jobs.COMMAND, timeout_s))
+                mark = f"|{os.urandom(8).hex()}|"
+                self._jobs = jobs.read(run(jobs.command(mark), timeout_s), mark)
                 jobs.write(text, self._jobs)
             elif kind == "nodes":
                 self._nodes = nodes.read(run(nodes.COMMAND, timeout_s))

@@ -13,13 +13,8 @@ _FIELDS = (
     *("State", "UserName", "Account", "Partition", "NumCPUs", "NumNodes", "MaxNodes"),
     *("tres-alloc", "PriorityLong", "Reason", "NodeList"),
 )
-COMMAND = (
-    "squeue",
-    "--all",
-    "--noheader",
-    "--states=all",
-    "--Format=" + ",".join(f"{one}:|" for one in _FIELDS),
-)
+# Characters of an account that count: without a database it is any text of the user's.
+_MOST_ACCOUNT = 64
 
 # squeue shows one word of a job's state: a flag hides what it stands on. State -> what it counts as, under
 # the names of slurmctld's endpoints.
@@ -84,17 +79,28 @@ class Job:
     reason: str
 
 
-def read(output: str) -> list[Job]:
-    """Jobs of what COMMAND printed. Raises ValueError for a line of another form."""
-    return [_job(line) for line in output.splitlines() if line]
+def command(mark: str) -> tuple[str, ...]:
+    """The command that lists all jobs. `mark` ends each field: what users cannot know is not in their text."""
+    widths = {"Account": _MOST_ACCOUNT}
+    fields = ",".join(f"{one}:{widths.get(one, '')}{mark}" for one in _FIELDS)
+    return ("squeue", "--all", "--noheader", "--states=all", f"--Format={fields}")
 
 
-def _job(line: str) -> Job:
-    fields = line.split("|")
-    # The separator ends each field, the last one, too.
-    if len(fields) != len(_FIELDS) + 1:
-        raise ValueError(f"'{line[:80]}' has {len(fields) - 1} fields of {len(_FIELDS)}")
-    state, user, account, partition, cpus, count, most, alloc, priority, reason, hosts = fields[:-1]
+def read(output: str, mark: str) -> list[Job]:
+    """Jobs of what command(mark) printed. Raises ValueError for text of another form."""
+    *fields, rest = output.split(mark)
+    if rest.strip() or len(fields) % len(_FIELDS):
+        raise ValueError(
+            f"'{output[:80]}' has {len(fields)} fields, which are no jobs of {len(_FIELDS)} each"
+        )
+    return [_job(fields[at : at + len(_FIELDS)]) for at in range(0, len(fields), len(_FIELDS))]
+
+
+def _job(fields: list[str]) -> Job:
+    """A job of its fields. Before the first is the end of the line before."""
+    state, user, account, partition, cpus, count, most, alloc, priority, reason, hosts = map(
+        str.strip, fields
+    )
     counts = set(_STATES.get(state, ()))
     if "pending" in counts and priority == "0":
         counts.add("hold")
