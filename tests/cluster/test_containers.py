@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from tests.cluster.conftest import with_rest
 Make = Callable[..., ClusterSpec]
 
 
-def planned(spec: ClusterSpec, cgroup: CgroupMode = "disabled") -> dict[str, Container]:
-    facts = config.facts(spec, cpus=2, memory_mb=20000)
+def planned(spec: ClusterSpec, cgroup: CgroupMode = "disabled", cpus: int = 2) -> dict[str, Container]:
+    facts = config.facts(spec, cpus=cpus, memory_mb=20000)
     containers = plan(spec, facts, Path("/state"), (Limit("nofile", 1024),), cgroup, 4096)
     return {container.hostname: container for container in containers}
 
@@ -55,6 +56,14 @@ def test_a_workers_root_is_read_only_and_what_it_writes_is_in_memory(spec: Make)
     # Batch scripts are executed from the one, broadcast programs from the other.
     may_run = {path for path, options in containers["worker-1"].tmpfs.items() if "noexec" not in options}
     assert may_run == {"/var/spool", "/run/bcast"}
+
+
+@pytest.mark.parametrize("cpus", [2, 128])
+def test_the_spool_has_room_for_the_script_of_a_job_on_each_processor(spec: Make, cpus: int) -> None:
+    """Slurm takes 4 MiB each, and drains a node whose spool is full."""
+    size = re.search(r"size=(\d+)m", planned(spec(), cpus=cpus)["worker-1"].tmpfs["/var/spool"])
+    assert size
+    assert int(size[1]) >= 4 * cpus + 128
 
 
 def test_the_controller_sees_the_jails_users_and_not_the_jail(spec: Make, volume: Path) -> None:

@@ -46,12 +46,13 @@ _WORKER_WRITES = {
     # Copies of the jail's accounts, of 16 MiB at most each, and once more while they are written.
     "/var/lib/extrausers": f"size=100m,mode=0755,{_NOT_RUN}",
     "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",
-    # The spool is below; users, as whom slurmd opens sockets of PMI-2 there, pass through.
-    "/var/spool": "size=256m,mode=0711,nosuid,nodev",
 }
+# The spool is below; users, as whom slurmd opens sockets of PMI-2 there, pass through. It has the script of each job
+# on the node, of 4 MiB at most (max_script_size of slurm.conf(5)): a node whose spool is full is drained.
+_SPOOL_MB = 256
+_SCRIPT_MB = 4
 # What containers whose root is read-only can write besides their volumes.
 _WRITES: dict[Role, dict[str, str]] = {
-    "worker": _WORKER_WRITES,
     "accounting": dict.fromkeys(
         ("/run", "/tmp", "/etc/munge", "/var/log", "/var/lib/munge", "/var/lib/extrausers"),
         f"size=100m,mode=0755,{_NOT_RUN}",
@@ -63,6 +64,12 @@ _WRITES: dict[Role, dict[str, str]] = {
     "database": {"/run": f"size=16m,mode=0755,{_NOT_RUN}", "/tmp": f"size=1g,mode=1777,{_NOT_RUN}"},
     "rest": {"/tmp": f"size=1m,mode=0700,{_NOT_RUN}"},
 }
+
+
+def _worker_writes(cpus: int) -> dict[str, str]:
+    """As many jobs at a time as the node has processors."""
+    size = _SPOOL_MB + _SCRIPT_MB * cpus
+    return {**_WORKER_WRITES, "/var/spool": f"size={size}m,mode=0711,nosuid,nodev"}
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,7 @@ def plan(
         environment: Mapping[str, str] | None = None,
         security_opt: tuple[str, ...] = (),
         rest_port: int | None = None,
+        tmpfs: Mapping[str, str] | None = None,
     ) -> Container:
         return Container(
             name=container_name(spec.name, hostname),
@@ -171,8 +179,8 @@ def plan(
             rest_port=rest_port,
             user=_REST_USER if role == "rest" else "",
             metrics_port=spec.file.metrics.port if role == "metrics" and spec.file.metrics else None,
-            read_only=role in _WRITES,
-            tmpfs=_WRITES.get(role, {}),
+            read_only=role in _WRITES or tmpfs is not None,
+            tmpfs=tmpfs or _WRITES.get(role, {}),
             # Users' images are mounted by it; without the module they are unpacked.
             devices=(_FUSE,) if role == "worker" and Path(_FUSE).exists() else (),
             sysctls=_PORTS_OF_ROOT if role in nodes else {},
@@ -216,6 +224,7 @@ def plan(
                 **({"CELLBLOCK_GRES": nodes_of.gres} if nodes_of.gres else {}),
             },
             security_opt=mounting,
+            tmpfs=_worker_writes(nodes_of.cpus),
         )
         for nodes_of in cluster.node_sets
         for node in nodes_of.nodes
