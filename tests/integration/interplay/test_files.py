@@ -36,6 +36,17 @@ def wait_until_gone(cluster: LocalCluster, name: str) -> None:
     )
 
 
+def test_a_node_has_room_for_what_it_notes_of_hundreds_of_jobs(cluster: LocalCluster, brings: str) -> None:
+    """A page for each, in memory of its own: a job that finds no room fails."""
+    srun(cluster, brings, "-w", "worker-1", "true").ok()
+    note = "mkdir /run/cellblock/jail/other-$n && head -c 4096 /dev/zero >/run/cellblock/jail/other-$n/record"
+    try:
+        cluster.on("worker-1", "sh", "-c", f"for n in $(seq 1000); do {note} || exit 1; done").ok()
+        srun(cluster, brings, "-w", "worker-1", "true").ok()
+    finally:
+        cluster.on("worker-1", "sh", "-c", "rm -r /run/cellblock/jail/other-*")
+
+
 def test_srun_brings_its_program(cluster: LocalCluster, brings: str) -> None:
     cluster.jail("cp", "/usr/bin/uname", "brought", user=brings).ok()
     out = srun(cluster, brings, "-N2", "--bcast", "./brought", "-n").ok()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped
 from tests.integration.escape.ways.judge import last_line
 
@@ -23,8 +25,10 @@ _MOST_THREADS = 600
 
 def _slurmd(arena: Arena) -> tuple[str, int]:
     """Its number, and how many threads it has."""
-    words = arena.on_worker("ps", "-C", "slurmd", "-o", "pid=,nlwp=").out.split()
-    return (words[0], int(words[1])) if len(words) == 2 else ("", 0)
+    number = arena.on_worker("pgrep", "-o", "-x", "slurmd").out.strip()
+    status = arena.on_worker("cat", f"/proc/{number}/status").out
+    threads = re.search(r"^Threads:\s+(\d+)$", status, flags=re.MULTILINE)
+    return (number, int(threads[1])) if threads else ("", 0)
 
 
 def _ask(arena: Arena, user: str, attack: str) -> Outcome:
