@@ -16,6 +16,9 @@
 
 #define JAIL_HOLDER "/run/cellblock/jail"
 
+/* In the directory of a user, where the steps are noted that the user has on the node. */
+#define JAIL_USER_STEPS "steps"
+
 /* Opens the job's directory in the holder, made if missing, and holds its lock until the descriptor is
  * closed: two steps of a job may start at once. */
 int jail_job_open(uint32_t job, struct jail_error *err);

@@ -122,6 +122,7 @@ int jail_user_leave(uint32_t job, uid_t user, struct jail_error *err)
 		return 0;
 	end_pids(directory);
 	(void)unlinkat(directory, PIDS, 0);
+	(void)unlinkat(directory, JAIL_USER_STEPS, 0);
 	snprintf(path, sizeof(path), JAIL_HOLDER "/user-%u", (unsigned)user);
 	return rmdir(path) ? jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path) : 0;
 }

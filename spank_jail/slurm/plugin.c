@@ -59,6 +59,7 @@ static struct jail_step step = {
 	.own_pids = -1,
 	.ipc = -1,
 	.presence = -1,
+	.place = -1,
 };
 static struct jail_failure failure;
 /* What this thread forks once the tasks are there runs for the user; what others do, for Slurm. */

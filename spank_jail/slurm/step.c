@@ -20,6 +20,7 @@
 #include "spank_jail/job/job_namespaces.h"
 #include "opening.h"
 #include "streams.h"
+#include "user_steps.h"
 
 /* In the views: opens the window's root and takes the tasks' namespace. Returns 0, -1, or 1 when the tasks'
  * namespace has lost mounts: somebody removed, elsewhere, a directory that one was on. */
@@ -150,6 +151,8 @@ static int with_job(struct jail_step *step, int (*work)(struct jail_opening *, s
 	if (step->step == SLURM_EXTERN_CONT && jail_job_is_deserted(directory) && jail_job_mounts_clear(directory, err))
 		return -1;
 	step->presence = jail_job_note_user(directory, step->user, err) ? -1 : jail_job_stay(directory, err);
+	if (step->presence >= 0 && step->step != SLURM_EXTERN_CONT && (step->place = jail_user_take_step(step->user, err)) < 0)
+		return -1;
 	step->ipc = step->presence < 0 ? -1 : jail_job_ipc(directory, err);
 	if (step->ipc < 0)
 		return -1;
@@ -213,6 +216,7 @@ int jail_step_enter(struct jail_step *step, struct jail_error *err)
 	jail_close(&step->window.home);
 	jail_close(&step->ipc);
 	jail_close(&step->presence);
+	jail_close(&step->place);
 	jail_close(&step->pids);
 	jail_close(&step->own_pids);
 	return jail_confine(step->arguments.level, err);

@@ -27,6 +27,7 @@ struct jail_step {
 	bool found;       /* the job's namespaces were there from an earlier step */
 	int ipc;          /* IPC namespace of the job; -1 until it is known */
 	int presence;     /* jail_job_stay, for as long as slurmstepd lives */
+	int place;        /* jail_user_take_step, likewise; none of the extern step */
 	void (*notice)(void *context, const char *text);
 	void (*variable)(void *context, const char *text); /* hears of each NAME=VALUE for the tasks; may be NULL */
 	void *context;

@@ -306,6 +306,9 @@ ROGUE_CONTROLLER = Case(
 LAUNCH_FOR_NO_JOB = Case("launch-for-no-job", "filesystem", "eve", way=launches.for_no_job)
 ODD_SUBMISSIONS = Case("odd-submissions", "filesystem", "eve", way=launches.odd_submissions)
 
+# No level makes a difference to it, and it takes a minute of both processors, and a gigabyte.
+STEPS_WITHOUT_END = Case("steps-without-end", "filesystem", "eve", way=launches.steps_without_end)
+
 # No level makes a difference to it, and it takes half a minute of both processors.
 MANY_CONNECTIONS = Case("many-connections", "filesystem", "eve", way=connections.hold)
 

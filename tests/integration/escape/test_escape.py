@@ -15,6 +15,7 @@ from tests.integration.escape.cases import (
     MANY_CONNECTIONS,
     ODD_SUBMISSIONS,
     ROGUE_CONTROLLER,
+    STEPS_WITHOUT_END,
     STOPPED_CLIENTS,
     Case,
 )
@@ -101,6 +102,10 @@ def test_a_launch_for_no_job_does_not_drain_the_node(arena: Arena) -> None:
 
 def test_many_connections_leave_slurmd_and_the_node_to_others(arena: Arena) -> None:
     check_held(MANY_CONNECTIONS, "capabilities", arena)
+
+
+def test_steps_whose_sruns_are_killed_leave_the_node_to_others(arena: Arena) -> None:
+    check_held(STEPS_WITHOUT_END, "capabilities", arena)
 
 
 def test_slurmctld_starts_with_what_a_user_submitted(arena: Arena) -> None:

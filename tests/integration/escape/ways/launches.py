@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held
 from tests.integration.escape.configuration import publish
-from tests.integration.escape.ways.judge import last_line
+from tests.integration.escape.ways.judge import fresh, last_line
 
 _PRELOAD = "env LD_PRELOAD=/escape/lib/launch.so"
 # Instead of the minute that is configured: slurmd waits twice as long for word of a job.
@@ -21,6 +21,11 @@ _GIVES_UP_S = 60
 _WRITES_S = 10
 # For the last slurmstepd of a job to end, and for slurmctld to start.
 _ENDS_S = 150
+# More than a user may have on a node of a few processors.
+_STEPS = 240
+_STEPS_AT_ONCE = 40
+_MOST_STEPS = 200
+_BEGUN_S = 300
 
 
 def _state(arena: Arena) -> str:
@@ -71,6 +76,32 @@ def _launch_for_no_job(arena: Arena, user: str) -> Outcome:
         arena.cluster.on("controller", *update).ok()
         return escaped(f"a user drained the node: {state}")
     return held(state)
+
+
+def steps_without_end(arena: Arena, user: str) -> Outcome:
+    """A step goes on when its srun is killed; its slurmstepd's threads and memory are root's."""
+    out = fresh(arena)
+    run = "srun --overlap --mem=0 -n1 --mpi=none sleep 600 </dev/null >/dev/null 2>&1 &"
+    rounds = _STEPS // _STEPS_AT_ONCE
+    loop = f"for n in $(seq {_STEPS_AT_ONCE}); do {run} done; sleep 5; pkill -KILL -x srun"
+    script = f"for round in $(seq {rounds}); do {loop}; done; touch {arena.inside(out)}/begun; sleep 600"
+    job = arena.submit(script, "-n1", "-o", "/dev/null", user=user).ok().strip()
+    try:
+        deadline = time.monotonic() + _BEGUN_S
+        while not (out / "begun").exists() and time.monotonic() < deadline:
+            time.sleep(1)
+        if not (out / "begun").exists():
+            return broken("the job did not begin all of them")
+        found = len(arena.on_worker("pgrep", "slurmstepd").out.split())
+        served = arena.srun("true", options=("-n1", "--overcommit"), user="bob")
+    finally:
+        arena.cluster.on("controller", "scancel", job)
+        arena.cluster.wait_until_none_completes()
+    if served.status:
+        return escaped(f"others have no steps any more: {served.err}")
+    return (
+        held(f"{found} slurmstepds") if found < _MOST_STEPS else escaped(f"{found} slurmstepds of a user's")
+    )
 
 
 def with_odd_numbers(arena: Arena, user: str) -> Outcome:
