@@ -29,6 +29,8 @@
 #endif
 /* Addresses at a time; those that come when there are more share one number. */
 #define MOST_ADDRESSES 1024
+/* Bytes of messages of one address; a single one has as many as Slurm takes. sbcast sends 8 MiB at a time. */
+#define MOST_BYTES (256UL << 20)
 /* In ms. slurmd waits as long for the rest of a message (MessageTimeout). Where half of an address's threads serve, those that
  * have heard nothing are others' to have: who has a message sends it at once. */
 #define BEGINS_WITHIN_MS 60000
@@ -44,12 +46,14 @@
 struct address {
 	unsigned char bytes[8];
 	unsigned served;
+	size_t messages; /* bytes */
 };
 
 /* What a thread has of what is bounded. */
 struct share {
 	struct address *address;
 	unsigned nodes;
+	size_t message;
 };
 
 static int (*receive_message)(int fd, void *from, void *message);
@@ -104,8 +108,10 @@ static void give_back(void *unused)
 {
 	(void)unused;
 	pthread_mutex_lock(&lock);
-	if (share.address)
+	if (share.address) {
 		share.address->served--;
+		share.address->messages -= share.message;
+	}
 	nodes_passed_to -= share.nodes;
 	share = (struct share){ 0 };
 	pthread_mutex_unlock(&lock);
@@ -136,6 +142,18 @@ static bool take_nodes(unsigned nodes)
 	if (taken) {
 		nodes_passed_to += nodes;
 		share.nodes = nodes;
+	}
+	pthread_mutex_unlock(&lock);
+	return taken;
+}
+
+static bool take_bytes(size_t length)
+{
+	pthread_mutex_lock(&lock);
+	bool taken = !share.address->messages || share.address->messages + length <= MOST_BYTES;
+	if (taken) {
+		share.address->messages += length;
+		share.message += length;
 	}
 	pthread_mutex_unlock(&lock);
 	return taken;
@@ -181,10 +199,10 @@ static bool may_be_served(int fd)
 		struct pollfd ready = { .fd = fd, .events = POLLIN | POLLRDHUP };
 		ssize_t got = poll(&ready, 1, CROWDED_WITHIN_MS) > 0 ? recv(fd, text, sizeof(text), MSG_PEEK | MSG_DONTWAIT) : -1;
 		const struct jail_relay_header header = jail_relay_read(text, got > 0 ? (size_t)got : 0);
-		if (header.kind == JAIL_RELAY_FEW)
-			return is_true(&header) && take_nodes(header.nodes);
+		if (header.kind == JAIL_RELAY_FEW && (!is_true(&header) || !take_nodes(header.nodes)))
+			return false;
 		if (header.kind != JAIL_RELAY_UNFINISHED)
-			return header.kind == JAIL_RELAY_NONE;
+			return header.kind != JAIL_RELAY_REFUSED && take_bytes(header.length);
 		/* No more will come: slurmd finds that, and says so. */
 		if (ready.revents & (POLLRDHUP | POLLHUP | POLLERR))
 			return true;

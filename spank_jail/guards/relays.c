@@ -42,8 +42,9 @@ struct jail_relay_header jail_relay_read(const unsigned char *text, size_t size)
 	if (size < AT_LENGTH)
 		return unfinished(AT_LENGTH);
 	unsigned nodes = number_at(text + AT_COUNT, 2);
+	size_t all = number_at(text, 4);
 	if (!nodes)
-		return (struct jail_relay_header){ .kind = JAIL_RELAY_NONE };
+		return (struct jail_relay_header){ .kind = JAIL_RELAY_NONE, .length = all };
 	if (nodes > JAIL_RELAYS_MOST)
 		return refused();
 	if (size < AT_NAMES)
@@ -57,7 +58,7 @@ struct jail_relay_header jail_relay_read(const unsigned char *text, size_t size)
 	if (memchr(names, '\0', length) != names + length - 1 || jail_relay_count(names) > JAIL_RELAYS_MOST ||
 	    number_at(text + AT_NAMES + length, 4) > LONGEST_WAIT_MS)
 		return refused();
-	return (struct jail_relay_header){ .kind = JAIL_RELAY_FEW, .nodes = nodes, .names = names };
+	return (struct jail_relay_header){ .kind = JAIL_RELAY_FEW, .nodes = nodes, .names = names, .length = all };
 }
 
 static bool read_number(const char **text, unsigned long *number)

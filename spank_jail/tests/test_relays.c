@@ -58,7 +58,9 @@ static void test_too_many(void)
 static void test_headers(void)
 {
 	write_message(0, "", 0);
-	CHECK(kind() == JAIL_RELAY_NONE);
+	CHECK(kind() == JAIL_RELAY_NONE && !jail_relay_read(message, size).length);
+	message[1] = 2;
+	CHECK(jail_relay_read(message, size).length == 2 << 16);
 	write_message(3, "a[1-3]", 60000);
 	const struct jail_relay_header header = jail_relay_read(message, size);
 	CHECK(header.kind == JAIL_RELAY_FEW && header.nodes == 3 && !strcmp(header.names, "a[1-3]"));

@@ -31,7 +31,7 @@ from cellblock.errors import CellblockError
 
 # Lines of a container's log shown when it fails.
 _LOG_LINES = 10
-# What the engine keeps of a container's output. Each request of a user is a line there, on the disk of the volume.
+# What the engine keeps of a container's output: a user's requests are lines there, on the volume's disk.
 _MOST_LOG = "64m"
 # Seconds for a container to end by itself when the cluster stops. Slurm's daemons and MariaDB take one or
 # two, on a busy machine more; what slurmctld has not written by then is lost.

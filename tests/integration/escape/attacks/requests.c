@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "attack.h"
@@ -17,6 +18,9 @@
 #define CONNECTIONS 17000
 #define HOLD_S 8
 #define MESSAGES 300
+/* MiB each. */
+#define PARTS 120
+#define LARGE_MESSAGES 5
 #define REQUEST_PING 1008
 
 static int connect_to_slurmd(void)
@@ -101,7 +105,36 @@ static void pass_to_fewer(void)
 	held("slurmd goes on");
 }
 
+/* slurmd makes room for a message before it has seen who sends it. */
+static void send_large(void)
+{
+	static char part[1 << 20];
+	const struct timeval patience = { .tv_sec = 2 };
+
+	size = 0;
+	add((PARTS << 20) + 16, 4);
+	add((uint32_t)given_number("PROTOCOL") << 8, 2);
+	add(0, 2);
+	add(REQUEST_PING, 2);
+	add(PARTS << 20, 4);
+	add(0, 6);
+	for (int i = 0; i < LARGE_MESSAGES; i++) {
+		int fd = connect_to_slurmd();
+		if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)))
+			broken("setsockopt");
+		ssize_t sent = send(fd, message, size, MSG_NOSIGNAL);
+		for (int n = 0; n < PARTS - 1 && sent > 0; n++)
+			sent = send(fd, part, sizeof(part), MSG_NOSIGNAL);
+	}
+	printf("sent\n");
+	fflush(stdout);
+	sleep(HOLD_S);
+	errno = 0;
+	held("slurmd goes on");
+}
+
 const struct attack request_attacks[] = {
+	{ "send-large", send_large },
 	{ "hold-connections", hold_connections },
 	{ "pass-to-many", pass_to_many },
 	{ "pass-to-fewer", pass_to_fewer },

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from tests.integration.escape.arena import WORKER, Arena, Outcome, escaped, find_process
-from tests.integration.escape.ways.judge import last_line
+from tests.integration.escape.arena import WORKER, Arena, Outcome, escaped, find_process, read
+from tests.integration.escape.ways.judge import fresh, last_line
 
 # By release, the upper byte of the version of Slurm's protocol.
 _PROTOCOLS = {
@@ -21,6 +21,7 @@ _PROTOCOLS = {
 }
 # An idle slurmd has a dozen.
 _MOST_THREADS = 600
+_MOST_MEMORY_KB = 400_000
 
 
 def _slurmd(arena: Arena) -> tuple[str, int]:
@@ -31,12 +32,15 @@ def _slurmd(arena: Arena) -> tuple[str, int]:
     return number, int(threads[1]) if threads else 0
 
 
+def _variables(arena: Arena) -> str:
+    protocol = _PROTOCOLS[arena.cluster.status.release]
+    return f"env SLURMD_PORT={arena.variables['SLURMD_PORT']} PROTOCOL={protocol}"
+
+
 def _ask(arena: Arena, user: str, attack: str) -> Outcome:
     """In a job on the worker. Its slurmd must be the same afterwards, and have threads left."""
     before, _ = _slurmd(arena)
-    protocol = _PROTOCOLS[arena.cluster.status.release]
-    variables = f"env SLURMD_PORT={arena.variables['SLURMD_PORT']} PROTOCOL={protocol}"
-    done = arena.srun("sh", "-c", f"{variables} timeout 100 /escape/attack {attack}", user=user)
+    done = arena.srun("sh", "-c", f"{_variables(arena)} timeout 100 /escape/attack {attack}", user=user)
     after, threads = _slurmd(arena)
     if before != after:
         return escaped(f"slurmd ended: {last_line(done.out)}")
@@ -49,6 +53,25 @@ def _ask(arena: Arena, user: str, attack: str) -> Outcome:
 def hold(arena: Arena, user: str) -> Outcome:
     """More connections, on which nothing is said, than a container may have threads."""
     return _ask(arena, user, "hold-connections")
+
+
+def send_large(arena: Arena, user: str) -> Outcome:
+    """Messages of 600 MB together, of which slurmd has most of each before it knows who sends it."""
+    before = _memory_kb(arena)
+    out = fresh(arena)
+    command = f"{_variables(arena)} /escape/attack send-large"
+    job = arena.submit(command, "-n1", "-o", f"{arena.inside(out)}/0", user=user)
+    arena.cluster.wait_until("it has sent", lambda: "sent" in read(out / "0") or ": " in read(out / "0"))
+    more = _memory_kb(arena) - before
+    arena.wait(job)
+    if more > _MOST_MEMORY_KB:
+        return escaped(f"slurmd has {more} kB more for messages of nobody's")
+    return Outcome.read(read(out / "0"))
+
+
+def _memory_kb(arena: Arena) -> int:
+    number = find_process(arena.cluster, "slurmd")
+    return int(arena.on_worker("awk", "/^VmRSS:/ { print $2 }", f"/proc/{number}/status").ok())
 
 
 def pass_to_many(arena: Arena, user: str) -> Outcome:

@@ -80,7 +80,7 @@ class Job:
 
 
 def command(mark: str) -> tuple[str, ...]:
-    """The command that lists all jobs. `mark` ends each field: what users cannot know is not in their text."""
+    """The command that lists all jobs. `mark` ends each field: users cannot have it in their text."""
     widths = {"Account": _MOST_ACCOUNT}
     fields = ",".join(f"{one}:{widths.get(one, '')}{mark}" for one in _FIELDS)
     return ("squeue", "--all", "--noheader", "--states=all", f"--Format={fields}")
