@@ -13,8 +13,10 @@ from cellblock.paths import PROJECT
 from tests.integration.escape.cases import (
     CASES,
     LAUNCH_FOR_NO_JOB,
+    MANY_CONNECTIONS,
     ODD_SUBMISSIONS,
     ROGUE_CONTROLLER,
+    STEPS_WITHOUT_END,
     STOPPED_CLIENTS,
 )
 
@@ -41,7 +43,14 @@ def functions(path: Path) -> set[str]:
 
 def missing(text: str) -> list[str]:
     """What a page names and nobody has."""
-    alone = (LAUNCH_FOR_NO_JOB, ODD_SUBMISSIONS, ROGUE_CONTROLLER, STOPPED_CLIENTS)
+    alone = (
+        LAUNCH_FOR_NO_JOB,
+        MANY_CONNECTIONS,
+        ODD_SUBMISSIONS,
+        ROGUE_CONTROLLER,
+        STEPS_WITHOUT_END,
+        STOPPED_CLIENTS,
+    )
     cases = {case.name for case in (*CASES, *alone)}
     wrong = [f"case {name}" for name in _CASE.findall(text) if name not in cases and name != "of"]
     for file, name in _NAMED.findall(text):

@@ -48,8 +48,8 @@ _WORKER_WRITES = {
     "/var/log": f"size=256m,mode=0755,{_NOT_RUN}",
 }
 # The spool is below; users, as whom slurmd opens sockets of PMI-2 there, pass through. It has the scripts of
-# the jobs on the node, each of 4 MiB at most (max_script_size of slurm.conf(5)): a node whose spool is full is
-# drained.
+# the jobs on the node, of 4 MiB at most each (max_script_size in slurm.conf(5)). A node whose spool is full
+# is drained.
 _SPOOL_MB = 256
 _SCRIPT_MB = 4
 # What containers whose root is read-only can write besides their volumes.
