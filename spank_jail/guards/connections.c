@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <slurm/slurm.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -27,6 +28,9 @@
 #else
 #define MOST_OF_ONE 192
 #endif
+/* Slurm 25.05 and later read a message before they give it to one of a number of threads. */
+#define READS_FIRST (SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0))
+#define MOST_FILES 65536
 /* Addresses at a time; those that come when there are more share one number. */
 #define MOST_ADDRESSES 1024
 /* Bytes of messages of one address; a single one has as many as Slurm takes. sbcast sends 8 MiB at a time. */
@@ -243,15 +247,53 @@ static int create_thread(pthread_t *thread, const pthread_attr_t *attributes, vo
 	return number;
 }
 
+/* Slurm 25.05 and later: connections that were accepted and of which nothing was read. Numbers above are nobody's. */
+static atomic_bool is_new[MOST_FILES];
+
+/* In place of accept4(2) in Slurm's library. */
+static int accept_new(int listener, struct sockaddr *address, socklen_t *size, int flags)
+{
+	int fd = accept4(listener, address, size, flags);
+
+	if (fd >= 0 && fd < MOST_FILES)
+		is_new[fd] = address && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
+	return fd;
+}
+
+/* In place of read(2) there. The beginning of a message is in one packet; a list of nodes that is not is as one that is too
+ * long. For Slurm the connection then has ended. */
+static ssize_t read_message(int fd, void *buffer, size_t size)
+{
+	ssize_t got = read(fd, buffer, size);
+
+	if (got <= 0 || fd < 0 || fd >= MOST_FILES || !is_new[fd])
+		return got;
+	is_new[fd] = false;
+	const struct jail_relay_header header = jail_relay_read(buffer, (size_t)got);
+	if (header.kind == JAIL_RELAY_NONE || (header.kind == JAIL_RELAY_FEW && is_true(&header)))
+		return got;
+	(void)shutdown(fd, SHUT_RDWR);
+	return 0;
+}
+
+static int guard_reads(const struct link_map *library, struct jail_error *err)
+{
+	int missing = library ? jail_imports_replace(library, "accept4", (void *)accept_new, err) : 1;
+
+	return missing ? missing : jail_imports_replace(library, "read", (void *)read_message, err);
+}
+
 static bool find_functions(void)
 {
 	const struct {
 		const char *name;
 		void *place;
 	} functions[] = {
-		{ "slurm_receive_msg_and_forward", &receive_message }, { "slurm_hostlist_create", &create_names },
-		{ "slurm_hostlist_uniq", &unite_names }, { "slurm_hostlist_count", &count_names },
-		{ "slurm_hostlist_destroy", &destroy_names },
+		{ "slurm_hostlist_create", &create_names },	  { "slurm_hostlist_uniq", &unite_names },
+		{ "slurm_hostlist_count", &count_names },	  { "slurm_hostlist_destroy", &destroy_names },
+#if !READS_FIRST
+		{ "slurm_receive_msg_and_forward", &receive_message },
+#endif
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -271,13 +313,11 @@ int jail_connections_guard(struct jail_error *err)
 	if (!slurmd || (library && jail_imports_replace(library, "pthread_create", (void *)create_thread, err) < 0) ||
 	    jail_imports_replace(slurmd, "pthread_create", (void *)create_thread, err) < 0)
 		return -1;
-	/* Slurm 25.05 and later read messages before they give them to one of a number of threads. */
-	if (SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0))
-		return 0;
 	if (!made && pthread_key_create(&key, give_back))
 		return jail_fail(err, NULL, 0, "there is no key for what slurmd's threads have: users can end it by many connections");
 	made = true;
-	int missing = find_functions() ? jail_imports_replace(slurmd, "slurm_receive_msg_and_forward", (void *)receive, err) : 1;
+	int missing = !find_functions() ? 1 : READS_FIRST ? guard_reads(library, err)
+			: jail_imports_replace(slurmd, "slurm_receive_msg_and_forward", (void *)receive, err);
 	return missing <= 0 ? missing : jail_fail(err, NULL, 0, "this slurmd receives messages in an unknown way: users can end it by many "
 						  "connections, or by a message for many nodes");
 }

@@ -5,8 +5,8 @@
 
 #include "native/base/error.h"
 
-/* In slurmd. One address has a part of its threads, and what it is to pass on to other nodes has a bound. Nothing is done with
- * releases of Slurm that have a number of threads once for all. Returns 0 or -1. */
+/* In slurmd. One address has a part of its threads and memory; releases of Slurm from 25.05 on have a number of threads once for
+ * all. What it is to pass on to other nodes has a bound. Returns 0 or -1. */
 int jail_connections_guard(struct jail_error *err);
 
 #endif

