@@ -31,10 +31,12 @@
 /* Slurm 25.05 and later read a message before they give it to one of a number of threads. */
 #define READS_FIRST (SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0))
 #define MOST_FILES 65536
+/* Bytes. Messages below that are many, and no matter. */
+#define LARGE (1UL << 20)
 /* Addresses at a time; those that come when there are more share one number. */
 #define MOST_ADDRESSES 1024
 /* Bytes of messages of one address; a single one has as many as Slurm takes. sbcast sends 8 MiB at a time. */
-#define MOST_BYTES (256UL << 20)
+#define MOST_BYTES (128UL << 20)
 /* In ms. slurmd waits as long for the rest of a message (MessageTimeout). Where half of an address's threads serve, those that
  * have heard nothing are others' to have: who has a message sends it at once. */
 #define BEGINS_WITHIN_MS 60000
@@ -249,6 +251,42 @@ static int create_thread(pthread_t *thread, const pthread_attr_t *attributes, vo
 
 /* Slurm 25.05 and later: connections that were accepted and of which nothing was read. Numbers above are nobody's. */
 static atomic_bool is_new[MOST_FILES];
+/* What each has of its address while its message comes, if that is a large one. With the lock held. */
+static struct share large[MOST_FILES];
+static atomic_bool is_large[MOST_FILES];
+
+static bool take_large(int fd, size_t length)
+{
+	unsigned char bytes[8];
+
+	if (length <= LARGE)
+		return true;
+	read_address(fd, bytes);
+	pthread_mutex_lock(&lock);
+	struct address *address = find_address(bytes);
+	bool taken = !address->messages || address->messages + length <= MOST_BYTES;
+	if (taken) {
+		address->served++;
+		address->messages += length;
+		large[fd] = (struct share){ .address = address, .message = length };
+		is_large[fd] = true;
+	}
+	pthread_mutex_unlock(&lock);
+	return taken;
+}
+
+/* In place of close(2) in slurmd and in Slurm's library. */
+static int close_file(int fd)
+{
+	if (fd >= 0 && fd < MOST_FILES && is_large[fd]) {
+		pthread_mutex_lock(&lock);
+		is_large[fd] = false;
+		large[fd].address->served--;
+		large[fd].address->messages -= large[fd].message;
+		pthread_mutex_unlock(&lock);
+	}
+	return close(fd);
+}
 
 /* In place of accept4(2) in Slurm's library. */
 static int accept_new(int listener, struct sockaddr *address, socklen_t *size, int flags)
@@ -270,16 +308,22 @@ static ssize_t read_message(int fd, void *buffer, size_t size)
 		return got;
 	is_new[fd] = false;
 	const struct jail_relay_header header = jail_relay_read(buffer, (size_t)got);
-	if (header.kind == JAIL_RELAY_NONE || (header.kind == JAIL_RELAY_FEW && is_true(&header)))
+	if ((header.kind == JAIL_RELAY_NONE || (header.kind == JAIL_RELAY_FEW && is_true(&header))) &&
+	    take_large(fd, header.length))
 		return got;
 	(void)shutdown(fd, SHUT_RDWR);
 	return 0;
 }
 
-static int guard_reads(const struct link_map *library, struct jail_error *err)
+static int guard_reads(const struct link_map *slurmd, const struct link_map *library, struct jail_error *err)
 {
 	int missing = library ? jail_imports_replace(library, "accept4", (void *)accept_new, err) : 1;
 
+	if (!missing)
+		missing = jail_imports_replace(library, "close", (void *)close_file, err);
+	/* It need not close any itself. */
+	if (!missing && jail_imports_replace(slurmd, "close", (void *)close_file, err) < 0)
+		return -1;
 	return missing ? missing : jail_imports_replace(library, "read", (void *)read_message, err);
 }
 
@@ -316,7 +360,7 @@ int jail_connections_guard(struct jail_error *err)
 	if (!made && pthread_key_create(&key, give_back))
 		return jail_fail(err, NULL, 0, "there is no key for what slurmd's threads have: users can end it by many connections");
 	made = true;
-	int missing = !find_functions() ? 1 : READS_FIRST ? guard_reads(library, err)
+	int missing = !find_functions() ? 1 : READS_FIRST ? guard_reads(slurmd, library, err)
 			: jail_imports_replace(slurmd, "slurm_receive_msg_and_forward", (void *)receive, err);
 	return missing <= 0 ? missing : jail_fail(err, NULL, 0, "this slurmd receives messages in an unknown way: users can end it by many "
 						  "connections, or by a message for many nodes");
