@@ -18,9 +18,9 @@
 #include "spank_jail/job/job_directory.h"
 #include "spank_jail/job/job_mounts.h"
 #include "spank_jail/job/job_namespaces.h"
+#include "spank_jail/job/user_steps.h"
 #include "opening.h"
 #include "streams.h"
-#include "user_steps.h"
 
 /* In the views: opens the window's root and takes the tasks' namespace. Returns 0, -1, or 1 when the tasks'
  * namespace has lost mounts: somebody removed, elsewhere, a directory that one was on. */
