@@ -24,7 +24,7 @@ from tests.integration.jobs import srun, submit
 
 pytestmark = pytest.mark.integration
 
-DAEMONS = ("controller", "worker", "login")
+DAEMONS = ("controller", "worker", "login", "accounting", "database")
 
 
 def spec(cluster: LocalCluster, **changes: object) -> ClusterSpec:
@@ -107,7 +107,7 @@ def test_workers_follow_a_reconfiguration(cluster: LocalCluster, user: str) -> N
 
 
 def test_containers_have_their_capabilities_and_no_others(cluster: LocalCluster) -> None:
-    for role, host in (("controller", "controller"), ("worker", "worker-1"), ("login", "login")):
+    for role, host in (*((name, name) for name in DAEMONS if name != "worker"), ("worker", "worker-1")):
         inspected = json.loads(podman("inspect", container_name(cluster.request.name, host)))[0]
         assert not inspected["HostConfig"]["Privileged"]
         bounding = sorted(name.removeprefix("CAP_") for name in inspected["BoundingCaps"])
