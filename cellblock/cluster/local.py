@@ -298,7 +298,10 @@ def _refuse_unless_asked(spec: ClusterSpec, changes: Changes, patience_s: float)
 
 def _make_folders(folder: Path) -> None:
     """What the cluster keeps between two runs."""
-    for kept, mode in (("slurmctld", 0o700), ("database", 0o700), ("accounts", 0o755)):
+    for kept, mode in (
+        *(("slurmctld", 0o700), ("database", 0o700), ("archive", 0o700)),
+        ("accounts", 0o755),
+    ):
         (folder / kept).mkdir(mode=mode, exist_ok=True)
 
 

@@ -15,6 +15,7 @@ from cellblock.cluster.configuration import config
 from cellblock.cluster.definition.cluster_file import (
     Accounting,
     ClusterFile,
+    Purge,
     load_cluster_file,
     mebibytes,
     slurm_time,
@@ -101,6 +102,9 @@ def test_names_of_nodes(load: Load) -> None:
             "must be text",
         ),
         ("node_sets: [{name: a, resources: {memory: 8GB}}]\n", ":1: node_sets.0.resources.memory", "no size"),
+        ("accounting: {purge: {jobs: 3w}}\n", ":1: accounting.purge.jobs", "no period"),
+        ("accounting: {purge: {steps: 0days}}\n", ":1: accounting.purge.steps", "no period"),
+        ("accounting: {purge: {job: 3days}}\n", ":1: accounting.purge.job", "did you mean 'jobs'"),
         ("partitions: [{name: p}]\n", ":1: partitions", "`default: true`"),
         (
             "partitions:\n  - {name: p, default: true}\n  - {name: q, default: true}\n",
@@ -201,6 +205,22 @@ def test_what_the_file_says_stands_in_slurms_files(load: Load, spec: Make) -> No
     assert "StoragePass=" not in texts["accounting/slurmdbd.conf"]
 
 
+def test_old_records_are_purged_and_archived_as_asked(load: Load, spec: Make) -> None:
+    def lines(purge: str) -> list[str]:
+        texts = rendered(spec(file=load(f"accounting: {{purge: {purge}}}\n")))
+        found = texts["accounting/slurmdbd.conf"].splitlines()
+        return [line for line in found if line.startswith(("Purge", "Archive"))]
+
+    assert lines("{}") == ["ArchiveDir=/var/lib/slurm/archive"]
+    assert lines("{jobs: 24months, transactions: 90days, suspensions: 48hours}") == [
+        *("PurgeJobAfter=24months", "ArchiveJobs=yes", "PurgeSuspendAfter=48hours", "ArchiveSuspend=yes"),
+        *("PurgeTXNAfter=90days", "ArchiveTXN=yes", "ArchiveDir=/var/lib/slurm/archive"),
+    ]
+    assert lines("{usage: 24months, archive: false}") == [
+        *("PurgeUsageAfter=24months", "ArchiveDir=/var/lib/slurm/archive"),
+    ]
+
+
 def test_without_accounting_and_resources_there_are_no_files_for_them(spec: Make) -> None:
     texts = rendered(spec())
     assert "slurm/gres.conf" not in texts
@@ -279,8 +299,11 @@ def test_what_the_pages_show_can_be_loaded(load: Load) -> None:
     shown = {page: documented.blocks_for(page, this) for page in PAGES}
     whole = load("\n".join(block.text for block in shown["cluster-file.md"]))
     assert whole.nodes == ("cpu-1", "cpu-2", "gpu-1")
-    (accounting,) = shown["accounting.md"]
+    accounting, purge = shown["accounting.md"]
     assert load(accounting.text) == load("accounting: {}\n")
+    assert load(purge.text).accounting == Accounting(
+        purge=Purge(jobs="24months", steps="6months", events="24months")
+    )
     (rest,) = shown["rest.md"]
     assert load(rest.text) == load("rest: {}\n")
     (metrics,) = shown["metrics.md"]

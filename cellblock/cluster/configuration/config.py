@@ -37,6 +37,16 @@ TEMPLATES = {
 # Releases whose packages in Debian and Ubuntu hold the PMIx plugin. From 25.11 they are built without
 # it (seen in 26.05.5-1); srun then starts MPI programs by PMI-2 or through Open MPI's own daemons.
 _PMIX_UNTIL = "24.11"
+# Field of Purge -> what slurmdbd.conf(5) calls it: PurgeJobAfter, ...
+_PURGED = {
+    "events": "Event",
+    "jobs": "Job",
+    "reservations": "Resv",
+    "steps": "Step",
+    "suspensions": "Suspend",
+    "transactions": "TXN",
+    "usage": "Usage",
+}
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,9 @@ class AccountingFacts:
     enforce: str
     tres: str
     account: str | None
+    purge: Mapping[str, str]
+    """Name in slurmdbd.conf -> period."""
+    archive: bool
     host: str = "accounting"
     database_host: str = "database"
     database_port: int = 3306
@@ -224,6 +237,12 @@ def accounting_facts(file: ClusterFile) -> AccountingFacts | None:
         ",".join(file.accounting.enforce) or "none",
         ",".join(f"gres/{kind}" for kind in _gres_kinds(file)),
         file.accounting.account,
+        {
+            name: period
+            for field, name in _PURGED.items()
+            if (period := getattr(file.accounting.purge, field)) is not None
+        },
+        file.accounting.purge.archive,
     )
 
 

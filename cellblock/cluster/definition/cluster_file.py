@@ -47,6 +47,8 @@ _SIZE = re.compile(r"(\d{1,9})(Mi|Gi|Ti)")
 _MIB = {"Mi": 1, "Gi": 2**10, "Ti": 2**20}
 _TIME = re.compile(r"(\d{1,5})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+# slurmdbd.conf(5), PurgeJobAfter and its like.
+_PERIOD = re.compile(r"[1-9]\d{0,4}(hours|days|months)")
 # What a partition's line says by fields of its own; slurm.conf(5), PARTITION CONFIGURATION.
 _OWN_OPTIONS = {
     "partitionname": "name",
@@ -122,11 +124,18 @@ def _time(value: str) -> str:
     return value
 
 
+def _period(value: str) -> str:
+    if not _PERIOD.fullmatch(value):
+        raise ValueError(f"'{value}' is no period: a number and hours, days or months, as in 12months")
+    return value
+
+
 Name = Annotated[str, AfterValidator(_named)]
 ClusterName = Annotated[str, AfterValidator(_cluster_name)]
 Word = Annotated[str, AfterValidator(_word)]
 Size = Annotated[str, AfterValidator(_size)]
 Time = Annotated[str, AfterValidator(_time)]
+Period = Annotated[str, AfterValidator(_period)]
 
 
 class _Strict(BaseModel):
@@ -145,6 +154,30 @@ class Jail(_Strict):
     """How far jobs are held (docs/jail-isolation.md)."""
 
 
+class Purge(_Strict):
+    """How long the accounting keeps records of a kind; without a period, for ever.
+
+    Slurm purges each month, day or hour, by the period's unit (slurmdbd.conf(5)).
+    """
+
+    events: Period | None = None
+    """Nodes that were down or drained, and what became of the cluster's resources."""
+    jobs: Period | None = None
+    """Jobs, as in 24months: what sacct shows."""
+    reservations: Period | None = None
+    """Reservations."""
+    steps: Period | None = None
+    """Steps of jobs; there are many more of them than jobs."""
+    suspensions: Period | None = None
+    """When jobs were suspended."""
+    transactions: Period | None = None
+    """Changes of accounts, users and limits."""
+    usage: Period | None = None
+    """What sreport shows: the use of each account by hour, day and month."""
+    archive: bool = True
+    """Whether records are written to files, beside the database, before they go."""
+
+
 class Accounting(_Strict):
     """Slurm's accounting: slurmdbd, and where its database is."""
 
@@ -156,6 +189,8 @@ class Accounting(_Strict):
     """AccountingStorageEnforce: what of associations and limits is in force."""
     account: Word | None = "users"
     """Each user of the jail gets an association with this account by itself; none with null."""
+    purge: Purge = Purge()
+    """How long records are kept."""
 
 
 class Rest(_Strict):

@@ -212,6 +212,7 @@ def plan(
             Mount(str(config / "accounting"), "/etc/cellblock"),
             Mount(str(secrets / "accounting"), _SECRETS),
             accounts,
+            Mount(str(folder / "archive"), "/var/lib/slurm/archive", writable=True),
         )
         containers.append(container("accounting", cluster.accounting.host, accounting, environment=tokens))
     containers += [

@@ -7,6 +7,7 @@
     slurmctld/       slurmctld's own state
     accounts/        with a REST API, the checked copy of the jail's accounts
     database/        MariaDB's, when the accounting's database is embedded
+    archive/         records that slurmdbd has taken out of the database
 
 A crash between making a container and writing state.json leaves containers without a state: `start`
 and `stop` find them by their label and remove them.

@@ -20,7 +20,7 @@ from tests.integration.conftest import LocalCluster, default_variant, other_vari
 pytestmark = pytest.mark.integration
 
 FILE = """\
-accounting: {}
+accounting: {purge: {jobs: 1hours, steps: 1hours}}
 node_sets:
   - {name: cpu, count: 1, features: [small]}
   - {name: gpu, count: 1, gres: {"gpu:a100": 4}, weight: 10}
@@ -131,6 +131,24 @@ def test_what_the_page_says_works_for_the_operator(accounted: LocalCluster) -> N
         accounted.on("controller", "sh", "-c", line).ok()
     asked = ("sacctmgr", "-nP", "show", "associations", "user=ada", "format=account,maxjobs")
     assert {"physics|1", "users|1"} == set(accounted.on("controller", *asked).ok().split())
+
+
+def test_old_records_go_to_the_archive_and_come_back(accounted: LocalCluster) -> None:
+    associated(accounted, "gina")
+    number = accounted.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="gina").ok().strip()
+    accounted.wait_until("it is over in the accounting", lambda: state_of(accounted, number) == "COMPLETED")
+    # A job of two days ago.
+    table = f"slurm_acct_db.{accounted.request.name}_job_table"
+    times = ", ".join(
+        f"time_{name} = time_{name} - 172800" for name in ("submit", "eligible", "start", "end")
+    )
+    accounted.on("database", "mariadb", "-e", f"UPDATE {table} SET {times} WHERE id_job = {number}").ok()
+    accounted.on("controller", "sacctmgr", "-i", "archive", "dump").ok()
+    seen = ("sacct", "-nXP", "--allusers", "--starttime=now-3days", "--format=jobid")
+    assert number not in accounted.on("controller", *seen).ok().split()
+    (line,) = documented.lines_for("accounting.md", "test_old_records_go_to_the_archive_and_come_back")
+    accounted.on("controller", "sh", "-c", line).ok()
+    assert number in accounted.on("controller", *seen).ok().split()
 
 
 def test_users_change_nothing_in_the_accounting(accounted: LocalCluster) -> None:
