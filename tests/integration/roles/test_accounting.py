@@ -147,7 +147,8 @@ def test_old_records_go_to_the_archive_and_come_back(accounted: LocalCluster) ->
     seen = ("sacct", "-nXP", "--allusers", "--starttime=now-3days", "--format=jobid")
     assert number not in accounted.on("controller", *seen).ok().split()
     (line,) = documented.lines_for("accounting.md", "test_old_records_go_to_the_archive_and_come_back")
-    accounted.on("controller", "sh", "-c", line).ok()
+    (file,) = (accounted.root.parent.parent / "archive").glob("*_job_table_archive_*")
+    accounted.on("controller", "sh", "-c", line.replace("FILE", file.name)).ok()
     assert number in accounted.on("controller", *seen).ok().split()
 
 
