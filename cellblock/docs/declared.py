@@ -32,6 +32,7 @@ _TITLES: dict[type[BaseModel], str] = {
     variants.CudaFields: "The CUDA of a variant",
     cluster_file.Jail: "The jail",
     cluster_file.Accounting: "Accounting",
+    cluster_file.Purge: "Old records",
     cluster_file.Rest: "The REST API",
     cluster_file.Metrics: "Metrics",
     cluster_file.Login: "The login node",
