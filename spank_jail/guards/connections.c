@@ -249,6 +249,18 @@ static int create_thread(pthread_t *thread, const pthread_attr_t *attributes, vo
 	return number;
 }
 
+/* In place of fork(2) there: a node whose epilog cannot be started is drained. */
+static pid_t fork_process(void)
+{
+	pid_t pid = fork();
+
+	for (int i = 0; pid < 0 && errno == EAGAIN && i < MOST_TRIES; i++) {
+		(void)poll(NULL, 0, TRY_AGAIN_MS);
+		pid = fork();
+	}
+	return pid;
+}
+
 /* Slurm 25.05 and later: connections that were accepted and of which nothing was read. Numbers above are nobody's. */
 static atomic_bool is_new[MOST_FILES];
 /* What each has of its address while its message comes, if that is a large one. With the lock held. */
@@ -355,7 +367,9 @@ int jail_connections_guard(struct jail_error *err)
 	const struct link_map *slurmd = jail_imports_program(), *library = jail_imports_library("libslurm");
 
 	if (!slurmd || (library && jail_imports_replace(library, "pthread_create", (void *)create_thread, err) < 0) ||
-	    jail_imports_replace(slurmd, "pthread_create", (void *)create_thread, err) < 0)
+	    (library && jail_imports_replace(library, "fork", (void *)fork_process, err) < 0) ||
+	    jail_imports_replace(slurmd, "pthread_create", (void *)create_thread, err) < 0 ||
+	    jail_imports_replace(slurmd, "fork", (void *)fork_process, err) < 0)
 		return -1;
 	if (!made && pthread_key_create(&key, give_back))
 		return jail_fail(err, NULL, 0, "there is no key for what slurmd's threads have: users can end it by many connections");
