@@ -94,6 +94,11 @@ class FakeEngine:
         asked = {one.name: one.options["networking_config"] for one in self.made}
         return {name: endpoint["ipv4_address"] for name, one in asked.items() for endpoint in one.values()}
 
+    def hardware_addresses(self) -> dict[str, str | None]:
+        """The same of its Ethernet address."""
+        asked = {one.name: one.options["networking_config"] for one in self.made}
+        return {name: endpoint.get("MacAddress") for name, one in asked.items() for endpoint in one.values()}
+
     def workers(self, cluster: str) -> list[FakeContainer]:
         return [container for container in self.made if container.name.startswith(f"{cluster}-worker-")]
 

@@ -126,9 +126,16 @@ def test_a_container_that_ended_is_brought_back_at_its_address(
     before = engine.addresses()
     assert len(set(before.values())) == 4
     assert all(address and address.startswith("10.9.8.") for address in before.values())
+    # Others have looked up the Ethernet address of this one, too.
+    hardware = {
+        name: "02:42:0a:09:08:" + format(int((address or "").rpartition(".")[2]), "02x")
+        for name, address in before.items()
+    }
+    assert engine.hardware_addresses() == hardware
     engine.made[0].status = "exited"
     assert start(spec(ssh_port=free_port), events).ready
     assert engine.addresses() == before
+    assert engine.hardware_addresses() == hardware
 
 
 def test_docker_is_asked_for_none(
@@ -136,7 +143,7 @@ def test_docker_is_asked_for_none(
 ) -> None:
     monkeypatch.setattr(local, "copy_to_docker", lambda *ignored: None)
     start(spec(ssh_port=free_port, engine="docker"), events)
-    assert {*engine.addresses().values()} == {None}
+    assert {*engine.addresses().values(), *engine.hardware_addresses().values()} == {None}
 
 
 def test_a_cluster_of_another_variant_is_refused_naming_both(

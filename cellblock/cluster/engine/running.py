@@ -242,6 +242,9 @@ def _free_addresses(client: docker.DockerClient, cluster: str, engine: EngineNam
 def _start(client: docker.DockerClient, cluster: str, container: Container, place: str) -> None:
     network = network_name(cluster)
     cgroup: Literal["private"] | None = "private" if container.private_cgroup else None
+    endpoint = client.api.create_endpoint_config(aliases=[container.hostname], ipv4_address=place or None)
+    if place:
+        endpoint["MacAddress"] = _hardware_address(place)
     client.containers.create(
         container.image,
         name=container.name,
@@ -261,9 +264,7 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, plac
         labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role, LABEL_ADDRESS: place},
         network=network,
         networking_config={
-            network: client.api.create_endpoint_config(
-                aliases=[container.hostname], ipv4_address=place or None
-            )
+            network: {**endpoint, **({"MacAddress": _hardware_address(place)} if place else {})}
         },
         ports=dict(container.ports.items()),
         user=container.user,
@@ -272,6 +273,14 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, plac
         sysctls=dict(container.sysctls),
         log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": _MOST_LOG}),
     ).start()
+
+
+def _hardware_address(address: str) -> str:
+    """The Ethernet address of a container with an IP address of its own, as Docker makes them.
+
+    With another one, those who have looked up the container's before send to nobody for up to a minute.
+    """
+    return ":".join(f"{byte:02x}" for byte in (0x02, 0x42, *ipaddress.IPv4Address(address).packed))
 
 
 def _remove_if_there(client: docker.DockerClient, name: str) -> None:
