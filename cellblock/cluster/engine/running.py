@@ -263,9 +263,8 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, plac
         ulimits=[Ulimit(name=limit.name, soft=limit.value, hard=limit.value) for limit in container.limits],
         labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role, LABEL_ADDRESS: place},
         network=network,
-        networking_config={
-            network: {**endpoint, **({"MacAddress": _hardware_address(place)} if place else {})}
-        },
+        # docker-py's type of it knows no MacAddress.
+        networking_config={network: cast(Any, endpoint)},
         ports=dict(container.ports.items()),
         user=container.user,
         read_only=container.read_only,
