@@ -43,6 +43,7 @@ from cellblock.cluster.local import exec_argv
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.files import durable
+from cellblock.files.sha256 import sha256_of
 
 _FORMAT = 1
 _MANIFEST = "backup.json"
@@ -251,10 +252,7 @@ def _check(archive: tarfile.TarFile, file: Path) -> Backup:
         for name, digest in found.files.items():
             if {"", ".."} & set(name.split("/")) or not (name == _DATABASE or name.startswith(f"{_STATE}/")):
                 raise CellblockError(f"{file}: names a file that no backup has: {name}", hint=again)
-            reader = _Hashed(_member(archive, name))
-            while reader.read(_CHUNK):
-                pass
-            if reader.hash.hexdigest() != digest:
+            if sha256_of(_member(archive, name)) != digest:
                 raise CellblockError(f"{file}: {name} is not what was backed up", hint=again)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CellblockError(f"{file}: is no backup of a cluster: {error}", hint=again) from error

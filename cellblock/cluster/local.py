@@ -298,11 +298,9 @@ def _refuse_unless_asked(spec: ClusterSpec, changes: Changes, patience_s: float)
 
 def _make_folders(folder: Path) -> None:
     """What the cluster keeps between two runs."""
-    for kept, mode in (
-        *(("slurmctld", 0o700), ("database", 0o700), ("archive", 0o700)),
-        ("accounts", 0o755),
-    ):
-        (folder / kept).mkdir(mode=mode, exist_ok=True)
+    for kept in ("slurmctld", "database", "archive"):
+        (folder / kept).mkdir(mode=0o700, exist_ok=True)
+    (folder / "accounts").mkdir(mode=0o755, exist_ok=True)
 
 
 def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events: Events) -> None:

@@ -5,8 +5,6 @@
 #include "errands.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -19,6 +17,7 @@
 
 #include "native/jail/pid.h"
 #include "native/base/scoped.h"
+#include "process_status.h"
 
 /* Opening a file takes milliseconds, seconds on a volume that is slow. */
 #define LOOK_EVERY_S 1
@@ -42,29 +41,17 @@ struct looks {
 	const struct looks *before;
 };
 
-static size_t read_file(const char *path, char *text, size_t size)
-{
-	scoped_fd file = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = file < 0 ? -1 : read(file, text, size - 1);
-
-	text[got > 0 ? got : 0] = '\0';
-	return got > 0 ? (size_t)got : 0;
-}
-
 /* Whether it is a fork of slurmd that has become a user and has executed nothing: prologs and slurmstepd have. */
 static bool is_errand(pid_t pid)
 {
 	char path[64], own[4096], text[4096];
-	unsigned uid = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	(void)read_file(path, text, sizeof(text));
-	const char *uids = strstr(text, "\nUid:");
-	if (!uids || sscanf(uids, "\nUid: %u", &uid) != 1 || !uid)
+	if (!process_read(path, text, sizeof(text)) || process_number(text, "\nUid:\t") <= 0)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
-	size_t length = read_file(path, text, sizeof(text));
-	return length && length == read_file("/proc/self/cmdline", own, sizeof(own)) && !memcmp(text, own, length);
+	size_t length = process_read(path, text, sizeof(text));
+	return length && length == process_read("/proc/self/cmdline", own, sizeof(own)) && !memcmp(text, own, length);
 }
 
 static void end(const struct errand *errand)
@@ -98,7 +85,7 @@ static bool has_failed(pid_t pid)
 	struct stat input, output;
 
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	if (!read_file(path, text, sizeof(text)) || strncmp(text, "slurmstepd", strlen("slurmstepd")) != 0)
+	if (!process_read(path, text, sizeof(text)) || strncmp(text, "slurmstepd", strlen("slurmstepd")) != 0)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)pid);
 	if (stat(path, &input) || !S_ISFIFO(input.st_mode))
@@ -135,7 +122,7 @@ static void look_at_children(struct looks *looks, pid_t parent, bool (*is_of_kin
 	DIR *threads = opendir(path);
 	while (threads && (entry = readdir(threads))) {
 		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/children", (int)parent, entry->d_name);
-		if (entry->d_name[0] == '.' || !read_file(path, text, sizeof(text)))
+		if (entry->d_name[0] == '.' || !process_read(path, text, sizeof(text)))
 			continue;
 		char *rest = text, *word;
 		while (looks->n < MOST && (word = strsep(&rest, " ")))
@@ -146,15 +133,13 @@ static void look_at_children(struct looks *looks, pid_t parent, bool (*is_of_kin
 		closedir(threads);
 }
 
+/* -1 when there is no such process. */
 static pid_t parent_of(pid_t pid)
 {
 	char path[64], text[4096];
-	int parent = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	(void)read_file(path, text, sizeof(text));
-	const char *line = strstr(text, "\nPPid:");
-	return line && sscanf(line, "\nPPid: %d", &parent) == 1 ? parent : 0;
+	return process_read(path, text, sizeof(text)) ? (pid_t)process_number(text, "\nPPid:\t") : -1;
 }
 
 /* slurmstepds are children of no slurmd, but of what reaps orphans above it. */

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import pytest
 from cellblock.cluster import stop
 from cellblock.cluster.engine.containers import container_name
 from cellblock.events import Events
-from cellblock.paths import PROJECT
 from tests.integration.cluster.test_cluster_lifecycle import podman
+from tests.integration.cluster.typed_command import type_command
 from tests.integration.conftest import default_variant
 from tests.integration.state_folder import state_folder
 from tests.ports import free_port
@@ -42,15 +41,7 @@ def kept() -> Iterator[Path]:
 
 
 def typed(target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cellblock.cli", target, "--name", _NAME, *arguments],
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_TIMEOUT_S,
-    )
+    return type_command(_NAME, target, *arguments, timeout_s=_TIMEOUT_S)
 
 
 def up() -> subprocess.CompletedProcess[str]:

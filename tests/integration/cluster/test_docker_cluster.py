@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 
 from cellblock.bench.dockerd import private_dockerd
 from cellblock.errors import CellblockError
-from cellblock.paths import PROJECT
+from tests.integration.cluster.typed_command import type_command
 from tests.integration.conftest import default_variant
 from tests.integration.state_folder import state_folder
 from tests.memory_disk import memory_disk
@@ -58,15 +56,7 @@ def daemon(tmp_path: Path) -> Iterator[docker.DockerClient]:
 
 
 def typed(target: str, *arguments: str, timeout_s: int = _TIMEOUT_S) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "cellblock.cli", target, "--name", _NAME, *arguments],
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_s,
-    )
+    done = type_command(_NAME, target, *arguments, timeout_s=timeout_s)
     assert done.returncode == 0, f"{target}: {done.stdout}{done.stderr}"
     return done.stdout
 

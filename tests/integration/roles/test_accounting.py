@@ -38,18 +38,6 @@ def accounted(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
         yield running
 
 
-def associated(cluster: LocalCluster, name: str) -> None:
-    """Make a user, and wait until they may submit jobs."""
-    cluster.add_user(name)
-    cluster.wait_until(
-        f"{name} has an association",
-        lambda: (
-            cluster.on("controller", "sacctmgr", "-nP", "show", "user", name, "format=user").out.strip()
-            == name
-        ),
-    )
-
-
 def jobs(cluster: LocalCluster, *options: str) -> list[list[str]]:
     """What sacct says of jobs: id, user, account, state and resources of each."""
     asked = ("sacct", "-nXP", "--allusers", "--format=jobid,user,account,state,alloctres", *options)
@@ -62,7 +50,7 @@ def state_of(cluster: LocalCluster, number: str) -> str:
 
 
 def test_a_job_is_accounted_for_with_its_user_account_and_resources(accounted: LocalCluster) -> None:
-    associated(accounted, "ada")
+    accounted.add_user("ada")
     asked = ("--partition=big", "--gres=gpu:a100:2", "sh", "-c", "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES")
     number, devices = accounted.jail("srun", "-D/", *asked, user="ada").ok().split()
     assert devices == "0,1"
@@ -76,7 +64,7 @@ def test_a_job_is_accounted_for_with_its_user_account_and_resources(accounted: L
     # Who submitted it sees it, and nobody else who is no operator.
     asked = ("sacct", "-nXP", "--format=jobid")
     accounted.wait_until("ada sees it", lambda: number in accounted.jail(*asked, user="ada").out.split())
-    associated(accounted, "bob")
+    accounted.add_user("bob")
     others = accounted.jail("sacct", "-nXP", "--allusers", "--format=jobid", user="bob").out.split()
     assert number not in others
 
@@ -91,7 +79,7 @@ def test_nodes_are_what_the_file_says(accounted: LocalCluster) -> None:
 
 
 def test_a_limit_holds(accounted: LocalCluster) -> None:
-    associated(accounted, "carl")
+    accounted.add_user("carl")
     accounted.on("controller", "sacctmgr", "-iQ", "modify", "user", "carl", "set", "maxjobs=1").ok()
     first = (
         accounted.jail("sbatch", "-D/", "-o/dev/null", "--parsable", "--wrap", "sleep 600", user="carl")
@@ -117,7 +105,7 @@ def test_a_limit_holds(accounted: LocalCluster) -> None:
 
 
 def test_what_the_page_says_works_for_a_user(accounted: LocalCluster) -> None:
-    associated(accounted, "ada")
+    accounted.add_user("ada")
     lines = documented.lines_for("accounting.md", "test_what_the_page_says_works_for_a_user")
     assert len(lines) == 2
     for line in lines:
@@ -125,7 +113,7 @@ def test_what_the_page_says_works_for_a_user(accounted: LocalCluster) -> None:
 
 
 def test_what_the_page_says_works_for_the_operator(accounted: LocalCluster) -> None:
-    associated(accounted, "ada")
+    accounted.add_user("ada")
     lines = documented.lines_for("accounting.md", "test_what_the_page_says_works_for_the_operator")
     assert len(lines) == 6
     for line in lines:
@@ -139,7 +127,7 @@ def two_days_ago() -> int:
 
 
 def test_old_records_go_to_the_archive_and_come_back(accounted: LocalCluster) -> None:
-    associated(accounted, "gina")
+    accounted.add_user("gina")
     number = accounted.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="gina").ok().strip()
     accounted.wait_until("it is over in the accounting", lambda: state_of(accounted, number) == "COMPLETED")
     # A job of two days ago. slurmctld may still say more of it.
@@ -161,7 +149,7 @@ def test_old_records_go_to_the_archive_and_come_back(accounted: LocalCluster) ->
 
 
 def test_users_change_nothing_in_the_accounting(accounted: LocalCluster) -> None:
-    associated(accounted, "dora")
+    accounted.add_user("dora")
     for command in (
         ("modify", "user", "dora", "set", "adminlevel=admin"),
         ("add", "account", "mine"),
@@ -199,7 +187,7 @@ def test_root_of_the_database_does_not_come_over_the_network(accounted: LocalClu
 
 
 def test_slurmctld_goes_on_without_slurmdbd_and_nothing_is_lost(accounted: LocalCluster) -> None:
-    associated(accounted, "emil")
+    accounted.add_user("emil")
     for name in ("accounting", "database"):
         podman("kill", container_name(accounted.request.name or "", name))
     number = accounted.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="emil").ok().strip()
@@ -209,7 +197,7 @@ def test_slurmctld_goes_on_without_slurmdbd_and_nothing_is_lost(accounted: Local
 
 
 def test_down_and_up_keep_jobs_that_wait_and_what_was_used(accounted: LocalCluster) -> None:
-    associated(accounted, "fred")
+    accounted.add_user("fred")
     held = (
         accounted.jail("sbatch", "--hold", "-D/", "-o/dev/null", "--parsable", "--wrap", "true", user="fred")
         .ok()

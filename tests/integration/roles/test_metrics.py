@@ -25,7 +25,7 @@ from cellblock.metrics.dashboards import ALL
 from cellblock.metrics.rules import rules_file
 from tests import documented
 from tests.integration.conftest import LocalCluster, default_variant, other_variants, running_cluster
-from tests.integration.roles.test_accounting import associated, podman
+from tests.integration.roles.test_accounting import podman
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
@@ -153,7 +153,7 @@ def test_the_names_are_those_of_the_page(measured: Measured) -> None:
 
 def test_jobs_users_and_nodes_are_counted(measured: Measured) -> None:
     cluster = measured.cluster
-    associated(cluster, "ada")
+    cluster.add_user("ada")
     submit = ("sbatch", "-D/", "-o/dev/null", "--parsable")
     jail = cluster.jail
     job = jail(*submit, "--gres=gpu:2", "--mem=100M", "--wrap", "sleep 600", user="ada").ok().strip()
@@ -189,7 +189,7 @@ def test_jobs_users_and_nodes_are_counted(measured: Measured) -> None:
 def test_every_panel_has_data(measured: Measured) -> None:
     """Each expression of each dashboard, asked of the Prometheus that scrapes"""
     # Users and accounts have figures while slurmctld knows a job of theirs.
-    associated(measured.cluster, "ada")
+    measured.cluster.add_user("ada")
     measured.cluster.jail("srun", "-D/", "true", user="ada").ok()
     asked = [
         (dashboard.uid, title, text.replace("$instance", ".*").replace("$__rate_interval", "1m"))
