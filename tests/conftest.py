@@ -72,6 +72,8 @@ _FIRST = (
 _LONGEST = 25
 # Of what a test failed by before it ran again, so many characters are shown: a command's output with it.
 _CAUSE_LENGTH = 1500
+# The same, in the line that is written when it fails.
+_CAUSE_AT_ONCE = 300
 # The targets of libFuzzer, of whatever file: one after the other, for each would have the idle cores.
 _FUZZING = "::test_no_input_breaks_a_target"
 # Tests of one folder that share what is dear to make.
@@ -128,6 +130,34 @@ def group_of(nodeid: str) -> str:
     return f"cluster {found[1]}" if found and folder == path and path not in _APART else folder
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Name failures when they happen: a run that is ended from outside shows no summary."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and hasattr(config.option, "numprocesses") and config.option.numprocesses:
+        config.pluginmanager.register(_AtOnce(reporter))
+
+
+class _AtOnce:
+    """Writes a line for each test that failed, or that runs again."""
+
+    def __init__(self, reporter: Any) -> None:
+        self.reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called in the process that shows results, for each phase of each test."""
+        if report.failed or str(report.outcome) == "rerun":
+            self.reporter.ensure_newline()
+            where = f"{report.outcome.upper()} ({report.when}, {report.duration:.0f} s) {report.nodeid}"
+            self.reporter.write_line(f"{where}: {' '.join(_cause(report).split())[:_CAUSE_AT_ONCE]}")
+
+
+def _cause(report: Any) -> str:
+    """Where and by what a test failed, as far as that is known."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return f"{Path(crash.path).name}:{crash.lineno}: {crash.message}" if crash else ""
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say last which tests ran again and why (none is the aim), and in a whole run the longest groups."""
     reports = [
@@ -145,8 +175,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     again = terminalreporter.stats.get("rerun", [])
     terminalreporter.write_line(f"reruns: {len(again)}")
     for report in again:
-        crash = getattr(report.longrepr, "reprcrash", None)
         terminalreporter.write_line(f"       {report.nodeid}")
-        if crash:
-            place = f"{Path(crash.path).name}:{crash.lineno}"
-            terminalreporter.write_line(f"           {place}: {crash.message[:_CAUSE_LENGTH]}")
+        terminalreporter.write_line(f"           {_cause(report)[:_CAUSE_LENGTH]}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.integration.conftest import LocalCluster
+from tests.integration.local_cluster import LocalCluster
 
 
 @contextmanager

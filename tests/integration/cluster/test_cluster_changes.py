@@ -23,15 +23,9 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from tests.documented import lines_for
-from tests.integration.conftest import (
-    LocalCluster,
-    default_variant,
-    other_variants,
-    podman,
-    running_cluster,
-    write_cluster_file,
-)
+from tests.integration.conftest import default_variant, other_variants, running_cluster, write_cluster_file
 from tests.integration.jobs import ended, submit
+from tests.integration.local_cluster import LocalCluster, podman
 
 pytestmark = pytest.mark.integration
 

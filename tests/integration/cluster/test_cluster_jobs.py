@@ -11,8 +11,8 @@ import pytest
 
 from cellblock.cluster import prove
 from cellblock.events import Events
-from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import fresh_path, home, sbatch, srun
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

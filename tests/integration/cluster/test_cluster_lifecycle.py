@@ -19,8 +19,8 @@ from cellblock.cluster.engine.inside import run_inside
 from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from tests.integration.conftest import LocalCluster, podman
 from tests.integration.jobs import srun, submit
+from tests.integration.local_cluster import LocalCluster, podman
 
 pytestmark = pytest.mark.integration
 

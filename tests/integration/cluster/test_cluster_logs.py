@@ -21,8 +21,8 @@ from cellblock.cluster.logs import LogRequest, log_lines
 from cellblock.errors import UsageError
 from cellblock.paths import PROJECT
 from tests.documented import lines_for
-from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import sbatch, srun
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

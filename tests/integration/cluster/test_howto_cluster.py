@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.documented import blocks_for, lines_for
-from tests.integration.conftest import LocalCluster
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

@@ -25,8 +25,8 @@ from cellblock.cluster import ClusterSpec
 from cellblock.cluster.changing import planned
 from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.containers import Container, container_name
-from tests.integration.conftest import Done, LocalCluster
 from tests.integration.jobs import ended
+from tests.integration.local_cluster import Done, LocalCluster
 
 Level = Literal["filesystem", "capabilities", "pid"]
 LEVELS: tuple[Level, ...] = get_args(Level)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tests.integration.conftest import LocalCluster
 from tests.integration.faults.node import (
     WORKER,
     plan_file,
 )
 from tests.integration.jobs import output, sbatch
+from tests.integration.local_cluster import LocalCluster
 
 
 @dataclass(frozen=True)

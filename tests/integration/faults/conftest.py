@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
 from tests.integration.faults.attempt import resume
 from tests.integration.faults.node import (
     HOLDER,
     WORKER,
 )
+from tests.integration.local_cluster import LocalCluster
 
 
 @pytest.fixture(autouse=True)

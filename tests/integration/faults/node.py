@@ -12,8 +12,8 @@ from pathlib import Path
 
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.engine.containers import container_name
-from tests.integration.conftest import LocalCluster
 from tests.integration.faults.node_mounts import on_node
+from tests.integration.local_cluster import LocalCluster
 
 WORKER = "worker-1"
 

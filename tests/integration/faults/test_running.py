@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
 from tests.integration.faults.attempt import causes
 from tests.integration.faults.node import (
     HOLDER,
@@ -17,6 +16,7 @@ from tests.integration.faults.node import (
     extra_line,
 )
 from tests.integration.faults.node_mounts import on_node
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
 from tests.integration.faults.attempt import attempt, check, node, resume
 from tests.integration.faults.node import JAIL_FAULTS, NODE_FAULTS, WORKER
 from tests.integration.jobs import ended, home, submit
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

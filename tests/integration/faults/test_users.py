@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
 from tests.integration.faults.attempt import attempt
 from tests.integration.faults.node import (
     WORKER,
     mounted,
 )
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.integration.conftest import KEPT, LocalCluster
 from tests.integration.jobs import submit
+from tests.integration.local_cluster import KEPT, LocalCluster
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import home, output, sbatch, script_file, srun
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import fresh_path, submit
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

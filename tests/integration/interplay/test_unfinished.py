@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from cellblock.cluster.facts import host
-from tests.integration.conftest import LocalCluster
 from tests.integration.interplay.conftest import SlowJobs, submit_limited
 from tests.integration.jobs import fresh_path, output, srun, submit
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

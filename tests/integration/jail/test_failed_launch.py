@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

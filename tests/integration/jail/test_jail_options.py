@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Done, LocalCluster
 from tests.integration.jobs import ended
+from tests.integration.local_cluster import Done, LocalCluster
 from tests.integration.plugstack import changed_plugstack
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]

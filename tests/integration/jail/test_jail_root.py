@@ -10,9 +10,10 @@ import pytest
 
 from cellblock.cluster import PROOF_USER, prove
 from cellblock.events import Events
-from tests.integration.conftest import Done, LocalCluster, running_cluster
+from tests.integration.conftest import running_cluster
 from tests.integration.escape.ways.rogue import Place, configure_slurmd
 from tests.integration.jobs import sbatch, srun, submit
+from tests.integration.local_cluster import Done, LocalCluster
 
 pytestmark = pytest.mark.integration
 

@@ -17,8 +17,8 @@ import pytest
 
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.engine.containers import container_name
-from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import home, output, sbatch, script_file, srun, submit
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster.test_cluster_jobs import ssh
-from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import srun
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

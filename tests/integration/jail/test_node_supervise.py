@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from cellblock.cluster.facts import host
-from tests.integration.conftest import LocalCluster, running_cluster
+from tests.integration.conftest import running_cluster
 from tests.integration.jobs import ended, fresh_path, srun, submit
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

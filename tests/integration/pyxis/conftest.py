@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.integration.conftest import Done, LocalCluster
+from tests.integration.local_cluster import Done, LocalCluster
 from tests.integration.registry import RunningRegistry, running_registry
 
 IMAGE = "/opt/pyxis-test.sqsh"

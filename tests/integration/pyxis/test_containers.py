@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.conftest import LocalCluster
 from tests.integration.jobs import ended, home, script_file, submit
+from tests.integration.local_cluster import LocalCluster
 from tests.integration.pyxis.conftest import IMAGE, Containers
 
 pytestmark = pytest.mark.integration

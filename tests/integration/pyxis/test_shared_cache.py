@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.enroot.registry.images import Image, Pusher
-from tests.integration.conftest import Done
 from tests.integration.jobs import home
+from tests.integration.local_cluster import Done
 from tests.integration.pyxis.conftest import LAYER, Containers
 from tests.integration.pyxis.registry_image import image
 from tests.integration.registry import running_registry

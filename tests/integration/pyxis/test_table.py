@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.integration.conftest import Done
+from tests.integration.local_cluster import Done
 from tests.integration.pyxis.conftest import IMAGE, Containers
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ from typing import Any
 
 from cellblock.cluster.tokens import make_token
 from cellblock.events import Events
-from tests.integration.conftest import LocalCluster
+from tests.integration.local_cluster import LocalCluster
 
 # The newest version of the API in each release.
 VERSIONS = {"22.05": "v0.0.38", "24.11": "v0.0.42", "26.05": "v0.0.45"}

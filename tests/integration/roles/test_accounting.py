@@ -16,7 +16,8 @@ from cellblock.cluster.up import bring_up
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events
 from tests import documented
-from tests.integration.conftest import LocalCluster, default_variant, other_variants, podman, running_cluster
+from tests.integration.conftest import default_variant, other_variants, running_cluster
+from tests.integration.local_cluster import LocalCluster, podman
 
 pytestmark = pytest.mark.integration
 

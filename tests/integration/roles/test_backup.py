@@ -17,7 +17,8 @@ from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from tests import documented
-from tests.integration.conftest import LocalCluster, default_variant, other_variants, running_cluster
+from tests.integration.conftest import default_variant, other_variants, running_cluster
+from tests.integration.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

@@ -24,7 +24,8 @@ from cellblock.cluster.engine.containers import container_name
 from cellblock.metrics.dashboards import ALL
 from cellblock.metrics.rules import rules_file
 from tests import documented
-from tests.integration.conftest import LocalCluster, default_variant, other_variants, running_cluster
+from tests.integration.conftest import default_variant, other_variants, running_cluster
+from tests.integration.local_cluster import LocalCluster
 from tests.integration.roles.test_accounting import podman
 from tests.ports import free_port
 

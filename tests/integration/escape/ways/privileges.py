@@ -7,7 +7,6 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.integration.conftest import Done
 from tests.integration.escape.arena import (
     DAEMON_UID,
     OPEN,
@@ -20,6 +19,7 @@ from tests.integration.escape.arena import (
     read,
 )
 from tests.integration.escape.ways.judge import fresh, judge_secret, last_line
+from tests.integration.local_cluster import Done
 
 _VOLUME = "/mnt/jail/root"
 # Of linux/capability.h: VFS_CAP_REVISION_2 with the effective bit; CAP_SETUID and CAP_DAC_OVERRIDE.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.cluster.engine.containers import container_name
-from tests.integration.conftest import LocalCluster
 from tests.integration.escape.arena import Outcome, broken, escaped, held, read
+from tests.integration.local_cluster import LocalCluster
 
 _CONFIGURATION = """ClusterName=rogue
 SlurmctldHost={worker}(127.0.0.1)
