@@ -51,6 +51,10 @@ def podman(*arguments: str) -> str:
     return done.stdout
 
 
+class Unclear(AssertionError):
+    """A command or a condition was waited for in vain: the cluster is at fault, or the machine is busy."""
+
+
 @dataclass(frozen=True)
 class Done:
     """A command that ended."""
@@ -101,7 +105,7 @@ class LocalCluster:
                 answer = self.shells.run(container, command, stdin, timeout_s)
         except NotOver as error:
             what = f"{hostname}: {shlex.join(command)} is not over after {timeout_s} s"
-            raise AssertionError(f"{what}\n{error.output}\n{condition_of(self.request.name)}") from None
+            raise Unclear(f"{what}\n{error.output}\n{condition_of(self.request.name)}") from None
         status, out, err = answer
         self.last[:] = [f"--- {hostname}: {shlex.join(command)}: status {status}\n{out}{err}"]
         return Done(status, out, err)
@@ -208,7 +212,7 @@ class LocalCluster:
         while not condition():
             if time.monotonic() >= deadline:
                 seen = "".join(self.last) or "no command ran"
-                raise AssertionError(
+                raise Unclear(
                     f"not after {_TIMEOUT_S} s: {what}; the last command of the test and its answer:\n"
                     f"{seen}\n{condition_of(self.request.name)}"
                 )
