@@ -6,11 +6,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <slurm/slurm.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -19,7 +17,9 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
+#include "addresses.h"
 #include "imports.h"
+#include "large_messages.h"
 #include "relays.h"
 
 /* Threads that serve one address. Hundreds of sruns may start at once in a job. Up to 23.11 slurmd has 256 for all. */
@@ -30,11 +30,6 @@
 #endif
 /* Slurm 25.05 and later read a message before they give it to one of a number of threads. */
 #define READS_FIRST (SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0))
-#define MOST_FILES 65536
-/* Bytes. Messages below that are many, and no matter. */
-#define LARGE (1UL << 20)
-/* Addresses at a time; those that come when there are more share one number. */
-#define MOST_ADDRESSES 1024
 /* Bytes of messages of one address; a single one has as many as Slurm takes. sbcast sends 8 MiB at a time. */
 #define MOST_BYTES (128UL << 20)
 /* In ms. slurmd waits as long for the rest of a message (MessageTimeout). Where half of an address's threads serve, those that
@@ -48,16 +43,9 @@
 #define TRY_AGAIN_MS 50
 #define MOST_TRIES 600
 
-/* In network order; of IPv6 the half that a network is known by. */
-struct address {
-	unsigned char bytes[8];
-	unsigned served;
-	size_t messages; /* bytes */
-};
-
 /* What a thread has of what is bounded. */
 struct share {
-	struct address *address;
+	struct jail_address *address;
 	unsigned nodes;
 	size_t message;
 };
@@ -67,47 +55,10 @@ static void *(*create_names)(const char *names);
 static void (*unite_names)(void *names), (*destroy_names)(void *names);
 static int (*count_names)(void *names);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct address addresses[MOST_ADDRESSES];
+static struct jail_address addresses[JAIL_ADDRESSES_MOST];
 static unsigned nodes_passed_to;
 static pthread_key_t key;
 static _Thread_local struct share share;
-
-static void read_address(int fd, unsigned char bytes[8])
-{
-	struct sockaddr_storage peer = { 0 };
-	socklen_t size = sizeof(peer);
-	const struct sockaddr_in *in = (const void *)&peer;
-	const struct sockaddr_in6 *in6 = (const void *)&peer;
-
-	memset(bytes, 0, 8);
-	if (getpeername(fd, (struct sockaddr *)&peer, &size))
-		return;
-	bytes[0] = 4;
-	if (peer.ss_family == AF_INET)
-		memcpy(bytes + 4, &in->sin_addr, 4);
-	else if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
-		memcpy(bytes + 4, in6->sin6_addr.s6_addr + 12, 4);
-	else
-		memcpy(bytes, in6->sin6_addr.s6_addr, 8);
-	/* Whoever is on this node has all of 127.0.0.0/8. */
-	if (bytes[0] == 4 && bytes[4] == 127)
-		memset(bytes + 5, 0, 3);
-}
-
-/* With the lock held. */
-static struct address *find_address(const unsigned char bytes[8])
-{
-	struct address *unused = &addresses[MOST_ADDRESSES - 1];
-
-	for (size_t i = 0; i < MOST_ADDRESSES; i++) {
-		if (addresses[i].served && !memcmp(addresses[i].bytes, bytes, 8))
-			return &addresses[i];
-		if (!addresses[i].served)
-			unused = &addresses[i];
-	}
-	memcpy(unused->bytes, bytes, 8);
-	return unused;
-}
 
 /* When a thread that served a connection ends. */
 static void give_back(void *unused)
@@ -125,13 +76,10 @@ static void give_back(void *unused)
 
 static bool take_thread(int fd)
 {
-	unsigned char bytes[8];
-
 	if (share.address)
 		return true;
-	read_address(fd, bytes);
 	pthread_mutex_lock(&lock);
-	struct address *address = find_address(bytes);
+	struct jail_address *address = jail_addresses_find(addresses, fd);
 	bool taken = address->served < MOST_OF_ONE && !pthread_setspecific(key, &share);
 	if (taken) {
 		address->served++;
@@ -261,82 +209,12 @@ static pid_t fork_process(void)
 	return pid;
 }
 
-/* Slurm 25.05 and later: connections that were accepted and of which nothing was read. Numbers above are nobody's. */
-static atomic_bool is_new[MOST_FILES];
-/* What each has of its address while its message comes, if that is a large one. With the lock held. */
-static struct share large[MOST_FILES];
-static atomic_bool is_large[MOST_FILES];
-
-static bool take_large(int fd, size_t length)
+/* Slurm 25.05 and later: a list of nodes that is not in the packet with the beginning of a message is as one that is too long. */
+static bool is_refused(const unsigned char *text, size_t size)
 {
-	unsigned char bytes[8];
+	const struct jail_relay_header header = jail_relay_read(text, size);
 
-	if (length <= LARGE)
-		return true;
-	read_address(fd, bytes);
-	pthread_mutex_lock(&lock);
-	struct address *address = find_address(bytes);
-	bool taken = !address->messages || address->messages + length <= MOST_BYTES;
-	if (taken) {
-		address->served++;
-		address->messages += length;
-		large[fd] = (struct share){ .address = address, .message = length };
-		is_large[fd] = true;
-	}
-	pthread_mutex_unlock(&lock);
-	return taken;
-}
-
-/* In place of close(2) in slurmd and in Slurm's library. */
-static int close_file(int fd)
-{
-	if (fd >= 0 && fd < MOST_FILES && is_large[fd]) {
-		pthread_mutex_lock(&lock);
-		is_large[fd] = false;
-		large[fd].address->served--;
-		large[fd].address->messages -= large[fd].message;
-		pthread_mutex_unlock(&lock);
-	}
-	return close(fd);
-}
-
-/* In place of accept4(2) in Slurm's library. */
-static int accept_new(int listener, struct sockaddr *address, socklen_t *size, int flags)
-{
-	int fd = accept4(listener, address, size, flags);
-
-	if (fd >= 0 && fd < MOST_FILES)
-		is_new[fd] = address && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
-	return fd;
-}
-
-/* In place of read(2) there. The beginning of a message is in one packet; a list of nodes that is not is as one that is too
- * long. For Slurm the connection then has ended. */
-static ssize_t read_message(int fd, void *buffer, size_t size)
-{
-	ssize_t got = read(fd, buffer, size);
-
-	if (got <= 0 || fd < 0 || fd >= MOST_FILES || !is_new[fd])
-		return got;
-	is_new[fd] = false;
-	const struct jail_relay_header header = jail_relay_read(buffer, (size_t)got);
-	if ((header.kind == JAIL_RELAY_NONE || (header.kind == JAIL_RELAY_FEW && is_true(&header))) &&
-	    take_large(fd, header.length))
-		return got;
-	(void)shutdown(fd, SHUT_RDWR);
-	return 0;
-}
-
-static int guard_reads(const struct link_map *slurmd, const struct link_map *library, struct jail_error *err)
-{
-	int missing = library ? jail_imports_replace(library, "accept4", (void *)accept_new, err) : 1;
-
-	if (!missing)
-		missing = jail_imports_replace(library, "close", (void *)close_file, err);
-	/* It need not close any itself. */
-	if (!missing && jail_imports_replace(slurmd, "close", (void *)close_file, err) < 0)
-		return -1;
-	return missing ? missing : jail_imports_replace(library, "read", (void *)read_message, err);
+	return header.kind != JAIL_RELAY_NONE && (header.kind != JAIL_RELAY_FEW || !is_true(&header));
 }
 
 static bool find_functions(void)
@@ -374,7 +252,7 @@ int jail_connections_guard(struct jail_error *err)
 	if (!made && pthread_key_create(&key, give_back))
 		return jail_fail(err, NULL, 0, "there is no key for what slurmd's threads have: users can end it by many connections");
 	made = true;
-	int missing = !find_functions() ? 1 : READS_FIRST ? guard_reads(slurmd, library, err)
+	int missing = !find_functions() ? 1 : READS_FIRST ? jail_large_messages_guard(slurmd, library, is_refused, err)
 			: jail_imports_replace(slurmd, "slurm_receive_msg_and_forward", (void *)receive, err);
 	return missing <= 0 ? missing : jail_fail(err, NULL, 0, "this slurmd receives messages in an unknown way: users can end it by many "
 						  "connections, or by a message for many nodes");

@@ -3,20 +3,40 @@
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c).
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <slurm/spank.h>
 #include <stdint.h>
+
+#include "spank_jail/guards/imports.h"
+#include "spank_jail/guards/large_messages.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT extern const char plugin_name[], plugin_type[];
 EXPORT extern const uint32_t plugin_version;
+EXPORT int init(void);
 EXPORT int job_submit(job_desc_msg_t *job, uint32_t user, char **message);
 EXPORT int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **message);
 
 const char plugin_name[] = "Job submit plugin of the jail", plugin_type[] = "job_submit/jail";
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+/* slurmctld calls it when it has loaded this. */
+int init(void)
+{
+	struct jail_error error = { 0 };
+	char text[sizeof(error)];
+	const struct link_map *slurmctld = jail_imports_program();
+	int missing = slurmctld ? jail_large_messages_guard(slurmctld, jail_imports_library("libslurm"), NULL, &error) : 1;
+
+	if (missing)
+		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
+	return SLURM_SUCCESS;
+}
 
 static void set_switch(uint16_t *value)
 {

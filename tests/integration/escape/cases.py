@@ -287,6 +287,7 @@ _BY_SLURM = [
     Case("launch-with-odd-numbers", "filesystem", "eve", way=launches.with_odd_numbers),
     Case("message-for-many-nodes", "filesystem", "eve", way=connections.pass_to_many),
     Case("large-messages", "filesystem", "eve", way=connections.send_large),
+    Case("large-messages-to-slurmctld", "filesystem", "eve", way=connections.send_large_to_slurmctld),
     Case("message-for-fewer-nodes", "filesystem", "eve", way=connections.pass_to_fewer),
     Case("sbcast", "filesystem", way=slurm.sbcast),
     Case("srun-bcast", "filesystem", way=slurm.srun_bcast),

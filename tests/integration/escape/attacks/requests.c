@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What takes threads of slurmd before it knows who asks. */
+/* What takes threads or memory of slurmd, or slurmctld, before it knows who asks. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,20 +26,23 @@
 #define LARGE_MESSAGES 5
 #define REQUEST_PING 1008
 
-static int connect_to_slurmd(void)
+static int connect_to(const char *host, const char *port)
 {
-	struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons((uint16_t)given_number("SLURMD_PORT")),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)given_number(port)) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		broken("socket: %s", strerror(errno));
+	if (inet_pton(AF_INET, host, &address.sin_addr) != 1)
+		broken("%s is no address", host);
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)))
-		escaped("slurmd takes no connections any more: %s", strerror(errno));
+		escaped("%s takes no connections at %s any more: %s", host, port, strerror(errno));
 	return fd;
+}
+
+static int connect_to_slurmd(void)
+{
+	return connect_to("127.0.0.1", "SLURMD_PORT");
 }
 
 static void hold_connections(void)
@@ -110,8 +113,8 @@ static void pass_to_fewer(void)
 	held("slurmd goes on");
 }
 
-/* slurmd makes room for a message before it has seen who sends it. */
-static void send_large(void)
+/* A daemon makes room for a message before it has seen who sends it. */
+static void send_large_to(const char *host, const char *port)
 {
 	static char part[1 << 20];
 	const struct timeval patience = { .tv_sec = 2 };
@@ -124,7 +127,7 @@ static void send_large(void)
 	add(PARTS << 20, 4);
 	add(0, 6);
 	for (int i = 0; i < LARGE_MESSAGES; i++) {
-		int fd = connect_to_slurmd();
+		int fd = connect_to(host, port);
 		if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)))
 			broken("setsockopt");
 		ssize_t sent = send(fd, message, size, MSG_NOSIGNAL);
@@ -135,11 +138,22 @@ static void send_large(void)
 	fflush(stdout);
 	sleep(HOLD_S);
 	errno = 0;
-	held("slurmd goes on");
+	held("it goes on");
+}
+
+static void send_large(void)
+{
+	send_large_to("127.0.0.1", "SLURMD_PORT");
+}
+
+static void send_large_to_slurmctld(void)
+{
+	send_large_to(given("SLURMCTLD_ADDRESS"), "SLURMCTLD_PORT");
 }
 
 const struct attack request_attacks[] = {
 	{ "send-large", send_large },
+	{ "send-large-to-slurmctld", send_large_to_slurmctld },
 	{ "hold-connections", hold_connections },
 	{ "pass-to-many", pass_to_many },
 	{ "pass-to-fewer", pass_to_fewer },

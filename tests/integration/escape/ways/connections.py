@@ -57,21 +57,41 @@ def hold(arena: Arena, user: str) -> Outcome:
 
 def send_large(arena: Arena, user: str) -> Outcome:
     """Messages of 600 MB together, of which slurmd has most of each before it knows who sends it."""
-    before = _memory_kb(arena)
+    return _send_large(arena, user, "send-large", WORKER, "slurmd")
+
+
+def send_large_to_slurmctld(arena: Arena, user: str) -> Outcome:
+    """The same, to slurmctld: without it nobody on the cluster can do anything."""
+    outcome = _send_large(arena, user, "send-large-to-slurmctld", "controller", "slurmctld")
+    ping = arena.cluster.on("controller", "scontrol", "ping")
+    return outcome if ping.status == 0 else escaped(f"slurmctld serves nobody: {ping.out}{ping.err}")
+
+
+def _send_large(arena: Arena, user: str, attack: str, hostname: str, daemon: str) -> Outcome:
+    before = _memory_kb(arena, hostname, daemon)
     out = fresh(arena)
-    command = f"{_variables(arena)} /escape/attack send-large"
+    command = f"{_variables(arena)} {_controller(arena)} /escape/attack {attack}"
     job = arena.submit(command, "-n1", "-o", f"{arena.inside(out)}/0", user=user)
     arena.cluster.wait_until("it has sent", lambda: "sent" in read(out / "0") or ": " in read(out / "0"))
-    more = _memory_kb(arena) - before
+    more = _memory_kb(arena, hostname, daemon) - before
     arena.wait(job)
     if more > _MOST_MEMORY_KB:
-        return escaped(f"slurmd has {more} kB more for messages of nobody's")
+        return escaped(f"{daemon} has {more} kB more for messages of nobody's")
     return Outcome.read(read(out / "0"))
 
 
-def _memory_kb(arena: Arena) -> int:
-    number = find_process(arena.cluster, "slurmd")
-    return int(arena.on_worker("awk", "/^VmRSS:/ { print $2 }", f"/proc/{number}/status").ok())
+def _controller(arena: Arena) -> str:
+    """Where slurmctld listens, for an attack."""
+    address = arena.on_worker("getent", "ahostsv4", "controller").ok().split()[0]
+    shown = arena.cluster.on("controller", "scontrol", "show", "config").ok()
+    port = re.search(r"^SlurmctldPort\s*=\s*(\d+)", shown, flags=re.MULTILINE)
+    assert port, shown
+    return f"SLURMCTLD_ADDRESS={address} SLURMCTLD_PORT={port[1]}"
+
+
+def _memory_kb(arena: Arena, hostname: str, daemon: str) -> int:
+    number = arena.cluster.numbers_of(hostname, daemon)[0]
+    return int(arena.cluster.on(hostname, "awk", "/^VmRSS:/ { print $2 }", f"/proc/{number}/status").ok())
 
 
 def pass_to_many(arena: Arena, user: str) -> Outcome:

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is at the other end of a connection, and what each such address has of what is bounded. */
+#ifndef JAIL_ADDRESSES_H
+#define JAIL_ADDRESSES_H
+
+#include <stddef.h>
+
+/* Addresses at a time; those that come when there are more share one number. */
+#define JAIL_ADDRESSES_MOST 1024
+
+struct jail_address {
+	/* In network order; of IPv6 the half that a network is known by. */
+	unsigned char bytes[8];
+	unsigned served;
+	size_t messages; /* bytes */
+};
+
+/* The entry of the address at the other end of the socket `fd`, whose `served` is 0 if it is new. The caller holds the lock of
+ * `list`. */
+struct jail_address *jail_addresses_find(struct jail_address list[JAIL_ADDRESSES_MOST], int fd);
+
+#endif
