@@ -10,7 +10,6 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <pthread.h>
-#include <slurm/slurm.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
@@ -20,8 +19,6 @@
 #include "addresses.h"
 #include "imports.h"
 
-/* Slurm 25.05 and later read what there is; before, a thread reads the length, and then asks for as many bytes. */
-#define READS_WHAT_THERE_IS (SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0))
 /* Numbers above are nobody's. */
 #define MOST_FILES 65536
 /* Bytes. Messages below that are many, and no matter. */
@@ -43,10 +40,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct jail_address addresses[JAIL_ADDRESSES_MOST];
 static size_t together;
 /* Sockets that were accepted from another machine or this one's network. */
-static atomic_bool is_accepted[MOST_FILES], is_large[MOST_FILES];
-#if READS_WHAT_THERE_IS
-static atomic_bool is_new[MOST_FILES];
-#endif
+static atomic_bool is_accepted[MOST_FILES], is_new[MOST_FILES], is_large[MOST_FILES];
+/* Of which a thread has read the length alone, and asks then for as many bytes. slurmctld of 24.11 and slurmd of 25.05, and
+ * later ones, read what there is. */
+static atomic_bool is_by_length[MOST_FILES];
 static struct share shares[MOST_FILES];
 
 static bool take(int fd, size_t bytes)
@@ -55,7 +52,8 @@ static bool take(int fd, size_t bytes)
 		return true;
 	pthread_mutex_lock(&lock);
 	struct jail_address *address = jail_addresses_find(addresses, fd);
-	bool taken = (!address->messages || address->messages + bytes <= MOST_OF_ONE) && (!together || together + bytes <= MOST_TOGETHER);
+	bool taken = (!address->messages || address->messages + bytes <= MOST_OF_ONE) &&
+		     (!together || together + bytes <= MOST_TOGETHER);
 	if (taken) {
 		address->served++;
 		address->messages += bytes;
@@ -102,15 +100,13 @@ static int accept_new(int listener, struct sockaddr *address, socklen_t *size, i
 	int fd = accept4(listener, address, size, flags);
 
 	if (fd >= 0 && fd < MOST_FILES && address && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
-#if READS_WHAT_THERE_IS
 		is_new[fd] = true;
-#endif
+		is_by_length[fd] = is_large[fd] = false;
 		is_accepted[fd] = true;
 	}
 	return fd;
 }
 
-#if READS_WHAT_THERE_IS
 static bool (*speaks_tls)(void);
 
 /* Whether Slurm may have what was read of a new connection: a message's length comes first, in one packet with its header. */
@@ -126,28 +122,39 @@ static bool may_begin(int fd, const unsigned char *text, size_t size)
 	return ntohl(length) > LARGEST || take(fd, ntohl(length));
 }
 
-/* In place of read(2) there. */
-static ssize_t read_message(int fd, void *buffer, size_t size)
+/* Before `size` bytes are read, for which there is room that is not yet used. */
+static bool may_read(int fd, size_t size)
 {
-	ssize_t got = read(fd, buffer, size);
+	if (!is_watched(fd))
+		return true;
+	if (is_new[fd] && size == sizeof(uint32_t)) {
+		is_by_length[fd] = true;
+		is_new[fd] = false;
+	}
+	return !is_by_length[fd] || take(fd, size);
+}
 
+static ssize_t judge(int fd, const unsigned char *text, ssize_t got)
+{
 	if (got <= 0 || !is_watched(fd) || !is_new[fd])
 		return got;
 	is_new[fd] = false;
-	return may_begin(fd, buffer, (size_t)got) ? got : end(fd);
-}
-#else
-/* In place of read(2) and recv(2) there: room for `size` bytes is reserved, and not yet used. */
-static ssize_t read_message(int fd, void *buffer, size_t size)
-{
-	return !is_watched(fd) || take(fd, size) ? read(fd, buffer, size) : end(fd);
+	return may_begin(fd, text, (size_t)got) ? got : end(fd);
 }
 
+/* In place of read(2) there. */
+static ssize_t read_message(int fd, void *buffer, size_t size)
+{
+	return may_read(fd, size) ? judge(fd, buffer, read(fd, buffer, size)) : end(fd);
+}
+
+/* In place of recv(2) there. */
 static ssize_t receive_message(int fd, void *buffer, size_t size, int flags)
 {
-	return !is_watched(fd) || take(fd, size) ? recv(fd, buffer, size, flags) : end(fd);
+	if (flags & MSG_PEEK)
+		return recv(fd, buffer, size, flags);
+	return may_read(fd, size) ? judge(fd, buffer, recv(fd, buffer, size, flags)) : end(fd);
 }
-#endif
 
 int jail_large_messages_guard(const struct link_map *program, const struct link_map *library,
 			      bool (*refused)(const unsigned char *text, size_t size), struct jail_error *err)
@@ -159,16 +166,12 @@ int jail_large_messages_guard(const struct link_map *program, const struct link_
 		{ "accept4", (void *)accept_new },
 		{ "close", (void *)close_file },
 		{ "read", (void *)read_message },
-#if !READS_WHAT_THERE_IS
 		{ "recv", (void *)receive_message },
-#endif
 	};
 
 	refuse = refused;
-#if READS_WHAT_THERE_IS
 	void *found = dlsym(RTLD_DEFAULT, "conn_tls_enabled");
 	memcpy(&speaks_tls, &found, sizeof(found));
-#endif
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
 		int missing = library ? jail_imports_replace(library, functions[i].name, functions[i].function, err) : 1;
 		if (missing)

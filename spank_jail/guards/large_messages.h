@@ -11,8 +11,8 @@
 
 /* Lets the daemon `program`, and Slurm's library in it, end connections by which one address has more than 128 MiB of messages
  * on their way, or all together 512 MiB; a single message may be as large as Slurm takes. `refused`, if not NULL, says of the
- * beginning of a message whether nothing of it is to be read; Slurm before 25.05 does not ask it. Returns 0; 1 when the daemon
- * receives messages in an unknown way; -1. */
+ * beginning of a message whether nothing of it is to be read; a daemon that reads the length alone does not ask it.
+ * Returns 0; 1 when the daemon receives messages in an unknown way; -1. */
 int jail_large_messages_guard(const struct link_map *program, const struct link_map *library,
 			      bool (*refused)(const unsigned char *text, size_t size), struct jail_error *err);
 
