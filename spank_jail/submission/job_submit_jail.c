@@ -3,7 +3,8 @@
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c).
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), and it saves its
+ * records soon (guards/saves.c).
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -12,6 +13,7 @@
 
 #include "spank_jail/guards/imports.h"
 #include "spank_jail/guards/large_messages.h"
+#include "spank_jail/guards/saves.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -35,6 +37,10 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
+	missing = jail_saves_hasten(&error);
+	if (missing)
+		slurm_error("job_submit/jail: if this slurmctld is killed, it loses jobs of the last five seconds: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it saves its records in an unknown way");
 	return SLURM_SUCCESS;
 }
 

@@ -30,6 +30,7 @@ TEMPLATES = {
     "slurm/plugstack.conf": "plugstack.conf.j2",
     "accounting/slurmdbd.conf": "slurmdbd.conf.j2",
     "slurm/job_submit.lua": "job_submit.lua",
+    "slurm/jobcomp.lua": "jobcomp.lua",
     "worker/jail.fstab": "jail.fstab.j2",
     "login/jail.fstab": "jail.fstab.j2",
 }
