@@ -159,6 +159,8 @@ def direct_build(
         reproduce=prepared.reproduce,
         go_on=prepared.request.go_on or f"go on with: {prepared.reproduce('')}",
         stopped=stopped,
+        sites=prepared.sites,
+        shaped_by=prepared.shaped_by,
     )
 
 

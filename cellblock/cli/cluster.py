@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellblock.cli.json_output import print_json
-from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, cluster_names
+from cellblock.cli.options import (
+    JsonOption,
+    LogOption,
+    MirrorOption,
+    SitesOption,
+    VariantOption,
+    cluster_names,
+)
 
 if TYPE_CHECKING:
     from cellblock.cluster import ClusterStatus, Proof
@@ -67,6 +74,7 @@ def up(
             help="Image that the jail is made of: jail (the default), or jail-devel with compilers."
         ),
     ] = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -85,6 +93,7 @@ def up(
         file=cluster,
         wait=wait,
         without=tuple(without or ()),
+        sites=tuple(sites or ()),
     )
     with make_view(log, events):
         result = bring_up(request, events)
@@ -294,6 +303,7 @@ def cluster_diff(
     ] = None,
     variant: VariantOption = None,
     mirror: MirrorOption = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -308,7 +318,9 @@ def cluster_diff(
     from cellblock.events import Events
 
     events = Events()
-    request = UpRequest(name=name, variant=variant, mirrors=tuple(mirror or ()), file=file)
+    request = UpRequest(
+        name=name, variant=variant, mirrors=tuple(mirror or ()), file=file, sites=tuple(sites or ())
+    )
     with make_view(log, events):
         found, changes = compare(request, events)
     if as_json:

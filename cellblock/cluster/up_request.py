@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.cluster_file import (
     MOST_NODES,
     ClusterFile,
     JailRoot,
     load_cluster_file,
-    seconds,
 )
 from cellblock.cluster.definition.model import ClusterSpec, EngineName, Role, SlurmVariant
 from cellblock.cluster.definition.names import check_name
 from cellblock.cluster.facts import state
 from cellblock.errors import UsageError
+from cellblock.graph import check_known
 from cellblock.project import Project
 
 _PATIENCE_S = 600.0
@@ -43,6 +44,8 @@ class UpRequest:
     """How long nodes that must start anew wait for their jobs, as in 10m; 0 ends the jobs."""
     without: tuple[str, ...] = ()
     """Parts of the file to leave out, of OPTIONAL."""
+    sites: tuple[Path, ...] = ()
+    """Folders of a site's own definitions (`--images`), after those of the file."""
 
 
 def patience_s(request: UpRequest) -> float:
@@ -64,7 +67,9 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
         raise UsageError(
             f"there is no engine '{request.engine}'", hint=f"use one of: {', '.join(get_args(EngineName))}"
         )
-    variant = Project().variant(file.variant)
+    project = project_of(file)
+    variant = project.variant(file.variant)
+    _refuse_other_roles(project, file)
     return ClusterSpec(
         file=file,
         variant=SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
@@ -74,8 +79,41 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
     )
 
 
+def project_of(file: ClusterFile) -> Project:
+    """The definitions of this tree, with those of the site that `file` names."""
+    return Project(sites=tuple(map(Path, file.images)))
+
+
+def _refuse_other_roles(project: Project, file: ClusterFile) -> None:
+    """Raise UsageError for an image that the file gives to nodes, and that does not start as those do."""
+    named = [("login.image", "login", file.login.image)]
+    named += [
+        (f"node_sets.{number}.image", "worker", each.image) for number, each in enumerate(file.node_sets)
+    ]
+    for key, role, name in named:
+        if name is None or name == role:
+            continue
+        check_known([name], project.images)
+        image, plain = project.images[name], project.images[role]
+        if image.fields.entrypoint != plain.fields.entrypoint:
+            raise UsageError(
+                f"{key}: {name} ({image.source.path}) starts with [{', '.join(image.fields.entrypoint)}], "
+                f"and a {role} node with [{', '.join(plain.fields.entrypoint)}]",
+                hint=f"make it `from: {role}`, with the entrypoint of {plain.source.path}",
+            )
+
+
+def images_of(file: ClusterFile) -> tuple[str, ...]:
+    """The names of the images that the cluster of `file` runs."""
+    images = (
+        *(file.image_of("worker", each.nodes[0]) for each in file.node_sets),
+        *(file.image_of(role) for role in roles_of(file) if role != "worker"),
+    )
+    return tuple(dict.fromkeys(images))
+
+
 def roles_of(file: ClusterFile) -> tuple[Role, ...]:
-    """The roles whose images the cluster of `file` runs."""
+    """The roles that the cluster of `file` runs."""
     accounting: tuple[Role, ...] = ("accounting", "database") if file.accounting else ()
     rest: tuple[Role, ...] = ("rest",) if file.rest else ()
     metrics: tuple[Role, ...] = ("metrics",) if file.metrics else ()
@@ -130,5 +168,7 @@ def cluster_file(request: UpRequest) -> ClusterFile:
                 f"a cluster cannot be without '{part}'",
                 hint=f"use --without with one of: {', '.join(OPTIONAL)}",
             )
-    left_out = dict.fromkeys(request.without)
-    return file.model_copy(update={"jail": jail, "login": login, **left_out})
+    known = {Path(folder).resolve() for folder in file.images}
+    images = (*file.images, *(str(each.absolute()) for each in request.sites if each.resolve() not in known))
+    left_out: dict[str, None] = dict.fromkeys(request.without)
+    return file.model_copy(update={"jail": jail, "login": login, "images": images, **left_out})
