@@ -3,6 +3,7 @@
 
     DIR/NAME/image.yaml   an image of the site's, or one in place of the image NAME here
     DIR/variants.yaml     distributions, CUDA and variants, added or in place of those here
+    DIR/policy.yaml       what `audit` accepts, in place of the file here
     DIR/locks/            the locks of builds with this folder
 
 A later folder goes before an earlier one. An override that is made `from` its own name stands on the image
@@ -52,7 +53,10 @@ def check_sites(own: Path, sites: Sequence[Path], option: str = "--images") -> t
     found: list[Path] = []
     for site in sites:
         said = f"{option} {site}"
-        folder = site.resolve()
+        try:
+            folder = site.resolve()
+        except (OSError, RuntimeError) as error:  # a link that leads back to itself
+            raise UsageError(f"{said}: cannot be followed: {error}", hint="correct the link") from error
         if not folder.is_dir():
             what = "this is no folder" if folder.exists() else "there is no such folder"
             raise UsageError(
@@ -65,7 +69,7 @@ def check_sites(own: Path, sites: Sequence[Path], option: str = "--images") -> t
             )
         if folder in found:
             raise UsageError(f"{said}: {folder} is named twice", hint="name each folder once")
-        if not any(folder.glob("*/image.yaml")) and not (folder / "variants.yaml").is_file():
+        if not any(map(_declares, folder.iterdir())) and not (folder / "variants.yaml").is_file():
             inner = next(folder.glob("*/*/image.yaml"), None)
             near = f"{option} {folder.parent}" if (folder / "image.yaml").exists() else ""
             near = near or (f"{option} {inner.parent.parent}" if inner else "")
@@ -130,6 +134,12 @@ def overrides_text(images: Mapping[str, Image]) -> Iterator[str]:
     for image in images.values():
         if image.overrides:
             yield f"{image.name} is {image.source.path}, in place of {', '.join(map(str, image.overrides))}"
+
+
+def _declares(folder: Path) -> bool:
+    """Whether a folder is meant for an image: one whose link leads nowhere is an error of its own."""
+    path = folder / "image.yaml"
+    return path.exists() or path.is_symlink() or (folder.is_symlink() and not folder.exists())
 
 
 def _images_of(site: Path, known: Mapping[str, Image]) -> dict[str, Image]:

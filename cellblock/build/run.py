@@ -87,6 +87,7 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
         (record := read_record(plan.name, prepared.variant.name)) is None
         or record.key != plan.key.digest
         or record.digest != known[plan.key_reference].digest
+        or record.shaped_by != prepared.shaped_by.get(plan.name, ())
         for plan in plans
         if plan.key_reference in known
     )

@@ -39,7 +39,7 @@ def audit(
     from cellblock.release.subjects import SubjectRequest, open_subjects
 
     events = Events()
-    loaded = load_policy(policy or default_policy())
+    loaded = load_policy(policy or default_policy(sites or ()))
     request = SubjectRequest(tuple(images or ()), variant, source, sites=tuple(sites or ()))
     with make_view(log, events), open_subjects(request, events) as subjects:
         result = audit_built(subjects, loaded, events)

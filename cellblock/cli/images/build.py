@@ -139,7 +139,7 @@ def build(
     # Images in a storage of which nothing is known may go unnoticed.
     seen = not load or _ENGINE_IMAGES.is_file()
     if seen and unchanged.is_simple(args) and before == unchanged.states_of(input_paths(own)):
-        after = unchanged.states_of(result_paths(load))
+        after = unchanged.states_of(result_paths(load, own))
         unchanged.remember(str(paths.PROJECT), args, done, {**before, **after})
 
 
@@ -173,10 +173,13 @@ def input_paths(sites: Sequence[Path] = ()) -> list[str]:
     return [*project, *code, *host]
 
 
-def result_paths(load: bool) -> list[str]:
+def result_paths(load: bool, sites: Sequence[Path] = ()) -> list[str]:
     """Files that must still be there, as they are, for a build to have nothing to do."""
     from cellblock.store import checkout  # jail-init, whose command this is, too, does without
 
     named = paths.PROJECT / checkout.FILE
     found = [str(named), str(paths.cache() / "resolved"), str(paths.cache() / "images")]
+    if sites:
+        # Equal images of another site have its name in their records.
+        found.append(str(paths.cache() / "records" / checkout.identity()))
     return [*found, str(_ENGINE_IMAGES)] if load else found

@@ -117,7 +117,7 @@ def push(
         referrers,
         jobs,
         connection=ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
-        before_push=audit_gate(policy, events) if audit else None,
+        before_push=audit_gate(policy, events, sites or ()) if audit else None,
         attest=AttestRequest(signer, sites=tuple(sites or ())) if attest or signer else None,
         sites=tuple(sites or ()),
     )
