@@ -171,6 +171,8 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
     print(
         f"cluster {found.name}: {found.variant}, Slurm {found.release}, {found.engine}, jail {found.volume}"
     )
+    if line := _jail_line(found):
+        print(f"  jail      {line}")
     for container in found.containers:
         print(f"  container {container.name:30} {container.state}")
     for node in found.nodes:
@@ -183,6 +185,18 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
             "what is missing"
         )
         raise typer.Exit(1)
+
+
+def _jail_line(found: ClusterStatus) -> str:
+    """The jail in one line; none where it cannot be looked at, which `jail status` explains."""
+    from cellblock.cli.jail.status import line_of
+    from cellblock.errors import CellblockError
+    from cellblock.jail.status import status as jail_status
+
+    try:
+        return line_of(jail_status(found.volume))
+    except (CellblockError, OSError):
+        return ""
 
 
 def shell(
