@@ -18,8 +18,8 @@ from cellblock.cluster.definition.model import ClusterSpec, EngineName, Role, Sl
 from cellblock.cluster.definition.names import check_name
 from cellblock.cluster.facts import state
 from cellblock.errors import UsageError
-from cellblock.graph import check_known
 from cellblock.project import Project
+from cellblock.yaml_source import Location, nearest, read_yaml
 
 _PATIENCE_S = 600.0
 OPTIONAL = ("accounting", "rest", "metrics")
@@ -69,7 +69,7 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
         )
     project = project_of(file)
     variant = project.variant(file.variant)
-    _refuse_other_roles(project, file)
+    _check_images(request, project, file)
     return ClusterSpec(
         file=file,
         variant=SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
@@ -84,23 +84,40 @@ def project_of(file: ClusterFile) -> Project:
     return Project(sites=tuple(map(Path, file.images)))
 
 
-def _refuse_other_roles(project: Project, file: ClusterFile) -> None:
-    """Raise UsageError for an image that the file gives to nodes, and that does not start as those do."""
-    named = [("login.image", "login", file.login.image)]
-    named += [
-        (f"node_sets.{number}.image", "worker", each.image) for number, each in enumerate(file.node_sets)
+def _check_images(request: UpRequest, project: Project, file: ClusterFile) -> None:
+    """Raise UsageError for an image that there is not, or that does not start as nodes of its kind do."""
+    named: list[tuple[Location, str, str | None]] = [
+        (("jail", "image"), "", file.jail.image),
+        (("login", "image"), "login", file.login.image),
+        *((("node_sets", at, "image"), "worker", one.image) for at, one in enumerate(file.node_sets)),
     ]
     for key, role, name in named:
-        if name is None or name == role:
+        if name is None:
             continue
-        check_known([name], project.images)
-        image, plain = project.images[name], project.images[role]
-        if image.fields.entrypoint != plain.fields.entrypoint:
+        if name not in project.images:
             raise UsageError(
-                f"{key}: {name} ({image.source.path}) starts with [{', '.join(image.fields.entrypoint)}], "
-                f"and a {role} node with [{', '.join(plain.fields.entrypoint)}]",
-                hint=f"make it `from: {role}`, with the entrypoint of {plain.source.path}",
+                f"{_place(request, key)}: there is no image '{name}'; {nearest(name, project.images)}",
+                hint=f"`build.py targets{project.options}` lists them; --images DIR adds those of a site",
             )
+        image = project.images[name]
+        # cellblock-init and the role: what else is in it may differ.
+        start = project.images[role].fields.entrypoint[-2:] if role else []
+        words = image.fields.entrypoint
+        if start and start not in [words[at : at + 2] for at in range(len(words))]:
+            raise UsageError(
+                f"{_place(request, key)}: image {name} does not start a {role} node: its entrypoint, "
+                f"[{', '.join(words)}], has no `{' '.join(start)}` ({image.source.path})",
+                hint=f"make it `from: {role}`, with the entrypoint of {project.images[role].source.path}",
+            )
+
+
+def _place(request: UpRequest, key: Location) -> str:
+    """FILE:LINE: KEY of a key of the cluster file; an option or a default has none."""
+    name = ".".join(map(str, key))
+    if request.jail is not None and key == ("jail", "image"):
+        return "--jail"
+    source = read_yaml(request.file) if request.file else None
+    return f"{source.path}:{source.line(key)}: {name}" if source and key in source.lines else name
 
 
 def images_of(file: ClusterFile) -> tuple[str, ...]:

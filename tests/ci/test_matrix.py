@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -24,6 +25,7 @@ from cellblock.errors import UsageError
 from cellblock.paths import PROJECT
 from cellblock.variants import load_variants
 
+SITE = PROJECT / "docs/examples/site/images"
 SCHEMAS = {"github": "vendor.github-workflows", "gitlab": "vendor.gitlab-ci"}
 
 
@@ -314,3 +316,35 @@ def test_labels_of_a_runner_are_separated_by_commas() -> None:
         "amd64": ("self-hosted", "linux"),
         "arm64": ("x",),
     }
+
+
+def test_jobs_build_and_push_a_sites_images_that_lie_in_this_tree() -> None:
+    jobs = json.loads(written("--ci", "json", "--images", str(SITE), "-v", "debian13"))["jobs"]
+    build, index = next(job for job in jobs if job["kind"] == "build"), jobs[-1]
+    assert {"login-tools", "worker"} <= set(build["images"])
+    for command in (*build["commands"], *index["commands"]):
+        assert command.startswith("$root python3 build.py ")
+        assert command.endswith(" --images docs/examples/site/images")
+    assert "submodules" not in written("--ci", "github", "--images", str(SITE), "-v", "debian13")
+
+
+def test_a_sites_folder_that_no_job_would_have_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(SITE, tmp_path / "images")
+    done = matrix("--ci", "github", "--images", str(tmp_path / "images"))
+    assert done.returncode == 2
+    assert (
+        f"--images {tmp_path / 'images'}: a job checks out {PROJECT}, and the folder is not in it"
+        in done.stderr
+    )
+
+
+def test_a_pipeline_of_a_repository_that_holds_this_one_fetches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parent of this tree stands for the site's repository."""
+    monkeypatch.chdir(PROJECT.parent)
+    pipeline = data("--ci", "gitlab", "--images", str(SITE), "-v", "debian13")
+    assert pipeline["variables"]["GIT_SUBMODULE_STRATEGY"] == "normal"
+    (build,) = [job for name, job in pipeline.items() if name == "debian13:amd64"]
+    assert build["script"][0].startswith(f"$root python3 {PROJECT.name}/build.py build ")
+    assert build["script"][0].endswith(f" --images {PROJECT.name}/docs/examples/site/images")
