@@ -12,6 +12,7 @@ that it takes the place of, which is then called NAME.overridden. docs/decisions
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +70,14 @@ def check_sites(own: Path, sites: Sequence[Path], option: str = "--images") -> t
             )
         if folder in found:
             raise UsageError(f"{said}: {folder} is named twice", hint="name each folder once")
-        if not any(map(_declares, folder.iterdir())) and not (folder / "variants.yaml").is_file():
+        try:
+            declares = any(map(_declares, folder.iterdir())) or os.path.lexists(folder / "variants.yaml")
+        except OSError as error:
+            raise UsageError(
+                f"{said}: cannot be read: {error.strerror}: {error.filename}",
+                hint="correct its mode, or run as root",
+            ) from error
+        if not declares:
             inner = next(folder.glob("*/*/image.yaml"), None)
             near = f"{option} {folder.parent}" if (folder / "image.yaml").exists() else ""
             near = near or (f"{option} {inner.parent.parent}" if inner else "")

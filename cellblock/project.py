@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,7 +46,7 @@ class Project:
     @cached_property
     def variants(self) -> Mapping[str, Variant]:
         """All variants by name."""
-        own = [path for folder in self.folders if (path := folder / "variants.yaml").exists()]
+        own = [path for folder in self.folders if os.path.lexists(path := folder / "variants.yaml")]
         return load_variants(self.definitions / "variants.yaml", *own)
 
     @cached_property

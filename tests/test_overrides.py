@@ -274,6 +274,12 @@ def test_links_are_followed_and_those_that_lead_nowhere_are_errors(
     assert "site/tools/image.yaml: this link leads to nothere.yaml" in fault(tree, site)
 
 
+def test_variants_of_a_link_that_leads_nowhere_are_an_error(tree: Path, site: Path) -> None:
+    (site / "variants.yaml").symlink_to("nothere.yaml")
+    with pytest.raises(DefinitionError, match=re.escape(f"{site / 'variants.yaml'}: cannot be read")):
+        _ = Project(tree, (site,)).variants
+
+
 def test_folders_that_cannot_be_a_sites(tree: Path, site: Path, tmp_path: Path) -> None:
     declare(site, tools="summary: t\nfrom: base\n")
     empty = tmp_path / "empty"

@@ -105,7 +105,7 @@ def status(path: Path) -> Status:
     if state is None and not problems and not at_work:
         raise CellblockError(
             f"{path} holds no jail yet",
-            hint="`jail assemble SOURCE VOLUME` makes one; `jail status` shows it",
+            hint="`jail assemble SOURCE VOLUME` makes one; `jail status VOLUME` shows it",
         )
     kept = [one for one in history.listed(volume) if history.is_there(volume, one.number)]
     problems += [one.why for one in kept if isinstance(one, history.Damaged)]

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cellblock.ci import gitlab
+from cellblock.ci.matrix import plan_jobs
 from cellblock.ci.settings import Settings, parse_runners
 from cellblock.cli.__main__ import main
 from cellblock.errors import UsageError
@@ -338,13 +340,13 @@ def test_a_sites_folder_that_no_job_would_have_is_refused(tmp_path: Path) -> Non
     )
 
 
-def test_a_pipeline_of_a_repository_that_holds_this_one_fetches_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The parent of this tree stands for the site's repository."""
-    monkeypatch.chdir(PROJECT.parent)
-    pipeline = data("--ci", "gitlab", "--images", str(SITE), "-v", "debian13")
+def test_a_pipeline_of_a_repository_that_holds_this_one_fetches_it() -> None:
+    """tests/docs/test_site_example.py types the command in such a repository."""
+    settings = Settings(program="cellblock/build.py", sites=("images",))
+    variant = load_variants(PROJECT / "images/variants.yaml")["debian13"]
+    planned = plan_jobs([variant], ["base"], [], settings, gitlab.RUNNERS)
+    pipeline = yaml.safe_load(gitlab.gitlab_pipeline(planned, "heading"))
     assert pipeline["variables"]["GIT_SUBMODULE_STRATEGY"] == "normal"
-    (build,) = [job for name, job in pipeline.items() if name == "debian13:amd64"]
-    assert build["script"][0].startswith(f"$root python3 {PROJECT.name}/build.py build ")
-    assert build["script"][0].endswith(f" --images {PROJECT.name}/docs/examples/site/images")
+    script = pipeline["debian13:amd64"]["script"]
+    assert script[0].startswith("$root python3 cellblock/build.py build --variant debian13 ")
+    assert [line.endswith(" --images images") for line in script] == [True, True]

@@ -145,7 +145,8 @@ def _as_jobs_see(sites: Sequence[Path]) -> tuple[str, tuple[str, ...]]:
     from cellblock.errors import UsageError
 
     here = Path.cwd()
-    root = here if sites and paths.PROJECT.is_relative_to(here) else paths.PROJECT
+    within = all(site.is_relative_to(paths.PROJECT) for site in sites)
+    root = paths.PROJECT if within or not paths.PROJECT.is_relative_to(here) else here
     for site in sites:
         if not site.is_relative_to(root):
             raise UsageError(

@@ -45,7 +45,7 @@ def read(volume: Volume) -> LastBackup | None:
     except (OSError, ValueError, TypeError) as error:
         raise CellblockError(
             f"{path}: cannot be read as the record of a backup: {error}",
-            hint="the next `jail backup` writes it anew; `jail backup --list` asks the repository",
+            hint="the next `jail backup VOLUME REPO` writes it anew; with --list it asks the repository",
         ) from error
 
 
