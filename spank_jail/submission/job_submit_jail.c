@@ -3,14 +3,15 @@
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), and it saves its
- * records soon (guards/saves.c).
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
+ * records soon (guards/saves.c), and a lock that it gives up twice does not stop it (guards/held_locks.c).
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
 #include <stdint.h>
 
+#include "spank_jail/guards/held_locks.h"
 #include "spank_jail/guards/imports.h"
 #include "spank_jail/guards/large_messages.h"
 #include "spank_jail/guards/saves.h"
@@ -34,6 +35,9 @@ int init(void)
 	const struct link_map *slurmctld = jail_imports_program();
 	int missing = slurmctld ? jail_large_messages_guard(slurmctld, jail_imports_library("libslurm"), NULL, &error) : 1;
 
+	if (slurmctld && jail_held_locks_guard(slurmctld, &error))
+		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
+			    "unknown");
 	if (missing)
 		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
@@ -64,6 +68,10 @@ int job_submit(job_desc_msg_t *job, uint32_t user, char **message)
 {
 	(void)user;
 	(void)message;
+	/* Clusters of a federation tell each other these, after this function. Of a user's submission slurmctld looks them up in
+	 * its federation, without a look whether it is in one. */
+	job->fed_siblings_active = 0;
+	job->fed_siblings_viable = 0;
 	return set_switches(job);
 }
 
