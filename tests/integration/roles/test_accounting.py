@@ -219,7 +219,9 @@ def held(cluster: LocalCluster, user: str, *arguments: str) -> Iterator[None]:
         cluster.on("controller", "scancel", number).ok()
 
 
-@pytest.mark.parametrize(("host", "port", "count"), [("accounting", "6819", "150"), ("database", "3306", "600")])
+@pytest.mark.parametrize(
+    ("host", "port", "count"), [("accounting", "6819", "150"), ("database", "3306", "600")]
+)
 def test_connections_that_are_left_open_keep_nobody_from_the_accounting(
     accounted: LocalCluster, host: str, port: str, count: str
 ) -> None:

@@ -152,7 +152,7 @@ def odd_submissions(arena: Arena, user: str) -> Outcome:
 
 
 def broadcast_for_no_step(arena: Arena, user: str) -> Outcome:
-    """slurmctld gives up locks twice when it is asked for a step that there is none of, and waits for them for ever."""
+    """slurmctld gives up locks twice when it is asked for a step that there is none of, and waits for ever."""
     job = arena.submit("sleep 300", "-o", "/dev/null", user=user).ok().strip()
     asked = ("squeue", "--noheader", "--states=running", "--jobs", job)
     try:
@@ -163,17 +163,17 @@ def broadcast_for_no_step(arena: Arena, user: str) -> Outcome:
         served = arena.cluster.on("controller", *update)
         if served.status:
             arena.cluster.on("controller", "pkill", "-KILL", "-x", "slurmctld")
-            arena.cluster.wait_until(
-                "it serves", lambda: arena.cluster.on("controller", *asked).status == 0
-            )
+            arena.cluster.wait_until("it serves", lambda: arena.cluster.on("controller", *asked).status == 0)
             return escaped(f"slurmctld serves nobody: {served.err}")
-        return held(last_line(done.err)) if "invalid" in done.err.lower() else broken(f"it was served: {done}")
+        return (
+            held(last_line(done.err)) if "invalid" in done.err.lower() else broken(f"it was served: {done}")
+        )
     finally:
         arena.cluster.on("controller", "scancel", job)
 
 
 def flag_of_slurmctlds_own(arena: Arena, user: str) -> Outcome:
-    """By a flag of a message's header slurmctld locks nothing for it; its answer has the flags that it took."""
+    """By a flag of a message's header slurmctld locks nothing for it; its answer has the flags it took."""
     shown = arena.cluster.jail("sh", "-c", f"{_PRELOAD} HEADER_FLAGS=32 scontrol show jobs", user=user)
     told = re.search(r"^flags of the answer: (\d+)$", shown.err, flags=re.MULTILINE)
     if not told:
