@@ -152,11 +152,11 @@ def odd_submissions(arena: Arena, user: str) -> Outcome:
 
 
 def broadcast_for_no_step(arena: Arena, user: str) -> Outcome:
-    """slurmctld gives up locks twice when it is asked for a step that there is none of, and waits for ever."""
+    """Asked for a step that there is none of, slurmctld gives up locks twice, and waits for ever."""
     job = arena.submit("sleep 300", "-o", "/dev/null", user=user).ok().strip()
     asked = ("squeue", "--noheader", "--states=running", "--jobs", job)
     try:
-        arena.cluster.wait_until("it runs", lambda: arena.cluster.on("controller", *asked).out.strip())
+        arena.cluster.wait_until("it runs", lambda: job in arena.cluster.on("controller", *asked).out)
         command = ("sbcast", "--force", "-j", f"{job}.77", "/etc/passwd", "/run/bcast/x")
         done = arena.cluster.jail("timeout", "20", *command, user=user)
         update = ("timeout", "30", "scontrol", "update", f"JobId={job}", "Comment=there")
@@ -173,7 +173,7 @@ def broadcast_for_no_step(arena: Arena, user: str) -> Outcome:
 
 
 def flag_of_slurmctlds_own(arena: Arena, user: str) -> Outcome:
-    """By a flag of a message's header slurmctld locks nothing for it; its answer has the flags it took."""
+    """By a flag of a header slurmctld locks nothing for the message; its answer has the flags it took."""
     shown = arena.cluster.jail("sh", "-c", f"{_PRELOAD} HEADER_FLAGS=32 scontrol show jobs", user=user)
     told = re.search(r"^flags of the answer: (\d+)$", shown.err, flags=re.MULTILINE)
     if not told:
