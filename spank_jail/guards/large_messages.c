@@ -26,7 +26,7 @@
 #define LARGE (1UL << 20)
 /* What Slurm takes. Of HTTP, which slurmctld of 25.11 and later speaks, too, the first four bytes are a larger number. */
 #define LARGEST (1UL << 30)
-/* By Slurm's header, which begins with its version and these flags. By this one slurmctld (23.02 and later) says to itself that it
+/* By Slurm's header, which begins with its version and these flags. By this one slurmctld says to itself that it
  * has locked what the message is about: it must not come from others. */
 #define FLAGS_AT 2
 #define QUEUE_PROCESSING 0x20

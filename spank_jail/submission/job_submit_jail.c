@@ -35,12 +35,12 @@ int init(void)
 	const struct link_map *slurmctld = jail_imports_program();
 	int missing = slurmctld ? jail_large_messages_guard(slurmctld, jail_imports_library("libslurm"), NULL, &error) : 1;
 
-	if (slurmctld && jail_held_locks_guard(slurmctld, &error))
-		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
-			    "unknown");
 	if (missing)
 		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
+	if (slurmctld && jail_held_locks_guard(slurmctld, &error))
+		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
+			    "unknown");
 	missing = jail_saves_hasten(&error);
 	if (missing)
 		slurm_error("job_submit/jail: if this slurmctld is killed, it loses jobs of the last five seconds: %s",
