@@ -60,3 +60,13 @@ def test_what_had_ended_unsaved_holds_no_worker(cluster: LocalCluster, user: str
         cluster.wait_until("one of them runs", lambda: running(cluster) == jobs[1:])
     finally:
         cluster.on("controller", "scancel", *jobs)
+
+
+def test_one_that_answers_nobody_is_started_again(cluster: LocalCluster) -> None:
+    cluster.on("controller", "sh", "-c", "kill -STOP $(pidof slurmctld)").ok()
+    # The one that always runs would wait for five minutes.
+    watch = ("timeout", "--preserve-status", "120", "/usr/lib/cellblock/watch-slurmctld", "1")
+    cluster.on("controller", "sh", "-c", f"nohup {' '.join(watch)} >/dev/null 2>&1 &").ok()
+    cluster.wait_until(
+        "slurmctld answers", lambda: " is UP" in cluster.on("controller", "scontrol", "ping").out
+    )
