@@ -47,6 +47,9 @@ CLIENTS = 8
 SUBMISSIONS = 25
 """Jobs that each client submits, one after the other."""
 
+USER = "cellblock-bench"
+"""Whose jobs these are; cluster.sh has the name, too."""
+
 SCRAPES = 30
 RESTARTS = 5
 STEPS = 20
@@ -189,16 +192,19 @@ def _submissions() -> tuple[float, float]:
     """Jobs a second that slurmctld takes: from the jail, and a plain one of the same package."""
     script = files("cellblock.bench").joinpath("cluster.sh").read_text(encoding="utf-8")
     numbers = (str(CLIENTS), str(SUBMISSIONS))
-    user = "cellblock-bench"
-    _inside("login", "jail-enter", "--", "useradd", "--create-home", user)
-    # Till slurmctld takes this user's jobs.
-    _inside("login", "jail-enter", "--user", user, "--", "srun", "--quiet", "--mpi=none", "true")
-    ours = ("jail-enter", "--user", user, "--", "bash", "-c", script, "bench", "submit", *numbers)
+    _make_user()
+    ours = ("jail-enter", "--user", USER, "--", "bash", "-c", script, "bench", "submit", *numbers)
     taken = float(_inside("login", *ours).split()[-1])
     plain = float(_inside("controller", "bash", "-c", script, "bench", "plain", *numbers).split()[-1])
-    _inside("controller", "scancel", "--user", user)
+    _inside("controller", "scancel", "--user", USER)
     total = CLIENTS * SUBMISSIONS
     return total / taken, total / plain
+
+
+def _make_user() -> None:
+    _inside("login", "jail-enter", "--", "useradd", "--create-home", USER)
+    # Until slurmctld takes the user's jobs.
+    _inside("login", "jail-enter", "--user", USER, "--", "srun", "--quiet", "--mpi=none", "true")
 
 
 def _declare_nodes() -> None:
@@ -241,6 +247,7 @@ def _volume_operations(folder: Path, options: Sequence[str], cache: dict[str, st
         _build("up", *options, more=cache)
         source = folder / "static.c"
         source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
+        _make_user()
         subprocess.run(["gcc", "-static", "-o", str(volume / "root/static"), str(source)], check=True)
         return _count(count)
 
