@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli import bench, cluster, docs, doctor, render, testing, token
+from cellblock.cli import bench, cluster, cluster_upgrade, docs, doctor, render, testing, token
 from cellblock.cli.images import attest, build, cache, inspect, lock, matrix, push, targets, verify
 from cellblock.cli.jail import app as jail
 
@@ -61,6 +61,7 @@ app.command()(cluster.down)
 app.command()(cluster.logs)
 app.command()(cluster.clusters)
 app.command()(token.token)
+cluster.cluster_app.command("upgrade")(cluster_upgrade.cluster_upgrade)
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(render.app, name="render")
 app.add_typer(jail.group, name="jail")

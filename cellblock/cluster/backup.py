@@ -39,6 +39,7 @@ from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.facts import state
+from cellblock.cluster.facts.upgrade_record import refuse_under_way
 from cellblock.cluster.local import exec_argv
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
@@ -89,10 +90,11 @@ def back_up(name: str, file: Path, events: Events) -> Backup:
         )
     known = state.require(name)
     with state.locked(name):
-        return _back_up(known, file, events)
+        return write_backup(known, file, events)
 
 
-def _back_up(known: state.ClusterState, file: Path, events: Events) -> Backup:
+def write_backup(known: state.ClusterState, file: Path, events: Events) -> Backup:
+    """`back_up`, for those who hold the cluster's lock and have chosen a new `file`."""
     with events.step("cluster", f"back up to {file}"), _fails_as(f"{file}: the backup could not be written"):
         new = Path(tempfile.mkdtemp(prefix=f".{file.name}.", dir=file.absolute().parent))
         try:
@@ -214,31 +216,32 @@ def restore(name: str, file: Path, events: Events) -> Path:
     cluster's, or jobs run; CellblockError when `file` is no whole backup or the database fails.
     """
     with _fails_as(f"{file}: the backup could not be restored"), tarfile.open(file, "r:") as archive:
-        found = _check(archive, file)
+        found = check_backup(archive, file)
         known = state.require(name)
         with state.locked(name), connect(known.engine) as client:
+            refuse_under_way(name, "a backup cannot be restored meanwhile")
             _refuse_other(known, found, file)
-            _refuse_busy(client, name)
+            refuse_busy(client, name, "a restore")
             place = state.folder(name)
             before = place / f"before-restore-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}.tar"
-            _back_up(known, before, events)
+            write_backup(known, before, events)
             with events.step("cluster", f"restore {file}"):
                 daemons = [host for host in ("controller", "accounting") if host in known.containers]
                 for host in daemons:
                     running.stop_one(client, name, host)
                 try:
                     if "database" in known.containers:
-                        _load(known, archive)
-                    _replace_state(archive, found, place)
+                        load_database(known, archive)
+                    replace_state(archive, found, place)
                 finally:
                     for host in reversed(daemons):
                         running.start_one(client, name, host)
                 wait_ready(client, known)
-                _end_lost(client, name, events)
+                end_lost(client, name, events)
     return before
 
 
-def _check(archive: tarfile.TarFile, file: Path) -> Backup:
+def check_backup(archive: tarfile.TarFile, file: Path) -> Backup:
     """What a backup says of itself, when it is whole."""
     again = "it is no whole backup; take another"
     try:
@@ -292,19 +295,19 @@ def _busy(client: docker.DockerClient, name: str) -> list[str]:
     return running.execute(client, name, "controller", command).split()
 
 
-def _refuse_busy(client: docker.DockerClient, name: str) -> None:
-    """Raise UsageError while jobs run: slurmctld would end those that it does not know."""
+def refuse_busy(client: docker.DockerClient, name: str, what: str) -> None:
+    """Raise UsageError while jobs run: slurmctld would end those that it does not know after `what`."""
     jobs = _busy(client, name)
     if jobs:
         some = ", ".join(jobs[:5]) + (", ..." if len(jobs) > 5 else "")
         raise UsageError(
-            f"cluster {name} runs {len(jobs)} jobs ({some}): a restore would end those that the backup does "
+            f"cluster {name} runs {len(jobs)} jobs ({some}): {what} would end those that the backup does "
             "not know",
             hint=f"wait for them, or end them: `build.py shell --admin{name_option(name)} scancel {jobs[0]}`",
         )
 
 
-def _end_lost(client: docker.DockerClient, name: str, events: Events) -> None:
+def end_lost(client: docker.DockerClient, name: str, events: Events) -> None:
     """Queue jobs again, or end them, that ran when the backup was made: their processes are gone."""
     for job in _busy(client, name):
         again = running.succeeds(client, name, "controller", ["scontrol", "requeue", job])
@@ -314,7 +317,7 @@ def _end_lost(client: docker.DockerClient, name: str, events: Events) -> None:
         events.warning(f"job {job} ran when the backup was made, and {what}")
 
 
-def _load(known: state.ClusterState, archive: tarfile.TarFile) -> None:
+def load_database(known: state.ClusterState, archive: tarfile.TarFile) -> None:
     """Fill the database anew."""
     with _command(known, "database", ("mariadb", "-e", _EMPTY)):
         pass
@@ -324,7 +327,7 @@ def _load(known: state.ClusterState, archive: tarfile.TarFile) -> None:
             zstandard.ZstdDecompressor().copy_stream(packed, process.stdin)
 
 
-def _replace_state(archive: tarfile.TarFile, found: Backup, place: Path) -> None:
+def replace_state(archive: tarfile.TarFile, found: Backup, place: Path) -> None:
     """Put slurmctld's files in the place of those that are there, which go last."""
     state_folder, new, old = place / "slurmctld", place / "slurmctld.new", place / "slurmctld.old"
     for folder in (new, old):

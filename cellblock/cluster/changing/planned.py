@@ -47,6 +47,7 @@ def plan_cluster(
         spec.file.login.ssh_port,
         str(spec.volume),
         records,
+        spec.file.model_dump(mode="json", by_alias=True),
     )
     by_name = {one.hostname: one for one in containers}
     return PlannedCluster(
