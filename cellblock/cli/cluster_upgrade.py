@@ -84,7 +84,7 @@ def cluster_upgrade(
         return
     print(
         f"cluster {found.name} is of Slurm {found.new_release} after {done.seconds:.0f} s\n"
-        f"  backup of before: {done.record.backup}\n  way back: `{done.record.back_command}`"
+        f"  backup of before: {done.record.backup}\n  way back: python3 {done.record.back_command}"
     )
 
 

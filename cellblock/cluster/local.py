@@ -56,8 +56,8 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
     check_volume(spec)
     with state.locked(spec.name), connect(spec.engine) as client:
         known = state.read(spec.name)
-        refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
         refuse_release(spec.name, spec.variant.release)
+        refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
         if spec.engine == "docker":
             copy_to_docker(client, spec.images, events)
         folder = state.folder(spec.name)
@@ -228,7 +228,8 @@ def check_volume(spec: ClusterSpec) -> None:
         raise CellblockError(
             f"the jail in {spec.volume} is of Slurm {release or '(unknown)'}, the cluster's images are of "
             f"{spec.variant.release}: client commands and plugins would not match",
-            hint=f"use another volume for {spec.variant.name} (`up --name NAME` makes one), or delete "
+            hint=f"start the cluster with the variant of its jail, and upgrade it: `build.py cluster upgrade`; "
+            f"or use another volume for {spec.variant.name} (`up --name NAME` makes one), or delete "
             f"this one with all that users wrote: `build.py down --purge{name_option(spec.name)}`",
         )
 
@@ -261,9 +262,10 @@ def refuse_other(name: str, variant: str, engine: str, volume: Path) -> None:
     have = (known.variant, known.engine, known.volume)
     for what, mine, theirs in zip(("variant", "engine", "volume"), asked, have, strict=True):
         if mine != theirs:
+            upgrade = f"`build.py cluster upgrade --variant {mine}{name_option(name)}` upgrades it; "
             raise CellblockError(
                 f"cluster {name} exists with {what} {theirs}, and {mine} was asked for",
-                hint=f"`build.py down{name_option(name)}` ends it (the jail volume stays); then start "
+                hint=f"{upgrade if what == 'variant' else ''}`build.py down{name_option(name)}` ends it (the jail volume stays); then start "
                 "again, or use --name for a second cluster beside it",
             )
 

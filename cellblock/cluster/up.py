@@ -60,8 +60,8 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     # Before minutes are spent on images that nothing can run, or that this cluster cannot use.
     with connect(spec.engine):
         pass
-    refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
     refuse_release(spec.name, spec.variant.release)
+    refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
     check_ports(state.read(spec.name), file)
     if Volume(spec.volume).is_assembled():
         check_volume(spec)

@@ -228,5 +228,5 @@ def _begin(
         images=spec.images,
     )
     upgrade_record.write(record)
-    events.info(f"cluster: backed up to {backup}; `{record.back_command}` restores it")
+    events.info(f"cluster: backed up to {backup}; `python3 {record.back_command}` restores it")
     return record

@@ -36,18 +36,22 @@ mark() {
 # or not there.
 dump() {
     file=$DUMPS/database-before-$1-$(date -u +%Y%m%dT%H%M%S).sql.gz
-    rm -f $DUMPS/.database-before-*
     part=$DUMPS/.${file##*/}
-    # A pipe has the status of its last part alone: what was dumped says at its end that it is whole.
-    { mariadb-dump --defaults-file="$CONF/client.cnf" --single-transaction --quick --routines --triggers --hex-blob \
-        "$(setting StorageLoc)" || echo "-- failed"; } | gzip -1 >"$part" &&
-        gzip -dc "$part" | tail -n 1 | grep -q '^-- Dump completed' && chmod 0600 "$part" && sync "$part" &&
-        mv "$part" "$file" && sync $DUMPS || {
+    rm -f $DUMPS/.database-before-*
+    echo "cellblock-init: dumping the database to $file before Slurm $1 changes it" >&2
+    if ! write_dump "$part" || ! mv "$part" "$file" || ! sync $DUMPS; then
         rm -f "$part"
         die "the database could not be dumped to $DUMPS before Slurm $1 changes it, so slurmdbd is not started; make room there"
-    }
+    fi
     echo "cellblock-init: the database of before is in $file; to go back, empty the database and load it: zcat FILE | mariadb" \
         "$(setting StorageLoc); docs/cluster-upgrade.md has all steps" >&2
+}
+
+write_dump() {
+    # A pipe has the status of its last part alone: what was dumped says at its end that it is whole.
+    mariadb-dump --defaults-file="$CONF/client.cnf" --single-transaction --quick --routines --triggers --hex-blob \
+        "$(setting StorageLoc)" | gzip -1 >"$1" && gzip -dc "$1" | tail -n 1 | grep -q '^-- Dump completed' &&
+        chmod 0600 "$1" && sync "$1"
 }
 
 # What slurmdbd -u says: whether it would convert the database. It ends with a message where the database is a newer
