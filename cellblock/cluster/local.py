@@ -228,7 +228,7 @@ def check_volume(spec: ClusterSpec) -> None:
         raise CellblockError(
             f"the jail in {spec.volume} is of Slurm {release or '(unknown)'}, the cluster's images are of "
             f"{spec.variant.release}: client commands and plugins would not match",
-            hint=f"start the cluster with the variant of its jail, and upgrade it: `build.py cluster upgrade`; "
+            hint="start it with the variant of its jail, then upgrade it: `build.py cluster upgrade`; "
             f"or use another volume for {spec.variant.name} (`up --name NAME` makes one), or delete "
             f"this one with all that users wrote: `build.py down --purge{name_option(spec.name)}`",
         )
@@ -265,8 +265,9 @@ def refuse_other(name: str, variant: str, engine: str, volume: Path) -> None:
             upgrade = f"`build.py cluster upgrade --variant {mine}{name_option(name)}` upgrades it; "
             raise CellblockError(
                 f"cluster {name} exists with {what} {theirs}, and {mine} was asked for",
-                hint=f"{upgrade if what == 'variant' else ''}`build.py down{name_option(name)}` ends it (the jail volume stays); then start "
-                "again, or use --name for a second cluster beside it",
+                hint=(upgrade if what == "variant" else "")
+                + f"`build.py down{name_option(name)}` ends it (the jail volume stays); then start again, or "
+                "use --name for a second cluster beside it",
             )
 
 

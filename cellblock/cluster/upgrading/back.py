@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tarfile
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,8 +144,7 @@ def _take_back(
     name, folder, target = record.name, state.folder(record.name), planned.target
     with events.step("cluster", "stop"):
         running.remove(client, name)
-    if record.jail_done or _pending(spec.volume):
-        _jail(record, spec.volume, events)
+    _jail(record, spec.volume, events)
     secrets.make_secrets(folder / "secrets", name, tokens=bool(target.state.rest_ports))
     config.write(folder / "config", target.texts)
     with tarfile.open(record.backup, "r:") as archive:
@@ -170,15 +168,14 @@ def _take_back(
 
 
 def _pending(volume: Path) -> bool:
-    """Whether the jail's upgrade was interrupted, or done without a word of it in the record."""
+    """Whether the jail's upgrade, or its rollback, was interrupted."""
     found = Volume(volume)
     return (found.private / "transaction").is_dir()
 
 
 def _jail(record: UpgradeRecord, volume: Path, events: Events) -> None:
     """The jail of before; what users changed since stays."""
-    undone: Mapping[int, int] = {one.number: one.undone_by for one in history.read(Volume(volume))}
-    if _pending(volume) or any(number > record.jail_number and not by for number, by in undone.items()):
+    if _pending(volume) or history.undoable_since(Volume(volume), record.jail_number):
         rollback_to(volume, record.jail_number, events, drained=True)
 
 
