@@ -279,7 +279,8 @@ def _refuse_other(known: state.ClusterState, found: Backup, file: Path) -> None:
     if found.release != known.release:
         raise UsageError(
             f"{file}: is of Slurm {found.release}, and cluster {known.name} runs {known.release}",
-            hint=f"start the cluster with `--variant {found.variant}`, in an own CELLBLOCK_STATE",
+            hint=f"`build.py cluster upgrade --back{name_option(known.name)}` undoes an upgrade; else "
+            f"start the cluster with `--variant {found.variant}`, in an own CELLBLOCK_STATE",
         )
     if ("database" in known.containers) != (_DATABASE in found.files):
         have, has = ("has", "has none") if _DATABASE in found.files else ("has none", "has")

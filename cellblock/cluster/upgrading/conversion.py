@@ -9,6 +9,7 @@ from pathlib import Path
 import docker
 from docker.errors import ContainerError, DockerException, NotFound
 
+from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.containers import container_name, network_name
 from cellblock.errors import CellblockError
 
@@ -60,7 +61,7 @@ def ask_slurmdbd(client: docker.DockerClient, cluster: str, image: str, folder: 
     if "onversion needed" not in text:
         raise CellblockError(
             f"cluster {cluster}: the new slurmdbd does not take the database; nothing was changed: {text}",
-            hint="the releases that it reads are in docs/cluster-upgrade.md; `build.py logs database` shows "
+            hint=f"the releases that it reads are in docs/cluster-upgrade.md; `build.py logs database{name_option(cluster)}` shows "
             "what the database says",
         )
     return text

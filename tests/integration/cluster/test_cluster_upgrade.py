@@ -17,8 +17,10 @@ from cellblock.cluster.up import bring_up
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.paths import PROJECT
+from tests import documented
 from tests.integration.conftest import running_cluster
 from tests.integration.local_cluster import LocalCluster
+from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -53,8 +55,6 @@ MOMENTS = (
 @pytest.fixture
 def cluster_of_before() -> Iterator[LocalCluster]:
     """A cluster with the Slurm of before, accounting and a user."""
-    from tests.ports import free_port
-
     with running_cluster("older", OLD, text=FILE % free_port()) as running:
         running.add_user("ada")
         yield running
@@ -143,7 +143,14 @@ def test_jobs_queue_and_accounting_outlive_an_upgrade_and_the_way_back(
     began = used(cluster, runs).split("|")[8]
     assert before.count("COMPLETED") >= 4
 
-    planned = upgrade(cluster, "--variant", NEW, "--plan")
+    # What the page types, and nothing else.
+    plan, go, plan_back, go_back = (
+        line.removeprefix("python3 build.py cluster upgrade ").split()
+        for line in documented.lines_for(
+            "cluster-upgrade.md", "test_jobs_queue_and_accounting_outlive_an_upgrade_and_the_way_back"
+        )
+    )
+    planned = upgrade(cluster, *plan)
     assert planned.returncode == 0, planned.stderr
     assert "Slurm 24.11 (debian13) to 26.05 (debian14)" in planned.stdout
     assert f"jobs that run, for whose end the nodes wait: 1 ({runs})" in planned.stdout
@@ -152,7 +159,7 @@ def test_jobs_queue_and_accounting_outlive_an_upgrade_and_the_way_back(
     assert "say --yes" in asked.stderr
     assert upgrade_record.read(name_of(cluster)) is None
 
-    done = upgrade(cluster)
+    done = upgrade(cluster, *go)
     assert done.returncode == 0, done.stderr
     assert "cluster upgrade --back" in done.stdout
     for host in ("controller", "accounting", "worker-2", "login"):
@@ -174,7 +181,8 @@ def test_jobs_queue_and_accounting_outlive_an_upgrade_and_the_way_back(
 
     busy = submit(cluster, "sleep 600")
     wait_for(cluster, busy, "RUNNING")
-    refused = upgrade(cluster, "--back", "--yes")
+    assert "goes back from Slurm 26.05 to 24.11" in upgrade(cluster, *plan_back).stdout
+    refused = upgrade(cluster, *go_back)
     assert refused.returncode == 2
     assert f"runs 1 jobs ({busy})" in refused.stderr
     cluster.on("controller", "scancel", busy).ok()
@@ -183,7 +191,7 @@ def test_jobs_queue_and_accounting_outlive_an_upgrade_and_the_way_back(
     assert "load the database" in killed
     with pytest.raises(CellblockError, match="is being taken back"):
         bring_up(cluster.request, Events())
-    back = upgrade(cluster, "--back", "--yes")
+    back = upgrade(cluster, *go_back)
     assert back.returncode == 0, back.stderr
     assert release_of(cluster, "controller") == "24.11"
     assert "24.11" in cluster.jail("srun", "--version", user="ada").ok()
