@@ -61,8 +61,8 @@ def ask_slurmdbd(client: docker.DockerClient, cluster: str, image: str, folder: 
     if "onversion needed" not in text:
         raise CellblockError(
             f"cluster {cluster}: the new slurmdbd does not take the database; nothing was changed: {text}",
-            hint=f"the releases that it reads are in docs/cluster-upgrade.md; `build.py logs database{name_option(cluster)}` shows "
-            "what the database says",
+            hint="docs/cluster-upgrade.md says which releases it reads; "
+            f"`build.py logs database{name_option(cluster)}` shows what the database says",
         )
     return text
 
