@@ -99,7 +99,9 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
             for change in changes.changes:
                 effect = "" if change.effect == "nothing" else f"{change.effect}: "
                 events.info(f"cluster: {effect}{change.what}")
-            secrets.make_secrets(folder / "secrets", spec.name, tokens=bool(target.state.rest_ports))
+            secrets.make_secrets(
+                folder / "secrets", spec.name, tokens=bool(target.state.rest_ports), password=target.password
+            )
             make_folders(folder)
             ClusterChange(client, known, target, changes, folder, patience_s, events).apply()
         else:
@@ -321,7 +323,9 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
     new = target.state
     (folder / "state.json").unlink(missing_ok=True)
     try:
-        secrets.make_secrets(folder / "secrets", new.name, tokens=bool(new.rest_ports))
+        secrets.make_secrets(
+            folder / "secrets", new.name, tokens=bool(new.rest_ports), password=target.password
+        )
         config.write(folder / "config", target.texts)
         make_folders(folder)
         with events.step("cluster", "start containers"):

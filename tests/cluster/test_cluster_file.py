@@ -48,6 +48,9 @@ slurm:
       killonbadexit=0
 """
 
+EXTERNAL = "accounting:\n  database:\n"
+TRUSTED = "    password_from: /etc/password\n    tls: {ca_from: /etc/ca.pem}\n"
+
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
@@ -105,6 +108,32 @@ def test_names_of_nodes(load: Load) -> None:
         ("accounting: {purge: {jobs: 3w}}\n", ":1: accounting.purge.jobs", "no period"),
         ("accounting: {purge: {steps: 0days}}\n", ":1: accounting.purge.steps", "no period"),
         ("accounting: {purge: {job: 3days}}\n", ":1: accounting.purge.job", "did you mean 'jobs'"),
+        ("accounting: {database: own}\n", ":1: accounting.database", "must be `embedded`, or a mapping"),
+        ("accounting: {database: {}}\n", ":1: accounting.database.host", "missing: The name or address"),
+        (
+            f"{EXTERNAL}    host: db\n    password_from: /etc/password\n",
+            ":2: accounting.database.tls",
+            "missing: Whom to trust, `{ca_from: FILE}`; `null`: whoever is between reads along",
+        ),
+        (f"{EXTERNAL}    hots: db\n{TRUSTED}", ":3: accounting.database.hots", "did you mean 'host'"),
+        (f"{EXTERNAL}    host: db;x\n{TRUSTED}", ":3: accounting.database.host", "no name or address"),
+        (f"{EXTERNAL}    host: db\n    port: 0\n{TRUSTED}", ":4: accounting.database.port", "greater than"),
+        (f"{EXTERNAL}    host: db\n    user: a b\n{TRUSTED}", ":4: accounting.database.user", "letters"),
+        (
+            f"{EXTERNAL}    host: db\n    password_from: pass\n    tls: null\n",
+            ":4: accounting.database.password_from",
+            "no absolute path",
+        ),
+        (
+            f"{EXTERNAL}    host: db\n    password_from: /etc/password\n    tls: {{}}\n",
+            ":5: accounting.database.tls.ca_from",
+            "missing: The file, on this machine, of the authorities",
+        ),
+        (
+            f"{EXTERNAL}    host: db\n    password_from: /etc/password\n    tls: true\n",
+            ":5: accounting.database.tls",
+            "{ca_from: FILE}; or null",
+        ),
         ("partitions: [{name: p}]\n", ":1: partitions", "`default: true`"),
         (
             "partitions:\n  - {name: p, default: true}\n  - {name: q, default: true}\n",

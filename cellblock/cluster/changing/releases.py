@@ -35,11 +35,14 @@ def refuse_release(name: str, release: str) -> None:
     )
 
 
+def is_converting(client: docker.DockerClient, name: str) -> bool:
+    """Whether slurmdbd of cluster `name` may be converting the database."""
+    return running.succeeds(client, name, "accounting", ["test", "-e", _CONVERTING])
+
+
 def refuse_converting(client: docker.DockerClient, name: str) -> None:
     """Raise CellblockError while slurmdbd converts the database: whoever ends it may damage that."""
-    if "accounting" in running.alive(client, name) and running.succeeds(
-        client, name, "accounting", ["test", "-e", _CONVERTING]
-    ):
+    if "accounting" in running.alive(client, name) and is_converting(client, name):
         raise CellblockError(
             f"cluster {name}: slurmdbd is converting the database to its release, and is not to be ended",
             hint=f"wait until it is done: `build.py logs accounting --follow{name_option(name)}`; `build.py "

@@ -20,6 +20,7 @@ from cellblock.cluster import backup
 from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.configuration import config, secrets
+from cellblock.cluster.database import load
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
 from cellblock.cluster.definition.names import name_option
@@ -145,7 +146,9 @@ def _take_back(
     with events.step("cluster", "stop"):
         running.remove(client, name)
     _jail(record, spec.volume, events)
-    secrets.make_secrets(folder / "secrets", name, tokens=bool(target.state.rest_ports))
+    secrets.make_secrets(
+        folder / "secrets", name, tokens=bool(target.state.rest_ports), password=target.password
+    )
     config.write(folder / "config", target.texts)
     with tarfile.open(record.backup, "r:") as archive:
         found = backup.check_backup(archive, Path(record.backup))
@@ -155,8 +158,15 @@ def _take_back(
             with events.step("cluster", "load the database of before"):
                 running.create(client, name, spec.engine, [target.containers["database"]])
                 _wait_for_database(client, name)
-                backup.load_database(target.state, archive)
+                with backup.member(archive, backup.DATABASE) as packed:
+                    load(target.state, packed)
                 running.remove(client, name)
+        elif "accounting" in target.containers:
+            with (
+                events.step("cluster", "load the database of before"),
+                backup.member(archive, backup.DATABASE) as packed,
+            ):
+                load(target.state, packed)
         make_folders(folder)
         backup.replace_state(archive, found, folder)
     with events.step("cluster", "start containers"):

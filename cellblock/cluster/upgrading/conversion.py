@@ -22,7 +22,7 @@ _SCRIPT = """
     install -o slurm -g slurm -m 0600 /etc/cellblock/slurmdbd.conf $CONF/slurmdbd.conf
     printf 'StoragePass=%s\\n' "$(cat $SECRETS/database-password)" >>$CONF/slurmdbd.conf
     export SLURM_CONF=$CONF/slurm.conf
-    setpriv --reuid=slurm --regid=slurm --init-groups slurmdbd -u 2>&1 || true
+    setpriv --reuid=slurm --regid=slurm --init-groups timeout 60 slurmdbd -u 2>&1 || true
 """
 
 

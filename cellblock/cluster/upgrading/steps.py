@@ -144,7 +144,9 @@ class UpgradeSteps:
     def configuration(self) -> None:
         """The configuration of the new release, now that only daemons of it read it."""
         new = self.planned.target
-        secrets.make_secrets(self.folder / "secrets", self.name, tokens=bool(new.state.rest_ports))
+        secrets.make_secrets(
+            self.folder / "secrets", self.name, tokens=bool(new.state.rest_ports), password=new.password
+        )
         if config.read(self.folder / "config") != new.texts:
             config.write(self.folder / "config", new.texts)
         with self.events.step("cluster", "start slurmctld anew"):

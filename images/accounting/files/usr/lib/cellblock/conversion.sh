@@ -21,10 +21,15 @@ write_client_options() {
         umask 077
         printf '[client]\nhost=%s\nport=%s\nuser=%s\npassword="%s"\n' \
             "$(setting StorageHost)" "$(setting StoragePort)" "$(setting StorageUser)" "$(setting StoragePass)" >"$CONF/client.cnf"
+        ca=$(setting StorageParameters | sed -n 's/^SSL_CA=//p')
+        [ -z "$ca" ] || printf 'ssl-ca=%s\nssl-verify-server-cert\n' "$ca" >>"$CONF/client.cnf"
     )
 }
 
 sql() { mariadb --defaults-file="$CONF/client.cnf" --batch --skip-column-names "$(setting StorageLoc)" -e "$1"; }
+
+# let_in - whether the database lets slurmdbd's user in.
+let_in() { sql "SELECT 1" >/dev/null 2>"$CONF/client.said"; }
 
 # mark RELEASE - say in the database that RELEASE has been let at it.
 mark() {
@@ -55,9 +60,9 @@ write_dump() {
 }
 
 # What slurmdbd -u says: whether it would convert the database. It ends with a message where the database is a newer
-# release's, or too old.
+# release's, or too old. A database that is not there it awaits for ever.
 ask_slurmdbd() {
-    answer=$(as_slurm slurmdbd -u 2>&1) || true
+    answer=$(as_slurm timeout 60 slurmdbd -u 2>&1) || true
     echo "cellblock-init: slurmdbd -u: $answer" >&2
     case $answer in
         *"newer version"* | *"too old"*)
@@ -69,6 +74,10 @@ ask_slurmdbd() {
 # prepare_conversion - refuse a database that this release does not read; dump one that an earlier release wrote.
 prepare_conversion() {
     mine=$(cat "$RELEASE_FILE")
+    if ! let_in; then
+        sed 's/^/cellblock-init: the database: /' "$CONF/client.said" >&2
+        wait_for "the database to let $(setting StorageUser) in; the lines above say what it answers" let_in
+    fi
     theirs=$(sql "SELECT slurm_release FROM $MARK" 2>/dev/null) || theirs=
     [ -z "$theirs" ] || refuse_release "$theirs" "the database of the accounting"
     ask_slurmdbd
