@@ -328,7 +328,11 @@ def test_what_the_pages_show_can_be_loaded(load: Load) -> None:
     shown = {page: documented.blocks_for(page, this) for page in PAGES}
     whole = load("\n".join(block.text for block in shown["cluster-file.md"]))
     assert whole.nodes == ("cpu-1", "cpu-2", "gpu-1")
-    accounting, purge = shown["accounting.md"]
+    accounting, site, purge = shown["accounting.md"]
+    external = load(site.text).accounting
+    assert external
+    assert external.external
+    assert external.external.host == "db.example.org"
     assert load(accounting.text) == load("accounting: {}\n")
     assert load(purge.text).accounting == Accounting(
         purge=Purge(jobs="24months", steps="6months", events="24months")

@@ -8,6 +8,8 @@
     accounts/        with a REST API, the checked copy of the jail's accounts
     database/        MariaDB's, when the accounting's database is embedded
     archive/         records that slurmdbd has taken out of the database, and dumps from before conversions
+    before-*.tar     backups that upgrades, ways back and restores have made
+    database-of-*    a database that a way back has put aside
     upgrade.json     how far an upgrade to a newer Slurm is, and what the way back needs
 
 A crash between making a container and writing state.json leaves containers without a state: `start`

@@ -191,10 +191,10 @@ def _jail(record: UpgradeRecord, volume: Path, events: Events) -> None:
 
 def _set_aside(folder: Path, record: UpgradeRecord) -> None:
     """Keep the newer database under another name; the server of before does not read its files, either."""
-    aside = folder / f"database-of-{record.new_release}"
+    # Each upgrade's own: by the time of its backup.
+    aside = folder / f"database-of-{record.new_release}-{Path(record.backup).stem.rpartition('-')[2]}"
     if aside.exists():
-        # Of this way back, which was interrupted, or of an earlier one: then this is the newer of the two.
-        return
+        return  # this way back was interrupted: what has the name `database` is of before already
     (folder / "database").rename(aside)
     durable.sync_directory(folder)
 

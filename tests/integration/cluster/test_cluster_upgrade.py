@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -84,8 +85,10 @@ def upgrade(cluster: LocalCluster, *options: str) -> subprocess.CompletedProcess
     )
 
 
-def upgrade_killed(cluster: LocalCluster, moment: str, *options: str) -> str:
-    """The same, killed with SIGKILL as soon as it says `moment`; what it said until then."""
+def upgrade_killed(
+    cluster: LocalCluster, moment: str, *options: str, by: signal.Signals = signal.SIGKILL
+) -> str:
+    """The same, sent a signal as soon as it says `moment`; what it said until its end."""
     said = ""
     with subprocess.Popen(
         argv(cluster, *options),
@@ -99,8 +102,7 @@ def upgrade_killed(cluster: LocalCluster, moment: str, *options: str) -> str:
         for line in process.stdout:
             said += line
             if moment in line:
-                process.kill()
-                break
+                process.send_signal(by)
     return said
 
 
@@ -250,6 +252,10 @@ def test_nodes_whose_jobs_go_on_serve_as_they_were(cluster_of_before: LocalClust
     assert release_of(cluster, "controller") == "26.05"
     assert release_of(cluster, "worker-1") == "24.11"
     assert state_of(cluster, long) == "RUNNING"
+    said = upgrade_killed(cluster, "wait for jobs", "--variant", NEW, "--yes", by=signal.SIGINT)
+    assert "wait for jobs" in said
+    states = cluster.on("controller", "sinfo", "--noheader", "--format=%T").ok()
+    assert "drain" not in states
     # Commands and nodes of before, slurmctld and slurmdbd of after.
     short = submit(cluster, "srun hostname", "-N2")
     wait_for(cluster, short, "COMPLETED")

@@ -18,8 +18,12 @@ from cellblock.build import BuildRequest, build_images
 from cellblock.cluster.backup import back_up, restore
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.up import bring_up
+from cellblock.cluster.up_request import UpRequest
+from cellblock.cluster.upgrading.back import go_back
+from cellblock.cluster.upgrading.upgrade import upgrade
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.local_cluster import LocalCluster, podman
 from tests.ports import free_port
@@ -125,11 +129,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made = build_images(
         BuildRequest(("database",), default_variant(), (), load=("database",)), Events()
     ).images["database"]
-    start = (
-        f"CREATE DATABASE {_NAME}; "
-        f"CREATE USER 'site'@'%' IDENTIFIED BY '{password.read_text().strip()}' REQUIRE SSL; "
-        f"GRANT ALL ON {_NAME}.* TO 'site'@'%';"
-    )
+    # As the page says.
+    (block,) = documented.blocks_for("accounting.md", "server")
+    start = block.text.replace("slurm_acct_db", _NAME).replace("'slurm'", "'site'")
+    start = start.replace("PASSWORD", password.read_text().strip())
     subprocess.run(
         [
             *("podman", "run", "--detach", "--name", container, "--network=host"),
@@ -277,3 +280,23 @@ def test_files_that_cannot_be_are_refused_before_anything_is_touched(
     finally:
         sited.request.file.write_text(mine)
     assert not bring_up(sited.request, Events()).status.changed
+
+
+def test_an_upgrade_and_the_way_back(server: Server) -> None:
+    server.sql(f"DROP DATABASE IF EXISTS {_NAME}; CREATE DATABASE {_NAME};")
+    with running_cluster("sited", "debian13", text=text_for(server)) as cluster:
+        cluster.add_user("ada")
+        run(cluster)
+        before = used(cluster)
+        request = UpRequest(name=cluster.request.name, variant="debian14")
+        upgrade(request, Events())
+        cluster.shells.close()
+        assert used(cluster).startswith(before)
+        mark = f"SELECT slurm_release FROM {_NAME}.cellblock_release"
+        assert server.sql(mark).strip() == "26.05"
+        run(cluster)
+        go_back(name_of(cluster), (), Events())
+        cluster.shells.close()
+        assert used(cluster).startswith(before)
+        assert server.sql(mark).strip() == "24.11"
+        run(cluster)
