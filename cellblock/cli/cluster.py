@@ -154,6 +154,7 @@ def lines_of_steps(steps: Mapping[str, str], columns: int | None) -> list[str]:
 def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
     """Show the cluster's containers and Slurm's nodes."""
     from cellblock import cluster
+    from cellblock.cluster.facts import upgrade_record
 
     found = cluster.status(name)
     if as_json:
@@ -168,6 +169,10 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
         print(f"  node      {node.name:30} {node.state}")
     for url in found.rest_urls:
         print(f"  rest      {url}")
+    record = upgrade_record.read(name)
+    if record and record.phase != "done":
+        print(f"an upgrade is not over: `python3 {record.command}` goes on")
+        raise typer.Exit(1)
     if not found.ready:
         print(
             f"not ready: `python3 build.py up{cluster.name_option(name)}`, with its other options, starts "

@@ -19,6 +19,7 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.paths import PROJECT
 from tests import documented
+from tests.integration.cluster.typed_command import type_command
 from tests.integration.conftest import running_cluster
 from tests.integration.local_cluster import LocalCluster
 from tests.ports import free_port
@@ -252,6 +253,9 @@ def test_nodes_whose_jobs_go_on_serve_as_they_were(cluster_of_before: LocalClust
     assert release_of(cluster, "controller") == "26.05"
     assert release_of(cluster, "worker-1") == "24.11"
     assert state_of(cluster, long) == "RUNNING"
+    shown = type_command(name_of(cluster), "status", timeout_s=60)
+    assert shown.returncode == 1
+    assert "an upgrade is not over" in shown.stdout
     said = upgrade_killed(cluster, "wait for jobs", "--variant", NEW, "--yes", by=signal.SIGINT)
     assert "wait for jobs" in said
     states = cluster.on("controller", "sinfo", "--noheader", "--format=%T").ok()
