@@ -190,8 +190,8 @@ def test_jobs_queue_and_accounting_outlive_an_upgrade_and_the_way_back(
     assert f"runs 1 jobs ({busy})" in refused.stderr
     cluster.on("controller", "scancel", busy).ok()
     wait_for(cluster, busy, "CANCELLED by 0")
-    killed = upgrade_killed(cluster, "load the database", "--back", "--yes")
-    assert "load the database" in killed
+    for moment in ("cluster: stop", "replace files", "load the database", "start containers"):
+        assert moment in upgrade_killed(cluster, moment, "--back", "--yes")
     with pytest.raises(CellblockError, match="is being taken back"):
         bring_up(cluster.request, Events())
     back = upgrade(cluster, *go_back)
