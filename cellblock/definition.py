@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from cellblock import paths
 from cellblock.errors import DefinitionError
 from cellblock.yaml_source import Location, YamlSource, nearest, read_yaml, validate
 
@@ -122,17 +123,36 @@ class ImageFields(_Strict):
 
 @dataclass(frozen=True)
 class Image:
-    """A declared image: its name (the folder's), its keys, and where they stand."""
+    """A declared image: its name (the folder's), its keys, and where they stand.
+
+    `site` is the folder of `--images` that declares it; None: this tree. `overrides` are the definitions that
+    it takes the place of, the last one first. `is_overridden`: it has another name than its folder, because
+    an override is made from it (cellblock.overrides).
+    """
 
     name: str
     fields: ImageFields
     source: YamlSource
     folder: Path
+    site: Path | None = None
+    overrides: tuple[Path, ...] = ()
+    is_overridden: bool = False
 
     @property
     def files(self) -> Path:
         """Folder laid over the root; it may not exist."""
         return self.folder / "files"
+
+    @property
+    def key_name(self) -> str:
+        """What keys call its definition: the same wherever the tree or the site's folder lies."""
+        return f"{'site' if self.site else 'images'}/{self.folder.name}"
+
+    def source_folder(self, name: str) -> Path:
+        """The folder of `build.sources` with that name: a site's own, or that of this tree."""
+        if self.site and (self.site / name).is_dir():
+            return self.site / name
+        return paths.PROJECT / name
 
     def needs(self) -> dict[str, Location]:
         """Names of the images that must be built first, with the key that asks for each."""
@@ -191,27 +211,39 @@ def load_images(folder: Path) -> dict[str, Image]:
 
     Raises DefinitionError when one is wrong or needs an image that does not exist.
     """
+    images = read_images(folder)
+    if not images:
+        raise DefinitionError(
+            f"{folder}: no image.yaml below it", hint="run build.py from a whole checkout of Cellblock"
+        )
+    check_images(images)
+    return images
+
+
+def read_images(folder: Path, site: Path | None = None) -> dict[str, Image]:
+    """The images that are declared below `folder`, each alone. Raises DefinitionError when one is wrong."""
     images: dict[str, Image] = {}
     for path in sorted(folder.glob("*/image.yaml")):
         source = read_yaml(path)
         if not isinstance(source.data, dict):
             raise DefinitionError(f"{path}:1: must be a mapping of keys", hint="see docs/definitions.md")
         fields = validate(source, ImageFields, source.data)
-        images[path.parent.name] = Image(path.parent.name, fields, source, path.parent)
-    if not images:
-        raise DefinitionError(
-            f"{folder}: no image.yaml below it", hint="run build.py from a whole checkout of Cellblock"
-        )
+        images[path.parent.name] = Image(path.parent.name, fields, source, path.parent, site)
+    return images
+
+
+def check_images(images: Mapping[str, Image]) -> None:
+    """Raise DefinitionError for a need that no image is, and for users that share a name or an id."""
     for image in images.values():
         for need, at in image.needs().items():
             if need not in images:
                 key = ".".join(str(part) for part in at)
                 near = nearest(need, images)
-                if need and (folder / need).is_dir():
-                    near = f"{folder / need} has no image.yaml"
+                beside = image.folder.parent / need
+                if need and beside.is_dir():
+                    near = f"{beside} has no image.yaml"
                 raise DefinitionError(
                     f"{image.source.path}:{image.source.line(at)}: {key}: there is no image '{need}'; {near}",
                     hint=f"correct {image.source.path}",
                 )
     _refuse_shared_ids(images)
-    return images

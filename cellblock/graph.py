@@ -19,9 +19,11 @@ def check_known(names: Iterable[str], images: Mapping[str, Image]) -> None:
 
 def unknown_image(name: str, images: Mapping[str, Image]) -> UsageError:
     """The error for a name that no image has; a folder that has no image.yaml is named as such."""
-    folder = next(iter(images.values())).folder.parent / name
-    if folder.is_dir() and name not in ("", ".", ".."):
-        return UsageError(f"{folder}: there is no image.yaml in this folder", hint="see docs/definitions.md")
+    for parent in sorted({image.folder.parent for image in images.values()}):
+        if (parent / name).is_dir() and name not in ("", ".", ".."):
+            return UsageError(
+                f"{parent / name}: there is no image.yaml in this folder", hint="see docs/definitions.md"
+            )
     return UsageError(f"there is no image '{name}'; {nearest(name, images)}", hint="see `build.py targets`")
 
 
@@ -37,9 +39,12 @@ def build_order(images: Mapping[str, Image], wanted: Iterable[str]) -> list[Imag
             cycle = (*path[path.index(name) :], name)
             image = images[cycle[-2]]
             at = image.needs()[name]
+            # Of one tree, where the names say which files; of a site's folder and this tree, the files.
+            others = [each for each in cycle[:-2] if images[each].folder.parent != image.folder.parent]
+            where = f" ({', '.join(str(images[each].source.path) for each in others)})" if others else ""
             raise DefinitionError(
                 f"{image.source.path}:{image.source.line(at)}: images need each other in a circle: "
-                f"{' -> '.join(cycle)}",
+                f"{' -> '.join(cycle)}{where}",
                 hint="remove one of these needs",
             )
         if name not in order:

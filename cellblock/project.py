@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.definition import Image, default_images, load_images
+from cellblock.definition import Image, default_images
 from cellblock.graph import build_order
+from cellblock.overrides import check_sites, images_options, load_with_sites, locks_folder
 from cellblock.variants import Variant, choose_variant, load_variants
 
 
@@ -18,20 +20,39 @@ from cellblock.variants import Variant, choose_variant, load_variants
 class Project:
     """What the folder `definitions` declares: variants.yaml, and one folder an image.
 
+    `sites` are folders of a site's own definitions, laid over those (cellblock.overrides).
     Whatever is asked for raises DefinitionError when what it reads is wrong.
     """
 
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
 
+    sites: Sequence[Path] = ()
+
+    @cached_property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of `sites`, absolute. Raises UsageError for one that is missing or empty."""
+        return check_sites(self.definitions, self.sites)
+
+    @property
+    def locks(self) -> Path:
+        """The folder of this project's locks."""
+        return locks_folder(self.folders)
+
+    @property
+    def options(self) -> str:
+        """The options that name the site's folders again, each after a blank."""
+        return images_options(self.folders)
+
     @cached_property
     def variants(self) -> Mapping[str, Variant]:
         """All variants by name."""
-        return load_variants(self.definitions / "variants.yaml")
+        own = [path for folder in self.folders if os.path.lexists(path := folder / "variants.yaml")]
+        return load_variants(self.definitions / "variants.yaml", *own)
 
     @cached_property
     def images(self) -> dict[str, Image]:
         """All images by name."""
-        return load_images(self.definitions)
+        return load_with_sites(self.definitions, self.folders)
 
     def variant(self, name: str | None) -> Variant:
         """The variant `name`; None: the newest stable one of the host's family. Raises UsageError."""

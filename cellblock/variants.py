@@ -174,6 +174,13 @@ class VariantsFile(_Strict):
     )
 
 
+class SiteVariantsFile(VariantsFile):
+    """The keys of a site's own variants.yaml: each may be left out."""
+
+    distributions: dict[str, Distribution] = Field(default_factory=dict)
+    variants: dict[str, VariantFields] = Field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A processor architecture under the names that different tools give it."""
@@ -271,16 +278,29 @@ class Variant:
         return f"{self.distribution.title}, Slurm {self.slurm.release}{source}{cuda}{stable}"
 
 
-def load_variants(path: Path) -> dict[str, Variant]:
+def load_variants(path: Path, *sites: Path) -> dict[str, Variant]:
     """All variants of variants.yaml, by name, for this machine's architecture.
 
-    Raises DefinitionError naming file, line and key when the file is wrong.
+    Distributions, CUDA and variants of the files `sites` are added, or take the place of those here.
+    Raises DefinitionError naming file, line and key when a file is wrong.
     """
     source = read_yaml(path)
-    fields = validate(source, VariantsFile, source.data)
+    fields: VariantsFile = validate(source, VariantsFile, source.data)
+    declared = dict.fromkeys(fields.variants, source)
+    for site in sites:
+        source = read_yaml(site)
+        own = validate(source, SiteVariantsFile, source.data)
+        fields = VariantsFile(
+            distributions={**fields.distributions, **own.distributions},
+            cuda={**fields.cuda, **own.cuda},
+            variants={**fields.variants, **own.variants},
+        )
+        declared.update(dict.fromkeys(own.variants, source))
     arch = Architecture.of_this_machine()
     variants: dict[str, Variant] = {}
     for name, variant in fields.variants.items():
+        source = declared[name]
+        path = source.path
         distribution = fields.distributions.get(variant.distribution)
         if distribution is None:
             line = source.line(("variants", name, "distribution"))

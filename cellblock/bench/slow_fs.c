@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file system that shows a directory and takes its time: SLOW_FS_US microseconds for each call, as a server
  * over a network does, for any number of calls at once. With SLOW_FS_LOSSY it holds no attributes, links, devices
- * or owners. For measurements and tests.
+ * or owners. The file SLOW_FS_COUNT, if it is named, holds the number of calls up to now, of 64 bits. For measurements
+ * and tests.
  *
  *   SLOW_FS_US=1000 slow_fs DIRECTORY MOUNTPOINT -o max_threads=128
  */
@@ -11,10 +12,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
@@ -24,6 +28,7 @@
 static char below[4096];
 static struct timespec latency;
 static bool lossy;
+static _Atomic uint64_t own_count, *count = &own_count;
 
 struct place {
 	char path[8192];
@@ -33,6 +38,7 @@ struct place {
 static const char *at(struct place *place, const char *path)
 {
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &latency, NULL);
+	atomic_fetch_add(count, 1);
 	snprintf(place->path, sizeof(place->path), "%s%s", below, path);
 	return place->path;
 }
@@ -214,6 +220,15 @@ int main(int argc, char **argv)
 	}
 	latency = (struct timespec){ .tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000 };
 	lossy = getenv("SLOW_FS_LOSSY") != NULL;
+	const char *file = getenv("SLOW_FS_COUNT");
+	if (file) {
+		int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (fd < 0 || ftruncate(fd, sizeof(*count)) ||
+		    (count = mmap(NULL, sizeof(*count), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED) {
+			perror(file);
+			return 1;
+		}
+	}
 	umask(0);
 	argv[1] = argv[0];
 	return fuse_main(argc - 1, argv + 1, &operations, NULL);

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts a directory as a filesystem whose every call takes a time of its own (`slow_fs.c`, by FUSE)."""
+"""Mounts a directory as a filesystem whose calls take their time, or are counted (`slow_fs.c`, by FUSE)."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +22,29 @@ def slow_filesystem(folder: Path, *, latency_us: int = 1000, lossy: bool = False
     With `lossy` it holds no owners, attributes, links or devices. Raises CellblockError where FUSE or the
     compiler is missing.
     """
-    program, store, place = folder / "slow_fs", folder / "store", folder / "mount"
+    place = folder / "mount"
+    place.mkdir()
+    variables = {"SLOW_FS_US": str(latency_us), **({"SLOW_FS_LOSSY": "1"} if lossy else {})}
+    with _mounted(folder, place, variables, "allow_other,max_threads=128,max_idle_threads=128"):
+        yield place
+
+
+@contextmanager
+def counting_filesystem(folder: Path, place: Path) -> Iterator[Callable[[], int]]:
+    """Mounts a directory below `folder` at `place`; gives what tells how many calls there were.
+
+    The kernel remembers nothing of what it looked up. Raises CellblockError as `slow_filesystem` does.
+    """
+    folder.mkdir()
+    file = folder / "count"
+    options = "allow_other,suid,dev,entry_timeout=0,attr_timeout=0,negative_timeout=0"
+    with _mounted(folder, place, {"SLOW_FS_US": "0", "SLOW_FS_COUNT": str(file)}, options):
+        yield lambda: int.from_bytes(file.read_bytes(), sys.byteorder)
+
+
+@contextmanager
+def _mounted(folder: Path, place: Path, variables: dict[str, str], options: str) -> Iterator[None]:
+    program, store = folder / "slow_fs", folder / "store"
     flags = ["-D_FILE_OFFSET_BITS=64", "-I/usr/include/fuse3"]
     command = ["gcc", "-std=gnu11", "-O2", *flags, "-o", str(program), str(_SOURCE), "-lfuse3", "-lpthread"]
     try:
@@ -34,17 +57,17 @@ def slow_filesystem(folder: Path, *, latency_us: int = 1000, lossy: bool = False
             hint="apt-get install libfuse3-dev fuse3",
         )
     store.mkdir()
-    place.mkdir()
-    environment = {**os.environ, "SLOW_FS_US": str(latency_us), **({"SLOW_FS_LOSSY": "1"} if lossy else {})}
-    options = "allow_other,max_threads=128,max_idle_threads=128"
     mounted = subprocess.run(
-        [str(program), str(store), str(place), "-o", options], env=environment, capture_output=True, text=True
+        [str(program), str(store), str(place), "-o", options],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
     )
     if mounted.returncode:
         raise CellblockError(
             f"cannot mount {place}: {mounted.stderr.strip()}", hint="FUSE needs /dev/fuse, and root or fuse3"
         )
     try:
-        yield place
+        yield
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)

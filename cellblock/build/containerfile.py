@@ -44,6 +44,8 @@ class RenderRequest:
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
     archive: Archive | None = None
     """Where packages come from, in the place of what `mirrors` and the machine say."""
+    sites: tuple[Path, ...] = ()
+    """Folders of a site's own definitions (`--images`)."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
     Raises DefinitionError and UsageError for what is wrong with it, CellblockError for what no
     Containerfile can say.
     """
-    project = Project(request.definitions)
+    project = Project(request.definitions, request.sites)
     variant, order = project.variant(request.variant), project.in_order(request.images)
     refuse_unavailable(project.variants, variant, order)
     source = request.archive
@@ -117,7 +119,7 @@ def rendered(request: RenderRequest, events: Events | None = None) -> Iterator[C
                 references=(reference(name, variant),),
                 # Each image is a stage, by its name.
                 made_from={need: need for need in image.image.needs()},
-                reproduce=f"build.py build {name} -v {variant.name}",
+                reproduce=f"build.py build {name} -v {variant.name}{project.options}",
             )
             inherits = commands.get(recipe.parent or "", False)
             stages += stages_of(recipe, recipe.made_from.__getitem__, inherits_command=inherits)

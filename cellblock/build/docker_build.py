@@ -21,6 +21,7 @@ from cellblock.engine import docker
 from cellblock.engine.recipe import BuiltImage
 from cellblock.errors import CellblockError
 from cellblock.events import Events, State, SubjectState
+from cellblock.overrides import overrides_text
 from cellblock.process import Interrupted
 from cellblock.project import Project
 from cellblock.variants import Variant
@@ -41,10 +42,12 @@ def build_with_docker(request: BuildRequest, events: Events) -> BuildResult:
     Raises DefinitionError and UsageError before anything is done; StepFailed; Interrupted on Ctrl-C.
     """
     started = time.monotonic()
-    project = Project(request.definitions)
+    project = Project(request.definitions, request.sites)
     variant = project.variant(request.variant)
     order = project.in_order(request.images)
     refuse_unavailable(project.variants, variant, order)
+    for sentence in overrides_text(project.images):
+        events.info(sentence)
     source = archive(variant, request.mirrors)
     extras = extra_archives(variant, source, events, update=request.update)
     extras.ensure(events)

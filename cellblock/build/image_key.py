@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cellblock import paths
 from cellblock.build.mirrors import Archive
 from cellblock.build.nodes import Node, code_digest
 from cellblock.build.references import key_reference, reference
@@ -52,7 +51,7 @@ def plan_images(images: Mapping[str, RenderedImage], tops: Mapping[str, Node]) -
         parent = image.parent
         settings = _settings(image, plans[parent].settings if parent else {})
         inputs = {node.title: node.key.digest for node in tops[name].chain()}
-        inputs[f"images/{name}/image.yaml: settings"] = digest_of(settings)
+        inputs[f"{image.image.key_name}/image.yaml: settings"] = digest_of(settings)
         plans[name] = ImagePlan(image, tops[name], settings, Key(inputs))
     return plans
 
@@ -89,7 +88,7 @@ def recipe_keys(
             "the code that builds": code_digest(),
             # Not what Slurm was compiled from: its key says all, and names no folder of this machine.
             "variant": digest_of([*variant, *([slurm_key] if slurm_key else [])]),
-            f"images/{name}/image.yaml": digest_of(
+            f"{each.image.key_name}/image.yaml": digest_of(
                 {
                     "packages": each.packages,
                     "run": each.run,
@@ -104,12 +103,12 @@ def recipe_keys(
                     "summary": fields.summary,
                 }
             ),
-            f"images/{name}/files": digest_of_tree(each.image.files),
+            f"{each.image.key_name}/files": digest_of_tree(each.image.files),
         }
         if each.parent is None and fields.build is None:
             inputs["mirrors"] = digest_of(archive.lines)
         for folder in fields.build.sources if fields.build else ():
-            inputs[folder] = digest_of_tree(paths.PROJECT / folder)
+            inputs[folder] = digest_of_tree(each.image.source_folder(folder))
         for need in each.image.needs():
             inputs[f"image {need}"] = keys[need].digest
         keys[name] = Key(inputs)
@@ -132,7 +131,7 @@ def all_inputs(plan: ImagePlan) -> dict[str, str]:
             inputs[name if own else f"{node.title}: {name}"] = digest
         if node.packages:
             inputs[f"{node.title}: which packages"] = digest_of([each.name for each in node.packages])
-    settings = f"images/{plan.name}/image.yaml: settings"
+    settings = f"{plan.rendered.image.key_name}/image.yaml: settings"
     return {**inputs, settings: plan.key.inputs[settings]}
 
 

@@ -27,7 +27,10 @@ class LockRequest:
     mirrors: tuple[str, ...] = ()
     snapshot: str | None = None
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
-    locks: Path = field(default_factory=lambda: paths.PROJECT / "locks")
+    locks: Path | None = None
+    """Folder of the locks; without: the project's, or the site's."""
+    sites: tuple[Path, ...] = ()
+    """Folders of a site's own definitions (`--images`)."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,9 @@ def compare_lock(request: LockRequest, events: Events, *, as_dated: bool = False
     `as_dated`: a lock of a snapshot is compared with that snapshot, unless `request` names another
     archive. Raises UsageError, DefinitionError and CellblockError as `resolve` does.
     """
-    project = Project(request.definitions)
+    project = Project(request.definitions, request.sites)
     variant = project.variant(request.variant)
-    path = lock_path(request.locks, variant)
+    path = lock_path(request.locks or project.locks, variant)
     requests = lock_requests(render_images(variant, project.all_in_order()))
     there, damage = _lock_there(path)
     snapshot = request.snapshot

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import cellblock
-from cellblock import paths
 from cellblock.build.extra_archives import of_images
 from cellblock.build.layers import Closure, PackageLayer, plan_package_layers
 from cellblock.build.rendering import RenderedImage
@@ -92,12 +91,13 @@ def plan_nodes(
     compression: str,
     *,
     cuda_packages: frozenset[str] = frozenset(),
+    relock: str = "python3 build.py lock",
 ) -> dict[str, Node]:
     """Image -> its topmost layer. `rendered` holds all images of the variant, in build order.
 
-    Raises UsageError when the lock was made for other definitions.
+    Raises UsageError when the lock was made for other definitions; `relock` is the command that renews it.
     """
-    _compare(rendered, lock)
+    _compare(rendered, lock, relock)
     common = {**tools.inputs(), "SOURCE_DATE_EPOCH": str(epoch), "compression": compression}
     sharing = plan_package_layers(_closure(rendered, lock, cuda_packages))
     tops: dict[str, Node] = {}
@@ -212,14 +212,14 @@ def code_digest() -> str:
 def _inputs_of_files(rendered: RenderedImage) -> dict[str, str]:
     """Digests by name of what is laid over the packages and run there; none when there are only packages."""
     image, fields = rendered.image, rendered.image.fields
-    folder = f"images/{image.name}/files"
+    folder = f"{image.key_name}/files"
     inputs = digests_of_files(image.files, folder, ignored=())
     for name, text in rendered.files.items():
         # What it renders to, and not what it could: the same text in two variants is one layer.
         kind = inputs[f"{folder}/{name}"].split(" ")[0]
         inputs[f"{folder}/{name}"] = f"{kind} rendered {digest_of(text)}"
     for source in fields.build.sources if fields.build else ():
-        inputs.update(digests_of_files(paths.PROJECT / source, source))
+        inputs.update(digests_of_files(image.source_folder(source), source))
     said: dict[str, Any] = {
         "run": rendered.run,
         "artifacts": [list(pair) for copy in rendered.copies for pair in copy.files],
@@ -229,7 +229,7 @@ def _inputs_of_files(rendered: RenderedImage) -> dict[str, str]:
     }
     for key, value in said.items():
         if value:
-            inputs[f"images/{image.name}/image.yaml: {key}"] = digest_of(value)
+            inputs[f"{image.key_name}/image.yaml: {key}"] = digest_of(value)
     return inputs
 
 
@@ -257,7 +257,7 @@ def _closure(rendered: Mapping[str, RenderedImage], lock: Lock, cuda: frozenset[
     )
 
 
-def _compare(rendered: Mapping[str, RenderedImage], lock: Lock) -> None:
+def _compare(rendered: Mapping[str, RenderedImage], lock: Lock, relock: str) -> None:
     """Raise UsageError when `lock` is of other definitions."""
     for name, image in rendered.items():
         if image.image.fields.build:
@@ -266,12 +266,12 @@ def _compare(rendered: Mapping[str, RenderedImage], lock: Lock) -> None:
         if locked is None or locked.parent != image.parent:
             raise UsageError(
                 f"the lock of {lock.variant} does not know image {name} as it is declared",
-                hint=f"renew it with: python3 build.py lock {lock.variant}",
+                hint=f"renew it with: {relock}",
             )
         different = set(image.packages) ^ set(locked.requested)
         if different:
             raise UsageError(
                 f"image {name} asks for other packages than the lock of {lock.variant}: "
                 f"{', '.join(sorted(different))}",
-                hint=f"renew it with: python3 build.py lock {lock.variant}",
+                hint=f"renew it with: {relock}",
             )

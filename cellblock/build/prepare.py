@@ -38,6 +38,7 @@ from cellblock.lock.archives import PackageArchive
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock, LockedImage
 from cellblock.lock.resolve import Request
+from cellblock.overrides import overrides_text, shaped_by
 from cellblock.project import Project
 from cellblock.variants import Variant
 
@@ -58,6 +59,10 @@ class Prepared:
     sources: tuple[str, ...]
     """The sources.list(5) lines that people find in an image: not those that only builds have."""
     epoch: int
+    sites: tuple[str, ...]
+    """The folders of a site's own definitions."""
+    shaped_by: Mapping[str, tuple[str, ...]]
+    """Image -> those of them that declare it, or what it needs."""
     plans: Mapping[str, ImagePlan]
 
     def reproduce(self, image: str) -> str:
@@ -75,16 +80,18 @@ def prepare(request: BuildRequest, events: Events, *, offline: bool = False) -> 
     Raises DefinitionError and UsageError when definitions, lock or request are wrong, CellblockError
     when packages must be looked up and no archive answers.
     """
-    project = Project(request.definitions)
+    project = Project(request.definitions, request.sites)
     variant = project.variant(request.variant)
     order = project.in_order(request.images)
     refuse_unavailable(project.variants, variant, order)
+    for sentence in overrides_text(project.images):
+        events.info(sentence)
     wanted = tuple(image.name for image in order)
     source = archive(variant, request.mirrors)
     extras = extra_archives(variant, source, events, update=request.update)
     # All images of the definitions: layers are planned over all.
     rendered = render_images(variant, project.all_in_order())
-    lock, archives = _lock(request, variant, rendered, extras, events, offline)
+    lock, archives = _lock(request, project, variant, rendered, extras, events, offline)
     epoch = _epoch(lock)
     nodes = plan_nodes(
         rendered,
@@ -93,6 +100,7 @@ def prepare(request: BuildRequest, events: Events, *, offline: bool = False) -> 
         epoch,
         str(request.compression),
         cuda_packages=_cuda_packages(variant, rendered),
+        relock=f"python3 build.py lock {variant.name}{project.options}",
     )
     return Prepared(
         request=request,
@@ -104,12 +112,15 @@ def prepare(request: BuildRequest, events: Events, *, offline: bool = False) -> 
         extras=extras,
         sources=tuple(each.line for each in of_images(lock.archives)),
         epoch=epoch,
+        sites=tuple(map(str, project.folders)),
+        shaped_by={name: shaped_by(name, project.images) for name in project.images if project.folders},
         plans=plan_images(rendered, nodes),
     )
 
 
 def _lock(
     request: BuildRequest,
+    project: Project,
     variant: Variant,
     rendered: Mapping[str, RenderedImage],
     extras: ExtraArchives,
@@ -118,11 +129,11 @@ def _lock(
 ) -> tuple[Lock, tuple[PackageArchive, ...]]:
     """The lock to build from, and the archives to fetch its packages from."""
     if request.locked:
-        path = lock_path(request.locks, variant)
+        path = lock_path(request.locks or project.locks, variant)
         if not path.is_file():
             raise UsageError(
                 f"{path}: there is no lock of {variant.name}",
-                hint=f"make it with: python3 build.py lock {variant.name}",
+                hint=f"make it with: python3 build.py lock {variant.name}{project.options}",
             )
         lock = read_lock(path)
         return lock, extras.here(mirrors_of_lock(lock, _archives_here(request, variant)))
@@ -142,7 +153,7 @@ def _lock(
     elif offline:
         raise NotResolved(
             f"the packages of {variant.name} were not resolved for these definitions and mirrors",
-            hint=f"python3 build.py build -v {variant.name}",
+            hint=f"python3 build.py build -v {variant.name}{project.options}",
         )
     else:
         lock = resolve_with(extras, variant, package_archives(variant, request.mirrors), requests, events)

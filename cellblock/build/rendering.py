@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cellblock import paths
 from cellblock.build.references import LABEL
 from cellblock.definition import Image
 from cellblock.engine.recipe import CompileIn, CopyFrom, ImageConfig
@@ -57,7 +56,7 @@ def render_images(variant: Variant, images: Iterable[Image]) -> dict[str, Render
     rendered: dict[str, RenderedImage] = {}
     for image in images:
         inherited = rendered[image.fields.parent].per_machine if image.fields.parent else ()
-        rendered[image.name] = _render(renderer, variant, image, inherited)
+        rendered[image.name] = _render(renderer, variant, image, inherited, rendered)
     return rendered
 
 
@@ -102,13 +101,19 @@ def lock_requests(rendered: Mapping[str, RenderedImage]) -> dict[str, Request]:
     }
 
 
-def _render(renderer: Renderer, variant: Variant, image: Image, inherited: tuple[str, ...]) -> RenderedImage:
+def _render(
+    renderer: Renderer,
+    variant: Variant,
+    image: Image,
+    inherited: tuple[str, ...],
+    below: Mapping[str, RenderedImage],
+) -> RenderedImage:
     fields = image.fields
     run, run_at = _lines(renderer, image, fields.run, "run")
     compiling = None
     if fields.build:
         lines, at = _lines(renderer, image, fields.build.run, "build", "run")
-        sources = tuple((paths.PROJECT / folder, there) for folder, there in fields.build.sources.items())
+        sources = tuple((image.source_folder(name), there) for name, there in fields.build.sources.items())
         place = _place(image, ("build",))
         build = fields.build
         compiling = CompileIn(build.toolchain, sources, lines, build.output, build.objects or "", at, place)
@@ -132,7 +137,7 @@ def _render(renderer: Renderer, variant: Variant, image: Image, inherited: tuple
         packages=_packages(renderer, image),
         run=run,
         run_at=run_at,
-        copies=_copies(renderer, image),
+        copies=_copies(renderer, image, below),
         compiling=compiling,
         config=config,
         files={str(path.relative_to(image.files)): renderer.file(path) for path in templates},
@@ -145,15 +150,17 @@ def _packages(renderer: Renderer, image: Image) -> tuple[str, ...]:
     return tuple(" ".join(_lines(renderer, image, image.fields.packages, "packages")[0]).split())
 
 
-def _copies(renderer: Renderer, image: Image) -> tuple[CopyFrom, ...]:
+def _copies(renderer: Renderer, image: Image, below: Mapping[str, RenderedImage]) -> tuple[CopyFrom, ...]:
     copies = []
     one = isinstance(image.source.data.get("artifacts"), dict)
     for index, artifacts in enumerate(image.fields.artifacts):
         files, places = [], []
+        origin = below[artifacts.image].image
+        override = f" (image {origin.name} is {origin.source.path}, an override)" if origin.overrides else ""
         for there, here in artifacts.files.items():
             at: Location = ("artifacts", *(() if one else (index,)), "files", there)
             files.append((_text(renderer, image, there, at), _text(renderer, image, here, at)))
-            places.append(_place(image, at))
+            places.append(_place(image, at) + override)
         copies.append(CopyFrom(artifacts.image, tuple(files), tuple(places)))
     return tuple(copies)
 

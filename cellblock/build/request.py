@@ -10,6 +10,7 @@ from pathlib import Path
 from cellblock import paths
 from cellblock.engine.recipe import BuiltImage
 from cellblock.oci.layer import Compression
+from cellblock.overrides import images_options
 from cellblock.variants import Variant
 
 
@@ -28,7 +29,8 @@ class BuildRequest:
     keep_failed: bool = False
     engine: str = "native"
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
-    locks: Path = field(default_factory=lambda: paths.PROJECT / "locks")
+    locks: Path | None = None
+    """Folder of the locks; without: the project's, or the site's."""
     locked: bool = False
     update: bool = False
     load: bool | Collection[str] = False
@@ -38,6 +40,8 @@ class BuildRequest:
     """What to do after Ctrl-C, when it was another command than `build` that asked."""
     target: str = "build"
     """The target that repeats this."""
+    sites: tuple[Path, ...] = ()
+    """Folders of a site's own definitions (`--images`)."""
 
     def command(self, variant: str, *images: str) -> str:
         """The command line by which a person repeats this for `images`."""
@@ -48,6 +52,8 @@ class BuildRequest:
             options = [*options, f"--cache {self.cache}"]
         if self.locked:
             options = [*options, "--locked"]
+        if self.sites:
+            options = [*options, images_options(self.sites).strip()]
         return " ".join([f"python3 build.py {self.target}", *images, f"--variant {variant}", *options])
 
 

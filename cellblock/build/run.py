@@ -87,6 +87,7 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
         (record := read_record(plan.name, prepared.variant.name)) is None
         or record.key != plan.key.digest
         or record.digest != known[plan.key_reference].digest
+        or record.shaped_by != prepared.shaped_by.get(plan.name, ())
         for plan in plans
         if plan.key_reference in known
     )
@@ -159,6 +160,8 @@ def direct_build(
         reproduce=prepared.reproduce,
         go_on=prepared.request.go_on or f"go on with: {prepared.reproduce('')}",
         stopped=stopped,
+        sites=prepared.sites,
+        shaped_by=prepared.shaped_by,
     )
 
 

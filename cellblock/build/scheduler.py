@@ -12,9 +12,9 @@ import datetime
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cellblock import paths
@@ -59,6 +59,10 @@ class DirectBuild:
     cache: RegistryCache | None = None
     remember: bool = True
     """Whether the images' records become the newest."""
+    sites: tuple[str, ...] = ()
+    """The folders of a site's own definitions."""
+    shaped_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Image -> those of them that declare it, or what it needs."""
 
 
 def build_layers(build: DirectBuild, plans: Sequence[ImagePlan]) -> dict[str, StoredImage]:
@@ -268,6 +272,8 @@ class _Run:
                         for step, each in self._steps.get(node.subject, {}).items()
                     },
                     commit=self._commit,
+                    sites=self._build.sites,
+                    shaped_by=self._build.shaped_by.get(plan.name, ()),
                 )
             )
             state: State = "done" if plan.name in self._started else "cached"

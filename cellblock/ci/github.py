@@ -76,8 +76,9 @@ def _job(matrix: Matrix, commands: tuple[str, ...]) -> dict[str, Any]:
         job["container"] = {"image": settings.container, "options": "--privileged"}
     # RUNNER_TEMP is emptied after the job.
     auth_file = "REGISTRY_AUTH_FILE=$RUNNER_TEMP/registry-auth.json"
+    submodules = {"submodules": True} if settings.with_submodules else {}
     job["steps"] = [
-        {"uses": settings.checkout, "with": {"persist-credentials": False}},
+        {"uses": settings.checkout, "with": {"persist-credentials": False, **submodules}},
         {
             "name": "registry",
             "env": {"REGISTRY_USER": f"${{{{ {user} }}}}", "REGISTRY_PASSWORD": f"${{{{ {password} }}}}"},

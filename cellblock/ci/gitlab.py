@@ -24,6 +24,8 @@ def gitlab_pipeline(matrix: Matrix, heading: str) -> str:
     user = settings.user_secret or "CI_REGISTRY_USER"
     password = settings.password_secret or "CI_REGISTRY_PASSWORD"
     variables: dict[str, Any] = {"REGISTRY_AUTH_FILE": _AUTH_FILE, "GIT_DEPTH": "1"}
+    if settings.with_submodules:
+        variables["GIT_SUBMODULE_STRATEGY"] = "normal"
     # Set by the person in the project's settings, it wins over what stands here.
     variables[REPOSITORY_VARIABLE] = settings.repository or "$CI_REGISTRY_IMAGE"
     names = (f'REGISTRY_USER="${user}" REGISTRY_PASSWORD="${password}"',)

@@ -122,10 +122,11 @@ def _build_commands(variant: str, images: Sequence[str], settings: Settings) -> 
     options = ["--variant", variant, "--cache", settings.cache or f'"${REPOSITORY_VARIABLE}"']
     if settings.locked:
         options.append("--locked")
+    own = [word for site in settings.sites for word in ("--images", site)]
     push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant, "--per-arch", *settings.to_push]
     return (
-        " ".join(["$root python3 build.py build", *images, *options]),
-        " ".join(["$root python3 build.py push", *push]),
+        " ".join([f"$root python3 {settings.program} build", *images, *options, *own]),
+        " ".join([f"$root python3 {settings.program} push", *push, *own]),
     )
 
 
@@ -134,5 +135,5 @@ def _index_commands(
 ) -> tuple[str, ...]:
     push = [f'"${REPOSITORY_VARIABLE}"', *images, "--variant", variant]
     push += ["--index", "--arch", ",".join(architectures), "--digests", digests_file(variant)]
-    push += settings.to_join
-    return (" ".join(["$root python3 build.py push", *push]),)
+    push += [*settings.to_join, *(word for site in settings.sites for word in ("--images", site))]
+    return (" ".join([f"$root python3 {settings.program} push", *push]),)

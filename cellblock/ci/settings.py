@@ -53,8 +53,17 @@ class Settings:
     attest: bool = False
     key_secret: str | None = None
     """Of the private key that signs."""
+    program: str = "build.py"
+    """The launcher, from where a job begins."""
+    sites: tuple[str, ...] = ()
+    """Folders of a site's own definitions, from where a job begins."""
     keyless: bool = False
     """The service vouches for the job, and Sigstore for the service."""
+
+    @property
+    def with_submodules(self) -> bool:
+        """Whether Cellblock is a part of what a job checks out, and not the whole of it."""
+        return "/" in self.program
 
     @property
     def to_push(self) -> tuple[str, ...]:
@@ -92,6 +101,8 @@ class Settings:
         self._check(
             "--checkout", self.checkout, _ACTION, "OWNER/ACTION@COMMIT with 40 digits: tags can be moved"
         )
+        for site in self.sites:
+            self._check("--images", site, _WORD, "a folder without blanks, quotes and a dot at its beginning")
         self._check("--branch", self.branch, _WORD, "one branch's name")
         self._check("--key-secret", self.key_secret, _SECRET, "a secret's name, never the key itself")
         if self.key_secret and self.keyless:

@@ -133,6 +133,19 @@ def volume(
     )
 
 
+@app.command()
+def cluster(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonOption = False) -> None:
+    """Measure a cluster of its own: starts, submissions, metrics, the volume (ten minutes, 5 GB of disk)."""
+    from cellblock.bench.cluster import cluster_cost
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        result = cluster_cost(variant, events)
+    _print_keys(f"A cluster, measured in {result.seconds:.0f} s:", result.keys(), as_json)
+
+
 def _print_keys(title: str, keys: Mapping[str, object], as_json: bool) -> None:
     """What a benchmark measured: one JSON object, or a line a key."""
     if as_json:

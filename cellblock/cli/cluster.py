@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py up | status | shell | down | cluster`: the local cluster."""
+"""`build.py up | shell | down | cluster`: the local cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellblock.cli.json_output import print_json
-from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, cluster_names
+from cellblock.cli.options import (
+    JsonOption,
+    LogOption,
+    MirrorOption,
+    SitesOption,
+    VariantOption,
+    cluster_names,
+)
 
 if TYPE_CHECKING:
     from cellblock.cluster import ClusterStatus, Proof
@@ -67,6 +74,7 @@ def up(
             help="Image that the jail is made of: jail (the default), or jail-devel with compilers."
         ),
     ] = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -85,6 +93,7 @@ def up(
         file=cluster,
         wait=wait,
         without=tuple(without or ()),
+        sites=tuple(sites or ()),
     )
     with make_view(log, events):
         result = bring_up(request, events)
@@ -149,36 +158,6 @@ def lines_of_steps(steps: Mapping[str, str], columns: int | None) -> list[str]:
         return [f"  {command:{width}}{meaning}".rstrip() for command, meaning in steps.items()]
     pairs = ((f"  {command}", f"      {meaning}".rstrip()) for command, meaning in steps.items())
     return [line for pair in pairs for line in pair if line]
-
-
-def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
-    """Show the cluster's containers and Slurm's nodes."""
-    from cellblock import cluster
-    from cellblock.cluster.facts import upgrade_record
-
-    found = cluster.status(name)
-    if as_json:
-        print_json({**asdict(found), "ready": found.ready})
-        return
-    print(
-        f"cluster {found.name}: {found.variant}, Slurm {found.release}, {found.engine}, jail {found.volume}"
-    )
-    for container in found.containers:
-        print(f"  container {container.name:30} {container.state}")
-    for node in found.nodes:
-        print(f"  node      {node.name:30} {node.state}")
-    for url in found.rest_urls:
-        print(f"  rest      {url}")
-    record = upgrade_record.read(name)
-    if record and record.phase != "done":
-        print(f"an upgrade is not over: `python3 {record.command}` goes on")
-        raise typer.Exit(1)
-    if not found.ready:
-        print(
-            f"not ready: `python3 build.py up{cluster.name_option(name)}`, with its other options, starts "
-            "what is missing"
-        )
-        raise typer.Exit(1)
 
 
 def shell(
@@ -299,6 +278,7 @@ def cluster_diff(
     ] = None,
     variant: VariantOption = None,
     mirror: MirrorOption = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -313,7 +293,9 @@ def cluster_diff(
     from cellblock.events import Events
 
     events = Events()
-    request = UpRequest(name=name, variant=variant, mirrors=tuple(mirror or ()), file=file)
+    request = UpRequest(
+        name=name, variant=variant, mirrors=tuple(mirror or ()), file=file, sites=tuple(sites or ())
+    )
     with make_view(log, events):
         found, changes = compare(request, events)
     if as_json:

@@ -43,6 +43,15 @@ MirrorOption = Annotated[
     list[str] | None,
     typer.Option("--mirror", help="Archive to use: a URL or a whole `deb ...` line. May be repeated."),
 ]
+SitesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--images",
+        metavar="DIR",
+        help="Folder of a site's own images and variants, which add to those here or take their place. "
+        "May be repeated; a later one goes first.",
+    ),
+]
 LogOption = Annotated[
     str, typer.Option("--log", help="How to show progress: auto, plain, or json (JSON lines on stderr).")
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli.options import LogOption, MirrorOption, VariantOption, image_names
+from cellblock.cli.options import LogOption, MirrorOption, SitesOption, VariantOption, image_names
 from cellblock.cli.render_kubernetes import kubernetes
 from cellblock.cli.render_metrics import dashboards, rules
 
@@ -52,6 +52,7 @@ def containerfile(
         Path | None,
         typer.Option("--output", help="Folder to write it to, with all that the build copies."),
     ] = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
 ) -> None:
     """Print a Containerfile of images and what they need, which any builder accepts."""
@@ -60,7 +61,8 @@ def containerfile(
     from cellblock.engine.stages import NAME
     from cellblock.events import Events
 
-    with rendered(RenderRequest(tuple(images or ()), variant, tuple(mirror or ()))) as file:
+    request = RenderRequest(tuple(images or ()), variant, tuple(mirror or ()), sites=tuple(sites or ()))
+    with rendered(request) as file:
         if output is None:
             print(file.text, end="")
             return

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from cellblock.build.prepare import prepare
 from cellblock.build.request import BuildRequest
 from cellblock.cluster.changing.changes import Changes, compare
 from cellblock.cluster.changing.planned import plan_cluster
 from cellblock.cluster.configuration import config
-from cellblock.cluster.definition.model import ClusterSpec, Role
+from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import refuse_other
-from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, roles_of
+from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, images_of
 from cellblock.engine.storage import image_id
 from cellblock.events import Events
 from cellblock.store.image_store import image_store
@@ -34,8 +35,7 @@ def cluster_diff(request: UpRequest, events: Events) -> tuple[str, Changes]:
     spec = cluster_spec(request, file)
     known = state.require(spec.name)
     refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
-    roles = roles_of(file)
-    ids = _image_ids(spec, roles, request.mirrors, known, events)
+    ids = _image_ids(spec, images_of(file), request.mirrors, known, events)
     spec = ClusterSpec(spec.file, spec.variant, ids, spec.volume, spec.engine)
     folder = state.folder(spec.name)
     with connect(spec.engine) as client:
@@ -49,26 +49,30 @@ def cluster_diff(request: UpRequest, events: Events) -> tuple[str, Changes]:
 
 def _image_ids(
     spec: ClusterSpec,
-    roles: Sequence[Role],
+    names: Sequence[str],
     mirrors: tuple[str, ...],
     known: state.ClusterState,
     events: Events,
 ) -> dict[str, str]:
-    """Role -> the image that `up` would run, as the cluster's state names images.
+    """Image -> the id of the one that `up` would run, as the cluster's state names images.
 
     An engine that is given copies has ids of its own: what is built counts as what runs there.
     """
-    prepared = prepare(BuildRequest(tuple(roles), spec.variant.name, mirrors), events)
+    request = BuildRequest(tuple(names), spec.variant.name, mirrors, sites=tuple(map(Path, spec.file.images)))
+    prepared = prepare(request, events)
     store = image_store()
     stored = store.references()
-    runs = {str(one["role"]): str(one["image"]) for one in known.containers.values()}
+    runs = {
+        spec.file.image_of(str(one["role"]), host): str(one["image"])
+        for host, one in known.containers.items()
+    }
     ids: dict[str, str] = {}
-    for role in roles:
-        descriptor = stored.get(prepared.plans[role].key_reference)
+    for name in names:
+        descriptor = stored.get(prepared.plans[name].key_reference)
         if descriptor is None:
-            ids[role] = _NEW
+            ids[name] = _NEW
         elif spec.engine == "docker":
-            ids[role] = runs.get(role, _NEW)
+            ids[name] = runs.get(name, _NEW)
         else:
-            ids[role] = f"sha256:{image_id(store.stored(descriptor))}"
+            ids[name] = f"sha256:{image_id(store.stored(descriptor))}"
     return ids

@@ -18,7 +18,7 @@ import docker
 from docker.errors import DockerException
 
 from cellblock.cluster.configuration import secrets
-from cellblock.cluster.definition.cluster_file import seconds
+from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster.changing.releases import refuse_release
@@ -17,7 +18,7 @@ from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import check_ports, check_volume, refuse_other, start
 from cellblock.cluster.proof import prove_if_free
-from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, patience_s, roles_of
+from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, images_of, patience_s
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.assemble import OtherSourceError, assemble
@@ -68,15 +69,23 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     warn_of_node(events)
     with _timed(phases, "build"):
         # The jail first: it takes longest, and the others fit beside it.
-        roles = roles_of(file)
-        images = (file.jail.image, *roles)
+        run = images_of(file)
+        images = tuple(dict.fromkeys((file.jail.image, *run)))
         built = build_images(
-            BuildRequest(images, spec.variant.name, request.mirrors, load=roles, go_on=_GO_ON), events
+            BuildRequest(
+                images,
+                spec.variant.name,
+                request.mirrors,
+                load=run,
+                go_on=_GO_ON,
+                sites=tuple(map(Path, file.images)),
+            ),
+            events,
         )
     # Another checkout may give the name to its own build. Docker's ids are known when the images are there.
     ids = request.engine == "podman"
     spec = replace(
-        spec, images={role: built.images[role].id if ids else built.images[role].reference for role in roles}
+        spec, images={name: built.images[name].id if ids else built.images[name].reference for name in run}
     )
     with _timed(phases, "jail"):
         jail = assemble_jail(built.images[file.jail.image].reference, spec, events)

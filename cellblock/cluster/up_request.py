@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.cluster_file import (
     MOST_NODES,
     ClusterFile,
     JailRoot,
     load_cluster_file,
-    seconds,
 )
 from cellblock.cluster.definition.model import ClusterSpec, EngineName, Role, SlurmVariant
 from cellblock.cluster.definition.names import check_name
 from cellblock.cluster.facts import state
 from cellblock.errors import UsageError
 from cellblock.project import Project
+from cellblock.yaml_source import Location, nearest, read_yaml
 
 _PATIENCE_S = 600.0
 OPTIONAL = ("accounting", "rest", "metrics")
@@ -43,6 +44,8 @@ class UpRequest:
     """How long nodes that must start anew wait for their jobs, as in 10m; 0 ends the jobs."""
     without: tuple[str, ...] = ()
     """Parts of the file to leave out, of OPTIONAL."""
+    sites: tuple[Path, ...] = ()
+    """Folders of a site's own definitions (`--images`), after those of the file."""
 
 
 def patience_s(request: UpRequest) -> float:
@@ -64,7 +67,9 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
         raise UsageError(
             f"there is no engine '{request.engine}'", hint=f"use one of: {', '.join(get_args(EngineName))}"
         )
-    variant = Project().variant(file.variant)
+    project = project_of(file)
+    variant = project.variant(file.variant)
+    _check_images(request, project, file)
     return ClusterSpec(
         file=file,
         variant=SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
@@ -74,8 +79,58 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
     )
 
 
+def project_of(file: ClusterFile) -> Project:
+    """The definitions of this tree, with those of the site that `file` names."""
+    return Project(sites=tuple(map(Path, file.images)))
+
+
+def _check_images(request: UpRequest, project: Project, file: ClusterFile) -> None:
+    """Raise UsageError for an image that there is not, or that does not start as nodes of its kind do."""
+    named: list[tuple[Location, str, str | None]] = [
+        (("jail", "image"), "", file.jail.image),
+        (("login", "image"), "login", file.login.image),
+        *((("node_sets", at, "image"), "worker", one.image) for at, one in enumerate(file.node_sets)),
+    ]
+    for key, role, name in named:
+        if name is None:
+            continue
+        if name not in project.images:
+            raise UsageError(
+                f"{_place(request, key)}: there is no image '{name}'; {nearest(name, project.images)}",
+                hint=f"`build.py targets{project.options}` lists them; --images DIR adds those of a site",
+            )
+        image = project.images[name]
+        # cellblock-init and the role: what else is in it may differ.
+        start = project.images[role].fields.entrypoint[-2:] if role else []
+        words = image.fields.entrypoint
+        if start and start not in [words[at : at + 2] for at in range(len(words))]:
+            raise UsageError(
+                f"{_place(request, key)}: image {name} does not start a {role} node: its entrypoint, "
+                f"[{', '.join(words)}], has no `{' '.join(start)}` ({image.source.path})",
+                hint=f"make it `from: {role}`, with the entrypoint of {project.images[role].source.path}",
+            )
+
+
+def _place(request: UpRequest, key: Location) -> str:
+    """FILE:LINE: KEY of a key of the cluster file; an option or a default has none."""
+    name = ".".join(map(str, key))
+    if request.jail is not None and key == ("jail", "image"):
+        return "--jail"
+    source = read_yaml(request.file) if request.file else None
+    return f"{source.path}:{source.line(key)}: {name}" if source and key in source.lines else name
+
+
+def images_of(file: ClusterFile) -> tuple[str, ...]:
+    """The names of the images that the cluster of `file` runs."""
+    images = (
+        *(file.image_of("worker", each.nodes[0]) for each in file.node_sets),
+        *(file.image_of(role) for role in roles_of(file) if role != "worker"),
+    )
+    return tuple(dict.fromkeys(images))
+
+
 def roles_of(file: ClusterFile) -> tuple[Role, ...]:
-    """The roles whose images the cluster of `file` runs."""
+    """The roles that the cluster of `file` runs."""
     accounting: tuple[Role, ...] = ("accounting",) if file.accounting else ()
     if file.accounting and not file.accounting.external:
         accounting = (*accounting, "database")
@@ -132,5 +187,7 @@ def cluster_file(request: UpRequest) -> ClusterFile:
                 f"a cluster cannot be without '{part}'",
                 hint=f"use --without with one of: {', '.join(OPTIONAL)}",
             )
-    left_out = dict.fromkeys(request.without)
-    return file.model_copy(update={"jail": jail, "login": login, **left_out})
+    known = {Path(folder).resolve() for folder in file.images}
+    images = (*file.images, *(str(each.absolute()) for each in request.sites if each.resolve() not in known))
+    left_out: dict[str, None] = dict.fromkeys(request.without)
+    return file.model_copy(update={"jail": jail, "login": login, "images": images, **left_out})

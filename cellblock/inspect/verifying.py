@@ -15,6 +15,7 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.inspect.compare import Difference, compare_images
 from cellblock.oci.layout import Layout
+from cellblock.overrides import images_options
 from cellblock.process import Programs
 from cellblock.store.image_store import image_store
 from cellblock.store.work_folders import WorkFolders
@@ -41,9 +42,10 @@ def verify_images(request: BuildRequest, events: Events) -> Mapping[str, Verifie
     plans = [prepared.plans[name] for name in request.images or prepared.wanted]
     for plan in plans:
         if plan.key_reference not in known:
+            options = images_options(request.sites)
             raise CellblockError(
                 f"image {plan.name} of {prepared.variant.name} is not built from the inputs of now",
-                hint=f"`build.py why {plan.name}` names what changed; build it, then verify it",
+                hint=f"`build.py why {plan.name}{options}` names what changed; build it, then verify it",
             )
     programs = Programs()
     work = WorkFolders(paths.cache() / "work")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FORMAT = "cellblock unchanged 2"
 # Options that change nothing about what is built, or select it: others always run a build.
 _PLAIN = ("--locked", "--load")
-_WITH_VALUE = ("-v", "--variant", "--mirror", "--log")
+_WITH_VALUE = ("-v", "--variant", "--mirror", "--log", "--images")
 _ENVIRONMENT = ("SOURCE_DATE_EPOCH", "CELLBLOCK_CACHE", "CELLBLOCK_STATE")
 
 
@@ -133,7 +133,9 @@ def _names(path: str) -> int:
 def _stamp(project: str, args: list[str]) -> str:
     import hashlib
 
-    said = [project, *args, *(os.environ.get(name, "") for name in _ENVIRONMENT)]
+    # A folder that is named may begin where the command is typed.
+    here = [os.getcwd()] if "--images" in args else []  # noqa: PTH109
+    said = [project, *here, *args, *(os.environ.get(name, "") for name in _ENVIRONMENT)]
     cache = os.environ.get("CELLBLOCK_CACHE", "/var/cache/cellblock")
     digest = hashlib.sha256("\0".join(said).encode("utf-8", "surrogateescape")).hexdigest()
     return f"{cache}/unchanged/{digest[:32]}"

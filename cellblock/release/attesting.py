@@ -39,6 +39,8 @@ class AttestRequest:
     sbom_only: bool = False
     builder: str = provenance.BUILDER
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+    sites: tuple[Path, ...] = ()
+    """Folders of a site's own definitions (`--images`)."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Attested:
 
 def attest_images(images: tuple[str, ...], variant: str, request: AttestRequest, events: Events) -> None:
     """Attest images of the store. Raises as `open_subjects` and `attest_image` do."""
-    with open_subjects(SubjectRequest(images, variant, definitions=request.definitions), events) as subjects:
+    asked = SubjectRequest(images, variant, definitions=request.definitions, sites=request.sites)
+    with open_subjects(asked, events) as subjects:
         reader = bill_reader(subjects[0].layout)
         for subject in subjects:
             attest_image(subject, request, events, reader=reader)
@@ -114,7 +117,7 @@ def documents(
             "build it here: `build.py build`"
         )
         return written
-    declared = Project(request.definitions).images
+    declared = Project(request.definitions, request.sites).images
     if subject.name not in declared:
         raise UsageError(f"there is no image '{subject.name}'", hint="see `build.py targets`")
     said = provenance.provenance(

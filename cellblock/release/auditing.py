@@ -15,9 +15,10 @@ from cellblock.lock.model import Lock
 from cellblock.release.locks import lock_of
 
 
-def default_policy() -> Path:
-    """The project's policy."""
-    return paths.PROJECT / "images" / "policy.yaml"
+def default_policy(sites: Sequence[Path] = ()) -> Path:
+    """The policy of the last of the folders `sites` that has one; without, the project's."""
+    own = [path for folder in sites if (path := folder / "policy.yaml").is_file()]
+    return [paths.PROJECT / "images" / "policy.yaml", *own][-1]
 
 
 def audit_built(images: Sequence[Subject], policy: Policy, events: Events) -> Audit:
@@ -25,12 +26,14 @@ def audit_built(images: Sequence[Subject], policy: Policy, events: Events) -> Au
     return audit(images, policy, _locks(images), events)
 
 
-def audit_gate(policy: Path | None, events: Events) -> Callable[[Sequence[Subject]], None]:
+def audit_gate(
+    policy: Path | None, events: Events, sites: Sequence[Path] = ()
+) -> Callable[[Sequence[Subject]], None]:
     """What a push calls before it sends anything: raises AuditFailed for images that must not be sent.
 
-    `policy` is a file (none: the project's). Raises DefinitionError at once when it is wrong.
+    `policy` is a file (none: the project's, or the site's). Raises DefinitionError at once when it is wrong.
     """
-    loaded = load_policy(policy or default_policy())
+    loaded = load_policy(policy or default_policy(sites))
 
     def gate(images: Sequence[Subject]) -> None:
         result = audit_or_raise(images, loaded, _locks(images), events)

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cellblock import paths
 from cellblock.attest.subject import Subject
 from cellblock.errors import DefinitionError
 from cellblock.lock.file import read_lock
 from cellblock.lock.model import Lock
+from cellblock.overrides import LOCKS
 from cellblock.store.record import ImageRecord, read_record
 
 
@@ -25,8 +28,10 @@ def lock_of(subject: Subject) -> Lock | None:
     record = record_of(subject)
     if record is None:
         return None
+    # A site's locks lie beside its definitions.
+    own = [Path(site) / LOCKS for site in record.sites[-1:]]
     pattern = f"{subject.variant}*.lock.yaml"
-    for folder in (paths.PROJECT / "locks", paths.cache() / "resolved"):
+    for folder in (*own, paths.PROJECT / "locks", paths.cache() / "resolved"):
         for path in sorted(folder.glob(pattern)):
             try:
                 lock = read_lock(path)

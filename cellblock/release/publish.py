@@ -33,7 +33,7 @@ from cellblock.oci.registry.reference import Reference, check_tag
 from cellblock.project import Project
 from cellblock.release.attesting import AttestRequest, pulled_as
 from cellblock.release.signing import attest_pushed, sign_joined
-from cellblock.release.subjects import chosen, name_in, open_source
+from cellblock.release.subjects import chosen, name_in, open_source, refuse_other_definitions
 from cellblock.variants import Variant
 
 BeforePush = Callable[[Sequence[Subject]], None]
@@ -66,6 +66,8 @@ class PublishRequest:
     attest: AttestRequest | None = None
     """What to attach to the images before they are sent; signatures are for the names that the push gives."""
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+    sites: tuple[Path, ...] = ()
+    """Folders of a site's own definitions (`--images`)."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,9 @@ def publish(request: PublishRequest, events: Events) -> Published:
 
     with open_source(request.source, variant, choose, events, compress=True) as (layout, _):
         roots = _roots(layout, variant, names)
+        refuse_other_definitions(
+            _subjects(layout, roots, variant), Project(request.definitions, request.sites)
+        )
         if request.before_push is not None:
             request.before_push(_subjects(layout, roots, variant))
         items, plain = [], request.tags or (variant.name,)
@@ -244,7 +249,7 @@ def _target(request: PublishRequest) -> Reference:
 
 def _chosen(request: PublishRequest) -> tuple[Variant, list[str]]:
     """The variant and names of images."""
-    project = Project(request.definitions)
+    project = Project(request.definitions, request.sites)
     variant, declared = project.variant(request.variant), project.images
     check_known(request.images, declared)
     return variant, list(dict.fromkeys(request.images)) or [

@@ -20,8 +20,10 @@ from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.graph import check_known
 from cellblock.oci.layout import Layout
+from cellblock.overrides import images_options, shaped_by
 from cellblock.process import Programs
 from cellblock.project import Project
+from cellblock.release.locks import record_of
 from cellblock.store.image_store import image_store
 from cellblock.variants import Variant
 
@@ -37,6 +39,8 @@ class SubjectRequest:
     variant: str | None = None
     source: str = "store"
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
+    sites: tuple[Path, ...] = ()
+    """Folders of a site's own definitions (`--images`)."""
 
 
 @contextmanager
@@ -45,21 +49,39 @@ def open_subjects(request: SubjectRequest, events: Events) -> Iterator[list[Subj
 
     Raises UsageError for what does not exist, CellblockError for what is not built.
     """
-    project = Project(request.definitions)
+    project = Project(request.definitions, request.sites)
     variant, declared = project.variant(request.variant), project.images
     check_known(request.images, declared)
     asked = tuple(dict.fromkeys(request.images))
+    # The images below overrides are parts of those, and no more.
+    public = [name for name, image in declared.items() if not image.is_overridden]
 
     def choose(present: set[str]) -> list[str]:
-        return chosen(asked, declared, variant, present, request.source, events)
+        return chosen(asked, public, variant, present, request.source, events)
 
     with open_source(request.source, variant, choose, events) as (layout, names):
         known = set(layout.references())
-        yield [
+        found = [
             Subject(name, variant.name, reference(name, variant), layout, layout.image(stored))
             for name in names
             if (stored := name_in(known, name, variant)) is not None
         ]
+        refuse_other_definitions(found, project)
+        yield found
+
+
+def refuse_other_definitions(subjects: Sequence[Subject], project: Project) -> None:
+    """Raise CellblockError for an image that was built with other folders of `--images` than now."""
+    for subject in subjects:
+        record = record_of(subject)
+        if record is None or record.shaped_by == shaped_by(subject.name, project.images):
+            continue
+        built = images_options(tuple(map(Path, record.sites))).strip() or "without --images"
+        again = f"build.py build {subject.name} -v {subject.variant}{project.options}"
+        raise CellblockError(
+            f"{subject.reference} was last built with other definitions than are named here: {built}",
+            hint=f"name the same with --images, or build it as it is declared now: `{again}`",
+        )
 
 
 @contextmanager

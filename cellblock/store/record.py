@@ -58,6 +58,10 @@ class ImageRecord:
     steps: Mapping[str, float] = field(default_factory=dict)
     commit: str | None = None
     """The git commit of the definitions, when nothing but it was built."""
+    sites: tuple[str, ...] = ()
+    """The folders of a site's own definitions that the build had (`--images`)."""
+    shaped_by: tuple[str, ...] = ()
+    """Those of them that declare this image, or one that it needs."""
 
 
 def record_of(data: Mapping[str, Any]) -> LayerRecord | None:
@@ -81,6 +85,8 @@ def read_record(image: str, variant: str) -> ImageRecord | None:
         data = json.loads(_path(image, variant).read_text(encoding="utf-8"))
         layers = tuple(record_of(layer) for layer in data.pop("layers"))
         known = tuple(layer for layer in layers if layer)
+        for key in ("sites", "shaped_by"):
+            data[key] = tuple(data.get(key, ()))
         return ImageRecord(layers=known, **data) if len(known) == len(layers) else None
     except (OSError, ValueError, TypeError, KeyError):
         return None

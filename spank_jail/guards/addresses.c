@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds what the address at the other end of a connection has. connections.c and large_messages.c call it. */
+/* Finds what the address at the other end of a connection has. connections.c, crowd.c and large_messages.c call it. */
 #include "addresses.h"
 
 #include <netinet/in.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static void read_address(int fd, unsigned char bytes[8])
+void jail_addresses_read(int fd, unsigned char bytes[8])
 {
 	struct sockaddr_storage peer = { 0 };
 	socklen_t size = sizeof(peer);
@@ -34,7 +34,7 @@ struct jail_address *jail_addresses_find(struct jail_address list[JAIL_ADDRESSES
 	struct jail_address *unused = &list[JAIL_ADDRESSES_MOST - 1];
 	unsigned char bytes[8];
 
-	read_address(fd, bytes);
+	jail_addresses_read(fd, bytes);
 	for (size_t i = 0; i < JAIL_ADDRESSES_MOST; i++) {
 		if (list[i].served && !memcmp(list[i].bytes, bytes, 8))
 			return &list[i];

@@ -15,6 +15,9 @@ struct jail_address {
 	size_t messages; /* bytes */
 };
 
+/* The address at the other end of the socket `fd`, as above; zero if there is none. */
+void jail_addresses_read(int fd, unsigned char bytes[8]);
+
 /* The entry of the address at the other end of the socket `fd`, whose `served` is 0 if it is new. The caller holds the lock of
  * `list`. */
 struct jail_address *jail_addresses_find(struct jail_address list[JAIL_ADDRESSES_MOST], int fd);

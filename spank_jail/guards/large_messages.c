@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the bytes of messages on their way to slurmd and slurmctld. connections.c and job_submit_jail.c call it.
+/* Bounds the bytes of messages on their way to slurmd, slurmctld and slurmdbd. connections.c, job_submit_jail.c and
+ * service_guard.c call it.
  *
  * Slurm makes room for a message by the length that is sent before it, up to a gigabyte, and looks for the sender's credential
  * when all of it is there.
@@ -25,6 +26,10 @@
 #define LARGE (1UL << 20)
 /* What Slurm takes. Of HTTP, which slurmctld of 25.11 and later speaks, too, the first four bytes are a larger number. */
 #define LARGEST (1UL << 30)
+/* By Slurm's header, which begins with its version and these flags. By this one slurmctld says to itself that it
+ * has locked what the message is about: it must not come from others. */
+#define FLAGS_AT 2
+#define QUEUE_PROCESSING 0x20
 /* sbcast sends 8 MiB at a time. */
 #define MOST_OF_ONE (128UL << 20)
 #define MOST_TOGETHER (512UL << 20)
@@ -45,6 +50,23 @@ static atomic_bool is_accepted[MOST_FILES], is_new[MOST_FILES], is_large[MOST_FI
  * later ones, read what there is. */
 static atomic_bool is_by_length[MOST_FILES];
 static struct share shares[MOST_FILES];
+/* The daemon's messages have Slurm's header: all of slurmctld and slurmd, not those of slurmdbd. */
+static bool has_headers;
+/* A thread that reads by the length is at the header. */
+static atomic_bool is_at_header[MOST_FILES];
+/* Of the message that a thread reads by its length, what it has not read; a connection to slurmdbd brings one after the other. */
+static atomic_size_t left[MOST_FILES];
+
+/* The caller holds the lock. */
+static void give_back(int fd)
+{
+	if (!is_large[fd])
+		return;
+	shares[fd].address->served--;
+	shares[fd].address->messages -= shares[fd].bytes;
+	together -= shares[fd].bytes;
+	is_large[fd] = false;
+}
 
 static bool take(int fd, size_t bytes)
 {
@@ -77,31 +99,26 @@ static ssize_t end(int fd)
 	return 0;
 }
 
-/* In place of close(2) in the daemon and in Slurm's library. */
-static int close_file(int fd)
+int jail_large_messages_close(int fd)
 {
 	if (is_watched(fd)) {
 		pthread_mutex_lock(&lock);
 		is_accepted[fd] = false;
-		if (is_large[fd]) {
-			shares[fd].address->served--;
-			shares[fd].address->messages -= shares[fd].bytes;
-			together -= shares[fd].bytes;
-			is_large[fd] = false;
-		}
+		give_back(fd);
 		pthread_mutex_unlock(&lock);
 	}
 	return close(fd);
 }
 
-/* In place of accept4(2) in Slurm's library. */
-static int accept_new(int listener, struct sockaddr *address, socklen_t *size, int flags)
+int jail_large_messages_accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 {
 	int fd = accept4(listener, address, size, flags);
 
 	if (fd >= 0 && fd < MOST_FILES && address && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
 		is_new[fd] = true;
 		is_by_length[fd] = is_large[fd] = false;
+		is_at_header[fd] = false;
+		left[fd] = 0;
 		is_accepted[fd] = true;
 	}
 	return fd;
@@ -109,8 +126,17 @@ static int accept_new(int listener, struct sockaddr *address, socklen_t *size, i
 
 static bool (*speaks_tls)(void);
 
+/* Takes from a header what is slurmctld's own to say; false when it is not all there, as it is of every client of Slurm's. */
+static bool clear_flags(unsigned char *header, size_t size)
+{
+	if (size < FLAGS_AT + 2)
+		return false;
+	header[FLAGS_AT + 1] &= (unsigned char)~QUEUE_PROCESSING;
+	return true;
+}
+
 /* Whether Slurm may have what was read of a new connection: a message's length comes first, in one packet with its header. */
-static bool may_begin(int fd, const unsigned char *text, size_t size)
+static bool may_begin(int fd, unsigned char *text, size_t size)
 {
 	uint32_t length = 0;
 
@@ -119,7 +145,10 @@ static bool may_begin(int fd, const unsigned char *text, size_t size)
 	if (size < sizeof(length) || (refuse && refuse(text, size)))
 		return false;
 	memcpy(&length, text, sizeof(length));
-	return ntohl(length) > LARGEST || take(fd, ntohl(length));
+	/* HTTP */
+	if (ntohl(length) > LARGEST)
+		return true;
+	return clear_flags(text + sizeof(length), size - sizeof(length)) && take(fd, ntohl(length));
 }
 
 /* Before `size` bytes are read, for which there is room that is not yet used. */
@@ -131,25 +160,39 @@ static bool may_read(int fd, size_t size)
 		is_by_length[fd] = true;
 		is_new[fd] = false;
 	}
+	if (is_by_length[fd] && !left[fd]) {
+		pthread_mutex_lock(&lock);
+		give_back(fd);
+		pthread_mutex_unlock(&lock);
+		/* The length itself is none of it. */
+		left[fd] = size == sizeof(uint32_t) ? 0 : size;
+		is_at_header[fd] = has_headers && left[fd];
+	}
 	return !is_by_length[fd] || take(fd, size);
 }
 
-static ssize_t judge(int fd, const unsigned char *text, ssize_t got)
+static ssize_t judge(int fd, unsigned char *text, ssize_t got)
 {
-	if (got <= 0 || !is_watched(fd) || !is_new[fd])
+	if (got <= 0 || !is_watched(fd))
+		return got;
+	if (left[fd])
+		left[fd] -= (size_t)got < left[fd] ? (size_t)got : left[fd];
+	if (is_at_header[fd]) {
+		is_at_header[fd] = false;
+		return clear_flags(text, (size_t)got) ? got : end(fd);
+	}
+	if (!is_new[fd])
 		return got;
 	is_new[fd] = false;
 	return may_begin(fd, text, (size_t)got) ? got : end(fd);
 }
 
-/* In place of read(2) there. */
-static ssize_t read_message(int fd, void *buffer, size_t size)
+ssize_t jail_large_messages_read(int fd, void *buffer, size_t size)
 {
 	return may_read(fd, size) ? judge(fd, buffer, read(fd, buffer, size)) : end(fd);
 }
 
-/* In place of recv(2) there. */
-static ssize_t receive_message(int fd, void *buffer, size_t size, int flags)
+ssize_t jail_large_messages_recv(int fd, void *buffer, size_t size, int flags)
 {
 	if (flags & MSG_PEEK)
 		return recv(fd, buffer, size, flags);
@@ -163,13 +206,14 @@ int jail_large_messages_guard(const struct link_map *program, const struct link_
 		const char *name;
 		void *function;
 	} functions[] = {
-		{ "accept4", (void *)accept_new },
-		{ "close", (void *)close_file },
-		{ "read", (void *)read_message },
-		{ "recv", (void *)receive_message },
+		{ "accept4", (void *)jail_large_messages_accept4 },
+		{ "close", (void *)jail_large_messages_close },
+		{ "read", (void *)jail_large_messages_read },
+		{ "recv", (void *)jail_large_messages_recv },
 	};
 
 	refuse = refused;
+	has_headers = true;
 	void *found = dlsym(RTLD_DEFAULT, "conn_tls_enabled");
 	memcpy(&speaks_tls, &found, sizeof(found));
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -178,5 +222,5 @@ int jail_large_messages_guard(const struct link_map *program, const struct link_
 			return missing;
 	}
 	/* It need not close any itself. */
-	return jail_imports_replace(program, "close", (void *)close_file, err) < 0 ? -1 : 0;
+	return jail_imports_replace(program, "close", (void *)jail_large_messages_close, err) < 0 ? -1 : 0;
 }

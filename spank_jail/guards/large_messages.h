@@ -6,6 +6,8 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
 
 #include "native/base/error.h"
 
@@ -15,5 +17,11 @@
  * Returns 0; 1 when the daemon receives messages in an unknown way; -1. */
 int jail_large_messages_guard(const struct link_map *program, const struct link_map *library,
 			      bool (*refused)(const unsigned char *text, size_t size), struct jail_error *err);
+
+/* What the guard has a daemon call in place of accept4(2), close(2), read(2) and recv(2), for who gets between in another way. */
+int jail_large_messages_accept4(int listener, struct sockaddr *address, socklen_t *size, int flags);
+int jail_large_messages_close(int fd);
+ssize_t jail_large_messages_read(int fd, void *buffer, size_t size);
+ssize_t jail_large_messages_recv(int fd, void *buffer, size_t size, int flags);
 
 #endif

@@ -3,15 +3,18 @@
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c).
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
+ * records soon (guards/saves.c), and a lock that it gives up twice does not stop it (guards/held_locks.c).
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
 #include <stdint.h>
 
+#include "spank_jail/guards/held_locks.h"
 #include "spank_jail/guards/imports.h"
 #include "spank_jail/guards/large_messages.h"
+#include "spank_jail/guards/saves.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -35,6 +38,13 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
+	if (slurmctld && jail_held_locks_guard(slurmctld, &error))
+		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
+			    "unknown");
+	missing = jail_saves_hasten(&error);
+	if (missing)
+		slurm_error("job_submit/jail: if this slurmctld is killed, it loses jobs of the last five seconds: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it saves its records in an unknown way");
 	return SLURM_SUCCESS;
 }
 
@@ -58,6 +68,10 @@ int job_submit(job_desc_msg_t *job, uint32_t user, char **message)
 {
 	(void)user;
 	(void)message;
+	/* Clusters of a federation tell each other these, after this function. Of a user's submission slurmctld looks them up in
+	 * its federation, without a look whether it is in one. */
+	job->fed_siblings_active = 0;
+	job->fed_siblings_viable = 0;
 	return set_switches(job);
 }
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -18,12 +19,15 @@ from typing import Any
 import pytest
 import yaml
 
+from cellblock.ci import gitlab
+from cellblock.ci.matrix import plan_jobs
 from cellblock.ci.settings import Settings, parse_runners
 from cellblock.cli.__main__ import main
 from cellblock.errors import UsageError
 from cellblock.paths import PROJECT
 from cellblock.variants import load_variants
 
+SITE = PROJECT / "docs/examples/site/images"
 SCHEMAS = {"github": "vendor.github-workflows", "gitlab": "vendor.gitlab-ci"}
 
 
@@ -314,3 +318,35 @@ def test_labels_of_a_runner_are_separated_by_commas() -> None:
         "amd64": ("self-hosted", "linux"),
         "arm64": ("x",),
     }
+
+
+def test_jobs_build_and_push_a_sites_images_that_lie_in_this_tree() -> None:
+    jobs = json.loads(written("--ci", "json", "--images", str(SITE), "-v", "debian13"))["jobs"]
+    build, index = next(job for job in jobs if job["kind"] == "build"), jobs[-1]
+    assert {"login-tools", "worker"} <= set(build["images"])
+    for command in (*build["commands"], *index["commands"]):
+        assert command.startswith("$root python3 build.py ")
+        assert command.endswith(" --images docs/examples/site/images")
+    assert "submodules" not in written("--ci", "github", "--images", str(SITE), "-v", "debian13")
+
+
+def test_a_sites_folder_that_no_job_would_have_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(SITE, tmp_path / "images")
+    done = matrix("--ci", "github", "--images", str(tmp_path / "images"))
+    assert done.returncode == 2
+    assert (
+        f"--images {tmp_path / 'images'}: a job checks out {PROJECT}, and the folder is not in it"
+        in done.stderr
+    )
+
+
+def test_a_pipeline_of_a_repository_that_holds_this_one_fetches_it() -> None:
+    """tests/docs/test_site_example.py types the command in such a repository."""
+    settings = Settings(program="cellblock/build.py", sites=("images",))
+    variant = load_variants(PROJECT / "images/variants.yaml")["debian13"]
+    planned = plan_jobs([variant], ["base"], [], settings, gitlab.RUNNERS)
+    pipeline = yaml.safe_load(gitlab.gitlab_pipeline(planned, "heading"))
+    assert pipeline["variables"]["GIT_SUBMODULE_STRATEGY"] == "normal"
+    script = pipeline["debian13:amd64"]["script"]
+    assert script[0].startswith("$root python3 cellblock/build.py build --variant debian13 ")
+    assert [line.endswith(" --images images") for line in script] == [True, True]

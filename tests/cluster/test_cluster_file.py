@@ -12,13 +12,12 @@ import yaml
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config
+from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.cluster_file import (
     Accounting,
     ClusterFile,
     Purge,
     load_cluster_file,
-    mebibytes,
-    slurm_time,
 )
 from cellblock.cluster.engine.containers import Container, plan
 from cellblock.cluster.up_request import UpRequest, cluster_file

@@ -43,6 +43,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
         "SlurmUser=slurm",
         "SlurmdUser=root",
         "JobSubmitPlugins=lua,jail",
+        "JobCompType=jobcomp/lua",
         "StateSaveLocation=/var/lib/slurm/slurmctld",
         "SlurmdSpoolDir=/var/spool/slurmd",
         "SlurmctldPidFile=/run/slurmctld/slurmctld.pid",

@@ -20,9 +20,11 @@ PAGES = [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")]
 _FOLDERS = "cellblock|native|spank_jail|enroot|pyxis|images|deploy|tests|docs"
 # A path of the project in `code`, in a block, or as the target of a link.
 _PATH = re.compile(rf"(?<![\w./~{{-])((?:{_FOLDERS})/[\w./*{{}},-]*[\w*}}])")
-# What tutorials make, what pages show as an example, and paths of other programs that begin alike.
+# What tutorials make, what pages show as an example, paths of other programs that begin alike, and
+# this tree as a submodule.
 _NOT_OURS = re.compile(
     r"images/(tools|NAME|IMAGE|up\.svg)\b|docs/.*NAME|enroot/(hooks\.d|mounts\.d|environ\.d|enroot\.conf|\.)"
+    r"|cellblock/build\.py$"
 )
 _READ = re.compile(r"""environ(?:\.get\(|\[)\s*"([A-Z_]+)"|= "(CELLBLOCK_REGISTRY_[A-Z_]+)"$""", re.MULTILINE)
 

@@ -81,6 +81,7 @@ def test_an_upgrade_and_back(source: Path, volume: Path, tmp_path: Path) -> None
             (source / "usr/bin/other").unlink()
     assert "/etc/motd" in said["jail upgrade S V --plan"]
     assert "result" in said["jail diff V --files"]
+    assert "rollback " in said["jail status V"]
     assert (tmp_path / "users.tar").exists()
     assert (volume / "root/srv/result").read_text() == "a user's\n"
 

@@ -42,10 +42,12 @@ def plans(tops: Mapping[str, Node]) -> dict[str, ImagePlan]:
 
 
 class _Named:
-    """The one thing that `ImagePlan.name` asks a rendered image for."""
+    """What an `ImagePlan` asks a rendered image for: its name, and that of its definition."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.key_name = f"images/{name}"
+        self.image = self
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ LAYERS = (
     # What is declared.
     ("definition", "variants"),
     ("graph", "template"),
+    ("overrides",),
     ("project",),
     # One format or program each.
     ("oci",),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cellblock.cli.json_output import print_json
-from cellblock.cli.options import JsonOption, LogOption, VariantOption, image_names
+from cellblock.cli.options import JsonOption, LogOption, SitesOption, VariantOption, image_names
 
 ImagesArgument = Annotated[
     list[str] | None,
@@ -27,6 +27,7 @@ def audit(
         Path | None, typer.Option("--policy", help="What is accepted (default: images/policy.yaml).")
     ] = None,
     source: FromOption = "store",
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -38,8 +39,8 @@ def audit(
     from cellblock.release.subjects import SubjectRequest, open_subjects
 
     events = Events()
-    loaded = load_policy(policy or default_policy())
-    request = SubjectRequest(tuple(images or ()), variant, source)
+    loaded = load_policy(policy or default_policy(sites or ()))
+    request = SubjectRequest(tuple(images or ()), variant, source, sites=tuple(sites or ()))
     with make_view(log, events), open_subjects(request, events) as subjects:
         result = audit_built(subjects, loaded, events)
     if as_json:
@@ -74,6 +75,7 @@ def sbom(
     form: Annotated[str, typer.Option("--format", help="spdx or cyclonedx.")] = "spdx",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File (default: stdout).")] = None,
     source: FromOption = "store",
+    sites: SitesOption = None,
 ) -> None:
     """Print the software bill of materials of an image."""
     from cellblock.attest.bill import bill_of
@@ -88,7 +90,8 @@ def sbom(
     writers = {"spdx": write_spdx, "cyclonedx": write_cyclonedx}
     if form not in writers:
         raise UsageError(f"--format {form}: there is no such format", hint="use spdx or cyclonedx")
-    with open_subjects(SubjectRequest((image,), variant, source), Events()) as (subject,):
+    request = SubjectRequest((image,), variant, source, sites=tuple(sites or ()))
+    with open_subjects(request, Events()) as (subject,):
         data = writers[form](bill_of(subject, lock_of(subject), created_of(subject)))
     if output is None:
         print(data.decode())
@@ -138,6 +141,7 @@ def attest(
         Path | None, typer.Option("--output", "-o", help="Write the documents into this folder, too.")
     ] = None,
     source: FromOption = "store",
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -158,9 +162,11 @@ def attest(
     events = Events()
     where = signed_for(key, target)
     signer = load_signer(key) if key else None
-    request = AttestRequest(signer, where, tuple(tag or ()), sbom_only, builder or BUILDER)
+    request = AttestRequest(
+        signer, where, tuple(tag or ()), sbom_only, builder or BUILDER, sites=tuple(sites or ())
+    )
     done: dict[str, list[dict[str, object]]] = {}
-    chosen = SubjectRequest(tuple(images or ()), variant, source)
+    chosen = SubjectRequest(tuple(images or ()), variant, source, sites=tuple(sites or ()))
     with make_view(log, events), open_subjects(chosen, events) as subjects:
         reader = bill_reader(subjects[0].layout)
         for subject in subjects:

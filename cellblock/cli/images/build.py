@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,14 @@ import typer
 
 from cellblock import paths
 from cellblock.cli.json_output import print_json
-from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
+from cellblock.cli.options import (
+    JsonOption,
+    LogOption,
+    MirrorOption,
+    SitesOption,
+    VariantOption,
+    image_names,
+)
 from cellblock.errors import UsageError
 from cellblock.launcher import unchanged
 from cellblock.launcher.main import STAMP, VENV
@@ -61,6 +69,7 @@ def build(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the root of a failed step, and say how to enter it.")
     ] = False,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -74,7 +83,8 @@ def build(
     from cellblock.release.attesting import AttestRequest, attest_images
 
     folder = layout_folder(output) if output else None
-    before = unchanged.states_of(input_paths())
+    own = tuple(sites or ())
+    before = unchanged.states_of(input_paths(own))
     events = Events()
     with make_view(log, events):
         request = BuildRequest(
@@ -88,12 +98,14 @@ def build(
             load=load,
             compression=Compression.parse(compression),
             cache=cache,
+            sites=own,
         )
         where = signed_for(key, target)
         signer = load_signer(key) if key else None  # before the build: a wrong password is told at once
         result = build_images(request, events)
         if attest or signer:
-            attest_images(tuple(result.images), result.variant.name, AttestRequest(signer, where), events)
+            asked = AttestRequest(signer, where, sites=own)
+            attest_images(tuple(result.images), result.variant.name, asked, events)
         if folder:
             # What they need is in them: a layout of one image needs no tag to be said.
             copy_images(result, folder, images or ())
@@ -126,8 +138,8 @@ def build(
     # Files that moved meanwhile went into the build or did not: the next one must look.
     # Images in a storage of which nothing is known may go unnoticed.
     seen = not load or _ENGINE_IMAGES.is_file()
-    if seen and unchanged.is_simple(args) and before == unchanged.states_of(input_paths()):
-        after = unchanged.states_of(result_paths(load))
+    if seen and unchanged.is_simple(args) and before == unchanged.states_of(input_paths(own)):
+        after = unchanged.states_of(result_paths(load, own))
         unchanged.remember(str(paths.PROJECT), args, done, {**before, **after})
 
 
@@ -139,14 +151,21 @@ def layout_folder(output: str) -> Path:
     return Path(folder)
 
 
-def input_paths() -> list[str]:
+def input_paths(sites: Sequence[Path] = ()) -> list[str]:
     """Files and folders whose change may change what a build makes."""
 
     from cellblock.project import Project
 
-    images = Project().images.values()
-    compiled = {folder for image in images if image.fields.build for folder in image.fields.build.sources}
-    project = [str(paths.PROJECT / name) for name in ("images", "locks", *sorted(compiled))]
+    declared = Project(sites=sites)
+    compiled = {
+        str(image.source_folder(name))
+        for image in declared.images.values()
+        for name in (image.fields.build.sources if image.fields.build else ())
+    }
+    project = [str(paths.PROJECT / name) for name in ("images", "locks")]
+    # As they are named, too: a link may come to lead elsewhere.
+    project += [str(path) for path in (*map(Path.absolute, sites), *declared.folders)]
+    project += sorted(compiled)
     # With what was installed for it: a library can shape bytes.
     code = [str(paths.PROJECT / "cellblock"), str(paths.PROJECT / VENV / STAMP)]
     # The host's mirrors, its release, and the versions of its tools.
@@ -154,10 +173,13 @@ def input_paths() -> list[str]:
     return [*project, *code, *host]
 
 
-def result_paths(load: bool) -> list[str]:
+def result_paths(load: bool, sites: Sequence[Path] = ()) -> list[str]:
     """Files that must still be there, as they are, for a build to have nothing to do."""
     from cellblock.store import checkout  # jail-init, whose command this is, too, does without
 
     named = paths.PROJECT / checkout.FILE
     found = [str(named), str(paths.cache() / "resolved"), str(paths.cache() / "images")]
+    if sites:
+        # Equal images of another site have its name in their records.
+        found.append(str(paths.cache() / "records" / checkout.identity()))
     return [*found, str(_ENGINE_IMAGES)] if load else found

@@ -15,6 +15,7 @@ from cellblock.cli.options import (
     JsonOption,
     LogOption,
     MirrorOption,
+    SitesOption,
     VariantOption,
     image_names,
     variant_names,
@@ -41,6 +42,7 @@ def graph(
     variant: VariantOption = None,
     mirror: MirrorOption = None,
     locked: LockedOption = False,
+    sites: SitesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw the images, what each needs, and the sizes of those that were built."""
@@ -60,10 +62,10 @@ def graph(
             f"--format {image_format}: there is no such format",
             hint=f"use one of: {', '.join(GRAPH_FORMATS)}",
         )
-    project = Project()
+    project = Project(sites=tuple(sites or ()))
     images, name = project.images, project.variant(variant).name
     records = built_records(images, name, image_store())
-    request = BuildRequest((), name, tuple(mirror or ()), locked=locked)
+    request = BuildRequest((), name, tuple(mirror or ()), locked=locked, sites=tuple(sites or ()))
     with make_view("auto", events := Events()):
         found = image_graph(name, images, records, stale_images(request, records, events))
     if as_json:
@@ -78,6 +80,7 @@ def report(
     variant: VariantOption = None,
     mirror: MirrorOption = None,
     locked: LockedOption = False,
+    sites: SitesOption = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     as_json: JsonOption = False,
 ) -> None:
@@ -95,10 +98,10 @@ def report(
     from cellblock.project import Project
     from cellblock.store.image_store import image_store
 
-    project = Project()
+    project = Project(sites=tuple(sites or ()))
     images, chosen = project.images, project.variant(variant)
     records = built_records([image.name for image in project.all_in_order()], chosen.name, image_store())
-    request = BuildRequest((), chosen.name, tuple(mirror or ()), locked=locked)
+    request = BuildRequest((), chosen.name, tuple(mirror or ()), locked=locked, sites=tuple(sites or ()))
     with make_view("auto", events := Events()):
         stale = stale_images(request, records, events)
     made = reports.report(
@@ -125,6 +128,7 @@ def diff(
     files: Annotated[
         bool, typer.Option("--files", help="Name the files of packages that changed, too.")
     ] = False,
+    sites: SitesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how two images, or all images of two variants, differ. Exits like diff(1)."""
@@ -136,7 +140,7 @@ def diff(
     from cellblock.project import Project
     from cellblock.store.image_store import image_store
 
-    project = Project()
+    project = Project(sites=tuple(sites or ()))
     chosen = project.variant(variant).name
     names = ImageNames(image_store(), project.images, project.variants, chosen)
     try:
@@ -176,6 +180,7 @@ def plan(
     locked: Annotated[
         bool, typer.Option("--locked", help="Plan from the lock, as `build --locked` would.")
     ] = False,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -191,7 +196,9 @@ def plan(
 
     events, store = Events(), image_store()
     with make_view(log, events):
-        prepared = prepare(BuildRequest((), variant, tuple(mirror or ()), locked=locked), events)
+        prepared = prepare(
+            BuildRequest((), variant, tuple(mirror or ()), locked=locked, sites=tuple(sites or ())), events
+        )
     found = variant_plan(
         prepared.variant.name,
         prepared.plans,
@@ -208,6 +215,7 @@ def why(
     variant: VariantOption = None,
     mirror: MirrorOption = None,
     locked: Annotated[bool, typer.Option("--locked", help="As `build --locked` would build it.")] = False,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -222,7 +230,10 @@ def why(
 
     events = Events()
     with make_view(log, events):
-        prepared = prepare(BuildRequest((image,), variant, tuple(mirror or ()), locked=locked), events)
+        prepared = prepare(
+            BuildRequest((image,), variant, tuple(mirror or ()), locked=locked, sites=tuple(sites or ())),
+            events,
+        )
     planned = prepared.plans[image]
     changes = why_built(planned, read_record(image, prepared.variant.name))
     if as_json:

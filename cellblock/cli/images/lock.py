@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellblock.cli.json_output import print_json
-from cellblock.cli.options import JsonOption, LogOption, MirrorOption, variant_names
+from cellblock.cli.options import JsonOption, LogOption, MirrorOption, SitesOption, variant_names
 from cellblock.launcher.failure import typeable
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def lock(
             "{snapshot} in --mirror.",
         ),
     ] = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -46,9 +47,10 @@ def lock(
     from cellblock.build.locking import LockRequest, compare_lock, make_lock
     from cellblock.cli.views import make_view
     from cellblock.events import Events
+    from cellblock.overrides import images_options
 
     events = Events()
-    request = LockRequest(variant, tuple(mirror or ()), snapshot)
+    request = LockRequest(variant, tuple(mirror or ()), snapshot, sites=tuple(sites or ()))
     only_compare = check or show_diff
     with make_view(log, events):
         result = (
@@ -59,7 +61,8 @@ def lock(
     if as_json:
         print_json(_object(result, written=not only_compare and not result.is_current))
     else:
-        print(_text(result, only_compare=only_compare, with_changes=show_diff or not check))
+        again = f"build.py lock {result.variant.name}{images_options(request.sites)}"
+        print(_text(result, again, only_compare=only_compare, with_changes=show_diff or not check))
     if check and not result.is_current:
         raise typer.Exit(1)
 
@@ -89,7 +92,7 @@ def _object(result: LockResult, *, written: bool) -> dict[str, Any]:
     }
 
 
-def _text(result: LockResult, *, only_compare: bool, with_changes: bool) -> str:
+def _text(result: LockResult, again: str, *, only_compare: bool, with_changes: bool) -> str:
     name, held = (
         result.variant.name,
         f"{len(result.lock.packages)} packages in {len(result.lock.images)} images",
@@ -99,7 +102,7 @@ def _text(result: LockResult, *, only_compare: bool, with_changes: bool) -> str:
     if result.changes is None:
         why = f"the lock that is there cannot be used:\n{result.damage.message}" if result.damage else ""
         if only_compare:
-            missing = f"{result.path} does not exist yet: {typeable(f'`build.py lock {name}`')} writes it"
+            missing = f"{result.path} does not exist yet: {typeable(f'`{again}`')} writes it"
             return f"{name}: {why or missing}"
         return f"{name}: wrote {result.path}: {held}" + (f"; {why}" if why else "")
     lines = [f"{name}: {result.path} is not current: {_summary(result.changes)}"]

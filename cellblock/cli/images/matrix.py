@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli.options import image_names, variant_names
+from cellblock import paths
+from cellblock.cli.options import SitesOption, image_names, variant_names
 
 _SERVICES = ("github", "gitlab", "json")
 
@@ -73,6 +75,7 @@ def matrix(
     keyless: Annotated[
         bool, typer.Option("--keyless", help="Sign with the job's identity, by cosign, which it must have.")
     ] = False,
+    sites: SitesOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write (default: print it).")
     ] = None,
@@ -93,6 +96,8 @@ def matrix(
         raise UsageError(f"--ci: there is no '{ci}'; {known}", hint="see `build.py matrix --help`")
     if output and check:
         raise UsageError("--output and --check exclude each other", hint="give one of them")
+    project = Project(sites=tuple(sites or ()))
+    program, folders = _as_jobs_see(project.folders)
     settings = Settings(
         repository,
         cache,
@@ -106,15 +111,16 @@ def matrix(
         locked,
         attest,
         key_secret,
-        keyless,
+        keyless=keyless,
+        program=program,
+        sites=folders,
     )
-    project = Project()
     order = [image.name for image in project.in_order(images or ())]
     chosen = [project.variant(name) for name in dict.fromkeys(variant or project.variants)]
     runners = github.RUNNERS if ci == "github" else gitlab.RUNNERS
     planned = plan_jobs(chosen, order, arch or (), settings, runners, images or ())
     command = shlex.join(_without_output(sys.argv[1:]))
-    heading = f"Written by `python3 build.py {command}`;\nwrite it again rather than edit it."
+    heading = f"Written by `python3 {program} {command}`;\nwrite it again rather than edit it."
     if ci == "github":
         text = github.github_workflow(planned, heading)
     elif ci == "gitlab":
@@ -122,12 +128,34 @@ def matrix(
     else:
         text = json.dumps({"jobs": [asdict(job) for job in planned.jobs]}, indent=2) + "\n"
     if check:
-        _compare(check, text, command)
+        _compare(check, text, f"{program} {command}")
     elif output:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")
     else:
         print(text, end="")
+
+
+def _as_jobs_see(sites: Sequence[Path]) -> tuple[str, tuple[str, ...]]:
+    """The launcher and the site's folders from where a job begins: the root of what it checks out.
+
+    That is this tree, or the folder that the command is typed in when this tree and the site's are below it.
+    Raises UsageError for a folder that is in neither.
+    """
+    from cellblock.errors import UsageError
+
+    here = Path.cwd()
+    within = all(site.is_relative_to(paths.PROJECT) for site in sites)
+    root = paths.PROJECT if within or not paths.PROJECT.is_relative_to(here) else here
+    for site in sites:
+        if not site.is_relative_to(root):
+            raise UsageError(
+                f"--images {site}: a job checks out {root}, and the folder is not in it",
+                hint="have Cellblock as a submodule of the site's repository, and type this in its root: "
+                "`python3 cellblock/build.py matrix --ci github --images images`",
+            )
+    folders = tuple(str(site.relative_to(root)) for site in sites)
+    return str((paths.PROJECT / "build.py").relative_to(root)), folders
 
 
 def _without_output(arguments: list[str]) -> list[str]:
@@ -151,7 +179,7 @@ def _compare(path: Path, text: str, command: str) -> None:
             raise CellblockError(
                 f"{path}:{number}: is not what would be written"
                 f"\n  expected: {_line(expected)}\n  found:    {_line(found)}",
-                hint=f"write it again: python3 build.py {command} --output {shlex.quote(str(path))}",
+                hint=f"write it again: python3 {command} --output {shlex.quote(str(path))}",
             )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellblock.cli.json_output import print_json
-from cellblock.cli.options import JsonOption, LogOption, VariantOption, image_names
+from cellblock.cli.options import JsonOption, LogOption, SitesOption, VariantOption, image_names
 
 if TYPE_CHECKING:
     pass
@@ -74,6 +74,7 @@ def push(
     ca: Annotated[
         Path | None, typer.Option("--ca", help="File of certificate authorities to trust as well.")
     ] = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -116,8 +117,9 @@ def push(
         referrers,
         jobs,
         connection=ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
-        before_push=audit_gate(policy, events) if audit else None,
-        attest=AttestRequest(signer) if attest or signer else None,
+        before_push=audit_gate(policy, events, sites or ()) if audit else None,
+        attest=AttestRequest(signer, sites=tuple(sites or ())) if attest or signer else None,
+        sites=tuple(sites or ()),
     )
     with make_view(log, events):
         if index:

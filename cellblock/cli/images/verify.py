@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from cellblock.cli.json_output import print_json
-from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, image_names
+from cellblock.cli.options import (
+    JsonOption,
+    LogOption,
+    MirrorOption,
+    SitesOption,
+    VariantOption,
+    image_names,
+)
 
 
 def verify(
@@ -22,6 +29,7 @@ def verify(
     variant: VariantOption = None,
     mirror: MirrorOption = None,
     locked: Annotated[bool, typer.Option("--locked", help="As `build --locked` builds.")] = False,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -33,7 +41,14 @@ def verify(
     from cellblock.inspect.verifying import verify_images
 
     events = Events()
-    request = BuildRequest(tuple(images or ()), variant, tuple(mirror or ()), locked=locked, target="verify")
+    request = BuildRequest(
+        tuple(images or ()),
+        variant,
+        tuple(mirror or ()),
+        locked=locked,
+        target="verify",
+        sites=tuple(sites or ()),
+    )
     with make_view(log, events):
         found = verify_images(request, events)
     same = all(each.digest == each.again for each in found.values())

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli.jail import assemble, backup, change, check, init
+from cellblock.cli.jail import assemble, backup, change, check, init, status
 
 group = assemble.app
 
 for command in (
     *(change.upgrade, change.apply, change.rollback, change.history),
-    *(check.verify, check.diff),
+    *(check.verify, check.diff, status.status),
     *(backup.backup, backup.restore, init.init),
 ):
     group.command()(command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from cellblock.cli.options import (
     JsonOption,
     LogOption,
     PlainHttpOption,
+    SitesOption,
     VariantOption,
 )
 
@@ -56,6 +58,7 @@ def assemble(
     allow_lossy: AllowLossyOption = False,
     plain_http: PlainHttpOption = False,
     ca: CaOption = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -71,7 +74,7 @@ def assemble(
     events = Events()
     options = Options(jobs, Shard.parse(shard), allow_lossy)
     with make_view(log, events):
-        result = assemble_jail(image_reference(source, variant), volume, events, options=options)
+        result = assemble_jail(image_reference(source, variant, sites or ()), volume, events, options=options)
     if as_json:
         print_json(
             {
@@ -100,14 +103,15 @@ def assemble(
         print(f"{result.root}: already made from {result.source}; nothing to do")
 
 
-def image_reference(source: str, variant: str | None) -> str:
+def image_reference(source: str, variant: str | None, sites: Sequence[Path] = ()) -> str:
     """`source`, with the bare name of one of Cellblock's images replaced by its reference."""
     from cellblock import paths
 
     images = paths.PROJECT / "images"
-    if not re.fullmatch(r"[a-z0-9-]+", source) or not (images / source / "image.yaml").is_file():
+    declared = any((folder / source / "image.yaml").is_file() for folder in (images, *sites))
+    if not re.fullmatch(r"[a-z0-9-]+", source) or not declared:
         return source
     from cellblock.build.references import reference
     from cellblock.project import Project
 
-    return reference(source, Project(images).variant(variant))
+    return reference(source, Project(images, sites).variant(variant))

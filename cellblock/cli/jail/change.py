@@ -18,6 +18,7 @@ from cellblock.cli.options import (
     JsonOption,
     LogOption,
     PlainHttpOption,
+    SitesOption,
     VariantOption,
 )
 from cellblock.launcher.failure import typeable
@@ -46,6 +47,7 @@ def upgrade(
     allow_lossy: AllowLossyOption = False,
     plain_http: PlainHttpOption = False,
     ca: CaOption = None,
+    sites: SitesOption = None,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -58,7 +60,7 @@ def upgrade(
     reach_registries(plain_http=plain_http, ca=ca)
     if output is not None and not plan:
         raise UsageError("--output goes with --plan", hint="add --plan, or leave --output out")
-    reference = image_reference(source, variant)
+    reference = image_reference(source, variant, sites or ())
     if plan:
         from cellblock.jail.volume.predicted_losses import predict_losses
         from cellblock.jail.volume.volume import Volume

@@ -31,13 +31,15 @@ def plan_cluster(
 ) -> PlannedCluster:
     """Plan the cluster `spec`, whose state is in `folder`, and which is `known` when it runs.
 
-    `image_ids` maps roles to images' ids.
+    `image_ids` maps names of images to their ids.
     """
     cgroup = config.cgroup_for(spec, host.cgroup_mode())
     running = running_memory(known.containers) if known else {}
     facts = config.facts(spec, host.cpus(), host.memory_mb(), running)
     containers = plan(spec, facts, folder, host.container_limits(), cgroup, host.pids_limit())
-    records = {one.hostname: record(one, image_ids[one.role]) for one in containers}
+    records = {
+        one.hostname: record(one, image_ids[spec.file.image_of(one.role, one.hostname)]) for one in containers
+    }
     new = state.ClusterState(
         spec.name,
         spec.variant.name,

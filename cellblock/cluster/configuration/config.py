@@ -17,7 +17,8 @@ import jinja2
 
 from cellblock import paths
 from cellblock.cluster.configuration.secrets import JWT_KEY
-from cellblock.cluster.definition.cluster_file import ClusterFile, JailRoot, Partition, mebibytes, slurm_time
+from cellblock.cluster.definition.amounts import mebibytes, slurm_time
+from cellblock.cluster.definition.cluster_file import ClusterFile, JailRoot, Partition
 from cellblock.cluster.definition.external_database import ExternalDatabase, read_authorities
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.definition.site_lines import with_lines
@@ -36,6 +37,7 @@ TEMPLATES = {
     "slurm/plugstack.conf": "plugstack.conf.j2",
     "accounting/slurmdbd.conf": "slurmdbd.conf.j2",
     "slurm/job_submit.lua": "job_submit.lua",
+    "slurm/jobcomp.lua": "jobcomp.lua",
     "worker/jail.fstab": "jail.fstab.j2",
     "login/jail.fstab": "jail.fstab.j2",
 }

@@ -23,6 +23,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from cellblock import paths
+from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.external_database import Database, ExternalDatabase
 from cellblock.cluster.definition.names import DEFAULT_NAME, check_name
 from cellblock.cluster.definition.site_lines import check_lines
@@ -45,10 +46,6 @@ _RESERVED = {"all", "default", "controller", "login", "accounting", "database", 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/+-]{0,63}")
 _GRES = re.compile(r"[a-z][a-z0-9_]{0,31}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,31})?")
 _KEY = re.compile(r"[A-Za-z]{1,40}")
-_SIZE = re.compile(r"(\d{1,9})(Mi|Gi|Ti)")
-_MIB = {"Mi": 1, "Gi": 2**10, "Ti": 2**20}
-_TIME = re.compile(r"(\d{1,5})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 # slurmdbd.conf(5), PurgeJobAfter and its like.
 _PERIOD = re.compile(r"[1-9]\d{0,4}(hours|days|months)")
 # What a partition's line says by fields of its own; slurm.conf(5), PARTITION CONFIGURATION.
@@ -72,6 +69,12 @@ def _named(value: str) -> str:
     return value
 
 
+def _image_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"'{value}' is no image's name: lower-case letters, digits and '-', at most 30")
+    return value
+
+
 def _cluster_name(value: str) -> str:
     try:
         check_name(value)
@@ -86,39 +89,9 @@ def _word(value: str) -> str:
     return value
 
 
-def mebibytes(size: str) -> int:
-    """MiB of a size such as 512Mi, 8Gi or 1Ti. Raises ValueError for anything else, and for none at all."""
-    found = _SIZE.fullmatch(size)
-    if not found or int(found[1]) == 0:
-        raise ValueError(f"'{size}' is no size: a number and Mi, Gi or Ti, as in 8Gi")
-    return int(found[1]) * _MIB[found[2]]
-
-
 def _size(value: str) -> str:
     mebibytes(value)
     return value
-
-
-def seconds(time: str) -> int:
-    """Seconds of a time such as 30m or 7d. Raises ValueError for anything else, and for none at all."""
-    found = _TIME.fullmatch(time)
-    if not found or int(found[1]) == 0:
-        raise ValueError(f"'{time}' is no time: a number and s, m, h, d or w, as in 7d")
-    return int(found[1]) * _SECONDS[found[2]]
-
-
-def slurm_time(time: str) -> str:
-    """What slurm.conf calls a time such as 30m or 7d: days-hours:minutes:seconds. `unlimited` is INFINITE.
-
-    Raises ValueError for anything else.
-    """
-    if time == "unlimited":
-        return "INFINITE"
-    try:
-        days, rest = divmod(seconds(time), 86400)
-    except ValueError as error:
-        raise ValueError(f"{error}, or unlimited") from error
-    return f"{days}-{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
 
 
 def _time(value: str) -> str:
@@ -133,6 +106,7 @@ def _period(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_named)]
+ImageName = Annotated[str, AfterValidator(_image_name)]
 ClusterName = Annotated[str, AfterValidator(_cluster_name)]
 Word = Annotated[str, AfterValidator(_word)]
 Size = Annotated[str, AfterValidator(_size)]
@@ -143,7 +117,7 @@ Period = Annotated[str, AfterValidator(_period)]
 class Jail(_Strict):
     """The shared root: the image it is made of, what root in it is to Slurm, and how jobs are held in it."""
 
-    image: Name = "jail"
+    image: ImageName = "jail"
     """The image that an empty volume is filled from; `jail-devel` has compilers."""
     root: JailRoot = "nobody"
     """What root in the jail is to Slurm: `nobody`, who submits no jobs, or `operator`."""
@@ -216,6 +190,8 @@ class Metrics(_Strict):
 class Login(_Strict):
     """The login node."""
 
+    image: ImageName | None = None
+    """The image that it runs; without: `login`. Another one is made `from: login`."""
     ssh_port: int = Field(default=2222, ge=1, le=65535)
     """Port of the login node's sshd on 127.0.0.1."""
 
@@ -234,6 +210,8 @@ class NodeSet(_Strict):
 
     name: Name
     """The first part of the nodes' names."""
+    image: ImageName | None = None
+    """The image that the nodes run; without: `worker`. Another one is made `from: worker`."""
     count: int = Field(default=1, ge=1, le=65000)
     """How many."""
     features: tuple[Word, ...] = Field(default=(), strict=False)
@@ -308,6 +286,9 @@ class ClusterFile(_Strict):
     """Name of the cluster: Slurm's ClusterName, and part of the names of what runs."""
     variant: str | None = None
     """Variant of the images (images/variants.yaml); without: the newest stable one of the host's family."""
+    images: tuple[str, ...] = Field(default=(), strict=False)
+    """Folders of the site's own images and variants, as `--images` takes them; relative ones begin where this
+    file is."""
     jail: Jail = Jail()
     """The shared root."""
     accounting: Accounting | None = None
@@ -361,6 +342,13 @@ class ClusterFile(_Strict):
         """The names of all nodes."""
         return tuple(node for one in self.node_sets for node in one.nodes)
 
+    def image_of(self, role: str, host: str = "") -> str:
+        """The name of the image that the container `host` of `role` runs."""
+        if role == "login":
+            return self.login.image or role
+        found = (one.image for one in self.node_sets if role == "worker" and host in one.nodes)
+        return next(found, None) or role
+
     @property
     def default_nodes(self) -> tuple[str, ...]:
         """The names of the nodes of the default partition."""
@@ -385,4 +373,14 @@ def load_cluster_file(path: Path | None = None) -> ClusterFile:
             f"{source.path}: holds no keys",
             hint="`build.py render cluster` prints a cluster file to start from",
         )
-    return validate(source, ClusterFile, source.data)
+    file = validate(source, ClusterFile, source.data)
+    for place, folder in enumerate(file.images):
+        if not (source.path.parent / folder).is_dir():
+            raise DefinitionError(
+                f"{source.path}:{source.line(('images', place))}: images.{place}: there is no folder "
+                f"{source.path.parent / folder}",
+                hint=f"correct {source.path}: relative folders begin where it is",
+            )
+    return file.model_copy(
+        update={"images": tuple(str(source.path.parent.absolute() / each) for each in file.images)}
+    )

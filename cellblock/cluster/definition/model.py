@@ -35,7 +35,7 @@ class SlurmVariant:
 class ClusterSpec:
     """A cluster to run on this machine: what its file says, with what the file leaves to the place.
 
-    `images` maps roles to image references; `volume` is an assembled jail volume (root/ below it). Raises
+    `images` maps names of images to references; `volume` is an assembled jail volume (root/ below it). Raises
     UsageError when one machine cannot run as many nodes.
     """
 

@@ -169,7 +169,7 @@ def plan(
             name=container_name(spec.name, hostname),
             role=role,
             hostname=hostname,
-            image=spec.images[role],
+            image=spec.images[spec.file.image_of(role, hostname)],
             environment={**(environment or {}), **(inside if role in nodes else {})},
             mounts=mounts,
             cap_add=capabilities(role),

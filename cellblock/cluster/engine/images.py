@@ -23,14 +23,14 @@ _HINT = "build the images first: `build.py build`; is Docker running, with room 
 
 
 def image_ids(client: docker.DockerClient, images: Mapping[str, str]) -> dict[str, str]:
-    """Role -> image id in the engine of `client`. Raises CellblockError for an image it lacks."""
+    """Image -> its id in the engine of `client`. Raises CellblockError for an image it lacks."""
     ids = {}
-    for role, reference in images.items():
+    for name, reference in images.items():
         try:
-            ids[role] = str(client.images.get(reference).id)
+            ids[name] = str(client.images.get(reference).id)
         except ImageNotFound as error:
             raise CellblockError(
-                f"there is no image {reference} for role {role}", hint="build it: `build.py build`"
+                f"there is no image {reference}", hint="build it: `build.py build`"
             ) from error
     return ids
 
@@ -41,14 +41,14 @@ def copy_to_docker(client: docker.DockerClient, images: Mapping[str, str], event
     Each copy is a step with its time. Raises CellblockError when skopeo is missing or fails.
     """
     programs = Programs()
-    for role, reference in images.items():
+    for name, reference in images.items():
         source, target = f"containers-storage:{reference}", f"docker-daemon:{reference}"
         if _config(source, programs) == _docker_config(client, reference):
             continue
         started = time.monotonic()
-        with events.step(role, "copy the image to Docker"):
+        with events.step(name, "copy the image to Docker"):
             _copy(source, target, programs)
-        events.info(f"{role}: copied {reference} to Docker in {time.monotonic() - started:.1f} s")
+        events.info(f"{name}: copied {reference} to Docker in {time.monotonic() - started:.1f} s")
 
 
 def _copy(source: str, target: str, programs: Programs) -> None:

@@ -46,7 +46,7 @@ class UpgradeRecord:
     phase: Phase = "upgrading"
     addresses: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
-    """Role -> the new image: what goes on later goes on with the same."""
+    """Name of an image -> the new one: what goes on later goes on with the same."""
     jail_done: bool = False
 
     @property

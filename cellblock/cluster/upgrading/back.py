@@ -31,14 +31,13 @@ from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
 from cellblock.cluster.local import make_folders
 from cellblock.cluster.proof import prove_if_free
-from cellblock.cluster.up_request import roles_of, volume_path
+from cellblock.cluster.up_request import images_of, project_of, volume_path
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.files import durable
 from cellblock.jail.rollback import rollback_to
 from cellblock.jail.volume import history
 from cellblock.jail.volume.volume import Volume
-from cellblock.project import Project
 
 _POLL_S = 0.2
 # Seconds until a new database answers.
@@ -92,20 +91,21 @@ def go_back(name: str, mirrors: tuple[str, ...], events: Events) -> UpgradeRecor
 
 def _spec(record: UpgradeRecord, mirrors: tuple[str, ...], events: Events) -> ClusterSpec:
     file = ClusterFile.model_validate(record.file).model_copy(update={"variant": record.old_variant})
-    variant = Project().variant(record.old_variant)
+    variant = project_of(file).variant(record.old_variant)
     if variant.slurm.release != record.old_release:
         raise CellblockError(
             f"cluster {record.name} was of Slurm {record.old_release}, and variant {record.old_variant} "
             f"is of {variant.slurm.release} now",
             hint="use the checkout of Cellblock that it was started by",
         )
-    roles = roles_of(file)
-    built = build_images(BuildRequest(roles, variant.name, mirrors, load=roles), events)
+    run = images_of(file)
+    sites = tuple(map(Path, file.images))
+    built = build_images(BuildRequest(run, variant.name, mirrors, load=run, sites=sites), events)
     ids = record.engine == "podman"
     return ClusterSpec(
         file,
         SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
-        {role: built.images[role].id if ids else built.images[role].reference for role in roles},
+        {name: built.images[name].id if ids else built.images[name].reference for name in run},
         volume_path(record.name),
         record.engine,
     )

@@ -15,9 +15,8 @@ from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
-from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec
+from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, project_of
 from cellblock.errors import CellblockError, UsageError
-from cellblock.project import Project
 from cellblock.slurm_releases import refuse_indirect
 
 
@@ -45,8 +44,13 @@ class Upgrade:
     @property
     def spec_as_it_was(self) -> ClusterSpec:
         """The same cluster with the variant and images of before."""
-        runs = {str(one["role"]): str(one["image"]) for one in self.known.containers.values()}
-        before = Project().variant(self.old_variant)
+        file = self.spec.file
+        runs = {
+            file.image_of(one["role"], host): str(one["image"])
+            for host, one in self.known.containers.items()
+            if one["role"] != "worker" or host in file.nodes
+        }
+        before = project_of(file).variant(self.old_variant)
         return replace(
             self.spec,
             file=self.spec.file.model_copy(update={"variant": self.old_variant}),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import docker
 from docker.errors import DockerException, ImageNotFound
@@ -26,7 +27,7 @@ from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
 from cellblock.cluster.proof import prove_if_free
-from cellblock.cluster.up_request import UpRequest, patience_s, roles_of
+from cellblock.cluster.up_request import UpRequest, images_of, patience_s
 from cellblock.cluster.upgrading.conversion import ask_slurmdbd
 from cellblock.cluster.upgrading.request import Upgrade, find_upgrade, refuse_other_changes
 from cellblock.cluster.upgrading.steps import UpgradeSteps, last_of_history
@@ -160,16 +161,22 @@ def _build(
 ) -> tuple[ClusterSpec, str]:
     """The cluster with its new images, and the jail's. One that goes on has those that it began with."""
     file = found.spec.file
-    roles = roles_of(file)
-    asked = (file.jail.image, *roles)
-    built = build_images(BuildRequest(asked, found.spec.variant.name, request.mirrors, load=roles), events)
+    run = images_of(file)
+    built = build_images(
+        BuildRequest(
+            tuple(dict.fromkeys((file.jail.image, *run))),
+            found.spec.variant.name,
+            request.mirrors,
+            load=run,
+            sites=tuple(map(Path, file.images)),
+        ),
+        events,
+    )
     jail = built.images[file.jail.image].reference
     if found.record and all(_has_image(client, image) for image in found.record.images.values()):
         return replace(found.spec, images=dict(found.record.images)), jail
     ids = found.known.engine == "podman"
-    images: dict[str, str] = {
-        role: built.images[role].id if ids else built.images[role].reference for role in roles
-    }
+    images = {name: built.images[name].id if ids else built.images[name].reference for name in run}
     if found.known.engine == "docker":
         copy_to_docker(client, images, events)
         images = image_ids(client, images)

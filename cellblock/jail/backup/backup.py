@@ -28,12 +28,10 @@ from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import HOST, TAG, Restic, ResticError, Snapshot, pattern
 from cellblock.jail.backup.retention import Keep, retain
 from cellblock.jail.tree.access import Blocked, TreeAccess
+from cellblock.jail.volume import last_backup
 from cellblock.jail.volume.apt_lock import apt_locked
+from cellblock.jail.volume.last_backup import FOLDER
 from cellblock.jail.volume.volume import Volume, VolumeState
-
-FOLDER = "backup"
-"""In `.cellblock`: the listing, and the name under which the volume's snapshots are found."""
-
 
 _UNSAID = "restic does not say why"
 """restic 0.14 writes `{}` for some errors, that a file is gone when it is opened among them (seen)."""
@@ -93,6 +91,7 @@ def backup(path: Path, repository: Repository, events: Events, options: BackupOp
         running = _Running(volume, volume.state() or state, restic, before, events, options)
         result = running.run()
         check()
+        _note(volume, repository, result, events)
     removed = 0
     if not result.unread:
         with events.step(volume.path.name, "remove old snapshots"):
@@ -101,6 +100,23 @@ def backup(path: Path, repository: Repository, events: Events, options: BackupOp
         with events.step(volume.path.name, "check the repository"):
             restic.run("check")
     return BackupResult(**{**vars(result), "removed": removed, "seconds": time.monotonic() - started})
+
+
+def _note(volume: Volume, repository: Repository, result: BackupResult, events: Events) -> None:
+    """Have the volume remember its last backup, for `jail status`."""
+    made = last_backup.LastBackup(
+        result.snapshot,
+        result.name,
+        str(repository),
+        last_backup.now(),
+        result.files,
+        result.bytes,
+        len(result.unread),
+    )
+    try:
+        last_backup.note(volume, made)
+    except OSError as error:
+        events.warning(f"the snapshot is made, but {volume.path} could not note it: {error}")
 
 
 def _refuse_inside(volume: Volume, repository: Repository) -> None:

@@ -21,7 +21,6 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.apply.transaction_runner import NOTE
 from cellblock.jail.backup import listing, restore_commit
-from cellblock.jail.backup.backup import FOLDER
 from cellblock.jail.backup.reconcile import Reconciled, reconcile
 from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import Restic, ResticError, Snapshot, pattern
@@ -30,6 +29,7 @@ from cellblock.jail.source.image import release
 from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.volume import filesystem_capabilities
 from cellblock.jail.volume.filesystem_capabilities import CONSEQUENCES
+from cellblock.jail.volume.last_backup import FOLDER
 from cellblock.jail.volume.volume import Volume
 from cellblock.privilege import require_root
 

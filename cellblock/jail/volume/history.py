@@ -108,6 +108,11 @@ def kept_by_users(volume: Volume) -> tuple[set[bytes], list[Damaged]]:
     return paths, unknown
 
 
+def is_there(volume: Volume, number: int) -> bool:
+    """Whether the record of a transaction is on the volume: a writer may have removed it meanwhile."""
+    return (volume.private / "history" / f"{number:04d}").is_dir()
+
+
 def _folders(volume: Volume) -> list[Path]:
     """Sort by number: after 9,999 the names have five digits."""
     names = (volume.private / "history").glob("[0-9]*")
@@ -131,11 +136,25 @@ def whole(folder: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Put the file's name before what is wrong with it."""
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"{path} lacks {error}") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
 def _report(volume: Volume, folder: Path) -> dict[str, Any]:
     path = folder / "finished.json"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if text:
-        report: dict[str, Any] = json.loads(text)
+        with _naming(path):
+            report: dict[str, Any] = json.loads(text)
+            for key in ("operation", "source", "previous", "finished_at", "actions", "late"):
+                report[key]
         return report
     # A power cut can leave it empty. The other records have all that it says.
     plan = change_plan.read(folder / "plan")
@@ -153,6 +172,8 @@ def _report(volume: Volume, folder: Path) -> dict[str, Any]:
 def _read(volume: Volume, folder: Path) -> Done:
     report = _report(volume, folder)
     undone = folder / "undone-by"
+    with _naming(undone):
+        undone_by = int(undone.read_text()) if undone.exists() else 0
     return Done(
         folder,
         int(folder.name),
@@ -162,7 +183,7 @@ def _read(volume: Volume, folder: Path) -> Done:
         report["finished_at"],
         report["actions"],
         tuple(tuple(one) for one in report["late"]),
-        int(undone.read_text()) if undone.exists() else 0,
+        undone_by,
     )
 
 

@@ -125,6 +125,16 @@ class WriterLock:
         self._stop = threading.Event()
         self._written = _now()
 
+    def holder(self) -> Holder | None:
+        """Read who holds the volume; None when nobody does. Writes nothing."""
+        return self._effective()
+
+    def is_alive(self, holder: Holder) -> bool | None:
+        """Whether a holder of this host and PID namespace lives; None for one that is not seen from here."""
+        if holder.boot != self._me.boot or holder.namespace != self._me.namespace:
+            return None
+        return _start_of(holder.pid) == holder.start
+
     @contextlib.contextmanager
     def held(self, notice: Callable[[str], None] = lambda text: None) -> Iterator[Callable[[], None]]:
         """Hold the lock; yields a function that raises LostLockError when it was lost meanwhile.
@@ -300,8 +310,9 @@ class WriterLock:
 
     def _judge(self, holder: Holder, notice: Callable[[str], None]) -> Literal["alive", "dead", "gone"]:
         """Judge whether the holder is alive; waits up to the lease for a holder on another host."""
-        if holder.boot == self._me.boot and holder.namespace == self._me.namespace:
-            return "alive" if _start_of(holder.pid) == holder.start else "dead"
+        alive = self.is_alive(holder)
+        if alive is not None:
+            return "alive" if alive else "dead"
         notice(f"{holder} is silent; waiting up to {self._lease_s:.0f} s for a sign of life")
         deadline = time.monotonic() + self._lease_s
         while time.monotonic() < deadline:

@@ -117,6 +117,7 @@ def test_every_feature_is_compiled_and_packaged(repository: SlurmRepository) -> 
         "serializer_json",
         "serializer_yaml",
         "job_submit_lua",
+        "jobcomp_lua",
         "cgroup_v2",
     ):
         assert f"/slurm/{name}.so" in plugins, name

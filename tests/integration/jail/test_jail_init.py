@@ -7,6 +7,7 @@ podman knows pods and claims, and no Jobs: it plays the pod of each, with the in
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 import subprocess
@@ -195,6 +196,11 @@ def test_a_jail_is_backed_up_and_restored_by_pods(pods: Pods, tmp_path: Path) ->
     assert status == 0, log
     assert "snapshot" in log
     volume = Volume(pods.volume)
+    argv = ["run", "--rm", "--read-only", "--volume", f"{pods.name}:/mnt/jail:ro", pods.image]
+    shown = json.loads(pods.podman(*argv, "status", "/mnt/jail", "--json"))
+    assert shown["source"]["reference"] == pods.source
+    assert shown["last_backup"]["repository"] == "/mnt/jail/repository"
+    assert (shown["writer"], shown["problems"]) == (None, [])
     before = sorted(volume.root.rglob("*"))
     shutil.rmtree(volume.root)
     shutil.rmtree(volume.private)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,20 @@ node_sets:
 partitions:
   - {name: main, default: true, max_time: 7d}
   - {name: big, node_sets: [gpu], priority: 5}
+"""
+
+# Opens connections, says on each that a message of a gigabyte follows, sends so much of it, and waits.
+HOLD = """\
+import socket, sys, time
+held = [socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5) for _ in range(int(sys.argv[3]))]
+for one in held:
+    try:
+        for part in range(int(sys.argv[4])):
+            one.sendall(bytes(1 << 20) if part else b"\\x40\\0\\0\\0")
+    except OSError:
+        pass
+print("held", len(held), flush=True)
+time.sleep(300)
 """
 
 
@@ -185,6 +200,55 @@ def test_root_of_the_database_does_not_come_over_the_network(accounted: LocalClu
     for user in ("root", "mysql", ""):
         asked = ("mariadb", "--protocol=tcp", "--host=database", f"--user={user}", "--execute=SELECT 1")
         assert accounted.on("database", *asked).status != 0
+
+
+@contextmanager
+def held(cluster: LocalCluster, user: str, *arguments: str) -> Iterator[None]:
+    """A job of the user's that holds connections, as HOLD does."""
+    cluster.add_user(user)
+    (cluster.root / "home" / user / "hold.py").write_text(HOLD)
+    said = cluster.root / "home" / user / "held"
+    said.unlink(missing_ok=True)
+    run = f"python3 hold.py {' '.join(arguments)}"
+    asked = ("sbatch", "--parsable", f"-D/home/{user}", "-oheld", "--wrap", run)
+    number = cluster.jail(*asked, user=user).ok().strip()
+    try:
+        cluster.wait_until("it holds them", lambda: said.exists() and "held" in said.read_text())
+        yield
+    finally:
+        cluster.on("controller", "scancel", number).ok()
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "count"), [("accounting", "6819", "150"), ("database", "3306", "600")]
+)
+def test_connections_that_are_left_open_keep_nobody_from_the_accounting(
+    accounted: LocalCluster, host: str, port: str, count: str
+) -> None:
+    with held(accounted, "gail", host, port, count, "0"):
+        accounted.jail("timeout", "20", "sacct", "-nXP", user="gail").ok()
+        accounted.on("controller", "timeout", "20", "sacctmgr", "-n", "show", "cluster").ok()
+
+
+def test_messages_of_nobodys_do_not_fill_slurmdbds_memory(accounted: LocalCluster) -> None:
+    def memory_mb() -> int:
+        number = accounted.numbers_of("accounting", "slurmdbd")[0]
+        look = ("awk", "/^VmRSS:/ { print int($2 / 1024) }", f"/proc/{number}/status")
+        return int(accounted.on("accounting", *look).ok())
+
+    before = memory_mb()
+    with held(accounted, "gail", "accounting", "6819", "4", "300"):
+        assert memory_mb() - before < 400
+        accounted.jail("timeout", "20", "sacct", "-nXP", user="gail").ok()
+
+
+def test_slurmdbd_and_the_database_that_are_killed_are_there_again(accounted: LocalCluster) -> None:
+    for name, daemon in (("accounting", "slurmdbd"), ("database", "mariadbd")):
+        (number,) = accounted.numbers_of(name, daemon)
+        accounted.on(name, "sh", "-c", f"kill -KILL {number}").ok()
+        accounted.wait_until(
+            f"{daemon} is there again", lambda: accounted.on("controller", "sacct", "-nXP").status == 0
+        )
 
 
 def test_slurmctld_goes_on_without_slurmdbd_and_nothing_is_lost(accounted: LocalCluster) -> None:

@@ -124,8 +124,12 @@ def with_odd_numbers(arena: Arena, user: str) -> Outcome:
 
 def odd_submissions(arena: Arena, user: str) -> Outcome:
     """What slurmctld wrote down it reads when it starts again, or ends: then a person has to come."""
-    submit = "sbatch --hold --chdir=/tmp --output=/dev/null --wrap=true"
+    before = arena.cluster.numbers_of("controller", "slurmctld")
+    # Without variables, for behind them are more fields.
+    submit = "sbatch --hold --export=NONE --chdir=/tmp --output=/dev/null --wrap=true"
     arena.cluster.jail("sh", "-c", f"{_PRELOAD} SUBMIT_UP_TO=1250 {submit}", user=user, timeout_s=600).ok()
+    if arena.cluster.numbers_of("controller", "slurmctld") != before:
+        return escaped("slurmctld ended while a user submitted")
     # Names of jobs are no text any more.
     jobs = int(arena.cluster.on("controller", "sh", "-c", "squeue --noheader | wc -l").ok())
     # It writes them down when it ends, and is started again when that is by a signal.
@@ -145,3 +149,33 @@ def odd_submissions(arena: Arena, user: str) -> Outcome:
         return escaped("slurmctld does not start with what a user submitted")
     arena.cluster.on("controller", "scancel", "-u", user)
     return held(f"slurmctld has started with {jobs} jobs") if jobs else broken("nothing was submitted")
+
+
+def broadcast_for_no_step(arena: Arena, user: str) -> Outcome:
+    """Asked for a step that there is none of, slurmctld gives up locks twice, and waits for ever."""
+    job = arena.submit("sleep 300", "-o", "/dev/null", user=user).ok().strip()
+    asked = ("squeue", "--noheader", "--states=running", "--jobs", job)
+    try:
+        arena.cluster.wait_until("it runs", lambda: job in arena.cluster.on("controller", *asked).out)
+        command = ("sbcast", "--force", "-j", f"{job}.77", "/etc/passwd", "/run/bcast/x")
+        done = arena.cluster.jail("timeout", "20", *command, user=user)
+        update = ("timeout", "30", "scontrol", "update", f"JobId={job}", "Comment=there")
+        served = arena.cluster.on("controller", *update)
+        if served.status:
+            arena.cluster.on("controller", "pkill", "-KILL", "-x", "slurmctld")
+            arena.cluster.wait_until("it serves", lambda: arena.cluster.on("controller", *asked).status == 0)
+            return escaped(f"slurmctld serves nobody: {served.err}")
+        return (
+            held(last_line(done.err)) if "invalid" in done.err.lower() else broken(f"it was served: {done}")
+        )
+    finally:
+        arena.cluster.on("controller", "scancel", job)
+
+
+def flag_of_slurmctlds_own(arena: Arena, user: str) -> Outcome:
+    """By a flag of a header slurmctld locks nothing for the message; its answer has the flags it took."""
+    shown = arena.cluster.jail("sh", "-c", f"{_PRELOAD} HEADER_FLAGS=32 scontrol show jobs", user=user)
+    told = re.search(r"^flags of the answer: (\d+)$", shown.err, flags=re.MULTILINE)
+    if not told:
+        return broken(f"there was no answer: {shown}")
+    return escaped("slurmctld took it") if int(told[1]) & 32 else held(told[0])

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* srun with this library in LD_PRELOAD changes what it tells slurmd to launch, before it is signed with the user's own
  * credential. LAUNCH_JOB=1: it is for a job that there is none of. LAUNCH_AT=N: three bytes at N, from the end if below 0, are 0xff.
+ * HEADER_FLAGS=N: the headers of all messages have these flags, too, and those of answers are told.
  * sbatch with it submits one job after the other: SUBMIT_UP_TO=N: of each, another byte is 0xff, those from 0 to N. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -57,6 +59,31 @@ int slurm_submit_batch_job(void *job, void **answer)
 		waitpid(child, NULL, 0);
 	}
 	_exit(0);
+}
+
+typedef void (*pack)(void *header, void *buffer);
+typedef int (*unpack)(void *header, void *buffer);
+
+/* Slurm calls these for the header of each message; the version comes first, and then the flags. */
+void pack_header(uint16_t *header, void *buffer);
+void pack_header(uint16_t *header, void *buffer)
+{
+	pack own = (pack)dlsym(RTLD_NEXT, "pack_header");
+	const char *flags = getenv("HEADER_FLAGS");
+
+	header[1] |= (uint16_t)(flags ? atoi(flags) : 0);
+	own(header, buffer);
+}
+
+int unpack_header(uint16_t *header, void *buffer);
+int unpack_header(uint16_t *header, void *buffer)
+{
+	unpack own = (unpack)dlsym(RTLD_NEXT, "unpack_header");
+	int result = own(header, buffer);
+
+	if (getenv("HEADER_FLAGS"))
+		fprintf(stderr, "flags of the answer: %u\n", header[1]);
+	return result;
 }
 
 /* Slurm calls it with the body of each message. */

@@ -76,6 +76,18 @@ munged_for_jail() {
     wait $munged
 }
 
+# supervise_munged_for_jail - start it again when a signal ends it; node-supervise cannot, for it gives it no ids.
+supervise_munged_for_jail() {
+    until
+        munged_for_jail
+        status=$?
+        [ $status -le 128 ]
+    do
+        echo "cellblock-init: the jail's munged ended with status $status; it is started again" >&2
+        sleep 0.2
+    done
+}
+
 # munge_for_jail_answers - whether it does, and takes root for nobody.
 munge_for_jail_answers() {
     munge --no-input --socket=$MUNGE_FOR_JAIL/munge.socket.2 2>/dev/null | unmunge 2>/dev/null |

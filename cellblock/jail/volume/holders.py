@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds who has a volume at the moment: its writer, and the containers, steps and sessions of this machine.
+
+Other machines that mount the volume leave no trace in it; only their writer does. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.jail.volume.volume import Volume, ask_anew
+from cellblock.jail.volume.writer_lock import WriterLock, myself
+
+_PROC = Path("/proc")
+_HOST_NAME = "etc/hostname"
+# A host name is of at most 64 bytes (gethostname(2)).
+_LONGEST_NAME = 64
+# proc(5): white space and backslashes in mountinfo.
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The process that writes the volume. `alive` is None for one of another host, which cannot be asked.
+
+    `heard_s`: seconds since its last sign of life, by the clocks of this host and of the volume's.
+    """
+
+    what: str
+    host: str
+    pid: int
+    since: str
+    alive: bool | None
+    heard_s: float
+
+
+@dataclass(frozen=True)
+class Mounts:
+    """Where this machine has the volume: `nodes` are host names of containers that mount it.
+
+    `steps` counts the mount namespaces that have the tree alone, of steps and sessions, and `processes` those
+    in them.
+    """
+
+    nodes: tuple[str, ...]
+    steps: int
+    processes: int
+
+
+@dataclass(frozen=True)
+class _Mount:
+    device: str
+    root: str
+    point: str
+
+
+def writer(volume: Volume) -> Writer | None:
+    """Read who writes the volume; None when nobody does."""
+    ask_anew(volume.private)
+    me = myself("jail status")
+    lock = WriterLock(volume.private, volume.path, me)
+    holder = lock.holder()
+    if holder is None:
+        return None
+    heard = 0.0
+    with suppress(OSError):
+        heard = max(0.0, time.time() - (volume.private / "writer").stat().st_mtime)
+    return Writer(holder.what, holder.host, holder.pid, holder.since, lock.is_alive(holder), round(heard, 1))
+
+
+def mounts(volume: Volume) -> Mounts:
+    """Look through the mount namespaces of this machine, as far as they can be seen from here."""
+    place = _place(volume.path.resolve())
+    if place is None:
+        return Mounts((), 0, 0)
+    device, whole = place
+    tree = str(Path(whole) / "root")
+    own = _namespace(_PROC / "self")
+    processes: dict[str, list[Path]] = {}
+    for process in _PROC.iterdir():
+        if process.name.isdecimal() and (name := _namespace(process)) and name != own:
+            processes.setdefault(name, []).append(process)
+    nodes, steps, inside = set[str](), 0, 0
+    for members in processes.values():
+        # Any of them may end at this moment.
+        seen = next((found for each in members if (found := list(_mounts(each)))), [])
+        here = [each for each in seen if each.device == device]
+        # The tree alone, wherever: a user may have made a namespace of his own in a step.
+        if any(each.root == whole for each in here):
+            # Daemons of one container have namespaces of their own.
+            nodes.add(next((name for each in members if (name := _host_name(each))), "?"))
+        elif any(each.root == tree for each in here):
+            steps += 1
+            inside += len(members)
+    return Mounts(tuple(sorted(nodes)), steps, inside)
+
+
+def _namespace(process: Path) -> str:
+    try:
+        return str((process / "ns/mnt").readlink())
+    except OSError:
+        return ""
+
+
+def _mounts(process: Path) -> Iterator[_Mount]:
+    """The mounts that a process sees: proc(5), mountinfo."""
+    try:
+        lines = (process / "mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        fields = line.split(" ")
+        yield _Mount(fields[2], _unescaped(fields[3]), _unescaped(fields[4]))
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
+
+
+def _place(path: Path) -> tuple[str, str] | None:
+    """The filesystem that holds `path`, and the path below that filesystem's root."""
+    above = [each for each in _mounts(_PROC / "self") if path.is_relative_to(each.point)]
+    if not above:
+        return None
+    # Of two at one place the later one lies on top.
+    nearest = max(enumerate(above), key=lambda pair: (len(pair[1].point), pair[0]))[1]
+    return nearest.device, str(Path(nearest.root) / path.relative_to(nearest.point))
+
+
+def _host_name(process: Path) -> str:
+    """The name in a container's /etc/hostname, which the engine writes."""
+    try:
+        descriptor = os.open(process / "root" / _HOST_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return os.read(descriptor, _LONGEST_NAME).decode(errors="replace").strip()
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return ""

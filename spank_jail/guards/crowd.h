@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections to a service that serves some at a time, and waits on each as long as its client likes. */
+#ifndef JAIL_CROWD_H
+#define JAIL_CROWD_H
+
+#include <stddef.h>
+
+/* How many connections over the network stay open; 0: any number. */
+void jail_crowd_limit(size_t most);
+
+/* A connection that the service has accepted. Ends another one where there are more than the limit: one on which nothing was
+ * said, or one of the address that has most. */
+void jail_crowd_add(int fd);
+
+/* Before the service closes it. */
+void jail_crowd_remove(int fd);
+
+#endif

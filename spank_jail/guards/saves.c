@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lets slurmctld save its records soon. job_submit_jail.c calls it.
+ *
+ * slurmctld answers a submission when it has the job in memory, and saves its records when something has changed, but not
+ * within five seconds of the save before. When it is killed, jobs of those seconds are forgotten, and ended when they run.
+ * A thread of its own saves: it asks difftime(3), from 26.05 on Slurm's timespec_to_secs(), how long ago it did, and waits when
+ * that is too short.
+ */
+#define _GNU_SOURCE
+#include "saves.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "imports.h"
+
+/* Seconds; what slurmctld asks for, or more. */
+#define LONG_AGO 60.0
+/* Nanoseconds. */
+#define LEAST_PAUSE 50000000L
+/* Of a second of processor time: its pauses are as many times as long as its saves. */
+#define PAUSES 9
+#define NS_PER_S 1000000000L
+
+/* Of the thread that saves, in nanoseconds: when it began to save, what processor time it had then, and when it may again. */
+static _Thread_local int64_t used_before, may_save;
+
+static bool saves(void)
+{
+	static _Thread_local int answer;
+	char name[16] = "";
+
+	if (!answer)
+		answer = !prctl(PR_GET_NAME, name) && !strcmp(name, "sstate") ? 1 : -1;
+	return answer > 0;
+}
+
+static int64_t read_clock(clockid_t clock)
+{
+	struct timespec now = { 0 };
+
+	(void)clock_gettime(clock, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* Whether the thread that saves is to do it now, which then asks again when it has done it. */
+static bool may_save_now(void)
+{
+	int64_t used = read_clock(CLOCK_THREAD_CPUTIME_ID), time = read_clock(CLOCK_MONOTONIC);
+
+	if (used_before && !may_save) {
+		int64_t pause = (used - used_before) * PAUSES;
+		may_save = time + (pause > LEAST_PAUSE ? pause : LEAST_PAUSE);
+	}
+	if (time < may_save)
+		return false;
+	used_before = used;
+	may_save = 0;
+	return true;
+}
+
+/* In place of difftime(3) in slurmctld: in seconds. */
+static double count_seconds(time_t now, time_t before)
+{
+	return saves() && may_save_now() ? LONG_AGO : difftime(now, before);
+}
+
+/* In place of Slurm's function of that name there. */
+static double timespec_to_secs(struct timespec passed)
+{
+	return saves() && may_save_now() ? LONG_AGO : (double)passed.tv_sec + (double)passed.tv_nsec / NS_PER_S;
+}
+
+/* In place of pthread_cond_timedwait(3) in slurmctld. */
+static int wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *end)
+{
+	struct timespec soon = *end;
+
+	if (saves() && may_save) {
+		int64_t left = may_save - read_clock(CLOCK_MONOTONIC), until = read_clock(CLOCK_REALTIME) + (left > 0 ? left : 0);
+		if (until / NS_PER_S < end->tv_sec)
+			soon = (struct timespec){ until / NS_PER_S, until % NS_PER_S };
+	}
+	return pthread_cond_timedwait(condition, mutex, &soon);
+}
+
+int jail_saves_hasten(struct jail_error *err)
+{
+	const struct link_map *slurmctld = jail_imports_program();
+	int missing = slurmctld ? jail_imports_replace(slurmctld, "pthread_cond_timedwait", (void *)wait_until, err) : 1;
+
+	if (missing || jail_imports_replace(slurmctld, "timespec_to_secs", (void *)timespec_to_secs, err) < 0)
+		return missing ? missing : -1;
+	return jail_imports_replace(slurmctld, "difftime", (void *)count_seconds, err);
+}

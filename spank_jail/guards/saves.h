@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How soon slurmctld writes down what has changed. */
+#ifndef JAIL_SAVES_H
+#define JAIL_SAVES_H
+
+#include "native/base/error.h"
+
+/* Lets slurmctld, the program that calls this, save a change at once instead of five seconds after the save before, as long as
+ * saving takes it at most a tenth of a processor; then later, at the latest after those five seconds.
+ * Returns 0; 1 when it saves in an unknown way; -1. */
+int jail_saves_hasten(struct jail_error *err);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* service_guard.so: what users can take of slurmdbd and of its database. The images' entrypoints load it into them (LD_PRELOAD).
+ *
+ * Jobs reach both over the network. slurmdbd serves a hundred connections, MariaDB as many as max_connections says, and each waits
+ * on whoever holds one; slurmdbd makes room for a message of a gigabyte before it knows who sends it. SERVICE_GUARD_CONNECTIONS is
+ * how many stay open: some less than the service takes, for one that is ended goes on for a moment.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "spank_jail/guards/crowd.h"
+#include "spank_jail/guards/imports.h"
+#include "spank_jail/guards/large_messages.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int accept(int listener, struct sockaddr *address, socklen_t *size);
+EXPORT int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags);
+EXPORT int close(int fd);
+EXPORT ssize_t read(int fd, void *buffer, size_t size);
+EXPORT ssize_t recv(int fd, void *buffer, size_t size, int flags);
+
+static int (*own_accept4)(int, struct sockaddr *, socklen_t *, int);
+static int (*own_close)(int);
+static ssize_t (*own_read)(int, void *, size_t);
+static ssize_t (*own_recv)(int, void *, size_t, int);
+static bool is_slurm;
+/* In a function of large_messages.c, which calls these here. */
+static _Thread_local bool is_inside;
+
+/* Another library's constructor may call one of these before ours has run. */
+static void find_functions(void)
+{
+	const struct {
+		const char *name;
+		void *place;
+	} functions[] = {
+		{ "accept4", &own_accept4 }, { "close", &own_close }, { "read", &own_read }, { "recv", &own_recv },
+	};
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		void *found = dlsym(RTLD_NEXT, functions[i].name);
+		memcpy(functions[i].place, &found, sizeof(found));
+	}
+}
+
+static bool is_messages(void)
+{
+	if (!own_recv)
+		find_functions();
+	return is_slurm && !is_inside;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *most = getenv("SERVICE_GUARD_CONNECTIONS");
+
+	is_slurm = jail_imports_library("libslurm") != NULL;
+	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
+}
+
+int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
+{
+	int fd;
+
+	if (is_messages()) {
+		is_inside = true;
+		fd = jail_large_messages_accept4(listener, address, size, flags);
+		is_inside = false;
+		return fd;
+	}
+	fd = own_accept4(listener, address, size, flags);
+	jail_crowd_add(fd);
+	return fd;
+}
+
+int accept(int listener, struct sockaddr *address, socklen_t *size)
+{
+	return accept4(listener, address, size, 0);
+}
+
+int close(int fd)
+{
+	if (is_messages()) {
+		is_inside = true;
+		int result = jail_large_messages_close(fd);
+		is_inside = false;
+		return result;
+	}
+	jail_crowd_remove(fd);
+	return own_close(fd);
+}
+
+ssize_t read(int fd, void *buffer, size_t size)
+{
+	if (!is_messages())
+		return own_read(fd, buffer, size);
+	is_inside = true;
+	ssize_t got = jail_large_messages_read(fd, buffer, size);
+	is_inside = false;
+	return got;
+}
+
+ssize_t recv(int fd, void *buffer, size_t size, int flags)
+{
+	if (!is_messages())
+		return own_recv(fd, buffer, size, flags);
+	is_inside = true;
+	ssize_t got = jail_large_messages_recv(fd, buffer, size, flags);
+	is_inside = false;
+	return got;
+}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slurmctld is killed, and started again: what had ended stays ended, what runs goes on."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.integration.local_cluster import LocalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
+
+# What is older is written down: a tenth of what Slurm does.
+SAVED_AFTER_S = 0.5
+# jobcomp.lua writes it.
+ENDED = "/var/lib/slurm/slurmctld/ended-jobs"
+
+
+def kill_slurmctld(cluster: LocalCluster) -> None:
+    cluster.on("controller", "sh", "-c", "kill -KILL $(pidof slurmctld)").ok()
+    cluster.wait_until(
+        "slurmctld answers", lambda: " is UP" in cluster.on("controller", "scontrol", "ping").out
+    )
+
+
+def running(cluster: LocalCluster) -> list[str]:
+    options = ("--all", "--sort=i", "--noheader", "--states=RUNNING,COMPLETING,SUSPENDED", "--format=%A")
+    return cluster.on("controller", "squeue", *options).ok().split()
+
+
+def test_what_began_and_ended_shortly_before_is_known(cluster: LocalCluster, user: str) -> None:
+    """slurmctld saves at once, though it has saved something else a moment before."""
+    sleeper = ("sbatch", "--parsable", "-n1", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600")
+    job = ""
+    try:
+        cluster.client("srun", "-N2", "--mpi=none", "--chdir=/", "true", user=user).ok()
+        job = cluster.client(*sleeper, user=user).ok().strip()
+        cluster.wait_until("it runs", lambda: cluster.job(job)["JobState"] == "RUNNING")
+        time.sleep(SAVED_AFTER_S)
+        kill_slurmctld(cluster)
+        assert running(cluster) == [job]
+        assert cluster.job(job)["Restarts"] == "0"
+    finally:
+        cluster.on("controller", "scancel", job)
+
+
+def test_what_had_ended_unsaved_holds_no_worker(cluster: LocalCluster, user: str) -> None:
+    """As if slurmctld were killed between the end of a job and its next save."""
+    allocate = ("salloc", "--no-shell", "-N1", "--chdir=/")
+    jobs = [re.findall("allocation (\\d+)", cluster.client(*allocate, user=user).err)[0] for _ in range(2)]
+    try:
+        cluster.wait_until("they run", lambda: running(cluster) == jobs)
+        time.sleep(SAVED_AFTER_S)
+        cluster.on("controller", "sh", "-c", f"echo {jobs[0]} $(date +%s) >>{ENDED}").ok()
+        # What a power cut left of a line ends nothing.
+        cluster.on("controller", "sh", "-c", f"printf %s {jobs[1]} >>{ENDED}").ok()
+        kill_slurmctld(cluster)
+        cluster.wait_until("one of them runs", lambda: running(cluster) == jobs[1:])
+    finally:
+        cluster.on("controller", "scancel", *jobs)
+
+
+def test_one_that_answers_nobody_is_started_again(cluster: LocalCluster) -> None:
+    cluster.on("controller", "sh", "-c", "kill -STOP $(pidof slurmctld)").ok()
+    # The one that always runs would wait for five minutes.
+    watch = ("timeout", "--preserve-status", "120", "/usr/lib/cellblock/watch-slurmctld", "1")
+    cluster.on("controller", "sh", "-c", f"nohup {' '.join(watch)} >/dev/null 2>&1 &").ok()
+    cluster.wait_until(
+        "slurmctld answers", lambda: " is UP" in cluster.on("controller", "scontrol", "ping").out
+    )

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each daemon is killed at any moment, alone and with another, under load: no job is lost.
+
+CELLBLOCK_DAEMON_KILLS=200 is for a long run: some 15 minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import default_variant, running_cluster
+from tests.integration.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.integration
+
+KILLS = int(os.environ.get("CELLBLOCK_DAEMON_KILLS", "12"))
+SEED = int(os.environ.get("CELLBLOCK_DAEMON_KILLS_SEED", "1"))
+# Where it runs, and what it is called.
+DAEMONS = [
+    ("controller", "slurmctld"),
+    ("accounting", "slurmdbd"),
+    ("database", "mariadbd"),
+    ("worker-1", "slurmd"),
+    ("worker-2", "slurmd"),
+    ("controller", "munged"),
+    ("accounting", "munged"),
+    ("worker-1", "munged"),
+    ("worker-2", "munged"),
+    ("login", "munged"),
+    ("controller", "jail-accounts"),
+]
+# Seconds that nobody mends anything in.
+RECOVERY_S = 300
+# In which slurmdbd is back, and has taken what waited.
+ACCOUNTED_S = 20
+TIMEOUT_S = 7200
+
+# What users do until there is a file `stop`. Each job writes its number down when it begins and when it ends;
+# `accepted` has those whose submission was answered.
+LOAD = r"""#!/bin/bash
+cd "$HOME/kills" || exit
+job='echo $SLURM_JOB_ID >>began; sleep 1; echo $SLURM_JOB_ID >>ended'
+batches() {
+    while [ ! -e stop ]; do
+        id=$(sbatch --parsable --output=/dev/null --chdir=. --wrap="$job" 2>>refused) && echo "$id" >>accepted
+        sbatch --parsable --array=0-1 --output=/dev/null --chdir=. --wrap="$job" >>arrays 2>>refused
+        while [ "$(squeue --me -h -r 2>/dev/null | wc -l)" -gt 12 ] && [ ! -e stop ]; do sleep 0.3; done
+    done
+}
+steps() {
+    while [ ! -e stop ]; do
+        srun --quiet --mpi=none -n1 --chdir=. sh -c "$job" >>steps.out 2>&1
+        salloc --quiet -n1 --chdir=. srun --quiet --mpi=none sh -c "$job" >>steps.out 2>&1
+        sleep 0.2
+    done
+}
+batches & steps & wait
+"""
+
+
+@pytest.fixture(scope="module")
+def attended() -> object:
+    """A cluster with accounting of this module's own."""
+    with running_cluster("kills", default_variant()) as running:
+        running.add_user("ada")
+        yield running
+
+
+def kill(cluster: LocalCluster, hostname: str, program: str) -> None:
+    numbers = cluster.numbers_of(hostname, program)
+    if numbers:
+        cluster.on(hostname, "kill", "-KILL", *numbers)
+
+
+def kill_at_random(cluster: LocalCluster, chosen: random.Random) -> None:
+    accounting_left = 0.0
+    for _ in range(KILLS):
+        time.sleep(chosen.uniform(0, 3))
+        for hostname, program in chosen.sample(DAEMONS, chosen.choice((1, 1, 2))):
+            if hostname in {"accounting", "database"}:
+                accounting_left = time.monotonic()
+            # What slurmdbd has not taken goes with slurmctld (docs/decisions/slurmctld-saves.md).
+            elif program == "slurmctld" and time.monotonic() - accounting_left < ACCOUNTED_S:
+                continue
+            kill(cluster, hostname, program)
+
+
+def queue(cluster: LocalCluster) -> str:
+    """What squeue says of all jobs that are not over; "?" when nobody answers."""
+    done = cluster.on("controller", "squeue", "--all", "-h", "-r", "--format=%i %T %r %N")
+    return done.out if done.status == 0 else "?"
+
+
+def numbers(folder: Path, name: str) -> list[str]:
+    file = folder / name
+    return file.read_text().split() if file.exists() else []
+
+
+def test_no_job_is_lost_and_nobody_is_needed(attended: LocalCluster) -> None:
+    chosen = random.Random(SEED)
+    folder = attended.root / "home/ada/kills"
+    attended.jail("mkdir", "-p", "/home/ada/kills", user="ada").ok()
+    (folder / "load").write_text(LOAD)
+    with ThreadPoolExecutor() as pool:
+        load = pool.submit(attended.jail, "bash", "/home/ada/kills/load", user="ada", timeout_s=TIMEOUT_S)
+        try:
+            kill_at_random(attended, chosen)
+        finally:
+            (folder / "stop").touch()
+        load.result()
+    deadline = time.monotonic() + RECOVERY_S
+    while queue(attended):
+        assert time.monotonic() < deadline, f"after {RECOVERY_S} s:\n{queue(attended)}"
+        time.sleep(1)
+    ended = Counter(numbers(folder, "ended"))
+    accepted = numbers(folder, "accepted")
+    assert len(accepted) >= KILLS / 2
+    assert [job for job in accepted if not ended[job]] == []
+    attended.wait_until("each is in the accounting once", lambda: accounted(attended, accepted))
+    nodes = ("sinfo", "-h", "-o", "%t")
+    attended.wait_until(
+        "all nodes are idle", lambda: attended.on("controller", *nodes).out.split() == ["idle"]
+    )
+
+
+def accounted(cluster: LocalCluster, jobs: list[str]) -> bool:
+    """Whether the accounting has each job once, as one that ended well."""
+    done = cluster.on("controller", "sacct", "-nXP", "--allusers", "--format=jobid,state")
+    states = Counter(done.out.splitlines())
+    return done.status == 0 and all(states[f"{job}|COMPLETED"] == 1 for job in jobs)
