@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from cellblock.errors import CellblockError, DefinitionError, UsageError
 from cellblock.machine.host import host_release, newest_of_family
+from cellblock.slurm_releases import readable
 from cellblock.yaml_source import YamlSource, nearest, read_yaml, validate
 
 # Debian's name of an architecture and GNU's triplet, by what uname(2) calls the machine.
@@ -207,6 +208,11 @@ class Slurm:
     plugin_dir: str
     without: tuple[str, ...] = ()
     """What it is compiled without, where it is compiled."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The earlier releases whose state and database it reads."""
+        return readable(self.release)
 
 
 @dataclass(frozen=True)

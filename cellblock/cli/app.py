@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from cellblock.cli import bench, cluster, docs, doctor, render, testing, token
+from cellblock.cli import (
+    bench,
+    cluster,
+    cluster_status,
+    cluster_upgrade,
+    docs,
+    doctor,
+    render,
+    testing,
+    token,
+)
 from cellblock.cli.images import attest, build, cache, inspect, lock, matrix, push, targets, verify
 from cellblock.cli.jail import app as jail
 
@@ -55,12 +65,13 @@ app.command()(attest.attest)
 app.command()(matrix.matrix)
 app.command()(push.push)
 app.command()(cluster.up)
-app.command()(cluster.status)
+app.command()(cluster_status.status)
 app.command(context_settings=cluster.SHELL_CONTEXT)(cluster.shell)
 app.command()(cluster.down)
 app.command()(cluster.logs)
 app.command()(cluster.clusters)
 app.command()(token.token)
+cluster.cluster_app.command("upgrade")(cluster_upgrade.cluster_upgrade)
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(render.app, name="render")
 app.add_typer(jail.group, name="jail")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py up | status | shell | down | cluster`: the local cluster."""
+"""`build.py up | shell | down | cluster`: the local cluster."""
 
 from __future__ import annotations
 
@@ -158,45 +158,6 @@ def lines_of_steps(steps: Mapping[str, str], columns: int | None) -> list[str]:
         return [f"  {command:{width}}{meaning}".rstrip() for command, meaning in steps.items()]
     pairs = ((f"  {command}", f"      {meaning}".rstrip()) for command, meaning in steps.items())
     return [line for pair in pairs for line in pair if line]
-
-
-def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
-    """Show the cluster's containers and Slurm's nodes."""
-    from cellblock import cluster
-
-    found = cluster.status(name)
-    if as_json:
-        print_json({**asdict(found), "ready": found.ready})
-        return
-    print(
-        f"cluster {found.name}: {found.variant}, Slurm {found.release}, {found.engine}, jail {found.volume}"
-    )
-    if line := _jail_line(found):
-        print(f"  jail      {line}")
-    for container in found.containers:
-        print(f"  container {container.name:30} {container.state}")
-    for node in found.nodes:
-        print(f"  node      {node.name:30} {node.state}")
-    for url in found.rest_urls:
-        print(f"  rest      {url}")
-    if not found.ready:
-        print(
-            f"not ready: `python3 build.py up{cluster.name_option(name)}`, with its other options, starts "
-            "what is missing"
-        )
-        raise typer.Exit(1)
-
-
-def _jail_line(found: ClusterStatus) -> str:
-    """The jail in one line; none where it cannot be looked at, which `jail status` explains."""
-    from cellblock.cli.jail.status import line_of
-    from cellblock.errors import CellblockError
-    from cellblock.jail.status import status as jail_status
-
-    try:
-        return line_of(jail_status(found.volume))
-    except (CellblockError, OSError):
-        return ""
 
 
 def shell(

@@ -19,11 +19,10 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -34,12 +33,12 @@ import docker
 import zstandard
 
 from cellblock.cluster.changing.readiness import wait_ready
+from cellblock.cluster.database import dump, load
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.facts import state
-from cellblock.cluster.local import exec_argv
+from cellblock.cluster.facts.upgrade_record import refuse_under_way
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 from cellblock.files import durable
@@ -47,13 +46,8 @@ from cellblock.files.sha256 import sha256_of
 
 _FORMAT = 1
 _MANIFEST = "backup.json"
-_DATABASE = "database.sql.zst"
+DATABASE = "database.sql.zst"
 _STATE = "state"
-_NAME = "slurm_acct_db"
-# Tables are locked by nobody, and rows are not held in memory.
-_DUMP = ("mariadb-dump", "--single-transaction", "--quick", "--routines", "--triggers", "--hex-blob", _NAME)
-# Nobody can have connected in between: slurmdbd is stopped.
-_EMPTY = f"DROP DATABASE IF EXISTS {_NAME}; CREATE DATABASE {_NAME};"
 # States of jobs whose processes a restore would forget: squeue(1).
 _BUSY = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
 _CHUNK = 1 << 20
@@ -89,10 +83,11 @@ def back_up(name: str, file: Path, events: Events) -> Backup:
         )
     known = state.require(name)
     with state.locked(name):
-        return _back_up(known, file, events)
+        return write_backup(known, file, events)
 
 
-def _back_up(known: state.ClusterState, file: Path, events: Events) -> Backup:
+def write_backup(known: state.ClusterState, file: Path, events: Events) -> Backup:
+    """`back_up`, for those who hold the cluster's lock and have chosen a new `file`."""
     with events.step("cluster", f"back up to {file}"), _fails_as(f"{file}: the backup could not be written"):
         new = Path(tempfile.mkdtemp(prefix=f".{file.name}.", dir=file.absolute().parent))
         try:
@@ -114,9 +109,9 @@ def _write(known: state.ClusterState, target: Path, scratch: Path) -> Backup:
         _wait_until_written(place)
         for path in sorted(place.rglob("*")):
             _add(archive, path, f"{_STATE}/{path.relative_to(place)}", files)
-        if "database" in known.containers:
-            _dump(known, scratch)
-            _add(archive, scratch, _DATABASE, files)
+        if "accounting" in known.containers:
+            dump(known, scratch)
+            _add(archive, scratch, DATABASE, files)
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         made = Backup(known.name, known.variant, known.release, now, files)
         text = json.dumps(asdict(made), indent=2).encode()
@@ -166,46 +161,6 @@ class _Hashed:
         return data
 
 
-def _dump(known: state.ClusterState, target: Path) -> None:
-    """Write what the database holds, in one transaction, to the new file `target`."""
-    compressor = zstandard.ZstdCompressor(write_checksum=True)
-    with (
-        target.open("xb") as file,
-        _command(known, "database", _DUMP, stdout=subprocess.PIPE) as process,
-        compressor.stream_writer(file, closefd=False) as packed,
-    ):
-        assert process.stdout is not None
-        shutil.copyfileobj(process.stdout, packed, _CHUNK)
-
-
-@contextmanager
-def _command(
-    known: state.ClusterState,
-    host: str,
-    command: Sequence[str],
-    *,
-    stdin: int | None = None,
-    stdout: int | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A command in a container. Raises CellblockError with what it says when it fails."""
-    with tempfile.TemporaryFile() as said:
-        argv = exec_argv(known, host, command)
-        with subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=said) as process:
-            broken = False
-            try:
-                yield process
-            except BrokenPipeError:
-                broken = True  # it has ended, and says why
-        if process.returncode or broken:
-            said.seek(0)
-            text = said.read().decode("utf-8", "replace").strip()[-2000:]
-            raise CellblockError(
-                f"`{' '.join(command)}` in container {container_name(known.name, host)} ended with status "
-                f"{process.returncode}: {text}",
-                hint=f"`build.py logs {host}{name_option(known.name)}` shows its log",
-            )
-
-
 def restore(name: str, file: Path, events: Events) -> Path:
     """Give the cluster `name`, which runs without jobs, what the backup `file` holds.
 
@@ -214,35 +169,37 @@ def restore(name: str, file: Path, events: Events) -> Path:
     cluster's, or jobs run; CellblockError when `file` is no whole backup or the database fails.
     """
     with _fails_as(f"{file}: the backup could not be restored"), tarfile.open(file, "r:") as archive:
-        found = _check(archive, file)
+        found = check_backup(archive, file)
         known = state.require(name)
         with state.locked(name), connect(known.engine) as client:
+            refuse_under_way(name, "a backup cannot be restored meanwhile")
             _refuse_other(known, found, file)
-            _refuse_busy(client, name)
+            refuse_busy(client, name, "a restore")
             place = state.folder(name)
             before = place / f"before-restore-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}.tar"
-            _back_up(known, before, events)
+            write_backup(known, before, events)
             with events.step("cluster", f"restore {file}"):
                 daemons = [host for host in ("controller", "accounting") if host in known.containers]
                 for host in daemons:
                     running.stop_one(client, name, host)
                 try:
-                    if "database" in known.containers:
-                        _load(known, archive)
-                    _replace_state(archive, found, place)
+                    if "accounting" in known.containers:
+                        with member(archive, DATABASE) as packed:
+                            load(known, packed)
+                    replace_state(archive, found, place)
                 finally:
                     for host in reversed(daemons):
                         running.start_one(client, name, host)
                 wait_ready(client, known)
-                _end_lost(client, name, events)
+                end_lost(client, name, events)
     return before
 
 
-def _check(archive: tarfile.TarFile, file: Path) -> Backup:
+def check_backup(archive: tarfile.TarFile, file: Path) -> Backup:
     """What a backup says of itself, when it is whole."""
     again = "it is no whole backup; take another"
     try:
-        text = _member(archive, _MANIFEST).read(_CHUNK * 64)
+        text = member(archive, _MANIFEST).read(_CHUNK * 64)
         found = Backup(**json.loads(text))
         if found.format != _FORMAT:
             raise UsageError(
@@ -250,16 +207,17 @@ def _check(archive: tarfile.TarFile, file: Path) -> Backup:
                 hint="use the Cellblock that made it, or a newer one",
             )
         for name, digest in found.files.items():
-            if {"", ".."} & set(name.split("/")) or not (name == _DATABASE or name.startswith(f"{_STATE}/")):
+            if {"", ".."} & set(name.split("/")) or not (name == DATABASE or name.startswith(f"{_STATE}/")):
                 raise CellblockError(f"{file}: names a file that no backup has: {name}", hint=again)
-            if sha256_of(_member(archive, name)) != digest:
+            if sha256_of(member(archive, name)) != digest:
                 raise CellblockError(f"{file}: {name} is not what was backed up", hint=again)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CellblockError(f"{file}: is no backup of a cluster: {error}", hint=again) from error
     return found
 
 
-def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+def member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    """What a backup holds by that name. Raises KeyError, and ValueError for what is no file."""
     found = archive.extractfile(name)
     if found is None:
         raise ValueError(f"{name} is no regular file")
@@ -276,10 +234,11 @@ def _refuse_other(known: state.ClusterState, found: Backup, file: Path) -> None:
     if found.release != known.release:
         raise UsageError(
             f"{file}: is of Slurm {found.release}, and cluster {known.name} runs {known.release}",
-            hint=f"start the cluster with `--variant {found.variant}`, in an own CELLBLOCK_STATE",
+            hint=f"`build.py cluster upgrade --back{name_option(known.name)}` undoes an upgrade; else "
+            f"start the cluster with `--variant {found.variant}`, in an own CELLBLOCK_STATE",
         )
-    if ("database" in known.containers) != (_DATABASE in found.files):
-        have, has = ("has", "has none") if _DATABASE in found.files else ("has none", "has")
+    if ("accounting" in known.containers) != (DATABASE in found.files):
+        have, has = ("has", "has none") if DATABASE in found.files else ("has none", "has")
         raise UsageError(
             f"{file}: {have} a database of the accounting, and cluster {known.name} {has}",
             hint="start the cluster with the same `accounting` in its file",
@@ -292,19 +251,19 @@ def _busy(client: docker.DockerClient, name: str) -> list[str]:
     return running.execute(client, name, "controller", command).split()
 
 
-def _refuse_busy(client: docker.DockerClient, name: str) -> None:
-    """Raise UsageError while jobs run: slurmctld would end those that it does not know."""
+def refuse_busy(client: docker.DockerClient, name: str, what: str) -> None:
+    """Raise UsageError while jobs run: slurmctld would end those that it does not know after `what`."""
     jobs = _busy(client, name)
     if jobs:
         some = ", ".join(jobs[:5]) + (", ..." if len(jobs) > 5 else "")
         raise UsageError(
-            f"cluster {name} runs {len(jobs)} jobs ({some}): a restore would end those that the backup does "
+            f"cluster {name} runs {len(jobs)} jobs ({some}): {what} would end those that the backup does "
             "not know",
             hint=f"wait for them, or end them: `build.py shell --admin{name_option(name)} scancel {jobs[0]}`",
         )
 
 
-def _end_lost(client: docker.DockerClient, name: str, events: Events) -> None:
+def end_lost(client: docker.DockerClient, name: str, events: Events) -> None:
     """Queue jobs again, or end them, that ran when the backup was made: their processes are gone."""
     for job in _busy(client, name):
         again = running.succeeds(client, name, "controller", ["scontrol", "requeue", job])
@@ -314,17 +273,7 @@ def _end_lost(client: docker.DockerClient, name: str, events: Events) -> None:
         events.warning(f"job {job} ran when the backup was made, and {what}")
 
 
-def _load(known: state.ClusterState, archive: tarfile.TarFile) -> None:
-    """Fill the database anew."""
-    with _command(known, "database", ("mariadb", "-e", _EMPTY)):
-        pass
-    with _command(known, "database", ("mariadb", _NAME), stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        with process.stdin, _member(archive, _DATABASE) as packed:
-            zstandard.ZstdDecompressor().copy_stream(packed, process.stdin)
-
-
-def _replace_state(archive: tarfile.TarFile, found: Backup, place: Path) -> None:
+def replace_state(archive: tarfile.TarFile, found: Backup, place: Path) -> None:
     """Put slurmctld's files in the place of those that are there, which go last."""
     state_folder, new, old = place / "slurmctld", place / "slurmctld.new", place / "slurmctld.old"
     for folder in (new, old):
@@ -338,7 +287,7 @@ def _replace_state(archive: tarfile.TarFile, found: Backup, place: Path) -> None
         for parent in reversed(target.relative_to(new).parents[:-1]):
             _make(new / parent, owner)
         with target.open("xb") as file:
-            shutil.copyfileobj(_member(archive, name), file)
+            shutil.copyfileobj(member(archive, name), file)
             os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
             os.fchmod(file.fileno(), archive.getmember(name).mode & 0o700)
             file.flush()

@@ -21,7 +21,7 @@ def take_down(name: str, events: Events, *, purge: bool) -> bool:
     """
     if purge or not state.is_recorded(name):
         _refuse_while_written(name)
-    stopped = stop(name, events)
+    stopped = stop(name, events, purge=purge)
     kept = state.folder(name).is_dir()
     if not stopped and not kept:
         raise state.no_such_cluster(name, f"start one: `build.py up{name_option(name)}`")

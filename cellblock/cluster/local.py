@@ -24,6 +24,7 @@ from cellblock.cluster.changing.changes import Changes, compare
 from cellblock.cluster.changing.gone_nodes import forget_gone
 from cellblock.cluster.changing.planned import plan_cluster
 from cellblock.cluster.changing.readiness import wait_ready
+from cellblock.cluster.changing.releases import refuse_converting, refuse_release
 from cellblock.cluster.changing.trial import try_configuration
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config, secrets
@@ -35,6 +36,7 @@ from cellblock.cluster.engine.api import connect, podman_environment
 from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import host, state
+from cellblock.cluster.facts.upgrade_record import refuse_under_way
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 from cellblock.privilege import require_root
@@ -54,6 +56,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
     check_volume(spec)
     with state.locked(spec.name), connect(spec.engine) as client:
         known = state.read(spec.name)
+        refuse_release(spec.name, spec.variant.release)
         refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
         if spec.engine == "docker":
             copy_to_docker(client, spec.images, events)
@@ -69,6 +72,8 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
                 *(known.containers, target.records, alive, old, target.texts, spec.variant.release)
             )
             if not changes.changes and not changes.files:
+                if known.file != target.state.file:
+                    state.write(target.state)
                 now = _describe(client, known)
                 # A node that an administrator drained, or that is full, is no reason to touch anything.
                 if not now.ready:
@@ -94,8 +99,10 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
             for change in changes.changes:
                 effect = "" if change.effect == "nothing" else f"{change.effect}: "
                 events.info(f"cluster: {effect}{change.what}")
-            secrets.make_secrets(folder / "secrets", spec.name, tokens=bool(target.state.rest_ports))
-            _make_folders(folder)
+            secrets.make_secrets(
+                folder / "secrets", spec.name, tokens=bool(target.state.rest_ports), password=target.password
+            )
+            make_folders(folder)
             ClusterChange(client, known, target, changes, folder, patience_s, events).apply()
         else:
             running.remove(client, spec.name)
@@ -108,12 +115,15 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
         return _describe(client, target.state, changed=True)
 
 
-def stop(name: str, events: Events) -> bool:
+def stop(name: str, events: Events, *, purge: bool = False) -> bool:
     """Remove the cluster with its secrets; the jail, Slurm's state and the accounting's database stay.
 
-    Returns whether there was anything to remove. Raises CellblockError when there is no Docker API.
+    Returns whether there was anything to remove. Raises CellblockError when there is no Docker API, and
+    without `purge` while an upgrade is under way or slurmdbd converts the database.
     """
     started = time.monotonic()
+    if not purge:
+        refuse_under_way(name, "`down` would leave a cluster of two releases")
     kept = state.folder(name)
     if not kept.exists() and not _has_containers(name):
         return False  # and no folder is made to take a lock in
@@ -121,6 +131,8 @@ def stop(name: str, events: Events) -> bool:
         found = (kept / "state.json").exists()
         for engine in _engines_to_ask(name):
             with connect(engine) as client:
+                if not purge:
+                    refuse_converting(client, name)
                 found = running.remove(client, name) or found
         state.forget(name)
     if found:
@@ -218,7 +230,8 @@ def check_volume(spec: ClusterSpec) -> None:
         raise CellblockError(
             f"the jail in {spec.volume} is of Slurm {release or '(unknown)'}, the cluster's images are of "
             f"{spec.variant.release}: client commands and plugins would not match",
-            hint=f"use another volume for {spec.variant.name} (`up --name NAME` makes one), or delete "
+            hint="start it with the variant of its jail, then upgrade it: `build.py cluster upgrade`; "
+            f"or use another volume for {spec.variant.name} (`up --name NAME` makes one), or delete "
             f"this one with all that users wrote: `build.py down --purge{name_option(spec.name)}`",
         )
 
@@ -251,10 +264,12 @@ def refuse_other(name: str, variant: str, engine: str, volume: Path) -> None:
     have = (known.variant, known.engine, known.volume)
     for what, mine, theirs in zip(("variant", "engine", "volume"), asked, have, strict=True):
         if mine != theirs:
+            upgrade = f"`build.py cluster upgrade --variant {mine}{name_option(name)}` upgrades it; "
             raise CellblockError(
                 f"cluster {name} exists with {what} {theirs}, and {mine} was asked for",
-                hint=f"`build.py down{name_option(name)}` ends it (the jail volume stays); then start "
-                "again, or use --name for a second cluster beside it",
+                hint=(upgrade if what == "variant" else "")
+                + f"`build.py down{name_option(name)}` ends it (the jail volume stays); then start again, or "
+                "use --name for a second cluster beside it",
             )
 
 
@@ -296,7 +311,7 @@ def _refuse_unless_asked(spec: ClusterSpec, changes: Changes, patience_s: float)
     )
 
 
-def _make_folders(folder: Path) -> None:
+def make_folders(folder: Path) -> None:
     """What the cluster keeps between two runs."""
     for kept in ("slurmctld", "database", "archive"):
         (folder / kept).mkdir(mode=0o700, exist_ok=True)
@@ -308,9 +323,11 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
     new = target.state
     (folder / "state.json").unlink(missing_ok=True)
     try:
-        secrets.make_secrets(folder / "secrets", new.name, tokens=bool(new.rest_ports))
+        secrets.make_secrets(
+            folder / "secrets", new.name, tokens=bool(new.rest_ports), password=target.password
+        )
         config.write(folder / "config", target.texts)
-        _make_folders(folder)
+        make_folders(folder)
         with events.step("cluster", "start containers"):
             running.create(client, new.name, new.engine, target.containers.values())
         with events.step("cluster", "wait for Slurm"):

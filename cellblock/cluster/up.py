@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellblock.build import BuildRequest, BuildResult, build_images
+from cellblock.cluster.changing.releases import refuse_release
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Proof
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.down import delete_unused
@@ -60,6 +61,7 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
     # Before minutes are spent on images that nothing can run, or that this cluster cannot use.
     with connect(spec.engine):
         pass
+    refuse_release(spec.name, spec.variant.release)
     refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
     check_ports(state.read(spec.name), file)
     if Volume(spec.volume).is_assembled():

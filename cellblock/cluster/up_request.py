@@ -131,7 +131,9 @@ def images_of(file: ClusterFile) -> tuple[str, ...]:
 
 def roles_of(file: ClusterFile) -> tuple[Role, ...]:
     """The roles that the cluster of `file` runs."""
-    accounting: tuple[Role, ...] = ("accounting", "database") if file.accounting else ()
+    accounting: tuple[Role, ...] = ("accounting",) if file.accounting else ()
+    if file.accounting and not file.accounting.external:
+        accounting = (*accounting, "database")
     rest: tuple[Role, ...] = ("rest",) if file.rest else ()
     metrics: tuple[Role, ...] = ("metrics",) if file.metrics else ()
     return ("worker", "login", "controller", *accounting, *rest, *metrics)

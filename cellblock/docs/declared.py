@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from cellblock import definition, variants
-from cellblock.cluster.definition import cluster_file
+from cellblock.cluster.definition import cluster_file, external_database
 from cellblock.docs.table import code, table
 from cellblock.paths import PROJECT
 
@@ -32,6 +32,8 @@ _TITLES: dict[type[BaseModel], str] = {
     variants.CudaFields: "The CUDA of a variant",
     cluster_file.Jail: "The jail",
     cluster_file.Accounting: "Accounting",
+    external_database.ExternalDatabase: "A database of the site",
+    external_database.DatabaseTls: "TLS to the database",
     cluster_file.Purge: "Old records",
     cluster_file.Rest: "The REST API",
     cluster_file.Metrics: "Metrics",

@@ -47,6 +47,9 @@ slurm:
       killonbadexit=0
 """
 
+EXTERNAL = "accounting:\n  database:\n"
+TRUSTED = "    password_from: /etc/password\n    tls: {ca_from: /etc/ca.pem}\n"
+
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
@@ -104,6 +107,32 @@ def test_names_of_nodes(load: Load) -> None:
         ("accounting: {purge: {jobs: 3w}}\n", ":1: accounting.purge.jobs", "no period"),
         ("accounting: {purge: {steps: 0days}}\n", ":1: accounting.purge.steps", "no period"),
         ("accounting: {purge: {job: 3days}}\n", ":1: accounting.purge.job", "did you mean 'jobs'"),
+        ("accounting: {database: own}\n", ":1: accounting.database", "must be `embedded`, or a mapping"),
+        ("accounting: {database: {}}\n", ":1: accounting.database.host", "missing: The name or address"),
+        (
+            f"{EXTERNAL}    host: db\n    password_from: /etc/password\n",
+            ":2: accounting.database.tls",
+            "missing: Whom to trust, `{ca_from: FILE}`; `null`: whoever is between reads along",
+        ),
+        (f"{EXTERNAL}    hots: db\n{TRUSTED}", ":3: accounting.database.hots", "did you mean 'host'"),
+        (f"{EXTERNAL}    host: db;x\n{TRUSTED}", ":3: accounting.database.host", "no name or address"),
+        (f"{EXTERNAL}    host: db\n    port: 0\n{TRUSTED}", ":4: accounting.database.port", "greater than"),
+        (f"{EXTERNAL}    host: db\n    user: a b\n{TRUSTED}", ":4: accounting.database.user", "letters"),
+        (
+            f"{EXTERNAL}    host: db\n    password_from: pass\n    tls: null\n",
+            ":4: accounting.database.password_from",
+            "no absolute path",
+        ),
+        (
+            f"{EXTERNAL}    host: db\n    password_from: /etc/password\n    tls: {{}}\n",
+            ":5: accounting.database.tls.ca_from",
+            "missing: The file, on this machine, of the authorities",
+        ),
+        (
+            f"{EXTERNAL}    host: db\n    password_from: /etc/password\n    tls: true\n",
+            ":5: accounting.database.tls",
+            "{ca_from: FILE}; or null",
+        ),
         ("partitions: [{name: p}]\n", ":1: partitions", "`default: true`"),
         (
             "partitions:\n  - {name: p, default: true}\n  - {name: q, default: true}\n",
@@ -298,7 +327,11 @@ def test_what_the_pages_show_can_be_loaded(load: Load) -> None:
     shown = {page: documented.blocks_for(page, this) for page in PAGES}
     whole = load("\n".join(block.text for block in shown["cluster-file.md"]))
     assert whole.nodes == ("cpu-1", "cpu-2", "gpu-1")
-    accounting, purge = shown["accounting.md"]
+    accounting, site, purge = shown["accounting.md"]
+    external = load(site.text).accounting
+    assert external
+    assert external.external
+    assert external.external.host == "db.example.org"
     assert load(accounting.text) == load("accounting: {}\n")
     assert load(purge.text).accounting == Accounting(
         purge=Purge(jobs="24months", steps="6months", events="24months")

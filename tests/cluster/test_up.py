@@ -95,6 +95,6 @@ def test_a_cluster_whose_record_is_damaged_is_taken_down(monkeypatch: pytest.Mon
     with state.locked("test"):
         (state.folder("test") / "state.json").write_text("{")
     stopped: list[str] = []
-    monkeypatch.setattr(down, "stop", lambda name, events: stopped.append(name) or True)
+    monkeypatch.setattr(down, "stop", lambda name, events, purge: stopped.append(name) or True)
     assert take_down("test", Events(), purge=False)
     assert stopped == ["test"]

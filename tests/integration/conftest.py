@@ -137,7 +137,7 @@ def running_cluster(
             yield LocalCluster(asked, bring_up(asked, events), shells)
         finally:
             shells.close()
-            stop(asked.name, events)
+            stop(asked.name, events, purge=True)
 
 
 # Or a batch job waits up to four seconds for its start, any job that could not start at once half a minute or

@@ -52,5 +52,5 @@ def remove_abandoned() -> None:
             patch.setenv("CELLBLOCK_STATE", str(owner.parent))
             for cluster in (owner.parent / "clusters").glob("*"):
                 with suppress(CellblockError):
-                    stop(cluster.name, Events())
+                    stop(cluster.name, Events(), purge=True)
             shutil.rmtree(owner.parent, ignore_errors=True)

@@ -18,7 +18,7 @@ LAYERS = (
     # What everything may use. process and files raise typed errors; text and machine know nothing else.
     ("errors", "key", "paths", "retries"),
     ("events", "process", "bind", "privilege", "text", "yaml_source"),
-    ("files", "machine"),
+    ("files", "machine", "slurm_releases"),
     # Before the command line: it runs when nothing is installed.
     ("launcher",),
     # What is declared.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,16 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True)
 class Target:
-    """What a cluster is to be: its containers by host name, their records, and the files below config/."""
+    """What a cluster is to be: its containers by host name, their records, and the files below config/.
+
+    `password` is slurmdbd's for a database that is not the cluster's own.
+    """
 
     state: state.ClusterState
     containers: Mapping[str, Container]
     records: Mapping[str, Mapping[str, Any]]
     texts: Mapping[str, str]
+    password: bytes | None = field(default=None, repr=False)
 
 
 @dataclass

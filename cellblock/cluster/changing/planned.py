@@ -10,6 +10,7 @@ from pathlib import Path
 from cellblock.cluster.changing.apply import Target
 from cellblock.cluster.changing.changes import record, running_memory
 from cellblock.cluster.configuration import config
+from cellblock.cluster.definition.external_database import read_password
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.engine.containers import plan
 from cellblock.cluster.facts import host, state
@@ -49,8 +50,11 @@ def plan_cluster(
         spec.file.login.ssh_port,
         str(spec.volume),
         records,
+        spec.file.model_dump(mode="json", by_alias=True),
     )
+    external = spec.file.accounting.external if spec.file.accounting else None
+    password = read_password(external) if external else None
     by_name = {one.hostname: one for one in containers}
     return PlannedCluster(
-        Target(new, by_name, records, config.render(spec, facts, cgroup)), cgroup, facts.controller
+        Target(new, by_name, records, config.render(spec, facts, cgroup), password), cgroup, facts.controller
     )

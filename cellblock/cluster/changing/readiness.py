@@ -13,6 +13,7 @@ import docker
 from docker.models.containers import Container as Running
 
 from cellblock.cluster.changing.draining import node_states, resume_ours, update
+from cellblock.cluster.changing.releases import is_converting
 from cellblock.cluster.definition.model import SERVING
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts import state
@@ -24,12 +25,14 @@ READY_S = 75.0
 _POLL_S = 0.1
 # From inside; bash is essential.
 _REST_LISTENS = ["bash", "-c", ": < /dev/tcp/127.0.0.1/6820"]
+_SLURMDBD_LISTENS = ["bash", "-c", ": < /dev/tcp/127.0.0.1/6819"]
+_SLURMDBD = "slurmdbd"
 # Seconds and zone of the engines' times, whose nanoseconds Python 3.10 does not read.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)$")
 
 
 def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: bool = False) -> None:
-    """Wait until all containers run, all nodes take jobs and sshd listens on the login node.
+    """Wait until all containers run, all nodes take jobs, and sshd, slurmrestd and slurmdbd listen.
 
     `resume` gives nodes that `up` drained back to service, and waits for none that an administrator drained.
     Raises CellblockError, naming what is missing, after READY_S seconds or when a container ends.
@@ -47,6 +50,9 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
         waiting_for = _missing(client, new, containers, resume)
         if not waiting_for:
             return
+        if waiting_for == _SLURMDBD and is_converting(client, new.name):
+            # That takes as long as it takes, and who gives up here may end it.
+            deadline = time.monotonic() + READY_S
         time.sleep(_POLL_S)
     raise CellblockError(
         f"cluster {new.name}: after {READY_S:.0f} s, still waiting for {waiting_for}",
@@ -83,6 +89,10 @@ def _missing(
     for host in new.rest_ports:
         if not running.succeeds(client, new.name, host, _REST_LISTENS):
             return f"slurmrestd on {host}"
+    if "accounting" in new.containers and not running.succeeds(
+        client, new.name, "accounting", _SLURMDBD_LISTENS
+    ):
+        return _SLURMDBD
     return ""
 
 

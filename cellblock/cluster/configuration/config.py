@@ -7,9 +7,11 @@ the workers), config/worker, config/login and config/accounting are /etc/cellblo
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -17,6 +19,7 @@ from cellblock import paths
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.cluster_file import ClusterFile, JailRoot, Partition
+from cellblock.cluster.definition.external_database import ExternalDatabase, read_authorities
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.definition.site_lines import with_lines
 from cellblock.cluster.facts.host import CgroupMode
@@ -24,6 +27,9 @@ from cellblock.errors import CellblockError
 from cellblock.files import durable
 
 # Output below config/ -> template below deploy/slurm, whose `role` is the output's folder.
+DATABASE_CA = "database-ca.pem"
+"""Beside slurmdbd.conf: whom to trust that it is the site's database."""
+
 TEMPLATES = {
     "slurm/slurm.conf": "slurm.conf.j2",
     "slurm/cgroup.conf": "cgroup.conf.j2",
@@ -132,6 +138,11 @@ class AccountingFacts:
     database_host: str = "database"
     database_port: int = 3306
     database: str = "slurm_acct_db"
+    user: str = "slurm"
+    external: bool = False
+    """Whether the database is one of the site's."""
+    ca: str = ""
+    """Whom to trust that it is: SHA-256 of DATABASE_CA, by which another one starts slurmdbd anew."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +256,22 @@ def accounting_facts(file: ClusterFile) -> AccountingFacts | None:
             if (period := getattr(file.accounting.purge, field)) is not None
         },
         file.accounting.purge.archive,
+        **_external(file.accounting.external),
     )
+
+
+def _external(database: ExternalDatabase | None) -> dict[str, Any]:
+    if database is None:
+        return {}
+    ca = read_authorities(database.tls) if database.tls else ""
+    return {
+        "database_host": database.host,
+        "database_port": database.port,
+        "database": database.name,
+        "user": database.user,
+        "external": True,
+        "ca": hashlib.sha256(ca.encode()).hexdigest() if ca else "",
+    }
 
 
 def rest_facts(file: ClusterFile) -> RestFacts | None:
@@ -293,6 +319,9 @@ def render(
             ) from error
         if text.strip():
             texts[target] = with_lines(text, extra.get(target.partition("/")[2], ""))
+    database = spec.file.accounting.external if spec.file.accounting else None
+    if database and database.tls:
+        texts[f"accounting/{DATABASE_CA}"] = read_authorities(database.tls)
     return texts
 
 

@@ -37,10 +37,11 @@ _JWT_FOLDERS = ("controller", "accounting")
 _HOST_KEYS = {"ssh_host_ed25519_key": ("ed25519",), "ssh_host_rsa_key": ("rsa", "-b", "3072")}
 
 
-def make_secrets(folder: Path, cluster: str, *, tokens: bool = False) -> None:
+def make_secrets(folder: Path, cluster: str, *, tokens: bool = False, password: bytes | None = None) -> None:
     """Make what is missing of the secrets of `cluster` below `folder`; what exists is kept.
 
-    `tokens`: the key of tokens, too; without, it is removed.
+    `tokens`: the key of tokens, too; without, it is removed. `password` is slurmdbd's for a database that is
+    not the cluster's own.
 
     Raises CellblockError when ssh-keygen is missing or a file cannot be written.
     """
@@ -58,10 +59,10 @@ def make_secrets(folder: Path, cluster: str, *, tokens: bool = False) -> None:
         elif len({_read(folder / name / JWT_KEY) for name in _JWT_FOLDERS} - {b""}) != 1:
             # None yet, or a change of it was interrupted.
             make_jwt_key(folder)
-        password = folder / "database" / "database-password"
-        if not password.exists():
-            _write(password, secrets.token_hex(_PASSWORD_BYTES).encode())
-        _write(folder / "accounting" / "database-password", password.read_bytes())
+        own = folder / "database" / "database-password"
+        if not own.exists():
+            _write(own, secrets.token_hex(_PASSWORD_BYTES).encode())
+        _write(folder / "accounting" / "database-password", password or own.read_bytes())
         for name, kind in _HOST_KEYS.items():
             _keygen(folder / "login" / name, kind, f"{cluster}-login")
         _keygen(folder / "ssh" / "id_ed25519", ("ed25519",), f"cellblock-{cluster}")

@@ -20,12 +20,14 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from cellblock import paths
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
+from cellblock.cluster.definition.external_database import Database, ExternalDatabase
 from cellblock.cluster.definition.names import DEFAULT_NAME, check_name
 from cellblock.cluster.definition.site_lines import check_lines
+from cellblock.cluster.definition.strict import Strict as _Strict
 from cellblock.errors import DefinitionError, UsageError
 from cellblock.yaml_source import FaultAt, nearest, read_yaml, validate
 
@@ -112,11 +114,6 @@ Time = Annotated[str, AfterValidator(_time)]
 Period = Annotated[str, AfterValidator(_period)]
 
 
-class _Strict(BaseModel):
-    # Numbers and switches are themselves: `count: "2"` and `default: 1` are mistakes, and said so.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
-
-
 class Jail(_Strict):
     """The shared root: the image it is made of, what root in it is to Slurm, and how jobs are held in it."""
 
@@ -155,8 +152,8 @@ class Purge(_Strict):
 class Accounting(_Strict):
     """Slurm's accounting: slurmdbd, and where its database is."""
 
-    database: Literal["embedded"] = "embedded"
-    """`embedded`: a MariaDB of the cluster's own."""
+    database: Database = "embedded"
+    """`embedded`: a MariaDB of the cluster's own. Else one of the site's."""
     enforce: tuple[Literal["associations", "limits", "qos", "safe", "nosteps"], ...] = Field(
         default=("limits", "qos"), strict=False
     )
@@ -165,6 +162,11 @@ class Accounting(_Strict):
     """Each user of the jail gets an association with this account by itself; none with null."""
     purge: Purge = Purge()
     """How long records are kept."""
+
+    @property
+    def external(self) -> ExternalDatabase | None:
+        """The site's database, where it is not the cluster's own."""
+        return self.database if isinstance(self.database, ExternalDatabase) else None
 
 
 class Rest(_Strict):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.cluster.configuration.config import AccountingFacts, ClusterFacts, NodeSetFacts, SlurmFeatures
+from cellblock.cluster.definition.external_database import changed_ns
 from cellblock.cluster.definition.model import ClusterSpec, Role
 from cellblock.cluster.engine.capabilities import capabilities
 from cellblock.cluster.facts.host import CgroupMode, Limit
@@ -205,16 +206,18 @@ def plan(
         )
     ]
     if cluster.accounting:
-        keep = Mount(str(folder / "database"), "/var/lib/mysql", writable=True)
-        password = Mount(str(secrets / "database"), _SECRETS)
-        containers.append(container("database", cluster.accounting.database_host, (keep, password)))
+        if not cluster.accounting.external:
+            keep = Mount(str(folder / "database"), "/var/lib/mysql", writable=True)
+            password = Mount(str(secrets / "database"), _SECRETS)
+            containers.append(container("database", cluster.accounting.database_host, (keep, password)))
         accounting = (
             Mount(str(config / "accounting"), "/etc/cellblock"),
             Mount(str(secrets / "accounting"), _SECRETS),
             accounts,
             Mount(str(folder / "archive"), "/var/lib/slurm/archive", writable=True),
         )
-        containers.append(container("accounting", cluster.accounting.host, accounting, environment=tokens))
+        where = {**tokens, **_database(spec, cluster.accounting)}
+        containers.append(container("accounting", cluster.accounting.host, accounting, environment=where))
     containers += [
         container(
             "worker",
@@ -264,6 +267,20 @@ def plan(
             )
         )
     return tuple(containers)
+
+
+def _database(spec: ClusterSpec, accounting: AccountingFacts) -> dict[str, str]:
+    """What slurmdbd's container is told of a database that is not the cluster's own.
+
+    The time of the password's file is in it: the container starts anew with a new password.
+    """
+    external = spec.file.accounting.external if spec.file.accounting else None
+    if external is None:
+        return {}
+    return {
+        "CELLBLOCK_DATABASE_HOST": f"{accounting.database_host}:{accounting.database_port}",
+        "CELLBLOCK_DATABASE_PASSWORD_OF": str(changed_ns(external)),
+    }
 
 
 def _accounting(accounting: AccountingFacts | None) -> dict[str, str]:

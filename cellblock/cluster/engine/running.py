@@ -121,15 +121,17 @@ def _of_engine(cluster: str, hostname: str, what: str) -> Iterator[None]:
         ) from error
 
 
-def replace(client: docker.DockerClient, cluster: str, engine: EngineName, container: Container) -> None:
+def replace(
+    client: docker.DockerClient, cluster: str, engine: EngineName, container: Container, place: str = ""
+) -> None:
     """Start a container in place of the one with its name, if there is one, at that one's address.
 
-    Daemons and commands that run have looked up the address once. Raises docker.errors.DockerException.
+    `place` is the address where there is none any more. Daemons and commands that run have looked up the
+    address once. Raises docker.errors.DockerException.
     """
-    place = ""
     with suppress(NotFound):
         old = client.containers.get(container.name)
-        place = old.labels.get(LABEL_ADDRESS, "")
+        place = old.labels.get(LABEL_ADDRESS, "") or place
         _remove(old)
     _start(client, cluster, container, place or next(_free_addresses(client, cluster, engine), ""))
 

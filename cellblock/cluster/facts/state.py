@@ -7,7 +7,10 @@
     slurmctld/       slurmctld's own state
     accounts/        with a REST API, the checked copy of the jail's accounts
     database/        MariaDB's, when the accounting's database is embedded
-    archive/         records that slurmdbd has taken out of the database
+    archive/         records that slurmdbd has taken out of the database, and dumps from before conversions
+    before-*.tar     backups that upgrades, ways back and restores have made
+    database-of-*    a database that a way back has put aside
+    upgrade.json     how far an upgrade to a newer Slurm is, and what the way back needs
 
 A crash between making a container and writing state.json leaves containers without a state: `start`
 and `stop` find them by their label and remove them.
@@ -51,6 +54,8 @@ class ClusterState:
     ssh_port: int
     volume: str
     containers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    file: dict[str, Any] = field(default_factory=dict)
+    """The cluster file that it is made from, with what options said; empty of an earlier Cellblock's."""
 
     @property
     def rest_ports(self) -> dict[str, int]:

@@ -69,6 +69,16 @@ check_jail_release() {
             "assemble the jail from the jail image of this variant"
 }
 
+# refuse_release RELEASE WHAT - die when WHAT was written by a Slurm RELEASE that this image's Slurm does not read: a
+# newer one, or one from too long ago. Before anything is touched.
+refuse_release() {
+    mine=$(cat "$RELEASE_FILE")
+    [ "$1" != "$mine" ] || return 0
+    ! grep -qxF -e "$1" "$READS_FILE" || return 0
+    die "$2 was written by Slurm $1, which this image's Slurm $mine does not read (it reads $(xargs <"$READS_FILE"));" \
+        "nothing was touched: start images of Slurm $1 again; docs/cluster-upgrade.md has the way up and the way back"
+}
+
 # Where slurmctld answers, HOST:PORT.
 CONTROLLER=${CELLBLOCK_CONTROLLER:-controller:6817}
 # The tree that jobs and sessions see as /.
@@ -77,6 +87,8 @@ JAIL=/mnt/jail/root
 READY=${JAIL%/*}/ready
 # Slurm's major.minor in this image.
 RELEASE_FILE=/usr/lib/cellblock/slurm-release
+# The releases before it whose state and database it reads, one a line.
+READS_FILE=/usr/lib/cellblock/slurm-reads
 # Secrets of the cluster: munge.key, ssh_host_*_key, authorized_keys. A mount, which goes once they are taken.
 # shellcheck disable=SC2034 # used by those who source this file
 SECRETS=/run/secrets/cellblock
