@@ -20,7 +20,7 @@ from tests.integration.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 
-KILLS = int(os.environ.get("CELLBLOCK_DAEMON_KILLS", "12"))
+KILLS = int(os.environ.get("CELLBLOCK_DAEMON_KILLS", "8"))
 SEED = int(os.environ.get("CELLBLOCK_DAEMON_KILLS_SEED", "1"))
 # Where it runs, and what it is called.
 DAEMONS = [
