@@ -40,7 +40,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # Long, with a cluster of its own for each variant.
 _APART_BY_VARIANT = (
     "tests/integration/cluster/test_cluster_changes.py",
-    *(f"tests/integration/roles/test_{name}.py" for name in ("accounting", "backup", "metrics", "rest")),
+    *(
+        f"tests/integration/roles/test_{name}.py"
+        for name in ("accounting", "backup", "external_database", "metrics", "rest")
+    ),
 )
 # In this order; what is not named follows as it is collected. Of four groups side by side about two wait for
 # Slurm, and two compute: four that wait leave a third of the processors idle.
@@ -56,6 +59,8 @@ _FIRST = (
     "tests/integration/escape debian12",
     "tests/integration/escape debian14",
     "tests/integration/docker_engine",
+    "tests/integration/cluster/test_cluster_upgrade.py",
+    "tests/integration/cluster/test_daemon_kills.py",
     *(f"{path} {variant}" for path in _APART_BY_VARIANT for variant in ("debian12", "debian13", "debian14")),
     "fuzzing",  # on what others leave idle
     "tests/integration/jail/test_jail_init.py",
