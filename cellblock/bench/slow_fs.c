@@ -201,7 +201,16 @@ static int on_listxattr(const char *path, char *names, size_t size)
 	return length < 0 ? -errno : (int)length;
 }
 
+/* The kernel remembers a link as it does a file, like an NFS client. */
+static void *on_init(struct fuse_conn_info *connection, struct fuse_config *config)
+{
+	(void)config;
+	connection->want |= connection->capable & FUSE_CAP_CACHE_SYMLINKS;
+	return NULL;
+}
+
 static const struct fuse_operations operations = {
+	.init = on_init,
 	.getattr = on_getattr, .readlink = on_readlink, .mknod = on_mknod, .mkdir = on_mkdir, .unlink = on_unlink,
 	.rmdir = on_rmdir, .symlink = on_symlink, .rename = on_rename, .link = on_link, .chmod = on_chmod,
 	.chown = on_chown, .truncate = on_truncate, .utimens = on_utimens, .open = on_open, .create = on_create,
