@@ -237,12 +237,15 @@ def test_an_ended_build_tags_nothing_leaves_nothing_running_and_the_next_one_wor
     definitions: Path, image: Callable[..., str], sign: signal.Signals
 ) -> None:
     build(definitions, "base")
-    seconds = 20000 + os.getpid() + sign
+    # Of this run alone: one that failed may have left its own running.
+    seconds = 20000 + time.monotonic_ns() % 1_000_000
     name = image(f"run: [sleep {seconds}]\n", sign.name.lower())
     process = run_cli(definitions, name)
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 300
     while not process_runs(f"sleep\0{seconds}"):
-        assert time.monotonic() < deadline
+        if time.monotonic() >= deadline:
+            process.kill()
+            pytest.fail(f"the step does not run:\n{process.communicate(timeout=60)[0]}")
         time.sleep(0.05)
     process.send_signal(sign)
     output, _ = process.communicate(timeout=180)
