@@ -189,6 +189,24 @@ def test_scrapes_ask_nothing(serve: Callable[[Poller], str]) -> None:
     assert value(page, 'cellblock_exporter_questions_total{kind="jobs",result="answered"}') == 1
 
 
+def test_connections_that_are_left_open_keep_no_scraper_out(serve: Callable[[Poller], str]) -> None:
+    """As of a job that sends a byte now and then."""
+    url = serve(Poller(Recorded(lambda kind: b""), 15, 1, write_nothing))
+    port = int(url.split(":")[2].partition("/")[0])
+    left = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+    try:
+        for one in left[-20:]:
+            one.sendall(b"G")
+        assert get(url)
+        # Those that are many are ended; who came last is left.
+        left[0].settimeout(5)
+        assert left[0].recv(1) == b""
+        assert threading.active_count() < 60
+    finally:
+        for one in left:
+            one.close()
+
+
 def test_a_dead_slurmctld_is_said_and_old_figures_are_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
     alive = True
 

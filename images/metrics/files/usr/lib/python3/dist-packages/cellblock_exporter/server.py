@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from cellblock_exporter.exposition import CONTENT_TYPE
 
-# Connections at once; a scrape takes milliseconds, so more are not scrapers.
+# Connections at once; a scrape takes milliseconds, so more are not scrapers. Jobs can connect, too, and send
+# a byte now and then: for one more, the oldest ends of the address that has most.
 _MOST_CONNECTIONS = 32
 # Seconds for a scraper to send its request and to take the answer.
 _TIMEOUT_S = 10
@@ -24,17 +28,35 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], page: Callable[[], bytes]) -> None:
         super().__init__(address, _Handler)
         self.page = page
-        self.places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        # Connection -> address, the oldest first.
+        self._open: dict[socket.socket, str] = {}
+        self._lock = threading.Lock()
+
+    def process_request(self, request: object, client_address: object) -> None:
+        """Serve in a thread, and make a place for it."""
+        assert isinstance(request, socket.socket)
+        assert isinstance(client_address, tuple)
+        with self._lock:
+            if len(self._open) >= _MOST_CONNECTIONS:
+                self._end_one()
+            self._open[request] = client_address[0]
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: object, client_address: object) -> None:
-        """Serve in a thread, while there is a place."""
-        if not self.places.acquire(blocking=False):
-            self.shutdown_request(request)  # type: ignore[arg-type]
-            return
+        """Serve one connection."""
         try:
             super().process_request_thread(request, client_address)  # type: ignore[arg-type]
         finally:
-            self.places.release()
+            with self._lock:
+                self._open.pop(request, None)  # type: ignore[call-overload]
+
+    def _end_one(self) -> None:
+        """End the oldest connection of the address that has most. Its thread closes it."""
+        most = Counter(self._open.values()).most_common(1)[0][0]
+        oldest = next(one for one, address in self._open.items() if address == most)
+        del self._open[oldest]
+        with suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a scraper that hangs up is its own affair."""
