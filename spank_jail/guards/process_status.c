@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what the kernel tells of a process. errands.c, process_tree.c and stuck.c call it. */
+/* Reads what the kernel tells of a process. errands.c, fuse_connections.c, process_tree.c and stuck.c call it. */
 #define _GNU_SOURCE
 #include "process_status.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,4 +46,13 @@ bool process_is_users(const char *status)
 	int numbers = count_numbers(status, &last);
 
 	return process_number(status, "\nUid:\t") > 0 || numbers > 2 || (numbers == 2 && last != 1);
+}
+
+bool process_thread_waits(const char *thread)
+{
+	char path[80], text[1024];
+
+	snprintf(path, sizeof(path), "%s/stat", thread);
+	const char *name = process_read(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
+	return name && name[1] == ' ' && name[2] == 'D';
 }

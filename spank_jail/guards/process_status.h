@@ -15,4 +15,7 @@ long process_number(const char *status, const char *label);
 /* Whether it runs for a user. Root inside has uid 0, but another PID namespace than the node's, of which init is the node's own. */
 bool process_is_users(const char *status);
 
+/* Whether the thread, "/proc/PID/task/TID", waits and hears no signal. */
+bool process_thread_waits(const char *thread);
+
 #endif

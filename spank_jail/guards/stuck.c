@@ -20,6 +20,7 @@
 #include "native/base/sys.h"
 #include "spank_jail/job/job_directory.h"
 #include "spank_jail/job/job_namespaces.h"
+#include "fuse_connections.h"
 #include "process_status.h"
 
 /* Seconds. A disk or a volume that is slow keeps a process waiting, too. */
@@ -46,16 +47,15 @@ static time_t seconds(void)
 /* Whether a thread of it waits and hears no signal. */
 static bool waits(pid_t pid)
 {
-	char path[64], text[1024];
+	char path[64];
 	struct dirent *entry;
 	bool found = false;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	DIR *threads = opendir(path);
 	while (threads && !found && (entry = readdir(threads))) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", (int)pid, entry->d_name);
-		const char *name = process_read(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
-		found = name && name[1] == ' ' && name[2] == 'D';
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s", (int)pid, entry->d_name);
+		found = process_thread_waits(path);
 	}
 	if (threads)
 		closedir(threads);
@@ -79,6 +79,20 @@ static pid_t find_root(pid_t pid)
 		pid = (pid_t)process_number(status, "\nPPid:\t");
 	}
 	return 0;
+}
+
+void jail_stuck_leave(pid_t init, uid_t user)
+{
+	struct dirent *entry;
+
+	DIR *processes = opendir("/proc");
+	while (processes && (entry = readdir(processes))) {
+		pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? (pid_t)strtol(entry->d_name, NULL, 10) : 0;
+		if (pid > 0 && waits(pid) && find_root(pid) == init)
+			jail_fuse_connections_abort(pid, user);
+	}
+	if (processes)
+		closedir(processes);
 }
 
 /* By the title that slurmstepd gives itself: "slurmstepd: [JOB.STEP]". */
@@ -170,4 +184,6 @@ void jail_stuck_release(pid_t pid, uid_t user)
 			end((pid_t)strtol(entry->d_name, NULL, 10), user, init, waited >= OTHERS_AFTER_S);
 	if (processes)
 		closedir(processes);
+	if (waited >= OTHERS_AFTER_S)
+		jail_fuse_connections_abort(pid, user);
 }

@@ -9,7 +9,12 @@
 #include <sys/types.h>
 
 /* In slurmstepd, for a process of the step that gets SIGKILL once more. When it has been waiting for some seconds, what
- * `user` left on the node outside of steps is ended; later, what of his other jobs may serve a file system. */
+ * `user` left on the node outside of steps is ended; later, what of his other jobs may serve a file system, and the connections
+ * of those that he mounted: the process may serve itself. */
 void jail_stuck_release(pid_t pid, uid_t user);
+
+/* In the epilog, when SIGKILL has not ended the PID namespace of the user's jobs, whose init is `init`: ends the file systems that
+ * its processes wait for. */
+void jail_stuck_leave(pid_t init, uid_t user);
 
 #endif

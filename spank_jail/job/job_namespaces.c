@@ -20,11 +20,15 @@
 #include "native/jail/pid.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
+#include "spank_jail/guards/stuck.h"
 #include "job_directory.h"
 
 /* The PID namespace of a user's jobs, and its init, which the epilog of the last of them ends. */
 #define PIDS "pids"
 #define INIT "init"
+/* For processes that got SIGKILL to end: most do in some milliseconds. */
+#define END_LOOKS 4
+#define END_LOOK_MS 500
 
 /* Linux 6.11: NS_GET_TGID_FROM_PIDNS, a process's number in the caller's namespace. */
 #define INIT_OF_PID_NAMESPACE _IOR(0xb7, 7, int)
@@ -97,14 +101,24 @@ static bool is_alive(int directory, int namespace)
 	return init >= 0 && (unknown || !poll(&ended, 1, 0));
 }
 
-/* A namespace whose init has ended takes no more processes. */
-static void end_pids(int directory)
+/* Init ends when all others have. What waits for a file system that it serves itself would be left, with its memory. */
+static void wait_for_end(int init, pid_t number, uid_t user)
 {
-	scoped_fd namespace = open_pids(directory);
-	scoped_fd init = find_init(directory);
+	struct pollfd ended = { .fd = init, .events = POLLIN };
 
-	if (init >= 0)
-		(void)syscall(SYS_pidfd_send_signal, init, SIGKILL, NULL, 0);
+	for (int i = 0; i < END_LOOKS && !poll(&ended, 1, END_LOOK_MS); i++)
+		jail_stuck_leave(number, user);
+}
+
+/* A namespace whose init has ended takes no more processes. */
+static void end_pids(int directory, uid_t user)
+{
+	struct jail_process noted = { 0 };
+	scoped_fd namespace = open_pids(directory);
+	scoped_fd init = read_init(directory, &noted) ? jail_process_open(&noted) : -1;
+
+	if (init >= 0 && !syscall(SYS_pidfd_send_signal, init, SIGKILL, NULL, 0))
+		wait_for_end(init, noted.number, user);
 	(void)unlinkat(directory, INIT, 0);
 	if (namespace >= 0)
 		(void)jail_job_detach(directory, PIDS);
@@ -120,7 +134,7 @@ int jail_user_leave(uint32_t job, uid_t user, struct jail_error *err)
 	/* With the lock: a job that begins notes its user before it asks for the namespace. */
 	if (jail_job_user_has_another(job, user))
 		return 0;
-	end_pids(directory);
+	end_pids(directory, user);
 	(void)unlinkat(directory, PIDS, 0);
 	(void)unlinkat(directory, JAIL_USER_STEPS, 0);
 	snprintf(path, sizeof(path), JAIL_HOLDER "/user-%u", (unsigned)user);
@@ -156,7 +170,7 @@ int jail_user_pids(uid_t user, const char *init, struct jail_error *err)
 
 	if (found >= 0 && is_alive(directory, found))
 		return jail_keep(&found);
-	end_pids(directory);
+	end_pids(directory, user);
 	scoped_fd program = jail_pid_program(init, err);
 	if (program < 0)
 		return -1;

@@ -183,6 +183,7 @@ _LEFT: list[tuple[str, Level, Way]] = [
     ("objects-after-the-job", "filesystem", remains.objects_after_the_job),
     ("objects-of-another-job", "filesystem", remains.objects_of_another_job),
     ("processes-after-the-job", "capabilities", remains.processes_after_the_job),
+    ("served-after-the-job", "capabilities", remains.served_after_the_job),
 ]
 _REMAINS = [Case(name, stops, user, way=way) for name, stops, way in _LEFT for user in ("root", "eve")]
 # Root's own are left: it could write there without sbcast, and whose they are cannot be told.
@@ -198,8 +199,6 @@ _ENDING_BY_UID = (
     "called-slurmstepd",
     "traced-by-another-job",
     "traced-by-an-orphan",
-    "waits-for-an-orphan",
-    "waits-for-another-job",
 )
 _ENDINGS = [
     Case(name, "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem", user, way=way)
@@ -211,6 +210,7 @@ _ENDINGS = [
         ("traced-by-an-orphan", endings.traced_by_an_orphan),
         ("waits-for-an-orphan", endings.waits_for_an_orphan),
         ("waits-for-another-job", endings.waits_for_another_job),
+        ("waits-for-itself", endings.waits_for_itself),
     )
     for user in ("root", "eve")
 ]

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -52,12 +53,11 @@ static int mount_served(void)
 }
 
 /* Answers that it is there, and nothing else. Its number is written to `told`. */
-static _Noreturn void serve(int told)
+static _Noreturn void answer_nothing(int fd, int told)
 {
 	static char request[1 << 17];
 	const struct fuse_in_header *header = (const void *)request;
 	char number[16];
-	int fd = mount_served();
 
 	for (;;) {
 		if (read(fd, request, sizeof(request)) < 0)
@@ -72,6 +72,11 @@ static _Noreturn void serve(int told)
 		if (write(fd, &answer, sizeof(answer)) < 0 || write(told, number, (size_t)length) != length)
 			broken("answer");
 	}
+}
+
+static _Noreturn void serve(int told)
+{
+	answer_nothing(mount_served(), told);
 }
 
 static void join(pid_t server, const char *kind)
@@ -141,9 +146,34 @@ static void wait_for_orphan(void)
 	ask(atoi(number));
 }
 
+/* Who asks has the /dev/fuse open by which the answer would come, and the kernel waits for that to be closed. A user's, of
+ * whom the kernel tells what he mounted, is mounted nowhere any more. */
+static void wait_for_itself(void)
+{
+	int ends[2], fd = mount_served();
+	char number[16] = "";
+
+	if (pipe(ends))
+		broken("pipe");
+	pid_t child = fork();
+	if (!child)
+		answer_nothing(fd, ends[1]);
+	close(ends[1]);
+	int place = open(PLACE, O_PATH | O_DIRECTORY);
+	if (read(ends[0], number, sizeof(number) - 1) <= 0)
+		_exit(0);
+	if (place < 0 || (getuid() && umount2(PLACE, MNT_DETACH)))
+		broken("leave the place");
+	printf("stays\n");
+	fflush(stdout);
+	(void)openat(place, "file", O_RDONLY);
+	broken("an answer came");
+}
+
 const struct attack served_file_attacks[] = {
 	{ "serve-files", serve_files },
 	{ "wait-for-served", wait_for_served },
 	{ "wait-for-orphan", wait_for_orphan },
+	{ "wait-for-itself", wait_for_itself },
 	{ NULL, NULL },
 };

@@ -10,15 +10,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held, read
-from tests.integration.escape.ways.judge import fresh
+from tests.integration.escape.ways.judge import END_ATTACKS, fresh
 
 # Seconds from scancel on.
 _ENDS_S = 75
 # Longer than slurmstepd waits for all clients, and an answer may take.
 _TOLD_S = 270
-_END_ALL = """for p in /proc/[0-9]*; do
-    grep -qsx attack $p/comm $p/task/*/comm || grep -qsza '^/escape/attack$' $p/cmdline && kill -9 ${p#/proc/}
-done; true"""
 
 
 def _is_over(arena: Arena, job: str) -> bool:
@@ -32,7 +29,7 @@ def _cancelled(arena: Arena, job: str) -> Outcome:
     while not _is_over(arena, job):
         if time.monotonic() > deadline:
             # Some have another name, what looks dead has no command line.
-            arena.on_worker("sh", "-c", _END_ALL)
+            arena.on_worker("sh", "-c", END_ATTACKS)
             arena.cluster.wait_until("it is over", lambda: _is_over(arena, job))
             return escaped("slurmstepd waits for a process of the job's")
         time.sleep(0.5)
@@ -113,6 +110,12 @@ def waits_for_another_job(arena: Arena, user: str) -> Outcome:
         arena.cluster.wait_until("the server is over", lambda: _is_over(arena, server))
     # At level pid each step sees its own processes alone.
     return outcome if "stays" in answer else Outcome.read(answer)
+
+
+def waits_for_itself(arena: Arena, user: str) -> Outcome:
+    """The task has that file system's /dev/fuse open itself, so that nobody's end is the connection's end."""
+    job, said = _stays(arena, user, "exec /escape/attack wait-for-itself")
+    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
 
 
 def stopped_clients(arena: Arena, user: str) -> Outcome:

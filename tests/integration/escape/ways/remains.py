@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from tests.integration.escape.arena import Arena, Outcome, broken, escaped, held, read
-from tests.integration.escape.ways.judge import changed, fresh
+from tests.integration.escape.ways.judge import END_ATTACKS, changed, fresh
 
 FINDS = ("find-shared-memory", "find-semaphores", "find-messages", "find-posix-queue", "find-posix-memory")
 
@@ -98,6 +98,23 @@ def _judge_left(arena: Arena, number: str) -> Outcome:
     if _comes_true(lambda: not left()):
         return held("none is left")
     arena.on_worker("sh", "-c", f"grep -lz {number} /proc/[0-9]*/cmdline | cut -d/ -f3 | xargs -r kill -9")
+    return escaped("a process of the job is left")
+
+
+def served_after_the_job(arena: Arena, user: str) -> Outcome:
+    """A process of no step waits for a file system that it serves itself: SIGKILL does not end it."""
+    out = fresh(arena)
+    said = f"{arena.inside(out)}/said"
+    lines = (
+        f"(setsid /escape/attack wait-for-itself >{said} 2>&1 </dev/null &)",
+        f"until grep -q . {said}; do sleep 0.1; done",
+    )
+    arena.sbatch("\n".join(lines), "-o", "/dev/null", user=user)
+    if "stays" not in read(out / "said"):
+        return Outcome.read(read(out / "said"))
+    if _comes_true(lambda: not arena.on_worker("sh", "-c", "grep -lsx attack /proc/[0-9]*/comm").out.strip()):
+        return held("none is left")
+    arena.on_worker("sh", "-c", END_ATTACKS)
     return escaped("a process of the job is left")
 
 
