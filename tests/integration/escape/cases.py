@@ -37,7 +37,7 @@ class Case:
     `stops` is the lowest level that closes it. Without `way`, it is the attack of its own name (attacks/),
     run in one step with the others; with one, that function makes jobs of its own. `open` says why the way
     is known to be open at and above `stops`: the test then must see it open, so that who closes it knows.
-    `open_at` names the levels at which it is; () is all. `open_with` names the releases of Slurm with which it is; () is all.
+    `open_at` names the levels at which it is, `open_with` the releases of Slurm; () is all.
     """
 
     name: str
