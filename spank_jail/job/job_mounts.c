@@ -17,7 +17,6 @@
 #include "native/base/sys.h"
 #include "native/jail/tree.h"
 #include "job_directory.h"
-#include "job_namespaces.h"
 
 /* "!dev!shm" for /dev/shm: by target and not by line, which an edit of the plan would move. */
 static int place_name(const struct jail_entry *entry, char name[NAME_MAX + 1], struct jail_error *err)
@@ -141,7 +140,7 @@ int jail_job_mounts_clear(int directory, struct jail_error *err)
 	return result;
 }
 
-static int remove_job(int directory, uint32_t job, struct jail_error *err)
+static int remove_job(int directory, uint32_t job, jail_user_release *release, struct jail_error *err)
 {
 	char path[64];
 	struct stat st;
@@ -153,28 +152,28 @@ static int remove_job(int directory, uint32_t job, struct jail_error *err)
 		return jail_error_at(err, NULL, 0, path);
 	if (rmdir(path))
 		return jail_fail(err, "rmdir", errno, "cannot remove \"%s\"", path);
-	return jail_user_leave(job, st.st_uid, err);
+	return jail_user_leave(job, st.st_uid, release, err);
 }
 
-int jail_job_mounts_release(uint32_t job, struct jail_error *err)
+int jail_job_mounts_release(uint32_t job, jail_user_release *release, struct jail_error *err)
 {
 	scoped_fd fd = jail_job_find(job);
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : jail_fail(err, "open", errno, "cannot open \"" JAIL_HOLDER "/%u\"", job);
-	return remove_job(fd, job, err);
+	return remove_job(fd, job, release, err);
 }
 
-static int sweep_job(uint32_t job, bool (*is_over)(uint32_t), struct jail_error *err)
+static int sweep_job(uint32_t job, bool (*is_over)(uint32_t), jail_user_release *release, struct jail_error *err)
 {
 	scoped_fd fd = jail_job_find(job);
 
 	if (fd < 0 || !jail_job_try_lock(fd) || !jail_job_is_deserted(fd) || !is_over(job))
 		return 0;
-	return remove_job(fd, job, err);
+	return remove_job(fd, job, release, err);
 }
 
-int jail_job_mounts_sweep(bool (*is_over)(uint32_t job), struct jail_error *err)
+int jail_job_mounts_sweep(bool (*is_over)(uint32_t job), jail_user_release *release, struct jail_error *err)
 {
 	struct dirent *entry;
 	int result = 0;
@@ -186,7 +185,7 @@ int jail_job_mounts_sweep(bool (*is_over)(uint32_t job), struct jail_error *err)
 	while ((entry = readdir(list))) {
 		unsigned long job = strtoul(entry->d_name, &end, 10);
 		if (job && job <= UINT32_MAX && !*end)
-			result |= sweep_job((uint32_t)job, is_over, err);
+			result |= sweep_job((uint32_t)job, is_over, release, err);
 	}
 	closedir(list);
 	return result;

@@ -20,7 +20,6 @@
 #include "native/jail/pid.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "spank_jail/guards/stuck.h"
 #include "job_directory.h"
 
 /* The PID namespace of a user's jobs, and its init, which the epilog of the last of them ends. */
@@ -102,29 +101,29 @@ static bool is_alive(int directory, int namespace)
 }
 
 /* Init ends when all others have. What waits for a file system that it serves itself would be left, with its memory. */
-static void wait_for_end(int init, pid_t number, uid_t user)
+static void wait_for_end(int init, pid_t number, uid_t user, jail_user_release *release)
 {
 	struct pollfd ended = { .fd = init, .events = POLLIN };
 
 	for (int i = 0; i < END_LOOKS && !poll(&ended, 1, END_LOOK_MS); i++)
-		jail_stuck_leave(number, user);
+		release(number, user);
 }
 
-/* A namespace whose init has ended takes no more processes. */
-static void end_pids(int directory, uid_t user)
+/* A namespace whose init has ended takes no more processes. Without `release` nobody waits for their end. */
+static void end_pids(int directory, uid_t user, jail_user_release *release)
 {
 	struct jail_process noted = { 0 };
 	scoped_fd namespace = open_pids(directory);
 	scoped_fd init = read_init(directory, &noted) ? jail_process_open(&noted) : -1;
 
-	if (init >= 0 && !syscall(SYS_pidfd_send_signal, init, SIGKILL, NULL, 0))
-		wait_for_end(init, noted.number, user);
+	if (init >= 0 && !syscall(SYS_pidfd_send_signal, init, SIGKILL, NULL, 0) && release)
+		wait_for_end(init, noted.number, user, release);
 	(void)unlinkat(directory, INIT, 0);
 	if (namespace >= 0)
 		(void)jail_job_detach(directory, PIDS);
 }
 
-int jail_user_leave(uint32_t job, uid_t user, struct jail_error *err)
+int jail_user_leave(uint32_t job, uid_t user, jail_user_release *release, struct jail_error *err)
 {
 	char path[64];
 	scoped_fd directory = jail_user_open(user, err);
@@ -134,7 +133,7 @@ int jail_user_leave(uint32_t job, uid_t user, struct jail_error *err)
 	/* With the lock: a job that begins notes its user before it asks for the namespace. */
 	if (jail_job_user_has_another(job, user))
 		return 0;
-	end_pids(directory, user);
+	end_pids(directory, user, release);
 	(void)unlinkat(directory, PIDS, 0);
 	(void)unlinkat(directory, JAIL_USER_STEPS, 0);
 	snprintf(path, sizeof(path), JAIL_HOLDER "/user-%u", (unsigned)user);
@@ -170,7 +169,7 @@ int jail_user_pids(uid_t user, const char *init, struct jail_error *err)
 
 	if (found >= 0 && is_alive(directory, found))
 		return jail_keep(&found);
-	end_pids(directory, user);
+	end_pids(directory, user, NULL);
 	scoped_fd program = jail_pid_program(init, err);
 	if (program < 0)
 		return -1;

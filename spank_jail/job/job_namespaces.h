@@ -22,9 +22,13 @@ int jail_user_pids(uid_t user, const char *init, struct jail_error *err);
 /* The number of that namespace's init here; 0: there is none. */
 pid_t jail_user_init(uid_t user);
 
+/* Has the processes of that namespace, whose init is `init`, end that SIGKILL does not end. */
+typedef void jail_user_release(pid_t init, uid_t user);
+
 /* Ends that namespace, with all processes in it, unless the node has another job of `user` than `job`, which is gone:
- * what they started ends with the last of them, whoever its parent is by then. Returns 0 or -1. */
-int jail_user_leave(uint32_t job, uid_t user, struct jail_error *err);
+ * what they started ends with the last of them, whoever its parent is by then. `release` is called while they do not end.
+ * Returns 0 or -1. */
+int jail_user_leave(uint32_t job, uid_t user, jail_user_release *release, struct jail_error *err);
 
 /* Pins `namespace` at the file `name` in the job's directory. Returns 0 or -1. */
 int jail_job_pin(int directory, const char *name, int namespace, struct jail_error *err);

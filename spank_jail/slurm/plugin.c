@@ -27,6 +27,7 @@
 #include "spank_jail/guards/mpi_peers.h"
 #include "spank_jail/options/option_input.h"
 #include "spank_jail/guards/pmix.h"
+#include "spank_jail/guards/stuck.h"
 #include "spank_jail/job/sessions.h"
 #include "configuration.h"
 #include "failure.h"
@@ -186,7 +187,7 @@ static int prepare_job(spank_t spank)
 	    jail_step_prepare(&step, &err))
 		jail_failure_remember(&failure, &err);
 	jail_failure_drain(&failure, step.node);
-	if (jail_job_mounts_sweep(jail_controller_job_is_over, &err))
+	if (jail_job_mounts_sweep(jail_controller_job_is_over, jail_stuck_leave, &err))
 		jail_failure_report(&err);
 	return ESPANK_SUCCESS;
 }
@@ -367,7 +368,7 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 	if (spank_get_item(spank, S_JOB_ID, &job))
 		return ESPANK_SUCCESS;
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
-	if (jail_job_mounts_release(job, &err))
+	if (jail_job_mounts_release(job, jail_stuck_leave, &err))
 		jail_failure_report(&err);
 	/* Here slurm_spank_init is not called. */
 	if (spank_get_item(spank, S_JOB_UID, &user) || !user || jail_job_user_has_another(job, user))
