@@ -51,8 +51,10 @@ _STATE = "state"
 # States of jobs whose processes a restore would forget: squeue(1).
 _BUSY = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
 _CHUNK = 1 << 20
-# slurmctld writes changes down within 5 s (SAVE_MAX_WAIT in its state_save.c), and not when nothing changes.
-_WRITES_S = 6.0
+# slurmctld writes changes down within 5 s (SAVE_MAX_WAIT in its state_save.c), and not when nothing changes. One of
+# ours does it at once where that is quick (docs/decisions/slurmctld-saves.md): for some hundred jobs it is.
+_WRITES_S, _WRITES_FEW_S = 6.0, 1.0
+_FEW_BYTES = 1 << 20
 _POLL_S = 0.1
 
 
@@ -124,10 +126,14 @@ def _write(known: state.ClusterState, target: Path, scratch: Path) -> Backup:
 def _wait_until_written(place: Path) -> None:
     """Wait until what slurmctld knows now is in its files."""
     now = time.time()
-    while time.time() - now < _WRITES_S:
+    at_once = (place / "ended-jobs").exists()
+    longest = _WRITES_S
+    while time.time() - now < longest:
         try:
-            if (place / "job_state").stat().st_mtime > now:
+            found = (place / "job_state").stat()
+            if found.st_mtime > now:
                 return
+            longest = _WRITES_FEW_S if at_once and found.st_size < _FEW_BYTES else _WRITES_S
         except FileNotFoundError:
             pass  # between two renames, or no job was there yet
         time.sleep(_POLL_S)

@@ -47,6 +47,7 @@ def run(cluster: LocalCluster) -> None:
     cluster.wait_until(
         "it is over in the accounting", lambda: f"\n{number}|ada|users|COMPLETED" in used(cluster)
     )
+    cluster.wait_until("its nodes know it, too", lambda: number not in queue(cluster))
 
 
 def name_of(cluster: LocalCluster) -> str:
@@ -99,10 +100,10 @@ def test_it_is_refused_while_jobs_run(kept: LocalCluster, tmp_path: Path) -> Non
 
 
 def test_jobs_that_ran_then_are_queued_again_or_gone(kept: LocalCluster, tmp_path: Path) -> None:
-    options = ("-D/", "-o/dev/null", "--parsable", "--mem=100", "--requeue", "--wrap", "sleep 5")
+    options = ("-D/", "-o/dev/null", "--parsable", "--mem=100", "--requeue", "--wrap", "sleep 15")
     batch = kept.jail("sbatch", *options, user="ada").ok().strip()
     kept.jail("salloc", "--no-shell", "-n1", "--mem=100", "--immediate=60", user="ada").ok()
-    kept.wait_until("both run", lambda: len(queue(kept)) == 2)
+    assert len(queue(kept)) == 2
     back_up(name_of(kept), tmp_path / "slurm.tar", Events())
     kept.on("controller", "scancel", "--user=ada")
     kept.wait_until("both have ended", lambda: queue(kept) == [])
