@@ -52,7 +52,7 @@ _STATE = "state"
 _BUSY = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
 _CHUNK = 1 << 20
 # slurmctld writes changes down within 5 s (SAVE_MAX_WAIT in its state_save.c), and not when nothing changes.
-# One of ours does it at once where that is quick (docs/decisions/slurmctld-saves.md): for some hundred jobs it is.
+# One of ours does it at once where that is quick (docs/decisions/slurmctld-saves.md): with few jobs it is.
 _WRITES_S, _WRITES_FEW_S = 6.0, 1.0
 _FEW_BYTES = 1 << 20
 _POLL_S = 0.1
