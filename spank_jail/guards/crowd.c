@@ -77,14 +77,15 @@ static bool is_better(const struct reason *reason, const struct reason *than)
 	return reason->idle_ms > than->idle_ms;
 }
 
-/* Its thread finds that the client has gone. A number that has become another socket meanwhile is let alone. */
+/* Its thread finds that the client has gone. A number that has become another socket meanwhile is let alone. Not SHUT_RDWR: what
+ * poll(2) then says is fatal to slurmdbd 22.05. */
 static void end(int fd)
 {
 	unsigned char address[8];
 
 	jail_addresses_read(fd, address);
 	if (!memcmp(address, connections[fd].address, 8))
-		(void)shutdown(fd, SHUT_RDWR);
+		(void)shutdown(fd, SHUT_RD);
 	connections[fd].is_open = false;
 	open_ones--;
 }
