@@ -10,6 +10,7 @@ import typer
 from cellblock.cli import (
     bench,
     cluster,
+    cluster_rotate,
     cluster_status,
     cluster_upgrade,
     docs,
@@ -72,6 +73,7 @@ app.command()(cluster.logs)
 app.command()(cluster.clusters)
 app.command()(token.token)
 cluster.cluster_app.command("upgrade")(cluster_upgrade.cluster_upgrade)
+cluster.cluster_app.command("rotate")(cluster_rotate.cluster_rotate)
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(render.app, name="render")
 app.add_typer(jail.group, name="jail")

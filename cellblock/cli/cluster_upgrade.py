@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cellblock.cli.asking import ask
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, cluster_names
 
@@ -75,7 +75,7 @@ def cluster_upgrade(
     if plan:
         return
     if not yes:
-        _ask(f"Upgrade cluster {found.name}?")
+        ask(f"Upgrade cluster {found.name}?", hint="say --yes, or --plan")
     events = Events()
     with make_view(log, events):
         done = upgrading.upgrade(request, events)
@@ -111,7 +111,7 @@ def _go_back(
     if plan:
         return
     if not yes:
-        _ask(f"Take cluster {name} back?")
+        ask(f"Take cluster {name} back?", hint="say --yes, or --plan")
     events = Events()
     with make_view(log, events):
         go_back(name, mirrors, events)
@@ -119,14 +119,6 @@ def _go_back(
         print_json(_shown(record))
         return
     print(f"cluster {name} is of Slurm {record.old_release} again, as {record.backup} says")
-
-
-def _ask(question: str) -> None:
-    from cellblock.errors import UsageError
-
-    if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody can answer: this is no terminal", hint="say --yes, or --plan")
-    typer.confirm(question, abort=True)
 
 
 def _print_plan(found: UpgradePlan) -> None:

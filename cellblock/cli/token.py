@@ -32,6 +32,7 @@ def token(
     """
     from cellblock.cli.views import make_view
     from cellblock.cluster import name_option, tokens
+    from cellblock.cluster.rotating.rotation import rotate as rotate_secrets
     from cellblock.errors import UsageError
     from cellblock.events import Events
 
@@ -43,7 +44,7 @@ def token(
     events = Events()
     with make_view(log, events):
         if user is None:
-            tokens.rotate_key(name, events)
+            rotate_secrets(name, ("tokens",), events)
         else:
             made = tokens.make_token(name, user, lifetime, events)
     if user is None:

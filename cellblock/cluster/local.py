@@ -37,6 +37,7 @@ from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import host, state
 from cellblock.cluster.facts.upgrade_record import refuse_under_way
+from cellblock.cluster.rotating.rotation import end_interrupted
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
 from cellblock.privilege import require_root
@@ -60,6 +61,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
         refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
         if spec.engine == "docker":
             copy_to_docker(client, spec.images, events)
+        end_interrupted(client, known, events)
         folder = state.folder(spec.name)
         alive = running.alive(client, spec.name)
         runs = known is not None and bool(known.containers) and "controller" in alive

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of a cluster's REST API, and the key that they are signed with (docs/rest.md).
+"""Tokens of a cluster's REST API (docs/rest.md).
 
 slurmctld makes the tokens, at the word of root on its node: the key is in the containers of slurmctld and
 slurmdbd alone, and never in a command.
@@ -11,13 +11,10 @@ import base64
 import binascii
 import json
 import re
-import time
 from dataclasses import dataclass
 
 import docker
-from docker.errors import DockerException
 
-from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -34,10 +31,6 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?")
 _FIRST_USER, _RESERVED = 1000, range(60001, 65536)
 # Who is root to Slurm: a token of theirs is good for every user whom a request names besides.
 _OPERATORS = ("root", "slurm")
-# Seconds for a daemon to start anew; one or two are usual.
-_RESTART_S = 75.0
-_POLL_S = 0.2
-_LISTENS = {"accounting": ["bash", "-c", ": < /dev/tcp/127.0.0.1/6819"], "controller": ["scontrol", "ping"]}
 
 
 @dataclass(frozen=True)
@@ -73,21 +66,6 @@ def make_token(name: str, user: str, lifetime: str, events: Events) -> Token:
             hint=f"`build.py status{name_option(name)}` shows what runs",
         )
     return Token(user, found[1], lifetime_s, int(str(claims["exp"])), known.rest_urls)
-
-
-def rotate_key(name: str, events: Events) -> None:
-    """Give cluster `name` a new key of tokens: all that were made before are refused when this returns.
-
-    slurmdbd and slurmctld start anew; jobs go on. Raises CellblockError when they do not; run it again then.
-    """
-    with state.locked(name):
-        known = _with_rest(name)
-        hosts = [host for host in ("accounting", "controller") if host in known.containers]
-        secrets.make_jwt_key(state.folder(name) / "secrets")
-        with connect(known.engine) as client:
-            for host in hosts:
-                with events.step("cluster", f"start {host} anew"):
-                    _restart(client, name, host)
 
 
 def _with_rest(name: str) -> state.ClusterState:
@@ -152,23 +130,3 @@ def _claims(token: str) -> dict[str, object]:
     except (IndexError, ValueError, binascii.Error):
         return {}
     return claims if isinstance(claims, dict) else {}
-
-
-def _restart(client: docker.DockerClient, name: str, host: str) -> None:
-    try:
-        running.restart(client, name, host)
-    except DockerException as error:
-        raise _not_anew(name, host, str(error)) from error
-    deadline = time.monotonic() + _RESTART_S
-    while not running.succeeds(client, name, host, _LISTENS[host]):
-        if time.monotonic() >= deadline:
-            raise _not_anew(name, host, f"it does not answer after {_RESTART_S:.0f} s")
-        time.sleep(_POLL_S)
-
-
-def _not_anew(name: str, host: str, why: str) -> CellblockError:
-    return CellblockError(
-        f"cluster {name}: the key of tokens is new, but {host} did not start anew with it: {why}",
-        hint=f"`build.py token --rotate{name_option(name)}` again, or "
-        f"`build.py up --cluster FILE{name_option(name)}`",
-    )

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from cellblock.cluster.facts import state
-from cellblock.cluster.tokens import make_token, rotate_key
+from cellblock.cluster.rotating.rotation import rotate
+from cellblock.cluster.tokens import make_token
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
 
@@ -21,7 +22,10 @@ def keep_cluster(containers: dict[str, dict[str, object]]) -> None:
 
 def test_a_cluster_without_a_rest_api_has_no_tokens_and_the_error_says_how_to_get_them() -> None:
     keep_cluster({})
-    for refused in (lambda: make_token("test", "ada", "1h", Events()), lambda: rotate_key("test", Events())):
+    for refused in (
+        lambda: make_token("test", "ada", "1h", Events()),
+        lambda: rotate("test", ["tokens"], Events()),
+    ):
         with pytest.raises(CellblockError, match="no REST API") as caught:
             refused()
         assert "rest: {}" in caught.value.hint

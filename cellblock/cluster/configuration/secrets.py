@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The secrets of a cluster, made when the cluster is made: no image carries one.
 
+Each can be made anew. Some lie in several files: who makes them anew has noted that they may differ
+(cellblock.cluster.facts.rotation_record).
+
     secrets/munge/munge.key                     what workers see
     secrets/controller/{munge.key,jwt_hs256.key}           what slurmctld sees
     secrets/login/{munge.key,ssh_host_*,authorized_keys}   what the login node sees
@@ -27,6 +30,8 @@ _MUNGE_KEY_BYTES = 128
 # slurmdbd's for the database; in hexadecimal, so that no quoting can break it.
 _PASSWORD_BYTES = 24
 _FOLDERS = ("munge", "controller", "login", "ssh", "accounting", "database")
+# Of ssh-keygen's kinds; every client of today knows it.
+_LOGIN_KEY = ("ed25519",)
 # HS256: as long as its hash, which RFC 7518, 3.2, asks for at least.
 _JWT_KEY_BYTES = 32
 JWT_KEY = "jwt_hs256.key"
@@ -51,8 +56,7 @@ def make_secrets(folder: Path, cluster: str, *, tokens: bool = False, password: 
         key = folder / "munge" / "munge.key"
         if not key.exists():
             _write(key, secrets.token_bytes(_MUNGE_KEY_BYTES))
-        for name in ("controller", "login", "accounting"):
-            _write(folder / name / "munge.key", key.read_bytes())
+        _copy_munge_key(folder)
         if not tokens:
             for name in _JWT_FOLDERS:
                 (folder / name / JWT_KEY).unlink(missing_ok=True)
@@ -64,8 +68,10 @@ def make_secrets(folder: Path, cluster: str, *, tokens: bool = False, password: 
             _write(own, secrets.token_hex(_PASSWORD_BYTES).encode())
         _write(folder / "accounting" / "database-password", password or own.read_bytes())
         for name, kind in _HOST_KEYS.items():
-            _keygen(folder / "login" / name, kind, f"{cluster}-login")
-        _keygen(folder / "ssh" / "id_ed25519", ("ed25519",), f"cellblock-{cluster}")
+            if not (folder / "login" / name).exists():
+                _keygen(folder / "login" / name, kind, f"{cluster}-login")
+        if not ssh_key(folder).exists():
+            _keygen(ssh_key(folder), _LOGIN_KEY, f"cellblock-{cluster}")
         _write(folder / "login" / "authorized_keys", (folder / "ssh" / "id_ed25519.pub").read_bytes())
     except OSError as error:
         raise CellblockError(
@@ -79,6 +85,33 @@ def make_jwt_key(folder: Path) -> None:
     key = secrets.token_bytes(_JWT_KEY_BYTES)
     for name in _JWT_FOLDERS:
         _write(folder / name / JWT_KEY, key)
+
+
+def make_password(folder: Path) -> None:
+    """Make slurmdbd's password of the cluster's own database anew."""
+    password = secrets.token_hex(_PASSWORD_BYTES).encode()
+    for name in ("database", "accounting"):
+        _write(folder / name / "database-password", password)
+
+
+def make_login_key(folder: Path, cluster: str) -> str:
+    """Make the key that opens a session on the login node anew; the new public key, a line of text."""
+    _keygen(ssh_key(folder), _LOGIN_KEY, f"cellblock-{cluster}")
+    public = (folder / "ssh" / "id_ed25519.pub").read_bytes()
+    _write(folder / "login" / "authorized_keys", public)
+    return public.decode().strip()
+
+
+def make_host_keys(folder: Path, cluster: str) -> None:
+    """Make the login node's host keys anew."""
+    for name, kind in _HOST_KEYS.items():
+        _keygen(folder / "login" / name, kind, f"{cluster}-login")
+
+
+def make_munge_key(folder: Path) -> None:
+    """Make munge's key anew, for all who have it."""
+    _write(folder / "munge" / "munge.key", secrets.token_bytes(_MUNGE_KEY_BYTES))
+    _copy_munge_key(folder)
 
 
 def ssh_key(folder: Path) -> Path:
@@ -102,9 +135,13 @@ def _write(path: Path, content: bytes) -> None:
     records.sync_directory(path.parent)
 
 
+def _copy_munge_key(folder: Path) -> None:
+    key = (folder / "munge" / "munge.key").read_bytes()
+    for name in ("controller", "login", "accounting"):
+        _write(folder / name / "munge.key", key)
+
+
 def _keygen(path: Path, kind: tuple[str, ...], comment: str) -> None:
-    if path.exists():
-        return
     program = shutil.which("ssh-keygen")
     if program is None:
         raise CellblockError(
@@ -127,3 +164,4 @@ def _keygen(path: Path, kind: tuple[str, ...], comment: str) -> None:
         records.flush(made)
     public.replace(path.with_name(path.name + ".pub"))
     new.replace(path)
+    records.sync_directory(path.parent)

@@ -10,6 +10,7 @@
     archive/         records that slurmdbd has taken out of the database, and dumps from before conversions
     before-*.tar     backups that upgrades, ways back and restores have made
     database-of-*    a database that a way back has put aside
+    rotation.json    how far a rotation of secrets is, while it is not over
     upgrade.json     how far an upgrade to a newer Slurm is, and what the way back needs
 
 A crash between making a container and writing state.json leaves containers without a state: `start`
@@ -35,6 +36,8 @@ from cellblock.errors import CellblockError
 from cellblock.files import durable
 
 _FILE = "state.json"
+ROTATION = "rotation.json"
+"""The file of cellblock.cluster.facts.rotation_record; it goes with the secrets."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,8 @@ def forget(name: str) -> None:
     (place / _FILE).unlink(missing_ok=True)
     for part in ("config", "secrets", "accounts"):
         shutil.rmtree(place / part, ignore_errors=True)
+    # After the secrets: until they are gone, it says that they may not fit each other.
+    (place / ROTATION).unlink(missing_ok=True)
     # What others put there (a volume) stays, and so does the folder then. The lock file stays while
     # it is held: a second process may wait on it.
 

@@ -14,6 +14,7 @@ from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.facts import state, upgrade_record
+from cellblock.cluster.facts.rotation_record import refuse_unfinished
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, project_of
 from cellblock.errors import CellblockError, UsageError
@@ -73,6 +74,7 @@ def find_upgrade(request: UpRequest) -> Upgrade:
     given = cluster_file(request) if request.file else None
     name = given.name if given else request.name or cluster_file(request).name
     known = state.require(name)
+    refuse_unfinished(name, "its secrets may not fit each other")
     file = given or _kept_file(known, request)
     spec = cluster_spec(replace(request, engine=known.engine), file)
     record = upgrade_record.read(name)

@@ -27,7 +27,8 @@ from cellblock.cluster import status
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.engine.containers import container_name, network_name
 from cellblock.cluster.facts import state
-from cellblock.cluster.tokens import Token, make_token, rotate_key
+from cellblock.cluster.rotating.rotation import rotate
+from cellblock.cluster.tokens import Token, make_token
 from cellblock.cluster.up import bring_up
 from cellblock.errors import UsageError
 from cellblock.events import Events, Message
@@ -393,5 +394,5 @@ def test_it_is_taken_out_of_a_cluster_that_runs_and_put_in_again(rest: Rest) -> 
     assert rest.ask("jobs", token).refused
     assert not rest.ask("jobs", rest.token()).refused
     assert rest.cluster.job(number)["JobState"] == "RUNNING"
-    rotate_key(rest.name, Events())
+    rotate(rest.name, ["tokens"], Events())
     rest.cluster.on("controller", "scancel", number).ok()
