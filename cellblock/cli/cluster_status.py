@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
     """Show the cluster's containers and Slurm's nodes."""
     from cellblock import cluster
-    from cellblock.cluster.facts import upgrade_record
+    from cellblock.cluster.facts import rotation_record, upgrade_record
 
     found = cluster.status(name)
     if as_json:
@@ -39,6 +39,10 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
     record = upgrade_record.read(name)
     if record and record.phase != "done":
         print(f"an upgrade is not over: `python3 {record.command}` goes on")
+        raise typer.Exit(1)
+    rotation = rotation_record.read(name)
+    if rotation:
+        print(f"a rotation of secrets is not over: `python3 {rotation.command}` goes on")
         raise typer.Exit(1)
     if not found.ready:
         print(

@@ -140,8 +140,8 @@ def end_interrupted(client: docker.DockerClient, known: state.ClusterState | Non
     rotation_record.remove(known.name)
     if left:
         events.warning(
-            f"cluster {known.name}: a rotation was interrupted before it came to {', '.join(left)}; `build.py "
-            f"cluster rotate {' '.join(left)}{name_option(known.name)}` does it"
+            f"cluster {known.name}: a rotation was interrupted before it came to {', '.join(left)}; "
+            f"`build.py cluster rotate {' '.join(left)}{name_option(known.name)}` does it"
         )
 
 

@@ -172,14 +172,26 @@ class RotationSteps:
         # From here on nodes may take jobs: nothing is ended any more by who goes on.
         self._note("renewed")
         if set(self.known.containers) <= running.alive(self.client, self.name):
+            self._wait_ready()
+
+    def _wait_ready(self) -> None:
+        try:
             with self.events.step("cluster", "wait for Slurm"):
                 wait_ready(self.client, self.known, resume=True)
+        except CellblockError as error:
+            raise CellblockError(
+                f"{error.message}{running.last_lines(self.client, self.name)}",
+                hint=f"all have the new key of munge; `{self.record.command}` waits again, and "
+                f"`build.py status{name_option(self.name)}` shows what runs",
+            ) from error
 
     def _with_munge_key(self) -> list[str]:
+        """Hosts that start anew for it; slurmrestd has no key, but knows where slurmctld was before."""
         return [
             host
             for host, one in self.known.containers.items()
-            if any((Path(mount["source"]) / "munge.key").exists() for mount in one["mounts"])
+            if one["role"] == "rest"
+            or any((Path(mount["source"]) / "munge.key").exists() for mount in one["mounts"])
         ]
 
     def _drain(self) -> None:
