@@ -61,6 +61,7 @@ _FIRST = (
     "tests/integration/docker_engine",
     "tests/integration/cluster/test_cluster_upgrade.py",
     "tests/integration/cluster/test_daemon_kills.py",
+    "tests/integration/roles/test_rotation.py",
     *(f"{path} {variant}" for path in _APART_BY_VARIANT for variant in ("debian12", "debian13", "debian14")),
     "fuzzing",  # on what others leave idle
     "tests/integration/jail/test_jail_init.py",

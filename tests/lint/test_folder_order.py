@@ -13,7 +13,7 @@ from cellblock import paths
 
 ORDER = {
     "jail": ("tree", "source", "merge", "volume", "apply", "", "backup"),
-    "cluster": ("definition", "facts", "configuration", "engine", "changing", "", "upgrading"),
+    "cluster": ("definition", "facts", "configuration", "engine", "changing", "rotating", "", "upgrading"),
 }
 """Lowest first. The empty name is that of the commands: the modules that lie in the package itself."""
 

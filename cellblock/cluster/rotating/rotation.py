@@ -15,7 +15,6 @@ from typing import cast, get_args
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
@@ -172,9 +171,10 @@ def _lack(known: state.ClusterState, secret: Secret) -> CellblockError | None:
             hint="rotate others, as in `build.py cluster rotate munge`",
         )
     if secret == "database" and "database" not in known.containers:
-        accounting = ClusterFile.model_validate(known.file).accounting if known.file else None
-        external = accounting.external if accounting else None
-        file = external.password_from if external else "the file that accounting.database.password_from names"
+        # Of the file as it was kept: another Cellblock's may be no file of this one's.
+        database = (known.file.get("accounting") or {}).get("database")
+        kept = database.get("password_from") if isinstance(database, dict) else None
+        file = kept or "the file that accounting.database.password_from names"
         return CellblockError(
             f"cluster {known.name} uses a database of the site's, whose password is the site's: {file}",
             hint="give the database's user a new password there, write it to that file, then "
