@@ -94,12 +94,10 @@ def make_password(folder: Path) -> None:
         _write(folder / name / "database-password", password)
 
 
-def make_login_key(folder: Path, cluster: str) -> str:
-    """Make the key that opens a session on the login node anew; the new public key, a line of text."""
+def make_login_key(folder: Path, cluster: str) -> None:
+    """Make the key that opens a session on the login node anew."""
     _keygen(ssh_key(folder), _LOGIN_KEY, f"cellblock-{cluster}")
-    public = (folder / "ssh" / "id_ed25519.pub").read_bytes()
-    _write(folder / "login" / "authorized_keys", public)
-    return public.decode().strip()
+    _write(folder / "login" / "authorized_keys", (folder / "ssh" / "id_ed25519.pub").read_bytes())
 
 
 def make_host_keys(folder: Path, cluster: str) -> None:

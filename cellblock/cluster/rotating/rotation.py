@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import cast, get_args
 
 import docker
-from docker.errors import DockerException
 
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -101,14 +100,8 @@ def rotate(name: str, asked: Sequence[str], events: Events, *, patience_s: float
                 phase = record.phase if record else "waiting"
                 record = RotationRecord(name, todo.secrets, todo.secrets, phase)
             steps = RotationSteps(client, known, record, patience_s, events)
-            try:
-                while steps.record.left:
-                    steps.rotate_first()
-            except DockerException as error:
-                raise CellblockError(
-                    f"cluster {name}: the rotation of {steps.record.left[0]} stopped: {error}",
-                    hint=f"`{steps.record.command}` goes on",
-                ) from error
+            while steps.record.left:
+                steps.rotate_first()
     return RotationDone(
         name,
         todo.secrets,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import docker
+from docker.errors import DockerException
 
 from cellblock.cluster.changing.draining import Draining, resume_ours
 from cellblock.cluster.changing.readiness import wait_ready
@@ -71,8 +72,7 @@ class RotationSteps:
     def rotate_first(self) -> None:
         """Rotate the first secret that is left, and note that it is done.
 
-        Raises CellblockError when a daemon does not come up or jobs did not end in time, and
-        docker.errors.DockerException.
+        Raises CellblockError when a daemon does not come up, jobs did not end in time, or the engine fails.
         """
         secret = self.record.left[0]
         step: dict[rotation_record.Secret, Callable[[], None]] = {
@@ -90,23 +90,19 @@ class RotationSteps:
             if secret != "munge":
                 self._note("begun")
             step[secret]()
-        except OSError as error:
+        except (DockerException, OSError) as error:  # requests' errors are OSErrors
             raise CellblockError(
-                f"{error.filename or self.secrets}: cannot be written: {error.strerror}",
-                hint=f"make room there (`df -h`), then `{self.record.command}` goes on",
+                f"cluster {self.name}: the rotation of {secret} stopped: {error}",
+                hint=f"`{self.record.command}` goes on",
             ) from error
         self._done()
 
     def make_first(self) -> None:
-        """Make the first secret that is left anew for a cluster of which nothing runs. Raises OSError."""
-        make: dict[rotation_record.Secret, Callable[[], object]] = {
-            "tokens": lambda: secrets.make_jwt_key(self.secrets),
-            "database": lambda: secrets.make_password(self.secrets),
-            "logins": lambda: secrets.make_login_key(self.secrets, self.name),
-            "hosts": lambda: secrets.make_host_keys(self.secrets, self.name),
-            "munge": lambda: secrets.make_munge_key(self.secrets),
-        }
-        make[self.record.left[0]]()
+        """Make the first secret that is left anew for a cluster of which nothing runs.
+
+        Raises CellblockError when a file cannot be written.
+        """
+        self._make()
         self._done()
 
     def give_back(self) -> None:
@@ -127,22 +123,40 @@ class RotationSteps:
 
     # The secrets.
 
+    def _make(self) -> None:
+        """Make the files of the first secret that is left anew."""
+        make: dict[rotation_record.Secret, Callable[[], None]] = {
+            "tokens": lambda: secrets.make_jwt_key(self.secrets),
+            "database": lambda: secrets.make_password(self.secrets),
+            "logins": lambda: secrets.make_login_key(self.secrets, self.name),
+            "hosts": lambda: secrets.make_host_keys(self.secrets, self.name),
+            "munge": lambda: secrets.make_munge_key(self.secrets),
+        }
+        try:
+            make[self.record.left[0]]()
+        except OSError as error:
+            raise CellblockError(
+                f"{error.filename or self.secrets}: cannot be written: {error.strerror}",
+                hint=f"make room there (`df -h`), then `{self.record.command}` goes on",
+            ) from error
+
     def _tokens(self) -> None:
         """slurmdbd and slurmctld check tokens, and have read the key when they started."""
-        secrets.make_jwt_key(self.secrets)
+        self._make()
         for host in ("accounting", "controller"):
             self._start_anew(host)
 
     def _database(self) -> None:
         """The database takes its user's password from the file when it starts; slurmctld's records wait."""
         self._stop(["accounting"])
-        secrets.make_password(self.secrets)
+        self._make()
         self._start_anew("database")
         self._start_anew("accounting")
 
     def _logins(self) -> None:
         """sshd reads the keys of who may log in for each login."""
-        public = secrets.make_login_key(self.secrets, self.name)
+        self._make()
+        public = (self.secrets / "login" / "authorized_keys").read_text(encoding="utf-8").strip()
         if "login" in running.alive(self.client, self.name):
             running.execute(self.client, self.name, "login", ["sh", "-c", _AUTHORIZE, "sh", public])
         else:
@@ -150,7 +164,7 @@ class RotationSteps:
 
     def _hosts(self) -> None:
         """The agent that signs for sshd has the keys from its start, where nobody can give it others."""
-        secrets.make_host_keys(self.secrets, self.name)
+        self._make()
         self._start_anew("login")
 
     def _munge(self) -> None:
@@ -166,7 +180,7 @@ class RotationSteps:
             with self.events.step("cluster", "stop all that have munge's key"):
                 for some in (ordered, ["controller"], ["accounting"]):
                     self._stop(some)
-            secrets.make_munge_key(self.secrets)
+            self._make()
         with self.events.step("cluster", "start them with the new key"):
             self._start(hosts)
         # From here on nodes may take jobs: nothing is ended any more by who goes on.
