@@ -14,12 +14,14 @@ import pytest
 
 from cellblock.cluster import status
 from cellblock.cluster.facts import rotation_record, state
+from cellblock.cluster.facts.rotation_record import RotationRecord
 from cellblock.cluster.up import bring_up
-from cellblock.events import Events
+from cellblock.events import Events, Message
 from cellblock.paths import PROJECT
 from tests import documented
 from tests.integration.cluster.typed_command import type_command
 from tests.integration.conftest import default_variant, running_cluster
+from tests.integration.local_cluster import podman
 from tests.integration.roles.rest_api import USER, Rest
 from tests.ports import free_port
 
@@ -313,6 +315,22 @@ def test_what_was_killed_is_ended(rest: Rest, secret: str, moment: str, mender: 
     assert rotation_record.read(rest.name) is None
     assert not bring_up(rest.cluster.request, Events()).status.changed
     assert not rest.ask("jobs", rest.token()).refused
+    assert works(rest)
+
+
+def test_what_a_power_cut_ended_is_ended_by_up(rest: Rest) -> None:
+    password = secrets_of(rest) / "database/database-password"
+    old = password.read_text()
+    rotation_record.write(RotationRecord(rest.name, ("database", "munge"), ("database", "munge"), "begun"))
+    podman("stop", "--time=5", *(one.name for one in rest.cluster.status.containers))
+    rest.cluster.shells.close()
+    events, said = Events(), list[str]()
+    events.subscribe(lambda event: said.append(event.text) if isinstance(event, Message) else None)
+    bring_up(rest.cluster.request, events)
+    assert rotation_record.read(rest.name) is None
+    assert password.read_text() != old
+    # What had not begun is the operator's to ask for again.
+    assert any(f"`build.py cluster rotate munge --name {rest.name}`" in text for text in said), said
     assert works(rest)
 
 
