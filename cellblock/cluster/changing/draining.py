@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import docker
@@ -200,3 +201,35 @@ class Draining:
             hint=f"`build.py up{option}` again later, with its other options, goes on; with `--wait 2h` it "
             "waits longer, with `--wait 0` it ends these jobs and queues again those that can be",
         )
+
+
+def wait_for_jobs(
+    client: docker.DockerClient,
+    cluster: str,
+    hosts: Sequence[str],
+    folder: Path,
+    patience_s: float,
+    hint: str,
+    events: Events,
+) -> None:
+    """Drain the nodes `hosts` and wait `patience_s` seconds at most until none has a job; 0 ends the jobs.
+
+    The nodes stay drained; `folder` is the cluster's. Raises CellblockError with `hint` when jobs are left:
+    the nodes then serve again, as they do after Ctrl-C.
+    """
+    waiting = WaitingJobs(client, cluster, folder)
+    try:
+        with (
+            events.step("cluster", f"wait for jobs on {', '.join(hosts[:4])}"),
+            Draining(client, cluster, hosts, waiting, events) as draining,
+        ):
+            if patience_s == 0:
+                draining.end_jobs()
+            for _ in draining.as_they_empty(hosts, patience_s):
+                pass
+    except CellblockError as error:
+        resume_ours(client, cluster)
+        raise CellblockError(error.message, hint=hint) from error
+    except BaseException:  # Ctrl-C
+        resume_ours(client, cluster)
+        raise

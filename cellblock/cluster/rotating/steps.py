@@ -16,10 +16,9 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster.changing.draining import Draining, resume_ours
+from cellblock.cluster.changing.draining import resume_ours, wait_for_jobs
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.releases import refuse_converting
-from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -211,26 +210,12 @@ class RotationSteps:
     def _drain(self) -> None:
         """Wait until no node has a job: slurmstepds talk to slurmctld, and end with their container."""
         hosts = [host for host, one in self.known.containers.items() if one["role"] == "worker"]
-        waiting = WaitingJobs(self.client, self.name, state.folder(self.name))
-        try:
-            with (
-                self.events.step("cluster", f"wait for jobs on {', '.join(hosts[:4])}"),
-                Draining(self.client, self.name, hosts, waiting, self.events) as draining,
-            ):
-                if self.patience_s == 0:
-                    draining.end_jobs()
-                for _ in draining.as_they_empty(hosts, self.patience_s):
-                    pass
-        except CellblockError as error:
-            resume_ours(self.client, self.name)
-            raise CellblockError(
-                error.message,
-                hint=f"munge's key is the old one. `{self.record.command}` later goes on; with `--wait 2h` "
-                "it waits longer, with `--wait 0` it ends these jobs and queues again those that can be",
-            ) from error
-        except BaseException:  # Ctrl-C
-            resume_ours(self.client, self.name)
-            raise
+        hint = (
+            f"munge's key is the old one. `{self.record.command}` later goes on; with `--wait 2h` "
+            "it waits longer, with `--wait 0` it ends these jobs and queues again those that can be"
+        )
+        place = state.folder(self.name)
+        wait_for_jobs(self.client, self.name, hosts, place, self.patience_s, hint, self.events)
 
     # Containers.
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import docker
 
-from cellblock.cluster.changing.draining import Draining, resume_ours
+from cellblock.cluster.changing.draining import wait_for_jobs
 from cellblock.cluster.changing.planned import PlannedCluster
 from cellblock.cluster.changing.readiness import wait_ready
-from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config, secrets
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -104,28 +103,13 @@ class UpgradeSteps:
         hosts = [host for host in self._hosts("worker") if host in alive and not self._is_new(host)]
         if not hosts:
             return
-        waiting = WaitingJobs(self.client, self.name, self.folder)
-        try:
-            with (
-                self.events.step("cluster", f"wait for jobs on {', '.join(hosts[:4])}"),
-                Draining(self.client, self.name, hosts, waiting, self.events) as draining,
-            ):
-                if self.patience_s == 0:
-                    draining.end_jobs()
-                for _ in draining.as_they_empty(hosts, self.patience_s):
-                    pass
-        except CellblockError as error:
-            resume_ours(self.client, self.name)
-            raise CellblockError(
-                error.message,
-                hint=f"the cluster runs: slurmctld and slurmdbd are of Slurm {self.record.new_release}, "
-                f"nodes and commands of {self.record.old_release}, as Slurm allows. `{self.record.command}` "
-                "later goes on; with `--wait 2h` it waits longer, with `--wait 0` it ends these jobs and "
-                "queues again those that can be",
-            ) from error
-        except BaseException:  # Ctrl-C
-            resume_ours(self.client, self.name)
-            raise
+        hint = (
+            f"the cluster runs: slurmctld and slurmdbd are of Slurm {self.record.new_release}, "
+            f"nodes and commands of {self.record.old_release}, as Slurm allows. `{self.record.command}` "
+            "later goes on; with `--wait 2h` it waits longer, with `--wait 0` it ends these jobs and "
+            "queues again those that can be"
+        )
+        wait_for_jobs(self.client, self.name, hosts, self.folder, self.patience_s, hint, self.events)
 
     def volume_of_jail(self) -> None:
         """The jail, while nothing runs in it."""
