@@ -25,7 +25,8 @@ READY_S = 75.0
 _POLL_S = 0.1
 # From inside; bash is essential.
 _REST_LISTENS = ["bash", "-c", ": < /dev/tcp/127.0.0.1/6820"]
-_SLURMDBD_LISTENS = ["bash", "-c", ": < /dev/tcp/127.0.0.1/6819"]
+SLURMDBD_LISTENS = ("bash", "-c", ": < /dev/tcp/127.0.0.1/6819")
+"""Asks, inside its container, whether slurmdbd listens."""
 _SLURMDBD = "slurmdbd"
 # Seconds and zone of the engines' times, whose nanoseconds Python 3.10 does not read.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)$")
@@ -90,7 +91,7 @@ def _missing(
         if not running.succeeds(client, new.name, host, _REST_LISTENS):
             return f"slurmrestd on {host}"
     if "accounting" in new.containers and not running.succeeds(
-        client, new.name, "accounting", _SLURMDBD_LISTENS
+        client, new.name, "accounting", SLURMDBD_LISTENS
     ):
         return _SLURMDBD
     return ""

@@ -17,7 +17,7 @@ import docker
 from docker.errors import DockerException
 
 from cellblock.cluster.changing.draining import resume_ours, wait_for_jobs
-from cellblock.cluster.changing.readiness import wait_ready
+from cellblock.cluster.changing.readiness import SLURMDBD_LISTENS, wait_ready
 from cellblock.cluster.changing.releases import refuse_converting
 from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.names import name_option
@@ -34,7 +34,7 @@ _POLL_S = 0.2
 _AT_ONCE = 4
 # From inside; bash is essential.
 _ANSWERS = {
-    "accounting": ("bash", "-c", ": < /dev/tcp/127.0.0.1/6819"),
+    "accounting": SLURMDBD_LISTENS,
     "controller": ("scontrol", "ping"),
     "database": ("mariadb", "-e", "SELECT 1"),
     "login": ("bash", "-c", ": < /dev/tcp/127.0.0.1/22"),

@@ -16,7 +16,7 @@ import docker
 
 from cellblock.cluster.changing.draining import wait_for_jobs
 from cellblock.cluster.changing.planned import PlannedCluster
-from cellblock.cluster.changing.readiness import wait_ready
+from cellblock.cluster.changing.readiness import SLURMDBD_LISTENS, wait_ready
 from cellblock.cluster.configuration import config, secrets
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -34,8 +34,7 @@ _SAY_S = 30.0
 # Seconds until the database or slurmctld answers after its container's start. Either may read a long file or
 # log of what was not written down; the container goes on, and so does the same command.
 _ANSWERS_S = 600.0
-# From inside; bash is essential.
-_SLURMDBD_LISTENS = ("bash", "-c", ": < /dev/tcp/127.0.0.1/6819")
+# From inside.
 _DATABASE_ANSWERS = ("mariadb", "-e", "SELECT 1")
 
 
@@ -79,7 +78,7 @@ class UpgradeSteps:
         self._replace("accounting")
         with self.events.step("cluster", "wait for slurmdbd, which converts the database"):
             started = said = time.monotonic()
-            while not running.succeeds(self.client, self.name, "accounting", _SLURMDBD_LISTENS):
+            while not running.succeeds(self.client, self.name, "accounting", SLURMDBD_LISTENS):
                 self._refuse_ended("accounting")
                 if time.monotonic() - said >= _SAY_S:
                     said = time.monotonic()
