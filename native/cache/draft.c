@@ -174,6 +174,11 @@ static bool is_left(int folder, const char *file)
 	return true;
 }
 
+static bool is_named_in(int folder, const char *file)
+{
+	return !faccessat(folder, file, F_OK, AT_SYMLINK_NOFOLLOW);
+}
+
 static void sweep_drafts(const struct store *store)
 {
 	int fd = store_open_folder(store, store->fd, "drafts");
@@ -185,7 +190,11 @@ static void sweep_drafts(const struct store *store)
 		scoped_fd folder = store_open_folder(store, fd, entry->d_name);
 		if (folder < 0)
 			continue;
-		if ((int)is_left(folder, DRAFT_IMAGE) | (int)is_left(folder, DRAFT_BLOB))
+		/* A maker's record comes after its file: a record that is there first, and then no file, is of a process that was
+		 * killed while it removed both. */
+		bool has_record = is_named_in(folder, DRAFT_RECORD);
+		bool is_removed = (int)is_left(folder, DRAFT_IMAGE) | (int)is_left(folder, DRAFT_BLOB);
+		if (is_removed || (has_record && !is_named_in(folder, DRAFT_IMAGE) && !is_named_in(folder, DRAFT_BLOB)))
 			unlinkat(folder, DRAFT_RECORD, 0);
 		/* Not while there is a file: somebody makes it. */
 		unlinkat(fd, entry->d_name, AT_REMOVEDIR);

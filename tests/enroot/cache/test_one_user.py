@@ -166,6 +166,17 @@ def test_patience_with_a_stopped_importer_ends(user: User) -> None:
     assert len(entries(user)) == 1
 
 
+def test_killed_between_the_files_of_a_draft(user: User) -> None:
+    user.image("x")
+    for files in (["record"], ["image.sqsh"], ["image.sqsh", "record"], ["blob"], []):
+        draft = user.store / "drafts" / "1-00"
+        draft.mkdir()
+        for name in files:
+            (draft / name).touch()
+        assert user("cache", "verify").returncode == 0
+        assert list((user.store / "drafts").iterdir()) == []
+
+
 def test_killed_at_any_moment(user: User) -> None:
     """The full count, 100: CELLBLOCK_CACHE_KILLS=100."""
     rng = random.Random(6)
@@ -180,7 +191,7 @@ def test_killed_at_any_moment(user: User) -> None:
     assert done.returncode == 0, done.stderr
     for name in ("k0", "k1", "k2"):
         user.image(name, "out.sqsh", kib=1024)
-    assert list((user.store / "drafts").iterdir()) == []
+    assert {path.name: os.listdir(path) for path in (user.store / "drafts").iterdir()} == {}
     assert list((user.store / "locks").iterdir()) == []
     for folder in (user.store / "images").iterdir():
         assert sorted(path.name for path in folder.iterdir()) == ["image.sqsh", "record"]
