@@ -300,7 +300,7 @@ def test_its_memory_has_a_bound_and_it_goes_on(rest: Rest) -> None:
 
 
 def memory_mb(process: int) -> int:
-    """The most that a slurmrestd of this process and its children has had in memory, in MiB; 0 while it starts.
+    """The most memory, in MiB, that slurmrestd (this process or a child) has had; 0 before it starts.
 
     It is asked all the time: one that ends for lack of memory lives for a second.
     """
