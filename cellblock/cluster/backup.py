@@ -34,6 +34,7 @@ import zstandard
 
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.database import dump, load
+from cellblock.cluster.definition.cluster_file import CONTROLLERS
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
@@ -185,7 +186,8 @@ def restore(name: str, file: Path, events: Events) -> Path:
             before = place / f"before-restore-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}.tar"
             write_backup(known, before, events)
             with events.step("cluster", f"restore {file}"):
-                daemons = [host for host in ("controller", "accounting") if host in known.containers]
+                hosts = (*reversed(CONTROLLERS), "accounting")
+                daemons = [host for host in hosts if host in known.containers]
                 for host in daemons:
                     running.stop_one(client, name, host)
                 try:

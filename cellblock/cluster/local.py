@@ -28,7 +28,7 @@ from cellblock.cluster.changing.releases import refuse_converting, refuse_releas
 from cellblock.cluster.changing.trial import try_configuration
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config, secrets
-from cellblock.cluster.definition.cluster_file import ClusterFile
+from cellblock.cluster.definition.cluster_file import CONTROLLERS, ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -64,7 +64,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
         end_interrupted(client, known, events)
         folder = state.folder(spec.name)
         alive = running.alive(client, spec.name)
-        runs = known is not None and bool(known.containers) and "controller" in alive
+        runs = known is not None and bool(known.containers) and bool(alive & set(CONTROLLERS))
         planned = plan_cluster(spec, folder, image_ids(client, spec.images), known if runs else None)
         target = planned.target
         changes = None
@@ -194,7 +194,9 @@ def shell_argv(
     known = state.require(name)
     flags = "-it" if terminal else "-i"
     if admin:
-        return exec_argv(known, "controller", command or ("bash", "--login"), flags)
+        with connect(known.engine) as client:
+            host = running.controller(client, name) or CONTROLLERS[0]
+        return exec_argv(known, host, command or ("bash", "--login"), flags)
     enter = ("jail-enter", "--user", user, *(("--", *command) if command else ()))
     return exec_argv(known, "login", enter, flags)
 

@@ -67,6 +67,11 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
         raise UsageError(
             f"there is no engine '{request.engine}'", hint=f"use one of: {', '.join(get_args(EngineName))}"
         )
+    if request.engine == "docker" and len(file.controllers) > 1:
+        raise UsageError(
+            "two controllers (controller.replicas) need addresses that stay, which Docker does not give",
+            hint="use --engine podman, or controller.replicas: 1",
+        )
     project = project_of(file)
     variant = project.variant(file.variant)
     _check_images(request, project, file)

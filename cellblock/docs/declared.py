@@ -35,6 +35,7 @@ _TITLES: dict[type[BaseModel], str] = {
     external_database.ExternalDatabase: "A database of the site",
     external_database.DatabaseTls: "TLS to the database",
     cluster_file.Purge: "Old records",
+    cluster_file.Controller: "Controllers",
     cluster_file.Rest: "The REST API",
     cluster_file.Metrics: "Metrics",
     cluster_file.Login: "The login node",

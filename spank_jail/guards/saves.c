@@ -5,19 +5,29 @@
  * within five seconds of the save before. When it is killed, jobs of those seconds are forgotten, and ended when they run.
  * A thread of its own saves: it asks difftime(3), from 26.05 on Slurm's timespec_to_secs(), how long ago it did, and waits when
  * that is too short.
+ *
+ * Of two controllers that share their records, one that was stopped and goes on does not know that the other acts by then. It
+ * ends before it writes its records over the other's.
  */
 #define _GNU_SOURCE
 #include "saves.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "imports.h"
+#include "native/base/scoped.h"
 
+/* As in slurm.conf and slurmctld-acts. */
+#define ACTING "/var/lib/slurm/slurmctld/acting-controller"
+#define HOST_NAME 256
+#define REPLACED "job_submit/jail: another controller acts by now: slurmctld ends here, and writes nothing more\n"
 /* Seconds; what slurmctld asks for, or more. */
 #define LONG_AGO 60.0
 /* Nanoseconds. */
@@ -47,6 +57,32 @@ static int64_t read_clock(clockid_t clock)
 	return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
+/* Whether this host's name stands in the file that slurmctld-acts writes where there are two controllers. */
+static bool acts_here(void)
+{
+	scoped_fd fd = open(ACTING, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	char acting[HOST_NAME + 1] = "", own[HOST_NAME] = "";
+	ssize_t length = fd < 0 ? -1 : read(fd, acting, sizeof(acting) - 1);
+
+	if (length <= 0 || gethostname(own, sizeof(own) - 1))
+		return false;
+	acting[strcspn(acting, "\n")] = 0;
+	return !strcmp(acting, own);
+}
+
+/* It is another's turn: at once, and without slurmctld's own end, which would write, too. */
+static void end_if_replaced(void)
+{
+	static _Thread_local bool acted;
+	bool acts = acts_here();
+
+	if (acted && !acts && !access(ACTING, F_OK)) {
+		(void)!write(STDERR_FILENO, REPLACED, sizeof(REPLACED) - 1);
+		_exit(1);
+	}
+	acted = acts;
+}
+
 /* Whether the thread that saves is to do it now, which then asks again when it has done it. */
 static bool may_save_now(void)
 {
@@ -58,6 +94,7 @@ static bool may_save_now(void)
 	}
 	if (time < may_save)
 		return false;
+	end_if_replaced();
 	used_before = used;
 	may_save = 0;
 	return true;

@@ -152,9 +152,12 @@ slurm:
 
 
 def write_cluster_file(folder: Path, text: str) -> Path:
-    """A cluster file in `folder` whose slurmctld starts and kills jobs seconds after it is asked to."""
+    """A cluster file in `folder` whose slurmctld starts and kills jobs seconds after it is asked to.
+
+    Unless it has lines of its own for Slurm's files.
+    """
     file = folder / "cluster.yaml"
-    file.write_text(text + _WITHOUT_WAITING)
+    file.write_text(text if "\nslurm:" in text else text + _WITHOUT_WAITING)
     return file
 
 

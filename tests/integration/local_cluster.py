@@ -206,14 +206,14 @@ class LocalCluster:
             "another slurmd", lambda: self.numbers_of(hostname, "slurmd")[:1] not in ([], before[:1])
         )
 
-    def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
+    def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float = _TIMEOUT_S) -> None:
         """Wait until `condition()` holds."""
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() >= deadline:
                 seen = "".join(self.last) or "no command ran"
                 raise Unclear(
-                    f"not after {_TIMEOUT_S} s: {what}; the last command of the test and its answer:\n"
+                    f"not after {timeout_s} s: {what}; the last command of the test and its answer:\n"
                     f"{seen}\n{condition_of(self.request.name)}"
                 )
             time.sleep(0.2)

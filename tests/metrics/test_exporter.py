@@ -232,7 +232,7 @@ def test_a_dead_slurmctld_is_said_and_old_figures_are_kept_back(monkeypatch: pyt
 
 def test_a_slurmctld_that_accepts_and_says_nothing_holds_nothing_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        source: Source = OpenMetrics("127.0.0.1", silent.getsockname()[1])
+        source: Source = OpenMetrics(silent.getsockname())
         started = time.monotonic()
         with pytest.raises(AskError, match="timed out"):
             source.ask("jobs", 0.5)
@@ -258,7 +258,7 @@ def test_an_answer_that_is_not_whole_is_none(answer: bytes, why: str) -> None:
 
         threading.Thread(target=once, daemon=True).start()
         with pytest.raises(AskError, match=why):
-            OpenMetrics("127.0.0.1", server.getsockname()[1]).ask("jobs", 5)
+            OpenMetrics(server.getsockname()).ask("jobs", 5)
 
 
 def test_commands_have_a_bound() -> None:

@@ -22,6 +22,7 @@ from cellblock.cluster.changing.draining import Draining
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config
+from cellblock.cluster.definition.cluster_file import CONTROLLERS
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.containers import Container
@@ -155,13 +156,17 @@ class ClusterChange:
         config.write(self.folder / "config", texts)
 
     def _controller(self) -> None:
-        """Have slurmctld read the files: by a new container, a restart, or a word to it."""
-        host = "controller"
-        if host in self.changes.replaced:
-            self._replace(host)
-        elif self.changes.slurm and any(one.effect == "restart" for one in self.changes.changes):
-            with self.events.step("cluster", "start slurmctld anew"):
-                running.restart(self.client, self.known.name, host)
+        """Have slurmctld read the files: by a new container, a restart, or a word to it.
+
+        Of two, the second first: then it knows the files when it acts in the place of the first.
+        """
+        anew = self.changes.slurm and any(one.effect == "restart" for one in self.changes.changes)
+        for host in reversed(CONTROLLERS):
+            if host in (*self.changes.added, *self.changes.replaced):
+                self._replace(host)
+            elif anew and host in self.alive and host in self.target.containers:
+                with self.events.step("cluster", "start slurmctld anew"):
+                    running.restart(self.client, self.known.name, host)
         if not self.changes.slurm:
             return
         with self.events.step("cluster", "have Slurm read its configuration"):

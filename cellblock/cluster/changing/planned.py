@@ -19,7 +19,7 @@ from cellblock.cluster.facts.host import CgroupMode
 
 @dataclass(frozen=True)
 class PlannedCluster:
-    """A target, with what follows from this machine: Slurm's cgroups, and the controller's host name."""
+    """A target, with what follows from this machine: Slurm's cgroups, and the first controller's host."""
 
     target: Target
     cgroup: CgroupMode
@@ -56,5 +56,7 @@ def plan_cluster(
     password = read_password(external) if external else None
     by_name = {one.hostname: one for one in containers}
     return PlannedCluster(
-        Target(new, by_name, records, config.render(spec, facts, cgroup), password), cgroup, facts.controller
+        Target(new, by_name, records, config.render(spec, facts, cgroup), password),
+        cgroup,
+        facts.controllers[0],
     )

@@ -18,7 +18,7 @@ import jinja2
 from cellblock import paths
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
-from cellblock.cluster.definition.cluster_file import ClusterFile, JailRoot, Partition
+from cellblock.cluster.definition.cluster_file import CONTROLLERS, ClusterFile, JailRoot, Partition
 from cellblock.cluster.definition.external_database import ExternalDatabase, read_authorities
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.definition.site_lines import with_lines
@@ -173,7 +173,8 @@ class ClusterFacts:
     rest: RestFacts | None = None
     jail_root: JailRoot = "nobody"
     jail_level: str = "capabilities"
-    controller: str = "controller"
+    controllers: tuple[str, ...] = CONTROLLERS[:1]
+    """Hosts of slurmctld, the one that is to act first."""
     # More than a machine runs; costs slurmctld a few bytes each.
     max_nodes: int = 256
 
@@ -239,6 +240,7 @@ def facts(
         rest_facts(file),
         file.jail.root,
         file.jail.level,
+        file.controllers,
     )
 
 

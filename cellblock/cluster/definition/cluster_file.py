@@ -34,6 +34,9 @@ from cellblock.yaml_source import FaultAt, nearest, read_yaml, validate
 JailRoot = Literal["nobody", "operator"]
 """What root in the jail is to Slurm: nobody, who submits no jobs, or operator, who can take over Slurm."""
 
+CONTROLLERS = ("controller", "controller-2")
+"""Hosts of slurmctld, of which a cluster has the first or both."""
+
 MOST_NODES = 200
 """Nodes of a cluster on one machine: those of a /24 bridge, with room for the rest."""
 
@@ -187,6 +190,13 @@ class Metrics(_Strict):
     """Seconds between questions to slurmctld, however many scrape."""
 
 
+class Controller(_Strict):
+    """slurmctld, which decides what runs where."""
+
+    replicas: int = Field(default=1, ge=1, le=2)
+    """How many: of two, the second acts when the first is gone (docs/cluster-file.md)."""
+
+
 class Login(_Strict):
     """The login node."""
 
@@ -293,6 +303,8 @@ class ClusterFile(_Strict):
     """The shared root."""
     accounting: Accounting | None = None
     """Slurm's accounting; without: none."""
+    controller: Controller = Controller()
+    """slurmctld."""
     rest: Rest | None = None
     """Slurm's REST API, and tokens for it; without: none."""
     metrics: Metrics | None = None
@@ -336,6 +348,11 @@ class ClusterFile(_Strict):
         if self.rest and 0 <= self.login.ssh_port - self.rest.port < self.rest.replicas:
             raise FaultAt(f"{self.login.ssh_port} is the port of login.ssh_port, too", "rest", "port")
         return self
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """The hosts of slurmctld, the one that is to act first."""
+        return CONTROLLERS[: self.controller.replicas]
 
     @property
     def nodes(self) -> tuple[str, ...]:

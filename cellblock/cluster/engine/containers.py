@@ -23,6 +23,8 @@ _SSH_PORT = 22
 # slurmrestd's; images/rest.
 _REST_PORT = 6820
 _REST_USER = "slurmrestd"
+# SlurmctldPort; slurm.conf(5).
+_SLURMCTLD_PORT = 6817
 # DbdPort; slurmdbd.conf(5).
 _SLURMDBD_PORT = 6819
 # Where the exporter listens in its container (images/metrics).
@@ -197,13 +199,15 @@ def plan(
     copy = str(folder / "accounts"), "/var/lib/extrausers"
     shared = (Mount(*copy, writable=True),) if cluster.rest else ()
     tokens = {"CELLBLOCK_TOKENS": "yes"} if cluster.rest else {}
+    ask = _controllers(spec)
     containers = [
         container(
             "controller",
-            "controller",
+            host,
             (slurm, Mount(str(secrets / "controller"), _SECRETS), accounts, state, *shared),
-            environment={**_accounting(cluster.accounting), **tokens},
+            environment={**_accounting(cluster.accounting), **tokens, **ask},
         )
+        for host in spec.file.controllers
     ]
     if cluster.accounting:
         if not cluster.accounting.external:
@@ -224,6 +228,7 @@ def plan(
             node,
             (jail, munge, Mount(str(config / "worker"), "/etc/cellblock")),
             environment={
+                **ask,
                 "CELLBLOCK_CGROUP": cgroup,
                 "CELLBLOCK_NODE_CONF": _node_line(nodes_of),
                 **({"CELLBLOCK_GRES": nodes_of.gres} if nodes_of.gres else {}),
@@ -240,6 +245,7 @@ def plan(
             "login",
             "login",
             (*login, Mount(str(config / "login"), "/etc/cellblock")),
+            environment=ask,
             security_opt=mounting,
         )
     )
@@ -260,6 +266,7 @@ def plan(
                 # slurmctld's own endpoints are asked without a key, and name the users.
                 (records,) if own else (records, slurm, munge, accounts),
                 environment={
+                    **ask,
                     "CELLBLOCK_METRICS_JAIL": "/run/jail-records",
                     "CELLBLOCK_METRICS_SOURCE": "openmetrics" if own else "commands",
                     "CELLBLOCK_METRICS_INTERVAL": str(spec.file.metrics.interval),
@@ -281,6 +288,13 @@ def _database(spec: ClusterSpec, accounting: AccountingFacts) -> dict[str, str]:
         "CELLBLOCK_DATABASE_HOST": f"{accounting.database_host}:{accounting.database_port}",
         "CELLBLOCK_DATABASE_PASSWORD_OF": str(changed_ns(external)),
     }
+
+
+def _controllers(spec: ClusterSpec) -> dict[str, str]:
+    """What containers are told of two controllers; of one they know."""
+    hosts = spec.file.controllers
+    addresses = ",".join(f"{host}:{_SLURMCTLD_PORT}" for host in hosts)
+    return {"CELLBLOCK_CONTROLLER": addresses} if len(hosts) > 1 else {}
 
 
 def _accounting(accounting: AccountingFacts | None) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
 from docker.types import LogConfig, Ulimit
 
+from cellblock.cluster.definition.cluster_file import CONTROLLERS
 from cellblock.cluster.definition.model import EngineName, NodeStatus
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.containers import (
@@ -38,6 +39,8 @@ _MOST_LOG = "64m"
 _STOP_S = 5
 _STOP_KEEPERS_S = 60
 _KEEPERS = ("controller", "accounting", "database")
+# Whose commands another host can run as well: of two controllers, one may be gone.
+_INSTEAD = {CONTROLLERS[0]: CONTROLLERS[1]}
 # Of the addresses of a cluster's network, the first that its containers have.
 _FIRST_ADDRESS = 16
 # Requests to the engine at once: it serialises most of its work.
@@ -54,8 +57,9 @@ def create(
     client.networks.create(network_name(cluster), driver="bridge", labels={LABEL_CLUSTER: cluster})
     places = _free_addresses(client, cluster, engine)
     made = [(container, next(places, "")) for container in containers]
+    hosts = _two_controllers({container.hostname: place for container, place in made})
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        list(pool.map(lambda one: _start(client, cluster, *one), made))
+        list(pool.map(lambda one: _start(client, cluster, one[0], one[1], hosts), made))
 
 
 def find(client: docker.DockerClient, cluster: str) -> list[Running]:
@@ -97,6 +101,12 @@ def alive(client: docker.DockerClient, cluster: str) -> set[str]:
     return {host for host, one in by_host(client, cluster).items() if one.status == "running"}
 
 
+def controller(client: docker.DockerClient, cluster: str) -> str | None:
+    """The first host of slurmctld whose container runs; None when none does."""
+    there = alive(client, cluster)
+    return next((host for host in CONTROLLERS if host in there), None)
+
+
 def stop_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
     """End what runs in a container of the cluster, and keep the container. Raises CellblockError."""
     with _of_engine(cluster, hostname, "stopped"):
@@ -133,7 +143,18 @@ def replace(
         old = client.containers.get(container.name)
         place = old.labels.get(LABEL_ADDRESS, "") or place
         _remove(old)
-    _start(client, cluster, container, place or next(_free_addresses(client, cluster, engine), ""))
+    place = place or next(_free_addresses(client, cluster, engine), "")
+    places = {host: one.labels.get(LABEL_ADDRESS, "") for host, one in by_host(client, cluster).items()}
+    _start(client, cluster, container, place, _two_controllers({**places, container.hostname: place}))
+
+
+def _two_controllers(places: Mapping[str, str]) -> dict[str, str]:
+    """Host name -> address of two controllers, of the addresses of all hosts; of one nothing.
+
+    The engine knows no name of a container that ended, and of two controllers Slurm asks both, in order.
+    """
+    known = {host: places[host] for host in CONTROLLERS if places.get(host)}
+    return known if len(known) > 1 else {}
 
 
 def remove_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
@@ -149,6 +170,7 @@ def restart(client: docker.DockerClient, cluster: str, hostname: str) -> None:
 def execute(client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]) -> str:
     """Run `command` in a container of the cluster and return what it printed.
 
+    What is for the first controller runs on the second when the first is gone.
     Raises CellblockError with its output when it fails.
     """
     code, output = _execute(client, cluster, hostname, command)
@@ -241,7 +263,9 @@ def _free_addresses(client: docker.DockerClient, cluster: str, engine: EngineNam
     yield from (str(one) for one in itertools.islice(hosts, _FIRST_ADDRESS, None) if str(one) not in used)
 
 
-def _start(client: docker.DockerClient, cluster: str, container: Container, place: str) -> None:
+def _start(
+    client: docker.DockerClient, cluster: str, container: Container, place: str, hosts: Mapping[str, str]
+) -> None:
     network = network_name(cluster)
     cgroup: Literal["private"] | None = "private" if container.private_cgroup else None
     endpoint = client.api.create_endpoint_config(aliases=[container.hostname], ipv4_address=place or None)
@@ -265,6 +289,7 @@ def _start(client: docker.DockerClient, cluster: str, container: Container, plac
         ulimits=[Ulimit(name=limit.name, soft=limit.value, hard=limit.value) for limit in container.limits],
         labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role, LABEL_ADDRESS: place},
         network=network,
+        extra_hosts=dict(hosts),
         # docker-py's type of it knows no MacAddress.
         networking_config={network: cast(Any, endpoint)},
         ports=dict(container.ports.items()),
@@ -304,6 +329,9 @@ def _execute(
     try:
         code, output = run_inside(client, container_name(cluster, hostname), command)
     except (DockerException, OSError) as error:
+        instead = _INSTEAD.get(hostname)
+        if instead and instead in alive(client, cluster):
+            return _execute(client, cluster, instead, command)
         raise CellblockError(
             f"cannot run `{' '.join(command)}` on {hostname}: {error}",
             hint=f"`build.py status{name_option(cluster)}` shows what runs",

@@ -20,6 +20,7 @@ from cellblock.cluster.changing.draining import resume_ours, wait_for_jobs
 from cellblock.cluster.changing.readiness import SLURMDBD_LISTENS, wait_ready
 from cellblock.cluster.changing.releases import refuse_converting
 from cellblock.cluster.configuration import secrets
+from cellblock.cluster.definition.cluster_file import CONTROLLERS
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts import rotation_record, state
@@ -35,7 +36,7 @@ _AT_ONCE = 4
 # From inside; bash is essential.
 _ANSWERS = {
     "accounting": SLURMDBD_LISTENS,
-    "controller": ("scontrol", "ping"),
+    **dict.fromkeys(CONTROLLERS, ("scontrol", "ping")),
     "database": ("mariadb", "-e", "SELECT 1"),
     "login": ("bash", "-c", ": < /dev/tcp/127.0.0.1/22"),
 }
@@ -106,7 +107,7 @@ class RotationSteps:
 
     def give_back(self) -> None:
         """Have the nodes serve again that a rotation has drained before it was interrupted."""
-        if "controller" in running.alive(self.client, self.name):
+        if running.controller(self.client, self.name):
             resume_ours(self.client, self.name)
 
     def _note(self, phase: rotation_record.Phase) -> None:
@@ -142,7 +143,7 @@ class RotationSteps:
     def _tokens(self) -> None:
         """slurmdbd and slurmctld check tokens, and have read the key when they started."""
         self._make()
-        for host in ("accounting", "controller"):
+        for host in ("accounting", *CONTROLLERS):
             self._start_anew(host)
 
     def _database(self) -> None:
@@ -175,9 +176,9 @@ class RotationSteps:
             self._note("begun")
         if self.record.phase == "begun":
             # Who says something goes before who writes it down.
-            ordered = [host for host in hosts if host not in ("controller", "accounting")]
+            ordered = [host for host in hosts if host not in (*CONTROLLERS, "accounting")]
             with self.events.step("cluster", "stop all that have munge's key"):
-                for some in (ordered, ["controller"], ["accounting"]):
+                for some in (ordered, list(CONTROLLERS), ["accounting"]):
                     self._stop(some)
             self._make()
         with self.events.step("cluster", "start them with the new key"):

@@ -113,7 +113,7 @@ def _spec(record: UpgradeRecord, mirrors: tuple[str, ...], events: Events) -> Cl
 
 def _refuse_busy(client: docker.DockerClient, record: UpgradeRecord) -> None:
     """Raise UsageError while jobs run: slurmctld of before knows none of them."""
-    if "controller" not in running.alive(client, record.name):
+    if running.controller(client, record.name) is None:
         return
     if running.succeeds(client, record.name, "controller", ("scontrol", "ping")):
         backup.refuse_busy(client, record.name, "the way back")

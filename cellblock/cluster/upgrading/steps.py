@@ -89,7 +89,15 @@ class UpgradeSteps:
                 time.sleep(_POLL_S)
 
     def controller(self) -> None:
-        """slurmctld, with the configuration of before: slurmds and commands of before read it, too."""
+        """slurmctld, with the configuration of before: slurmds and commands of before read it, too.
+
+        A second one is away until the end: with two releases, neither could act in the other's place.
+        """
+        alive = running.alive(self.client, self.name)
+        for host in self._hosts("controller"):
+            if host != "controller" and host in alive and not self._is_new(host):
+                with self.events.step("cluster", f"stop {host}"):
+                    running.stop_one(self.client, self.name, host)
         self._replace("controller")
         self._wait_for("controller", ("scontrol", "ping"), "slurmctld")
 
@@ -137,8 +145,8 @@ class UpgradeSteps:
         self._wait_for("controller", ("scontrol", "ping"), "slurmctld")
 
     def others(self) -> None:
-        """Nodes, login node, REST API and metrics; then the cluster is of the new release."""
-        for role in ("worker", "login", "rest", "metrics"):
+        """What is left; then the cluster is of the new release."""
+        for role in ("controller", "worker", "login", "rest", "metrics"):
             for host in self._hosts(role):
                 self._replace(host)
         with self.events.step("cluster", "wait for Slurm"):

@@ -29,8 +29,13 @@ listens() {
     timeout 2 bash -c ': < "/dev/tcp/$0/$1"' "${1%:*}" "${1##*:}" 2>/dev/null
 }
 
-# Whether something listens where slurmctld should.
-controller_listens() { listens "$CONTROLLER"; }
+# Whether something listens where a slurmctld should.
+controller_listens() {
+    for each in $(echo "$CONTROLLER" | tr , ' '); do
+        ! listens "$each" || return 0
+    done
+    return 1
+}
 
 # copy_jwt_key FOLDER - with CELLBLOCK_TOKENS, a copy of the key of tokens there that is SlurmUser's alone: Slurm takes no
 # other.
@@ -79,7 +84,7 @@ refuse_release() {
         "nothing was touched: start images of Slurm $1 again; docs/cluster-upgrade.md has the way up and the way back"
 }
 
-# Where slurmctld answers, HOST:PORT.
+# Where slurmctld answers, HOST:PORT; of two controllers, both, with a comma between them.
 CONTROLLER=${CELLBLOCK_CONTROLLER:-controller:6817}
 # The tree that jobs and sessions see as /.
 JAIL=/mnt/jail/root

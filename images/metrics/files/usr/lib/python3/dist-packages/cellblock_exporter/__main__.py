@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the exporter: `python3 -m cellblock_exporter`, set by the environment.
 
-CELLBLOCK_CONTROLLER        slurmctld, HOST:PORT (controller:6817)
+CELLBLOCK_CONTROLLER        slurmctld, HOST:PORT, or two with a comma between them (controller:6817)
 CELLBLOCK_METRICS_SOURCE    openmetrics or commands (commands)
 CELLBLOCK_METRICS_INTERVAL  seconds between questions of a kind (30)
 CELLBLOCK_METRICS_LISTEN    address and port of /metrics (0.0.0.0:9341)
@@ -33,10 +33,9 @@ def _setting(name: str, default: str) -> str:
     return os.environ.get(f"CELLBLOCK_{name}") or default
 
 
-def _address(name: str, default: str) -> tuple[str, int]:
-    text = _setting(name, default)
+def _address(name: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or "," in host or not port.isdigit():
         sys.exit(f"cellblock-metrics: CELLBLOCK_{name} is '{text}'; it must be HOST:PORT")
     return host, int(port)
 
@@ -55,7 +54,8 @@ def main() -> None:
         )
     source: Source
     if asked_by == "openmetrics":
-        source = OpenMetrics(*_address("CONTROLLER", "controller:6817"))
+        controllers = _setting("CONTROLLER", "controller:6817").split(",")
+        source = OpenMetrics(*(_address("CONTROLLER", one) for one in controllers))
     else:
         source = Commands(_RELEASE_FILE.read_text(encoding="ascii").strip())
     jail = _setting("METRICS_JAIL", "")
@@ -64,7 +64,8 @@ def main() -> None:
     # While a large answer is read, a scrape waits for the interpreter a few times: 1 ms each instead of 5.
     sys.setswitchinterval(0.001)
     threading.Thread(target=poller.run, name="poller", daemon=True).start()
-    Server(_address("METRICS_LISTEN", "0.0.0.0:9341"), poller.page).serve_forever()
+    listen = _address("METRICS_LISTEN", _setting("METRICS_LISTEN", "0.0.0.0:9341"))
+    Server(listen, poller.page).serve_forever()
 
 
 if __name__ == "__main__":

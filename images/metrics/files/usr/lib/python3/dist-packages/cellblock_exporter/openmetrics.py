@@ -37,48 +37,56 @@ _MEMORY = re.compile(
 
 
 class OpenMetrics:
-    """Asks the endpoints of the slurmctld at `host`:`port`."""
+    """Asks the endpoints of slurmctld at `addresses`, host and port: of two, the one that acts answers."""
 
     name = "openmetrics"
     kinds = tuple(_PATHS)
 
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
+    def __init__(self, *addresses: tuple[str, int]) -> None:
+        self._addresses = addresses
         self._in_mib = True
 
     def ask(self, kind: str, timeout_s: float) -> bytes:
         """See Source."""
-        try:
-            body = self._get(_PATHS[kind], time.monotonic() + timeout_s)
-        except OSError as error:
-            raise AskError(f"http://{self._host}:{self._port}{_PATHS[kind]}: {error}") from error
+        deadline, failures = time.monotonic() + timeout_s, []
+        for number, (host, port) in enumerate(self._addresses, 1):
+            # Time is left for the others.
+            until = time.monotonic() + (deadline - time.monotonic()) * number / len(self._addresses)
+            try:
+                body = _get(host, port, _PATHS[kind], until)
+                break
+            except OSError as error:
+                failures.append(f"http://{host}:{port}{_PATHS[kind]}: {error}")
+        else:
+            raise AskError("; ".join(failures))
         if kind == "nodes":
             self._in_mib = _is_in_mib(body)
         return passed_on(body, in_mib=self._in_mib)
 
-    def _get(self, path: str, deadline: float) -> bytes:
-        """The body of the answer; OSError when there is none in time, or another one than 200."""
-        with socket.create_connection((self._host, self._port), _left(deadline)) as connection:
-            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {self._host}\r\n\r\n".encode())
-            answer = bytearray()
-            while True:
-                connection.settimeout(_left(deadline))
-                part = connection.recv(2**18)
-                if not part:
-                    break
-                answer += part
-                if len(answer) > _MOST_BYTES:
-                    raise OSError(f"the answer is longer than {_MOST_BYTES} bytes")
-        head, _, body = bytes(answer).partition(b"\r\n\r\n")
-        status, _, fields = head.partition(b"\r\n")
-        if b" 200 " not in status + b" ":
-            raise OSError(f"the answer is {status[:80].decode('ascii', 'replace')!r}, not 200")
-        length = re.search(
-            rb"^content-length: *(\d+) *$", fields.replace(b"\r", b""), re.IGNORECASE | re.MULTILINE
-        )
-        if length and int(length[1]) != len(body):
-            raise OSError(f"the answer was cut short: {len(body)} of {int(length[1])} bytes")
-        return body
+
+def _get(host: str, port: int, path: str, deadline: float) -> bytes:
+    """The body of the answer; OSError when there is none in time, or another one than 200."""
+    with socket.create_connection((host, port), _left(deadline)) as connection:
+        connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+        answer = bytearray()
+        while True:
+            connection.settimeout(_left(deadline))
+            part = connection.recv(2**18)
+            if not part:
+                break
+            answer += part
+            if len(answer) > _MOST_BYTES:
+                raise OSError(f"the answer is longer than {_MOST_BYTES} bytes")
+    head, _, body = bytes(answer).partition(b"\r\n\r\n")
+    status, _, fields = head.partition(b"\r\n")
+    if b" 200 " not in status + b" ":
+        raise OSError(f"the answer is {status[:80].decode('ascii', 'replace')!r}, not 200")
+    length = re.search(
+        rb"^content-length: *(\d+) *$", fields.replace(b"\r", b""), re.IGNORECASE | re.MULTILINE
+    )
+    if length and int(length[1]) != len(body):
+        raise OSError(f"the answer was cut short: {len(body)} of {int(length[1])} bytes")
+    return body
 
 
 def _left(deadline: float) -> float:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two controllers: the second acts when the first is gone or hangs, and who was away writes nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.facts import state
+from cellblock.cluster.up import bring_up
+from cellblock.errors import UsageError
+from cellblock.events import Events
+from tests.integration.conftest import default_variant, other_variants, running_cluster
+from tests.integration.local_cluster import LocalCluster, podman
+
+pytestmark = pytest.mark.integration
+
+# Shorter than a site would have it: a test waits for them.
+FILE = """\
+accounting: {}
+controller: {replicas: 2}
+node_sets: [{name: worker, count: 1}]
+slurm:
+  extra:
+    slurm.conf: |
+      MessageTimeout=10
+      SlurmctldTimeout=10
+      SchedulerParameters=batch_sched_delay=0,bf_interval=3,sched_interval=5
+      KillWait=5
+"""
+SLEEP = ("sbatch", "--parsable", "-n1", "--mem=1", "--chdir=/", "--output=/dev/null", "--wrap=sleep 900")
+# Of seconds, for a ping that waits for an answer, more than once.
+TAKES_OVER_S = 180
+
+
+@pytest.fixture(scope="module", params=[default_variant(), *other_variants()])
+def two(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    with running_cluster("two", request.param, text=FILE) as running:
+        running.add_user("ada")
+        yield running
+
+
+def acts(cluster: LocalCluster) -> str:
+    """The host of the controller that acts, as this machine sees it."""
+    file = state.folder(cluster.request.name) / "slurmctld" / "acting-controller"
+    return file.read_text().strip()
+
+
+def states(cluster: LocalCluster, *jobs: str) -> dict[str, str]:
+    """The states of jobs, as slurmctld has them; asked from the second controller, which always runs here."""
+    shown = cluster.on("controller-2", "squeue", "--all", "--noheader", "--states=all", "--format=%A %T").ok()
+    known = dict(line.split() for line in shown.splitlines())
+    return {job: known.get(job, "unknown") for job in jobs}
+
+
+def of_controller(cluster: LocalCluster, *command: str) -> None:
+    podman(*command, container_name(cluster.request.name, "controller"))
+
+
+def submit(cluster: LocalCluster) -> str:
+    return cluster.client(*SLEEP, user="ada").ok().strip()
+
+
+def test_the_second_acts_when_the_first_is_gone(two: LocalCluster) -> None:
+    assert acts(two) == "controller"
+    before = submit(two)
+    two.wait_until("it runs", lambda: states(two, before)[before] == "RUNNING")
+    of_controller(two, "kill", "--signal=KILL")
+    two.wait_until("the second acts", lambda: acts(two) == "controller-2", TAKES_OVER_S)
+    two.wait_until("it answers", lambda: two.on("controller-2", "squeue").status == 0)
+    meanwhile = submit(two)
+    two.wait_until(
+        "a job of now runs beside the one of before",
+        lambda: set(states(two, before, meanwhile).values()) == {"RUNNING"},
+    )
+    two.on("controller-2", "scancel", meanwhile).ok()
+    # Commands of build.py find the one that is there.
+    bring_up(two.request, Events())
+    assert acts(two) == "controller"
+    two.wait_until("the job of before runs on", lambda: states(two, before)[before] == "RUNNING")
+    two.on("controller", "scancel", before).ok()
+
+    def accounted() -> list[str]:
+        asked = ("sacct", "-nXP", "--allusers", f"--jobs={before},{meanwhile}", "--format=jobid,state")
+        return [line.split()[0] for line in two.on("controller", *asked).ok().splitlines()]
+
+    two.wait_until(
+        "each is in the accounting once, and over",
+        lambda: accounted() == [f"{before}|CANCELLED", f"{meanwhile}|CANCELLED"],
+    )
+
+
+def test_one_that_was_stopped_does_not_undo_what_the_other_did(two: LocalCluster) -> None:
+    first, kept = submit(two), submit(two)
+    two.wait_until("they run", lambda: set(states(two, first, kept).values()) == {"RUNNING"})
+    of_controller(two, "pause")
+    try:
+        two.wait_until("the second acts", lambda: acts(two) == "controller-2", TAKES_OVER_S)
+        two.wait_until("it answers", lambda: two.on("controller-2", "squeue").status == 0)
+        meanwhile = submit(two)
+        two.on("controller-2", "scancel", first).ok()
+        two.wait_until("it is over", lambda: states(two, first)[first] == "CANCELLED")
+    finally:
+        of_controller(two, "unpause")
+    # It ended, and came back as one that asks the other for its place.
+    two.wait_until("the first acts again", lambda: acts(two) == "controller", TAKES_OVER_S)
+    two.wait_until("it answers", lambda: two.on("controller", "squeue").status == 0)
+    log = podman("logs", container_name(two.request.name, "controller"))
+    assert "another controller acts" in log or "controller-2 acts as the controller now" in log
+    found = states(two, first, kept, meanwhile)
+    assert found[first] != "RUNNING"
+    assert (found[kept], found[meanwhile]) == ("RUNNING", "RUNNING")
+    two.on("controller", "scancel", kept, meanwhile).ok()
+
+
+def test_a_second_one_goes_and_comes_while_jobs_run(two: LocalCluster, tmp_path: Path) -> None:
+    if two.status.release < "23.11":
+        pytest.skip("Slurm 22.05 changes no node while jobs run: nodes know where the controllers are")
+    job = submit(two)
+    assert two.request.file
+    file = tmp_path / "one.yaml"
+    file.write_text(two.request.file.read_text().replace("replicas: 2", "replicas: 1"))
+    two.on("controller", "scancel", job).ok()
+    bring_up(replace(two.request, file=file), Events())
+    assert "controller-2" not in {one.name.rpartition("two")[2] for one in two.status.containers}
+    hosts = two.on("controller", "sh", "-c", "scontrol show config | grep -c SlurmctldHost").ok()
+    assert hosts.strip() == "1"
+    two.client("srun", "true", user="ada").ok()
+    bring_up(two.request, Events())
+    assert " is UP" in two.on("controller-2", "scontrol", "ping").ok()
+    two.client("srun", "true", user="ada").ok()
+
+
+def test_docker_gives_no_addresses_that_stay(two: LocalCluster) -> None:
+    with pytest.raises(UsageError, match="two controllers"):
+        bring_up(replace(two.request, engine="docker"), Events())
