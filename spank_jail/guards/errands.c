@@ -28,6 +28,8 @@
 #define MOST 256
 /* Levels of supervisors above slurmd. */
 #define MOST_ANCESTORS 32
+/* The beginning of its status. */
+#define STEPD "Name:\tslurmstepd"
 
 struct errand {
 	struct jail_process process;
@@ -47,7 +49,7 @@ static bool is_errand(pid_t pid)
 	char path[64], own[4096], text[4096];
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	if (!process_read(path, text, sizeof(text)) || process_number(text, "\nUid:\t") <= 0)
+	if (!process_read_status(path, text, sizeof(text)) || process_number(text, "\nUid:\t") <= 0)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
 	size_t length = process_read(path, text, sizeof(text));
@@ -81,11 +83,12 @@ static bool is_held(const struct stat *pipe)
  * no end any more. One whose launch has not has closed them. */
 static bool has_failed(pid_t pid)
 {
-	char path[64], text[32];
+	char path[64], text[4096];
 	struct stat input, output;
 
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	if (!process_read(path, text, sizeof(text)) || strncmp(text, "slurmstepd", strlen("slurmstepd")) != 0)
+	/* The links of a user's process lead into his file systems, and may wait for ever. */
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (!process_read_status(path, text, sizeof(text)) || strncmp(text, STEPD, strlen(STEPD)) != 0 || process_is_users(text))
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)pid);
 	if (stat(path, &input) || !S_ISFIFO(input.st_mode))

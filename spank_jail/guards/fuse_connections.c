@@ -15,6 +15,8 @@
 
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
+#include "spank_jail/job/job_namespaces.h"
+#include "bounded_look.h"
 #include "process_status.h"
 
 /* The root of a fusectl of its own: containers have none at /sys/fs/fuse/connections. */
@@ -45,37 +47,55 @@ static bool has_mounted(const char *mountinfo, unsigned long connection)
 	return found;
 }
 
-/* Whether a thread has the /dev/fuse of the connection open. Linux 6.16 tells it, of who is root as the caller is. */
-static bool serves(const char *thread, unsigned long connection)
-{
-	char path[128], text[1024];
-	struct dirent *entry;
-	bool found = false;
+struct served {
+	const char *thread;
+	unsigned long connection;
+};
 
-	snprintf(path, sizeof(path), "%s/fdinfo", thread);
-	DIR *files = opendir(path);
-	while (files && !found && (entry = readdir(files))) {
-		snprintf(path, sizeof(path), "%s/fdinfo/%.16s", thread, entry->d_name);
-		found = isdigit((unsigned char)entry->d_name[0]) && process_read(path, text, sizeof(text)) &&
-			process_number(text, "\nfuse_connection:\t") == (long)connection;
-	}
-	if (files)
-		closedir(files);
-	return found;
+/* Of nothing but a /dev/fuse the fdinfo is read: that of an epoll(7) waits for a lock, and for no signal. */
+static bool is_connection(int files, const char *name, const void *argument)
+{
+	const struct served *served = argument;
+	char path[128], text[1024];
+
+	snprintf(path, sizeof(path), "%s/fdinfo/%.16s", served->thread, name);
+	return bounded_look_is_fuse(files, name) && process_read(path, text, sizeof(text)) &&
+	       process_number(text, "\nfuse_connection:\t") == (long)served->connection;
 }
 
-static bool waits_for(pid_t pid, unsigned long connection)
+static bool look_for_connection(const void *argument)
+{
+	const struct served *served = argument;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/fd", served->thread);
+	scoped_fd files = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return files >= 0 && bounded_look_list(files, is_connection, served);
+}
+
+/* Whether a thread has the /dev/fuse of the connection open; -1: it does not let itself be looked at. Linux 6.16 tells it, of
+ * who is root as the caller is. */
+static int serves(const char *thread, unsigned long connection)
+{
+	const struct served served = { .thread = thread, .connection = connection };
+
+	return bounded_look(look_for_connection, &served);
+}
+
+/* As serves. */
+static int waits_for(pid_t pid, unsigned long connection)
 {
 	char path[64], mountinfo[80];
 	struct dirent *entry;
-	bool found = false;
+	int found = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	DIR *threads = opendir(path);
 	while (threads && !found && (entry = readdir(threads))) {
 		snprintf(path, sizeof(path), "/proc/%d/task/%.16s", (int)pid, entry->d_name);
 		snprintf(mountinfo, sizeof(mountinfo), "%s/mountinfo", path);
-		found = process_thread_waits(path) && (has_mounted(mountinfo, connection) || serves(path, connection));
+		if (entry->d_name[0] != '.' && process_thread_waits(path))
+			found = has_mounted(mountinfo, connection) ? 1 : serves(path, connection);
 	}
 	if (threads)
 		closedir(threads);
@@ -111,7 +131,9 @@ static void consider(int control, const char *name, pid_t pid, uid_t user)
 	snprintf(path, sizeof(path), "%.16s/abort", name);
 	if (!is_waited_for(control, name) || fstatat(control, path, &st, 0))
 		return;
-	if ((!user || st.st_uid != user) && !waits_for(pid, connection))
+	int waits = user && st.st_uid == user ? 1 : waits_for(pid, connection);
+	/* Of what cannot be told, those of other users with a job here are left alone. */
+	if (!waits || (waits < 0 && user && jail_user_init(st.st_uid)))
 		return;
 	if (!has_mounted("/proc/self/mountinfo", connection) && !has_mounted("/proc/1/mountinfo", connection))
 		abort_one(control, name);

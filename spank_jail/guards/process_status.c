@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what the kernel tells of a process. errands.c, fuse_connections.c, process_tree.c and stuck.c call it. */
+/* Reads what the kernel tells of a process. errands.c, fuse_connections.c, process_tree.c, sessions.c and stuck.c call it. */
 #define _GNU_SOURCE
 #include "process_status.h"
 
@@ -11,6 +11,8 @@
 
 #include "native/base/scoped.h"
 
+#define GROUPS "\nGroups:"
+
 size_t process_read(const char *path, char *text, size_t size)
 {
 	scoped_fd file = open(path, O_RDONLY | O_CLOEXEC);
@@ -18,6 +20,32 @@ size_t process_read(const char *path, char *text, size_t size)
 
 	text[got > 0 ? got : 0] = '\0';
 	return got > 0 ? (size_t)got : 0;
+}
+
+size_t process_read_status_fd(int file, char *text, size_t size)
+{
+	char part[4096];
+	size_t length = 0;
+	bool skips = false;
+	ssize_t got = 0;
+
+	while (length + 1 < size && (got = read(file, part, sizeof(part))) > 0)
+		for (ssize_t i = 0; i < got && length + 1 < size; i++) {
+			if (skips && part[i] != '\n')
+				continue;
+			text[length++] = part[i];
+			skips = length >= strlen(GROUPS) && !memcmp(text + length - strlen(GROUPS), GROUPS, strlen(GROUPS));
+		}
+	text[length] = '\0';
+	return length;
+}
+
+size_t process_read_status(const char *path, char *text, size_t size)
+{
+	scoped_fd file = open(path, O_RDONLY | O_CLOEXEC);
+
+	text[0] = '\0';
+	return file < 0 ? 0 : process_read_status_fd(file, text, size);
 }
 
 long process_number(const char *status, const char *label)
@@ -52,7 +80,6 @@ bool process_thread_waits(const char *thread)
 {
 	char path[80], text[1024];
 
-	snprintf(path, sizeof(path), "%s/stat", thread);
-	const char *name = process_read(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
-	return name && name[1] == ' ' && name[2] == 'D';
+	snprintf(path, sizeof(path), "%s/status", thread);
+	return process_read_status(path, text, sizeof(text)) && strstr(text, "\nState:\tD");
 }

@@ -9,6 +9,14 @@
 /* Reads the beginning of a file as a string. Returns its length; 0: there is none. */
 size_t process_read(const char *path, char *text, size_t size);
 
+/* Reads a proc_pid_status(5) in the same way, but for the groups: root inside may have 65,536, and more comes after them.
+ * Unlike "stat", "cmdline" and the links in "fd", it waits for no lock that the process keeps, as one does that executes a
+ * program, or maps a file, and waits for a file system that its user serves (FUSE). */
+size_t process_read_status(const char *path, char *text, size_t size);
+
+/* The same of a file that is open. */
+size_t process_read_status_fd(int file, char *text, size_t size);
+
 /* A number of proc_pid_status(5), as "\nUid:\t"; -1: there is none. */
 long process_number(const char *status, const char *label);
 

@@ -6,10 +6,11 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,27 +21,28 @@
 #include "stuck.h"
 
 #define SPARED "slurmstepd"
-/* Of proc_pid_stat(5), counted from the name, which is field 2. */
-#define NAME_TO_THREADS 18
-/* The kernel gives out numbers below 2^22. */
-#define MOST_DIGITS 7
+/* Of proc_pid_status(5). */
+#define NAME "Name:\t"
+#define STATE "\nState:\t"
 
 /* Whose step it is. */
 static uid_t user;
+/* What the plugin opened last, in this thread, if that was a stat file. */
+static _Thread_local int status_file = -1;
 
 static bool is_users(pid_t pid)
 {
 	char path[32], status[4096];
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	return process_read(path, status, sizeof(status)) && process_is_users(status);
+	return process_read_status(path, status, sizeof(status)) && process_is_users(status);
 }
 
 static pid_t tracer_of(const char *status_path)
 {
 	char status[4096];
 
-	return process_read(status_path, status, sizeof(status)) ? (pid_t)process_number(status, "\nTracerPid:\t") : 0;
+	return process_read_status(status_path, status, sizeof(status)) ? (pid_t)process_number(status, "\nTracerPid:\t") : 0;
 }
 
 static void end_tracer(pid_t pid)
@@ -73,62 +75,70 @@ static bool find_tracers(pid_t pid, bool end)
 	return found;
 }
 
-static pid_t number_at(const char *text, const char *end)
+static char state_of(const char *status)
 {
-	char digits[MOST_DIGITS + 1] = "";
-	size_t n = (size_t)(end - text);
+	const char *line = strstr(status, STATE);
 
-	if (!n || n > MOST_DIGITS)
-		return -1;
-	memcpy(digits, text, n);
-	return strspn(digits, "0123456789") == n ? (pid_t)strtol(digits, NULL, 10) : -1;
+	return line ? line[strlen(STATE)] : '\0';
 }
 
-static long threads_of(const char *text, const char *end)
+size_t jail_process_tree_stat(const char *status, char *text, size_t size)
 {
-	char rest[1024] = "";
-	const char *field = rest;
+	pid_t pid = (pid_t)process_number(status, "\nPid:\t");
+	const char *end = strchr(status, '\n');
+	char state = state_of(status), name[64];
 
-	memcpy(rest, text, (size_t)(end - text) < sizeof(rest) ? (size_t)(end - text) : sizeof(rest) - 1);
-	for (int i = 0; field && i < NAME_TO_THREADS; i++)
-		field = strchr(field + 1, ' ');
-	return field ? strtol(field, NULL, 10) : 0;
-}
-
-void jail_process_tree_correct(char *text, size_t size)
-{
-	char *first = memchr(text, '(', size), *last = memrchr(text, ')', size), *end = text + size;
-	pid_t pid = first && first > text && first[-1] == ' ' ? number_at(text, first - 1) : -1;
-
-	if (pid < 0 || !last || last < first || last + 2 >= end)
-		return;
-	for (char *one = first + 1; one < last; one++)
+	if (pid < 0 || !state || !end || strncmp(status, NAME, strlen(NAME)) != 0)
+		return 0;
+	snprintf(name, sizeof(name), "%.*s", (int)(end - status - (ptrdiff_t)strlen(NAME)), status + strlen(NAME));
+	for (char *one = name; *one; one++)
 		if (isspace((unsigned char)*one) || *one == '(' || *one == ')')
 			*one = '_';
-	if ((size_t)(last - first - 1) == strlen(SPARED) && !memcmp(first + 1, SPARED, strlen(SPARED)) && is_users(pid))
-		first[1] = '_';
+	if (!strcmp(name, SPARED) && process_is_users(status))
+		name[0] = '_';
 	/* A leader that ended before its threads, or whose death a tracer keeps to itself. */
-	if (last[2] == 'Z' && (threads_of(last, end) > 1 || find_tracers(pid, false)))
-		last[2] = 'S';
+	if (state == 'Z' && (process_number(status, "\nThreads:\t") > 1 || find_tracers(pid, false)))
+		state = 'S';
+	int length = snprintf(text, size, "%d (%s) %c %ld", (int)pid, name, state, process_number(status, "\nPPid:\t"));
+	return length < (int)size ? (size_t)length : 0;
 }
 
-/* In place of read(2) in the plugin, which reads stat files, and command lines that it compares as a whole. */
-static ssize_t read_corrected(int fd, void *buffer, size_t size)
+/* In place of open(2) in the plugin, which reads stat files, and command lines to find a slurmstepd. A process of a user's is
+ * none; and of both the reader waits for locks that a user's process may keep. */
+static int open_status(const char *path, int flags, ...)
 {
-	ssize_t got = read(fd, buffer, size);
+	char other[32], status[4096];
+	const char *slash = strrchr(path, '/');
 
-	if (got > 0)
-		jail_process_tree_correct(buffer, (size_t)got);
-	return got;
+	status_file = -1;
+	if (!slash || slash - path > 16 || strncmp(path, "/proc/", strlen("/proc/")) != 0)
+		return open(path, flags & ~O_CREAT);
+	snprintf(other, sizeof(other), "%.*s/status", (int)(slash - path), path);
+	if (!strcmp(slash, "/stat"))
+		return status_file = open(other, O_RDONLY | O_CLOEXEC);
+	if (!strcmp(slash, "/cmdline") && process_read_status(other, status, sizeof(status)) && process_is_users(status)) {
+		errno = EACCES;
+		return -1;
+	}
+	return open(path, flags & ~O_CREAT);
+}
+
+/* In place of read(2) in the plugin. */
+static ssize_t read_status(int fd, void *buffer, size_t size)
+{
+	char status[4096];
+
+	if (fd < 0 || fd != status_file)
+		return read(fd, buffer, size);
+	return process_read_status_fd(fd, status, sizeof(status)) ? (ssize_t)jail_process_tree_stat(status, buffer, size) : 0;
 }
 
 static bool is_dead(pid_t pid)
 {
-	char path[32], text[1024];
+	char path[32], status[1024];
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	const char *name = process_read(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
-	return name && name[1] == ' ' && name[2] == 'Z';
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	return process_read_status(path, status, sizeof(status)) && state_of(status) == 'Z';
 }
 
 /* In place of kill(2) in the plugin. Slurm sends SIGKILL again as long as the process is there. */
@@ -148,7 +158,9 @@ int jail_process_tree_guard(uid_t owner, struct jail_error *err)
 	user = owner;
 	if (!plugin)
 		return 0;
-	int missing = jail_imports_replace(plugin, "read", (void *)read_corrected, err);
+	int missing = jail_imports_replace(plugin, "read", (void *)read_status, err);
+	if (!missing)
+		missing = jail_imports_replace(plugin, "open", (void *)open_status, err);
 	if (!missing)
 		missing = jail_imports_replace(plugin, "kill", (void *)end_process, err);
 	return missing <= 0 ? missing : jail_fail(err, NULL, 0, "this proctrack_linuxproc finds processes in an unknown way: a user's that "

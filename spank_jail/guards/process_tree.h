@@ -15,8 +15,8 @@
 /* Lets it find and end all processes of a step of `owner`. Where another plugin tracks processes, nothing is done. Returns 0 or -1. */
 int jail_process_tree_guard(uid_t owner, struct jail_error *err);
 
-/* Corrects the start of a file proc_pid_stat(5): names have no character that splits them, only the node's own process is
- * called slurmstepd, and one that must be ended is not dead. `text` need not end with 0. */
-void jail_process_tree_correct(char *text, size_t size);
+/* The start of a proc_pid_stat(5), up to the parent, for a proc_pid_status(5): names have no character that splits them, only
+ * the node's own process is called slurmstepd, and one that must be ended is not dead. Returns its length; 0: it is no status. */
+size_t jail_process_tree_stat(const char *status, char *text, size_t size);
 
 #endif

@@ -20,6 +20,7 @@
 #include "native/base/sys.h"
 #include "spank_jail/job/job_directory.h"
 #include "spank_jail/job/job_namespaces.h"
+#include "bounded_look.h"
 #include "fuse_connections.h"
 #include "process_status.h"
 
@@ -28,7 +29,8 @@
 #define OTHERS_AFTER_S 8
 /* Parents of parents: more than that is nobody's. */
 #define MOST_PARENTS 256
-#define SERVED "/dev/fuse"
+/* Processes that do not let themselves be looked at, of one round. */
+#define MOST_UNANSWERED 3
 
 /* The one that is waited for. */
 static struct {
@@ -72,7 +74,7 @@ static pid_t find_root(pid_t pid)
 		if (pid == 1)
 			return pid;
 		snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-		if (!process_read(path, status, sizeof(status)))
+		if (!process_read_status(path, status, sizeof(status)))
 			return 0;
 		if (!process_is_users(status))
 			return pid;
@@ -115,55 +117,69 @@ static bool is_own_init(pid_t root)
 	char path[32], status[4096];
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)root);
-	return process_read(path, status, sizeof(status)) && process_number(status, "\nPPid:\t") == getpid();
+	return process_read_status(path, status, sizeof(status)) && process_number(status, "\nPPid:\t") == getpid();
+}
+
+struct server {
+	pid_t pid;
+	uid_t user;
+	gid_t group;
+};
+
+/* Or that cannot be told. */
+static bool is_served_by(int files, const char *name, const void *unused)
+{
+	char target[64];
+
+	(void)unused;
+	return readlinkat(files, name, target, sizeof(target)) < 0 || bounded_look_is_fuse(files, name);
 }
 
 /* Whether one of its descriptors is what FUSE is served by, or that cannot be told. As its own user, whom the kernel lets look. */
-static bool may_serve(pid_t pid, const char *status)
+static bool look_for_served(const void *argument)
 {
-	uid_t user = (uid_t)process_number(status, "\nUid:\t"), before = geteuid();
-	gid_t group = (gid_t)process_number(status, "\nGid:\t"), group_before = getegid();
-	char path[64], target[64];
-	struct dirent *entry;
+	const struct server *server = argument;
+	char path[64];
 
-	if (before && sys_thread_seteuid(0))
-		return false;
-	bool serves = syscall(SYS_setresgid, -1, group, -1) || sys_thread_seteuid(user);
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	DIR *files = opendir(path);
-	serves |= !files;
-	while (files && !serves && (entry = readdir(files))) {
-		ssize_t length = entry->d_name[0] == '.' ? 0 : readlinkat(dirfd(files), entry->d_name, target, sizeof(target));
-		serves = length < 0 || (length == strlen(SERVED) && !memcmp(target, SERVED, strlen(SERVED)));
-	}
-	if (files)
-		closedir(files);
-	if (sys_thread_seteuid(0) || syscall(SYS_setresgid, -1, group_before, -1) || (before && sys_thread_seteuid(before)))
-		abort();
-	return serves;
+	if ((geteuid() && sys_thread_seteuid(0)) || syscall(SYS_setresgid, -1, server->group, -1) || sys_thread_seteuid(server->user))
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)server->pid);
+	scoped_fd files = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return files < 0 || bounded_look_list(files, is_served_by, NULL);
 }
 
-static void end(pid_t pid, uid_t user, pid_t init, bool others)
+/* Who does not let itself be looked at may serve; after some of them nobody else is looked at. */
+static bool may_serve(pid_t pid, const char *status, unsigned *unanswered)
+{
+	const struct server server = { pid, (uid_t)process_number(status, "\nUid:\t"), (gid_t)process_number(status, "\nGid:\t") };
+	int serves = *unanswered < MOST_UNANSWERED ? bounded_look(look_for_served, &server) : -1;
+
+	*unanswered += serves < 0;
+	return serves != 0;
+}
+
+static void end(pid_t pid, uid_t user, pid_t init, unsigned *unanswered, bool others)
 {
 	char path[32], status[4096];
 	/* First, so that the number cannot become another's. */
 	scoped_fd process = (int)syscall(SYS_pidfd_open, pid, 0);
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	if (process < 0 || !process_read(path, status, sizeof(status)) || !process_is_users(status))
+	if (process < 0 || !process_read_status(path, status, sizeof(status)) || !process_is_users(status))
 		return;
 	pid_t root = find_root(pid);
 	if (root <= 0 || root == getpid())
 		return;
 	/* At level filesystem the node's init has the user's orphans; those of root are not told from its own. */
 	bool orphan = root == 1 ? user && process_number(status, "\nUid:\t") == (long)user : root == init || is_own_init(root);
-	if (orphan || (others && is_step_of(root, user) && may_serve(pid, status)))
+	if (orphan || (others && is_step_of(root, user) && may_serve(pid, status, unanswered)))
 		(void)syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
 }
 
 void jail_stuck_release(pid_t pid, uid_t user)
 {
 	struct dirent *entry;
+	unsigned unanswered = 0;
 
 	if (!waits(pid)) {
 		if (stuck.pid == pid)
@@ -181,7 +197,7 @@ void jail_stuck_release(pid_t pid, uid_t user)
 	DIR *processes = opendir("/proc");
 	while (processes && (entry = readdir(processes)))
 		if (isdigit((unsigned char)entry->d_name[0]))
-			end((pid_t)strtol(entry->d_name, NULL, 10), user, init, waited >= OTHERS_AFTER_S);
+			end((pid_t)strtol(entry->d_name, NULL, 10), user, init, &unanswered, waited >= OTHERS_AFTER_S);
 	if (processes)
 		closedir(processes);
 	if (waited >= OTHERS_AFTER_S)

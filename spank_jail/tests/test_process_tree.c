@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What proctrack/linuxproc reads of processes. */
 #define _GNU_SOURCE
+#include <grp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,46 +13,84 @@
 #include <unistd.h>
 
 #include "native/testing/check.h"
+#include "spank_jail/guards/bounded_look.h"
+#include "spank_jail/guards/process_status.h"
 #include "spank_jail/guards/process_tree.h"
 
 static char line[2048];
 
-static const char *corrected(const char *text)
+static const char *stat_for(const char *status)
 {
-	snprintf(line, sizeof(line), "%s", text);
-	jail_process_tree_correct(line, strlen(line));
+	line[jail_process_tree_stat(status, line, sizeof(line))] = '\0';
 	return line;
 }
 
 static const char *stat_of(pid_t pid)
 {
-	char path[64];
+	char path[64], status[4096];
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	FILE *file = fopen(path, "re");
-	size_t got = file ? fread(line, 1, sizeof(line) - 1, file) : 0;
-	if (file)
-		fclose(file);
-	line[got] = '\0';
-	jail_process_tree_correct(line, got);
-	return line;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	return stat_for(process_read_status(path, status, sizeof(status)) ? status : "");
 }
 
 static void test_names(void)
 {
-	CHECK(!strcmp(corrected("12 (sleep) S 7 7 7"), "12 (sleep) S 7 7 7"));
-	CHECK(!strcmp(corrected("12 (a) S 1 (b\n) R 7 7"), "12 (a__S_1__b_) R 7 7"));
+	CHECK(!strcmp(stat_for("Name:\tsleep\nState:\tS (sleeping)\nPid:\t12\nPPid:\t7\n"), "12 (sleep) S 7"));
+	CHECK(!strcmp(stat_for("Name:\ta) S 1 (b\\n\nState:\tR (running)\nPid:\t12\nPPid:\t7\n"), "12 (a__S_1__b\\n) R 7"));
 	/* No such process, so nobody's. */
-	CHECK(!strcmp(corrected("4999999 (slurmstepd) S 7 7 7"), "4999999 (slurmstepd) S 7 7 7"));
+	CHECK(!strcmp(stat_for("Name:\tslurmstepd\nState:\tS\nPid:\t4999999\nPPid:\t7\n"), "4999999 (slurmstepd) S 7"));
 }
 
-static void test_what_is_no_stat_stays(void)
+static void test_what_is_no_status(void)
 {
-	const char *const others[] = { "", "(", ")", "1 (", "1 ()", "1 () ", "slurmstepd: [1.0]", "(a b) S", "x (a b) S 1", ") 1 ( S",
-				       "12345678 (a b) S 1", "1(a b) S 1" };
+	const char *const others[] = { "", "Name:\t", "Name:\ta\n", "Name:\ta\nPid:\t1\n", "slurmstepd: [1.0]", "1 (a) S 1" };
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		CHECK(!strcmp(corrected(others[i]), others[i]));
+		CHECK(!*stat_for(others[i]));
+}
+
+/* Groups without end do not hide what comes after them. */
+static void test_many_groups(void)
+{
+	static gid_t groups[20000];
+	char path[64], status[4096];
+	pid_t child = geteuid() ? 0 : fork();
+
+	if (geteuid())
+		return;
+	if (!child) {
+		for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+			groups[i] = (gid_t)i + 100000;
+		if (setgroups(sizeof(groups) / sizeof(groups[0]), groups))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	usleep(200000);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)child);
+	CHECK(process_read_status(path, status, sizeof(status)) && process_number(status, "\nThreads:\t") == 1);
+	CHECK(!kill(child, 9) && waitpid(child, NULL, 0) == child);
+}
+
+static bool look_forever(const void *unused)
+{
+	(void)unused;
+	for (;;)
+		pause();
+	return true;
+}
+
+static bool look_at_number(const void *number)
+{
+	return *(const int *)number;
+}
+
+static void test_looks_end(void)
+{
+	CHECK(bounded_look(look_at_number, &(int){ 1 }) == 1 && bounded_look(look_at_number, &(int){ 0 }) == 0);
+	CHECK(bounded_look(look_forever, NULL) == -1);
+	/* Nothing is left to wait for. */
+	CHECK(waitpid(-1, NULL, __WALL) == -1);
 }
 
 /* In a process of its own, whose leader then ends. */
@@ -128,7 +167,9 @@ static void test_a_user_that_is_called_as_slurmstepd(void)
 int main(void)
 {
 	test_names();
-	test_what_is_no_stat_stays();
+	test_what_is_no_status();
+	test_many_groups();
+	test_looks_end();
 	test_a_dead_leader();
 	test_the_dead();
 	test_the_dead_that_is_traced();
