@@ -170,10 +170,77 @@ static void wait_for_itself(void)
 	broken("an answer came");
 }
 
+/* Answers what opens a file, and not what closes it. */
+static _Noreturn void answer_until_flush(int fd)
+{
+	static char request[1 << 17];
+	const struct fuse_in_header *header = (const void *)request;
+	struct {
+		struct fuse_out_header header;
+		union {
+			struct fuse_init_out init;
+			struct fuse_entry_out entry;
+			struct fuse_attr_out attributes;
+			struct fuse_open_out open;
+		} body;
+	} answer;
+
+	for (;;) {
+		if (read(fd, request, sizeof(request)) < 0)
+			_exit(0);
+		struct fuse_attr file = { .ino = header->opcode == FUSE_LOOKUP ? 2 : header->nodeid, .mode = S_IFREG | 0777, .nlink = 1 };
+		if (file.ino == FUSE_ROOT_ID)
+			file.mode = S_IFDIR | 0777;
+		size_t size = 0;
+		memset(&answer, 0, sizeof(answer));
+		switch (header->opcode) {
+		case FUSE_FLUSH:
+		case FUSE_FORGET:
+		case FUSE_INTERRUPT: continue;
+		case FUSE_INIT:
+			answer.body.init = (struct fuse_init_out){ .major = 7, .minor = 31, .max_write = 4096 };
+			size = sizeof(answer.body.init);
+			break;
+		case FUSE_LOOKUP:
+			answer.body.entry = (struct fuse_entry_out){ .nodeid = 2, .attr_valid = 1000, .entry_valid = 1000, .attr = file };
+			size = sizeof(answer.body.entry);
+			break;
+		case FUSE_GETATTR:
+			answer.body.attributes = (struct fuse_attr_out){ .attr_valid = 1000, .attr = file };
+			size = sizeof(answer.body.attributes);
+			break;
+		case FUSE_OPEN: size = sizeof(answer.body.open); break;
+		default: answer.header.error = -ENOSYS;
+		}
+		answer.header.unique = header->unique;
+		answer.header.len = (uint32_t)(sizeof(answer.header) + size);
+		if (write(fd, &answer, answer.header.len) < 0)
+			_exit(0);
+	}
+}
+
+/* The kernel closes a file for the program that is executed, holding a lock that readers of /proc/PID/stat wait for. */
+static void execute_for_ever(void)
+{
+	int fd = mount_served();
+	pid_t child = fork();
+
+	if (!child)
+		answer_until_flush(fd);
+	close(fd);
+	if (open(PLACE "/file", O_RDWR | O_CLOEXEC) < 0)
+		broken("open the served file");
+	printf("stays\n");
+	fflush(stdout);
+	execl("/bin/sleep", "sleep", "1000", NULL);
+	broken("it was executed");
+}
+
 const struct attack served_file_attacks[] = {
 	{ "serve-files", serve_files },
 	{ "wait-for-served", wait_for_served },
 	{ "wait-for-orphan", wait_for_orphan },
 	{ "wait-for-itself", wait_for_itself },
+	{ "execute-for-ever", execute_for_ever },
 	{ NULL, NULL },
 };

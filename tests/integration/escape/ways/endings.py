@@ -118,6 +118,16 @@ def waits_for_itself(arena: Arena, user: str) -> Outcome:
     return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
 
 
+def executes_for_ever(arena: Arena, user: str) -> Outcome:
+    """Readers of a process's /proc/PID/stat wait as long as it executes: another user's job must end all the same."""
+    job, said = _stays(arena, user, "exec /escape/attack execute-for-ever")
+    if "stays" not in said:
+        return Outcome.read(said)
+    other, _ = _stays(arena, "bob", "echo stays; exec sleep 300")
+    outcomes = [_cancelled(arena, one) for one in (other, job)]
+    return next((one for one in outcomes if one.kind != "held"), outcomes[0])
+
+
 def stopped_clients(arena: Arena, user: str) -> Outcome:
     """srun and three sattaches that do not answer when slurmstepd tells them of the end."""
     out = fresh(arena)
