@@ -144,10 +144,12 @@ static bool is_dead(pid_t pid)
 /* In place of kill(2) in the plugin. Slurm sends SIGKILL again as long as the process is there. */
 static int end_process(pid_t pid, int signal)
 {
-	if (pid > 0 && signal == SIGKILL && is_dead(pid))
-		(void)find_tracers(pid, true);
-	else if (pid > 0 && signal == SIGKILL)
+	if (pid > 0 && signal == SIGKILL) {
+		if (is_dead(pid))
+			(void)find_tracers(pid, true);
+		/* Of one whose first thread is dead another may wait. */
 		jail_stuck_release(pid, user);
+	}
 	return kill(pid, signal);
 }
 

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "spank_jail/guards/process_status.h"
 
 /* Who forks meanwhile is found by the next look; who goes on and on, by the end of the next job. */
 #define MOST_LOOKS 20
@@ -29,14 +28,6 @@ static bool read_file(const char *pid, const char *name, char *text, size_t size
 	ssize_t got = file < 0 ? -1 : read(file, text, size - 1);
 	text[got > 0 ? got : 0] = '\0';
 	return got > 0;
-}
-
-static bool read_status(const char *pid, char *text, size_t size)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%.16s/status", pid);
-	return process_read_status(path, text, size) > 0;
 }
 
 /* proc_pid_status(5): jobs and sessions have a PID namespace below the node's, and so two numbers. */
@@ -64,11 +55,12 @@ static bool is_of(const char *pid, const char *status, uid_t user)
 
 static bool end_one(const char *pid, uid_t user)
 {
-	char status[4096];
+	/* With the groups of root inside, of which there may be 65,536, before what counts here. */
+	static char status[1 << 20];
 	/* First, so that the number cannot become another's. */
 	scoped_fd process = (int)syscall(SYS_pidfd_open, (pid_t)strtol(pid, NULL, 10), 0);
 
-	return process >= 0 && read_status(pid, status, sizeof(status)) && is_inside(status) && is_of(pid, status, user) &&
+	return process >= 0 && read_file(pid, "status", status, sizeof(status)) && is_inside(status) && is_of(pid, status, user) &&
 	       !strstr(status, "\nState:\tZ") && !syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
 }
 
