@@ -225,6 +225,7 @@ _ENDINGS = [
         ("waits-for-an-orphan", endings.waits_for_an_orphan),
         ("waits-for-another-job", endings.waits_for_another_job),
         ("waits-for-itself", endings.waits_for_itself),
+        ("waits-in-a-thread", endings.waits_in_a_thread),
         ("executes-for-ever", endings.executes_for_ever),
     )
     for user in ("root", "eve")

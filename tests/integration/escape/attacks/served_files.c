@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,8 +148,8 @@ static void wait_for_orphan(void)
 }
 
 /* Who asks has the /dev/fuse open by which the answer would come, and the kernel waits for that to be closed. A user's, of
- * whom the kernel tells what he mounted, is mounted nowhere any more. */
-static void wait_for_itself(void)
+ * whom the kernel tells what he mounted, is mounted nowhere any more. Returns the place. */
+static int serve_itself(void)
 {
 	int ends[2], fd = mount_served();
 	char number[16] = "";
@@ -166,8 +167,30 @@ static void wait_for_itself(void)
 		broken("leave the place");
 	printf("stays\n");
 	fflush(stdout);
-	(void)openat(place, "file", O_RDONLY);
+	return place;
+}
+
+static void wait_for_itself(void)
+{
+	(void)openat(serve_itself(), "file", O_RDONLY);
 	broken("an answer came");
+}
+
+static void *ask_in_thread(void *place)
+{
+	(void)openat(*(int *)place, "file", O_RDONLY);
+	broken("an answer came");
+}
+
+static void wait_in_a_thread(void)
+{
+	static int place;
+	pthread_t thread;
+
+	place = serve_itself();
+	if (pthread_create(&thread, NULL, ask_in_thread, &place))
+		broken("pthread_create");
+	syscall(SYS_exit, 0);
 }
 
 /* Answers what opens a file, and not what closes it. */
@@ -241,6 +264,7 @@ const struct attack served_file_attacks[] = {
 	{ "wait-for-served", wait_for_served },
 	{ "wait-for-orphan", wait_for_orphan },
 	{ "wait-for-itself", wait_for_itself },
+	{ "wait-in-a-thread", wait_in_a_thread },
 	{ "execute-for-ever", execute_for_ever },
 	{ NULL, NULL },
 };

@@ -118,8 +118,14 @@ def waits_for_itself(arena: Arena, user: str) -> Outcome:
     return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
 
 
+def waits_in_a_thread(arena: Arena, user: str) -> Outcome:
+    """The same, where a thread asks, and the first one, by which the process looks dead, has ended."""
+    job, said = _stays(arena, user, "exec /escape/attack wait-in-a-thread")
+    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+
+
 def executes_for_ever(arena: Arena, user: str) -> Outcome:
-    """Readers of a process's /proc/PID/stat wait as long as it executes: another user's job must end all the same."""
+    """Who reads its /proc/PID/stat waits as long as it executes: another user's job must end, too."""
     job, said = _stays(arena, user, "exec /escape/attack execute-for-ever")
     if "stays" not in said:
         return Outcome.read(said)
