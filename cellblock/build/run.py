@@ -70,18 +70,21 @@ def _build(prepared: Prepared, events: Events, started: float) -> BuildResult:
     layout = image_store()
     check_after_boot(paths.cache(), events)
     with layout.writing():
-        result = _build_into(layout, prepared, events, started)
-    if result.built:
+        result, is_named_anew = _build_into(layout, prepared, events, started)
+    if is_named_anew:
         _forget_old(layout, [prepared.plans[name] for name in prepared.wanted], prepared, events)
     return result
 
 
-def _build_into(layout: Layout, prepared: Prepared, events: Events, started: float) -> BuildResult:
+def _build_into(
+    layout: Layout, prepared: Prepared, events: Events, started: float
+) -> tuple[BuildResult, bool]:
+    """Returns the images, and whether one of them has a key that the store did not have."""
     programs = Programs()
     storage = ContainersStorage(programs)
     plans = [prepared.plans[name] for name in prepared.wanted]
     known = layout.references()
-    made: list[str] = [plan.name for plan in plans if plan.key_reference not in known]
+    is_new = any(plan.key_reference not in known for plan in plans)
     # Going back to an earlier definition makes nothing; what is remembered of the image must go back, too.
     forgotten = any(
         (record := read_record(plan.name, prepared.variant.name)) is None
@@ -93,7 +96,8 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     )
     fetched = Provider(prepared, events)
     images: dict[str, StoredImage] = {}
-    if made or forgotten:
+    built: tuple[str, ...] = ()
+    if is_new or forgotten:
         require_root("an image keeps the owners of its files, which only root can set")
         maker = layer_maker(prepared, layout, programs, fetched)
         maker.sweep()
@@ -102,7 +106,8 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
             from cellblock.oci.cache import RegistryCache
 
             build = replace(build, cache=RegistryCache(prepared.request.cache, layout, events))
-        images = build_layers(build, plans)
+        finished = build_layers(build, plans)
+        images, built = dict(finished.images), finished.built
     else:
         for plan in plans:
             images[plan.name] = layout.stored(known[plan.key_reference])
@@ -115,13 +120,14 @@ def _build_into(layout: Layout, prepared: Prepared, events: Events, started: flo
     load = prepared.request.load
     if load:
         _load(storage, layout, [plan for plan in plans if load is True or plan.name in load], images, events)
-    return BuildResult(
+    result = BuildResult(
         prepared.variant,
         {plan.name: _built(plan, images[plan.name], prepared) for plan in plans},
-        tuple(made),
+        built,
         time.monotonic() - started,
         fetched.seconds,
     )
+    return result, is_new
 
 
 def layer_maker(

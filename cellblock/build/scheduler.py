@@ -65,8 +65,16 @@ class DirectBuild:
     """Image -> those of them that declare it, or what it needs."""
 
 
-def build_layers(build: DirectBuild, plans: Sequence[ImagePlan]) -> dict[str, StoredImage]:
-    """Make the images of `plans`, and what they need; returns them by name.
+@dataclass(frozen=True)
+class FinishedImages:
+    """The images by name; `built` are the new ones: the others were known, or are of layers that were."""
+
+    images: Mapping[str, StoredImage]
+    built: tuple[str, ...]
+
+
+def build_layers(build: DirectBuild, plans: Sequence[ImagePlan]) -> FinishedImages:
+    """Make the images of `plans`, and what they need.
 
     Raises StepFailed (the first) after what ran beside it was ended; Interrupted on Ctrl-C.
     """
@@ -87,10 +95,13 @@ class _Run:
         self._started: dict[str, float] = {}
         self._steps: dict[str, dict[str, float]] = {}
         self._images: dict[str, StoredImage] = {}
+        self._made: set[str] = set()
+        self._built: list[str] = []
+        self._before = build.layout.references()
         definitions = {plan.rendered.image.folder.parent for plan in plans}
         self._commit = clean_commit(definitions.pop()) if len(definitions) == 1 else None
 
-    def run(self) -> dict[str, StoredImage]:
+    def run(self) -> FinishedImages:
         for plan in self._plans:
             self._build.events.emit(SubjectState(plan.name, "waiting"))
         for plan in self._plans:
@@ -144,7 +155,7 @@ class _Run:
                         f"interrupted: what was being made was thrown away, {kept}", hint=self._build.go_on
                     ) from error
                 raise
-        return self._images
+        return FinishedImages(self._images, tuple(self._built))
 
     def _want(self, node: Node) -> None:
         """Find a layer; one that must be made wants all that it waits for."""
@@ -210,6 +221,8 @@ class _Run:
                 if record is None:
                     events.emit(SubjectState(node.subject, "running", node.title))
                     record = self._build.maker.make(node, report, lambda: tree.set_result(None))
+                    with self._lock:
+                        self._made.add(node.id)
                     self._push(node, record)
                 else:
                     tree.set_result(None)
@@ -276,8 +289,17 @@ class _Run:
                     shaped_by=self._build.shaped_by.get(plan.name, ()),
                 )
             )
-            state: State = "done" if plan.name in self._started else "cached"
+            is_made = any(node.id in self._made for node in plan.top.chain())
+            state: State = "cached"
+            if is_made or self._is_changed(plan, image):
+                self._built.append(plan.name)
+                state = "done"
             self._build.events.emit(SubjectState(plan.name, state, plan.reference, seconds))
+
+    def _is_changed(self, plan: ImagePlan, image: StoredImage) -> bool:
+        """Whether the name had another image, and the store not yet this one: a changed environment, say."""
+        named = self._before.get(plan.reference)
+        return named is not None and image.digest not in {known.digest for known in self._before.values()}
 
     def _remember(self, record: ImageRecord) -> None:
         if self._build.remember:

@@ -56,7 +56,7 @@ def verify_images(request: BuildRequest, events: Events) -> Mapping[str, Verifie
         provide = Provider(prepared, events)
         maker = layer_maker(prepared, layout, programs, provide, folder)
         build = direct_build(prepared, maker, layout, events, programs, provide.stopped)
-        again = build_layers(replace(build, remember=False), plans)
+        again = build_layers(replace(build, remember=False), plans).images
         found = {}
         for plan in plans:
             first, second = store.stored(known[plan.key_reference]), again[plan.name]

@@ -65,8 +65,15 @@ def sign_keyless(references: Sequence[str]) -> None:
         argv = ["cosign", "sign", "--yes", reference]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:
+            said = done.stderr.strip()[-1000:]
+            # Go's words for a host that has no address, or that cannot be reached.
+            is_network = any(words in said for words in ("no such host", "dial tcp", "i/o timeout"))
+            missing = (
+                "it could not reach Sigstore's services: check the network and HTTPS_PROXY, or sign with --key"
+                if is_network
+                else "the job needs an identity: `id-token: write` on GitHub, SIGSTORE_ID_TOKEN on GitLab"
+            )
             raise CellblockError(
-                f"`{' '.join(argv)}` failed: {done.stderr.strip()[-1000:]}",
-                hint="the job needs an identity: `id-token: write` on GitHub, SIGSTORE_ID_TOKEN on GitLab; "
-                "the images are pushed, and not signed",
+                f"`{' '.join(argv)}` failed: {said}",
+                hint=f"{missing}; the images are pushed, and not signed",
             )

@@ -106,6 +106,32 @@ def test_going_back_to_an_earlier_definition_finds_its_image(
     assert read(again.images[name].reference, "cat", "/v") == "1\n"
 
 
+def test_what_is_called_cached_is_not_counted_as_built(definitions: Path, image: Callable[..., str]) -> None:
+    def counted(name: str) -> set[str]:
+        states: dict[str, str] = {}
+
+        def note(event: Event) -> None:
+            if isinstance(event, SubjectState):
+                states[event.subject] = event.state
+
+        events = Events()
+        events.subscribe(note)
+        result = build(definitions, name, events=events)
+        ends = {each: states[each] for each in result.images}
+        assert {each for each, state in ends.items() if state == "done"} == set(result.built), ends
+        return set(result.built)
+
+    name = image("run: [echo 7 > /cached]\n")
+    counted(name)
+    assert counted(name) == set()
+    # No layer depends on it; the image is another one all the same.
+    image("run: [echo 7 > /cached]\nenv: {A: b}\n")
+    assert counted(name) == {name}
+    # As another checkout finds it: that has no such image, and the machine has its layers.
+    image_store().untag(references(name))
+    assert counted(name) == set()
+
+
 def test_only_the_newest_builds_of_an_image_are_kept(definitions: Path, image: Callable[..., str]) -> None:
     for number in range(5):
         name = image(f"run: [echo {number} > /v]\n")

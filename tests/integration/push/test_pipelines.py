@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from cellblock.paths import PROJECT
+from tests.integration.conftest import EVERY_SLURM
 from tests.integration.push.verifiers import Cosign, Skopeo, make_key
 from tests.integration.registry import PASSWORD, USER, RunningRegistry, repository_of, running_registry
 
@@ -105,6 +106,11 @@ def test_the_workflow_of_github_builds_pushes_signs_and_joins(
         (tmp_path / ".docker/config.json").write_text(auth_file.read_text())
         done = cosign.run(tmp_path, "verify", public, reference)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("variant", EVERY_SLURM)
+def test_the_audit_finds_nothing_in_an_untouched_build(variant: str) -> None:
+    run(f"python3 build.py build -v {variant} && python3 build.py audit -v {variant}", {})
 
 
 def test_the_pipeline_of_gitlab_builds_pushes_and_joins(
