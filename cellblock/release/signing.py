@@ -69,7 +69,7 @@ def sign_keyless(references: Sequence[str]) -> None:
             # Go's words for a host that has no address, or that cannot be reached.
             is_network = any(words in said for words in ("no such host", "dial tcp", "i/o timeout"))
             missing = (
-                "it could not reach Sigstore's services: check the network and HTTPS_PROXY, or sign with --key"
+                "it does not reach Sigstore: check the network and HTTPS_PROXY, or sign with --key"
                 if is_network
                 else "the job needs an identity: `id-token: write` on GitHub, SIGSTORE_ID_TOKEN on GitLab"
             )
