@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says who must be root, and what to do about it: the first thing that a newcomer forgets is sudo."""
+"""Refuses commands that need root, with the command to type: newcomers forget sudo first."""
 
 from __future__ import annotations
 

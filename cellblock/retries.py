@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries again what failed for a reason that may pass, with growing waits between the attempts.
+"""Retries what failed for a reason that may pass, with growing waits between the attempts.
 
     for attempt in retrying(Broken, attempts=5):
         with attempt:

@@ -2,9 +2,9 @@
 """Makes two images to import: `base`, a small distribution, and `big`, one for machine learning.
 
 Files of this machine's Debian packages in layers of gzip -6, as an OCI layout (OCI image-spec 1.1).
-Programs and texts shrink to a third; what makes images for machine learning shrink to six tenths only is
-what is compressed already or random, as weights are: of that `big` has 31 files of random bytes. Made once,
-and kept below CELLBLOCK_CACHE.
+Programs and texts shrink to a third. Images for machine learning shrink to six tenths only, because weights
+do not compress: `big` has 31 files of random bytes for them. The images are made once and kept below
+CELLBLOCK_CACHE.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts a directory as a filesystem whose calls take their time, or are counted (`slow_fs.c`, by FUSE)."""
+"""Mounts a directory through FUSE so that each call is delayed, or counted (`slow_fs.c`)."""
 
 from __future__ import annotations
 

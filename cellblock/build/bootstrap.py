@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command lines that put exactly the locked packages into a root: mmdebstrap for the first layer, then apt.
 
-Both see one flat archive that holds the locked packages and no other (cellblock.packages.repository).
+Both programs see one flat archive that holds the locked packages alone (cellblock.packages.repository).
+It also makes the files that mmdebstrap would make, for a first layer whose packages are laid down by tar.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies files out of images, and sources into a root, without running anything of theirs."""
+"""Copies files out of images, and sources into a root; runs no program of either."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds images with Docker, each by its recipe, one after the other: what has its key is left alone."""
+"""Builds images with Docker, each by its recipe, one after the other; skips those that exist by their key."""
 
 from __future__ import annotations
 

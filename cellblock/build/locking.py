@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes, checks and compares the locks of variants."""
+"""Makes, checks and compares the locks of variants: files of packages by version and SHA-256."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out a build: what is there already is left alone, the rest is made side by side."""
+"""Carries out a build: keeps images that exist by their key, and makes the others side by side."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--install-completion` and `--show-completion`: completion in a shell, also for `python3 build.py`.
 
-typer answers what fits; its own scripts would ask it for `./build.py` only, and all pages say `python3
-build.py`. A shell that has no script here is left to typer.
+typer computes the completions. Its own scripts complete `./build.py` only, but the documentation says
+`python3 build.py`, so bash, zsh and fish get scripts of ours. Other shells get typer's.
 """
 
 from __future__ import annotations

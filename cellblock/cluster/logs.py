@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemons of a cluster print, all together in the order of time, or as they print it."""
+"""Shows what the daemons of a cluster printed, merged by time, or follows what they print."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of a cluster's REST API (docs/rest.md).
+"""Makes tokens of a cluster's REST API (docs/rest.md).
 
-slurmctld makes the tokens, at the word of root on its node: the key is in the containers of slurmctld and
-slurmdbd alone, and never in a command.
+Root runs `scontrol token` in slurmctld's container. The key that signs tokens is in the containers of
+slurmctld and slurmdbd alone, and never in a command.
 """
 
 from __future__ import annotations

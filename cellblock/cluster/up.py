@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From nothing to a job in the jail: build, assemble, start, prove."""
+"""`build.py up`: builds the images, assembles the jail, starts the cluster, and runs its first jobs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the flowcharts of pages as SVG, so that the site needs no script for them.
 
-Pages hold them as Mermaid, which places that show Markdown draw themselves. Known here is the part of its
-language that the pages use: `flowchart LR` or `TB`, and lines `a["text"] -->|text| b["text"]`.
+Pages hold them as Mermaid, which GitHub and GitLab draw themselves. This module knows the part of Mermaid
+that the pages use: `flowchart LR` or `TB`, and lines `a["text"] -->|text| b["text"]`.
 """
 
 from __future__ import annotations

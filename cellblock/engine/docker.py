@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the Containerfile that `build.py render containerfile` shows with dockerd, a stage at a time.
 
-A recipe's stage is sent to dockerd through the docker SDK with what it copies; in the place of the other
-images' stages stand these images, by their keys. The classic builder is used, the only one that the SDK
-speaks to: it is in every version of dockerd that distributions carry.
+Each stage is sent to dockerd through the docker SDK with the files that it copies. It stands on the other
+images, named by their keys, instead of containing their stages. The classic builder is used, the only one
+that the SDK speaks to: it is in every version of dockerd that distributions carry.
 
 What Ctrl-C or a crash leaves behind: dockerd ends a build whose connection closes and removes its container;
 layers of finished instructions stay in its cache. A tag is only ever given to a finished image.

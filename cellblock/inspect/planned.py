@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A build before it is done: its layers, their predicted sizes, who shares them, and what a node pulls."""
+"""Predicts a build: its layers, their sizes, who shares them, and what a node pulls."""
 
 from __future__ import annotations
 

@@ -9,5 +9,5 @@
     *.py       the commands: assemble, upgrade, rollback, verify, changes (`jail diff`), initialise
     backup/    backups by restic
 
-A folder imports only those listed above it; tests/lint/test_layers.py checks that.
+A folder imports only those listed above it; tests/lint/test_folder_order.py checks that.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of this machine's kernel that shield users from each other, in the jail and outside.
 
-The jail holds with all of them off. On, they also shield programs that are not careful, inside and outside.
+The jail's isolation needs none of them. They protect careless programs, in the jail and on the node.
 """
 
 from __future__ import annotations

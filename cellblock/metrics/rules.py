@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for Prometheus: deploy/prometheus/rules.yaml, as it lies there."""
+"""Finds the alert rules for Prometheus, deploy/prometheus/rules.yaml, for `build.py render rules`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pushes images of a layout to a registry: what it lacks, and the names last.
+"""Pushes images of a layout to a registry: the blobs that it lacks, then manifests, then tags.
 
 First all blobs of all images go, each once: a blob that several repositories need is sent to one of them and
 mounted into the others. Then the manifests by digest, with what is attached to them, and at the end the tags.

@@ -2,7 +2,7 @@
 """Features that Slurm can be compiled with: packages, configure's option, what shows that it was found.
 
 configure leaves out what it does not find, and says so in a line among a thousand. So its results are
-looked at, and what was asked for and is not in them ends the build before it compiles anything.
+checked: when a feature that was asked for is missing, the build fails before it compiles anything.
 """
 
 from __future__ import annotations

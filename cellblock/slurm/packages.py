@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides which file of an installed Slurm belongs to which package.
 
-Names are those of Debian and Ubuntu, so that definitions and people find what they know. What no rule
-takes goes to the package of the plugins, on which all others stand: a new release's new file is not lost.
+Packages have the names of Debian's and Ubuntu's, so that definitions need not differ. A file that no rule
+names goes to the package of the plugins, which all others depend on: a new release's new file is not lost.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 """Roots of failed steps that `build --keep` leaves: paths.cache()/failed/IMAGE-LAYER.
 
 Each has a script, `enter`, that opens a shell in it. It stays until the same layer fails again with `--keep`,
-or `cache trim`. What a kill leaves half moved is a working folder, which the next build removes.
+or `cache trim`. After a kill
+in the middle of a move, the rest is a working folder, which the next build removes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes room in the cache: what was not used for longest goes first, until what is left fits.
+"""`build.py cache trim`: removes what was not used for longest, until the rest of the cache fits.
 
-Nobody builds meanwhile (`Layout.alone`, the store's lock); who comes waits. A removal that is ended half-way
-leaves a cache that is right: a name goes before its blobs, a tree is renamed before it is removed.
+Builds wait meanwhile (`Layout.alone`, the store's lock). A removal that is interrupted leaves a correct
+cache: a name is removed before its blobs, and a tree is renamed before it is removed.
 """
 
 from __future__ import annotations

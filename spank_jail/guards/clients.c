@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps clients that do not answer from keeping slurmstepd. guards.c calls it. */
+/* Bounds how long slurmstepd waits for clients that do not answer. guards.c calls it. */
 #define _GNU_SOURCE
 #include "clients.h"
 

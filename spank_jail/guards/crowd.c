@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps a service from being filled by connections that others hold. service_guard.c calls it.
  *
- * Refusing new ones would help who holds the old ones: who comes is served, and who has most, or says nothing, loses one.
+ * Refusing new connections would help whoever holds the old ones. So new ones are served, and the address that has most, or one
+ * that has sent nothing, loses one.
  */
 #define _GNU_SOURCE
 #include "crowd.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets slurmctld save its records soon. job_submit_jail.c calls it.
+/* Has slurmctld save its records sooner than five seconds after a change. job_submit_jail.c calls it.
  *
  * slurmctld answers a submission when it has the job in memory, and saves its records when something has changed, but not
  * within five seconds of the save before. When it is killed, jobs of those seconds are forgotten, and ended when they run.

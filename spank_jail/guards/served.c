@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets what slurmd forks for a user write in one place alone, and connect to the user's own sockets. guards.c calls it. */
+/* Confines processes that slurmd forks for a user: they write in one place alone, and connect to that user's sockets alone. guards.c calls it. */
 #define _GNU_SOURCE
 #include "served.h"
 

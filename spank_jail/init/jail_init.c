@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The init of a PID namespace: sleeps until it is killed. native/jail/pid.c runs it.
  *
- * That has it ignore SIGCHLD, so the kernel reaps orphans, and dies with it by
- * PR_SET_PDEATHSIG. The kernel keeps signals of the namespace from it: it handles none.
- * Its argument becomes its name: that of who starts it, of which it is a part. Slurm's proctrack/linuxproc
+ * pid.c has it ignore SIGCHLD, so that the kernel reaps orphans, and has it die with its parent
+ * (PR_SET_PDEATHSIG). It handles no signal, so the kernel keeps those of the namespace from it.
+ * Its argument becomes its process name, which is its parent's: Slurm's proctrack/linuxproc
  * goes by names and lets its own daemon alone when it signals the processes of a step.
  * No C library: a node has one of these a step, and each is to cost a few pages.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service_guard.so: what users can take of slurmdbd and of its database. The images' entrypoints load it into them (LD_PRELOAD).
+/* service_guard.so: bounds the connections and memory that users can take of slurmdbd and of its database. The images' entrypoints load it into them (LD_PRELOAD).
  *
  * Jobs reach both over the network. slurmdbd serves a hundred connections, MariaDB as many as max_connections says, and each waits
  * on whoever holds one; slurmdbd makes room for a message of a gigabyte before it knows who sends it. SERVICE_GUARD_CONNECTIONS is

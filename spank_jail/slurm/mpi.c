@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps what Slurm's MPI plugins make in slurmd's spool from the user. plugin.c calls it. */
+/* Keeps users from the files and sockets that Slurm's MPI plugins make in slurmd's spool directory. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "mpi.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_submit/jail: makes of a submission what slurmctld can read again. slurmctld loads it (JobSubmitPlugins, slurm.conf(5)).
+/* job_submit/jail: corrects submissions that slurmctld could not read back from its own records. slurmctld loads it (JobSubmitPlugins, slurm.conf(5)).
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.

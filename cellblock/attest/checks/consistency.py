@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that all images of a variant agree: on versions of what talks to each other, and ids of users.
 
-And what must not be equal in one image: the ids of two users.
+It also checks that no two users of one image have the same id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes a cluster that runs into what its file says, with the least harm to its jobs.
 
-Each step is recorded in the cluster's state when it is done: what is interrupted goes on with the next `up`.
+Each step is recorded in the cluster's state when it is done: after an interruption the next `up` goes on.
 Configuration that slurmctld refuses is taken back; nodes whose jobs do not end in time go on as they were.
 """
 

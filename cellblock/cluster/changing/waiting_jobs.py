@@ -2,7 +2,8 @@
 """Jobs that wait for a node by its name, while slurmctld forgets the node and gets to know it again.
 
 Slurm ends them when it forgets the node (seen in 24.11: NODE_FAIL). So they are held, without the name, until
-the node is back. What is set aside is on disk before: who is interrupted gives it back with the next `up`.
+the node is back. They are recorded on disk first, so that after an interruption the next `up`
+gives them back.
 """
 
 from __future__ import annotations

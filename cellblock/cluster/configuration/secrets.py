@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The secrets of a cluster, made when the cluster is made: no image carries one.
 
-Each can be made anew. Some lie in several files: who makes them anew has noted that they may differ
-(cellblock.cluster.facts.rotation_record).
+Each can be replaced. Some are in several files, which differ for a moment while they are replaced: a record
+says so (cellblock.cluster.facts.rotation_record).
 
     secrets/munge/munge.key                     what workers see
     secrets/controller/{munge.key,jwt_hs256.key}           what slurmctld sees

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remembers an upgrade of a cluster's Slurm: upgrade.json in the cluster's folder.
 
-Written before anything is changed, and kept when the upgrade is over: the way back needs it. Others read it,
-because a cluster whose daemons are of two releases is nothing that `up` or `down` may mend.
+It is written before anything is changed, and kept when the upgrade is over: the way back needs it. `up` and
+`down` read it and refuse while an upgrade is not over: they know nothing of daemons of two releases.
 """
 
 from __future__ import annotations

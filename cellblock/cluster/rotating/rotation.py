@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`build.py cluster rotate`: new secrets for a cluster that runs, in place of those that may have leaked.
 
-Before a secret is changed, the cluster's folder says so (cellblock.cluster.facts.rotation_record). Who is
-interrupted, by kill -9 as well, goes on by the same command; `up` ends what had begun, too.
+Before a secret is changed, the cluster's folder says so (cellblock.cluster.facts.rotation_record). After
+an interruption, kill -9 included, the same command finishes the rotation, and so does `up`.
 """
 
 from __future__ import annotations

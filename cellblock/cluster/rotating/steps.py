@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each secret is made anew, and comes to those who use it.
+"""Replaces each secret of a cluster, and hands the new one to the daemons that use it.
 
-Each step can be done again from its beginning, whatever of it was done before: containers that ended
-meanwhile are started. One that is gone is passed over; `up` makes it, with the new secrets.
+Each step can be repeated from its beginning, whatever was done of it before: containers that ended meanwhile
+are started. A container that was removed is passed over; `up` makes it, with the new secrets.
 """
 
 from __future__ import annotations

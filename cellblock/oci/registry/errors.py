@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a registry, or the way to it, can answer: each a sentence that names the host and the next step."""
+"""Errors of registries and of the network on the way: each names the host and the next step."""
 
 from __future__ import annotations
 
