@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,8 @@ from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.up import bring_up
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.paths import PROJECT
 from tests import documented
-from tests.integration.cluster.typed_command import type_command
+from tests.integration.cluster.typed_command import interrupt_command, type_command
 from tests.integration.conftest import running_cluster
 from tests.integration.local_cluster import LocalCluster
 from tests.ports import free_port
@@ -69,45 +67,20 @@ def name_of(cluster: LocalCluster) -> str:
     return cluster.request.name or ""
 
 
-def argv(cluster: LocalCluster, *options: str) -> list[str]:
-    command = [sys.executable, "-m", "cellblock.cli", "cluster", "upgrade", "--name", name_of(cluster)]
-    return [*command, "--log", "plain", *options]
-
-
 def upgrade(cluster: LocalCluster, *options: str) -> subprocess.CompletedProcess[str]:
     """`build.py cluster upgrade`, as typed."""
     given = options or ("--variant", NEW, "--yes")
     cluster.shells.close()  # of containers that go
-    return subprocess.run(
-        argv(cluster, *given),
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_UPGRADE_S,
-    )
+    return type_command(name_of(cluster), "cluster upgrade", "--log", "plain", *given, timeout_s=_UPGRADE_S)
 
 
 def upgrade_killed(
     cluster: LocalCluster, moment: str, *options: str, by: signal.Signals = signal.SIGKILL
 ) -> str:
     """The same, sent a signal as soon as it says `moment`; what it said until its end."""
-    said = ""
-    with subprocess.Popen(
-        argv(cluster, *options),
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said += line
-            if moment in line:
-                process.send_signal(by)
-    return said
+    return interrupt_command(
+        name_of(cluster), "cluster upgrade", "--log", "plain", *options, moment=moment, by=by
+    )[1]
 
 
 def used(cluster: LocalCluster, *jobs: str) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,9 +16,8 @@ from cellblock.cluster.facts import rotation_record, state
 from cellblock.cluster.facts.rotation_record import RotationRecord
 from cellblock.cluster.up import bring_up
 from cellblock.events import Events, Message
-from cellblock.paths import PROJECT
 from tests import documented
-from tests.integration.cluster.typed_command import type_command
+from tests.integration.cluster.typed_command import interrupt_command, type_command
 from tests.integration.conftest import default_variant, running_cluster
 from tests.integration.local_cluster import podman
 from tests.integration.roles.rest_api import USER, Rest
@@ -45,6 +43,7 @@ _TRY_KEY = """
     rm -rf /tmp/tried
     exit ${status:-0}
 """
+_OPTIONS = ("--yes", "--log", "plain")
 _SSH = ("-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-F", "none")
 # What `--log plain` says when a rotation is in a step, and who ends what is killed there.
 MOMENTS = (
@@ -73,50 +72,21 @@ def secrets_of(rest: Rest) -> Path:
     return state.folder(rest.name) / "secrets"
 
 
-def argv(rest: Rest, *words: str) -> list[str]:
-    command = [sys.executable, "-m", "cellblock.cli", "cluster", "rotate", *words]
-    return [*command, "--name", rest.name, "--yes", "--log", "plain"]
-
-
 def rotate(rest: Rest, *words: str) -> str:
     """`build.py cluster rotate`; what it prints."""
-    done = subprocess.run(
-        argv(rest, *words),
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = type_command(rest.name, "cluster rotate", *words, *_OPTIONS, timeout_s=300)
     # The shells that the tests have in containers ended with these.
     rest.cluster.shells.close()
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
     assert rotation_record.read(rest.name) is None
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def rotate_killed(rest: Rest, moment: str, *words: str) -> None:
     """The same, killed as soon as it says `moment`."""
-    said = ""
-    with subprocess.Popen(
-        argv(rest, *words),
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said += line
-            if moment in line:
-                process.send_signal(signal.SIGKILL)
-                break
-        process.stdout.read()
+    status, said = interrupt_command(rest.name, "cluster rotate", *words, *_OPTIONS, moment=moment)
     rest.cluster.shells.close()
-    assert process.returncode == -signal.SIGKILL, said
+    assert status == -signal.SIGKILL, said
 
 
 def submit(rest: Rest, script: str, *options: str) -> str:
@@ -270,9 +240,7 @@ def test_munges_key_after_the_jobs_have_ended(rest: Rest) -> None:
     waits = submit(rest, "true", "--begin=now+1hour")
     rest.cluster.wait_until("it runs", lambda: rest.cluster.job(runs)["JobState"] == "RUNNING")
     # Of another key than that of these nodes' daemons nothing is seen until the job is over.
-    refused = subprocess.run(
-        [*argv(rest, "munge"), "--wait", "1s"], cwd=PROJECT, capture_output=True, text=True, check=False
-    )
+    refused = type_command(rest.name, "cluster rotate", "munge", *_OPTIONS, "--wait", "1s", timeout_s=300)
     assert refused.returncode == 1
     assert f"jobs {runs} still run on" in refused.stderr
     assert f"cluster rotate munge --name {rest.name}" in refused.stderr
