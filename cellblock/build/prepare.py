@@ -16,7 +16,6 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from cellblock import paths
 from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_images, resolve_with
@@ -40,6 +39,7 @@ from cellblock.lock.model import Lock, LockedImage
 from cellblock.lock.resolve import Request
 from cellblock.overrides import overrides_text, shaped_by
 from cellblock.project import Project
+from cellblock.text.rfc3339 import seconds
 from cellblock.variants import Variant
 
 
@@ -195,7 +195,7 @@ def _epoch(lock: Lock) -> int:
                 f"SOURCE_DATE_EPOCH is '{given}'", hint="set it to seconds since 1970, or unset it"
             )
         return int(given)
-    return int(datetime.fromisoformat(lock.date.replace("Z", "+00:00")).timestamp()) if lock.date else 0
+    return seconds(lock.date) if lock.date else 0
 
 
 def _tool_versions() -> dict[str, str]:

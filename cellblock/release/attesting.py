@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 from cellblock import paths
@@ -24,6 +23,7 @@ from cellblock.oci.model import Descriptor
 from cellblock.project import Project
 from cellblock.release.locks import lock_of, record_of
 from cellblock.release.subjects import SubjectRequest, open_subjects
+from cellblock.text.rfc3339 import seconds
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,6 @@ def _bom(subject: Subject, title: str, media_type: str, predicate_type: str, dat
 def created_of(subject: Subject) -> int:
     """When the image says it was made, in seconds since the epoch; 0 when it does not say."""
     try:
-        said = (subject.image.configuration.created or "")[:19]
-        return int(datetime.fromisoformat(f"{said}+00:00").timestamp())
+        return seconds(subject.image.configuration.created or "")
     except ValueError:
         return 0

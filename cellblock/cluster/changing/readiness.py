@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import time
 from collections.abc import Mapping
-from datetime import datetime
 
 import docker
 from docker.models.containers import Container as Running
@@ -18,6 +16,7 @@ from cellblock.cluster.definition.model import SERVING
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
+from cellblock.text.rfc3339 import seconds
 
 # Seconds from the containers' start until all workers take jobs; two seconds is usual. The
 # entrypoints give up after 60 by themselves, with a better message.
@@ -28,8 +27,6 @@ _REST_LISTENS = ["bash", "-c", ": < /dev/tcp/127.0.0.1/6820"]
 SLURMDBD_LISTENS = ("bash", "-c", ": < /dev/tcp/127.0.0.1/6819")
 """Asks, inside its container, whether slurmdbd listens."""
 _SLURMDBD = "slurmdbd"
-# Seconds and zone of the engines' times, whose nanoseconds Python 3.10 does not read.
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)$")
 
 
 def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: bool = False) -> None:
@@ -134,12 +131,6 @@ def _not_registered(
     for node in records.keys() & containers.keys() & {*new.nodes}:
         start = records[node].slurmd_start
         began = containers[node].attrs.get("State", {}).get("StartedAt", "")
-        if start is not None and start < _seconds(began):
+        if start is not None and began and start < seconds(began):
             late.add(node)
     return late
-
-
-def _seconds(time_of_engine: str) -> int:
-    """Whole seconds since the epoch of an RFC 3339 time; 0 of another text."""
-    found = _TIME.match(time_of_engine)
-    return int(datetime.fromisoformat(found[1] + found[2].replace("Z", "+00:00")).timestamp()) if found else 0

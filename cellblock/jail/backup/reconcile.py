@@ -17,7 +17,6 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import Entry, kept_xattrs, order, shown
 from cellblock.jail.tree.file_handle import FileHandle, UnreadableError
 from cellblock.jail.tree.metadata import set_metadata
+from cellblock.text.rfc3339 import nanoseconds
 
 _BLOCK = 64 << 10
 """Zeros shorter than this are not worth a hole."""
@@ -210,16 +210,6 @@ def _cores(ls: Ls, paths: set[bytes]) -> dict[bytes, _Core]:
 
     ls(node)
     return found
-
-
-def nanoseconds(text: str) -> int:
-    """Parse a time of RFC 3339, as Go writes it, into nanoseconds since the epoch."""
-    match = re.fullmatch(r"([\d-]+T[\d:]+)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", text)
-    if not match:
-        raise ValueError(f"{text!r} is no time of RFC 3339")
-    zone = "+00:00" if match[3] == "Z" else match[3]
-    whole = int(datetime.fromisoformat(match[1] + zone).timestamp())
-    return whole * 1_000_000_000 + int((match[2] or "0").ljust(9, "0"))
 
 
 def _mangled(path: bytes) -> bytes:

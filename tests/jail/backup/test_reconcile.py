@@ -13,7 +13,7 @@ import pytest
 
 from cellblock.errors import CellblockError
 from cellblock.jail.backup import listing
-from cellblock.jail.backup.reconcile import Reconciled, nanoseconds, reconcile
+from cellblock.jail.backup.reconcile import Reconciled, reconcile
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners: needs root")
 
@@ -123,19 +123,6 @@ def test_names_that_json_cannot_hold_are_found_in_the_snapshot(tree: Restored) -
     tree.in_snapshot("caf�", size=11)
     result = tree.reconcile()
     assert (result.moving, result.losses) == (1, ())
-
-
-@pytest.mark.parametrize(
-    ("text", "ns"),
-    [
-        (_TEXT, _TIME),
-        ("1969-12-31T23:59:54.999999999Z", -5_000_000_001),
-        ("2026-11-21T22:31:39Z", 1_795_300_299_000_000_000),
-        ("2026-11-21T22:31:39.5Z", 1_795_300_299_500_000_000),
-    ],
-)
-def test_times_are_exact(text: str, ns: int) -> None:
-    assert nanoseconds(text) == ns
 
 
 @pytest.mark.parametrize("cut", [0, 20, -1])
