@@ -11,19 +11,19 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import docker
 import zstandard
-from docker.errors import DockerException, NotFound
+from docker.errors import DockerException
 
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.running import thrown_away
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import exec_argv
 from cellblock.errors import CellblockError
@@ -102,8 +102,7 @@ def _clients(known: state.ClusterState) -> Iterator[_Clients]:
     database = accounting.external.name if accounting and accounting.external else _NAME
     folder = state.folder(known.name)
     name = container_name(known.name, _CLIENT)
-    with connect(known.engine) as client:
-        _remove(client, name)  # of one that was killed
+    with connect(known.engine) as client, thrown_away(client, name):
         try:
             client.containers.run(
                 known.containers["accounting"]["image"],
@@ -129,13 +128,6 @@ def _clients(known: state.ClusterState) -> Iterator[_Clients]:
                 f"cluster {known.name}: a client of the database cannot be started: {error}",
                 hint="`build.py doctor` checks this machine",
             ) from error
-        finally:
-            _remove(client, name)
-
-
-def _remove(client: docker.DockerClient, name: str) -> None:
-    with suppress(NotFound):
-        client.containers.get(name).remove(force=True, v=True)
 
 
 @contextmanager

@@ -26,6 +26,8 @@ _POLL_S = 0.1
 _REST_LISTENS = ["bash", "-c", ": < /dev/tcp/127.0.0.1/6820"]
 SLURMDBD_LISTENS = ("bash", "-c", ": < /dev/tcp/127.0.0.1/6819")
 """Asks, inside its container, whether slurmdbd listens."""
+DATABASE_ANSWERS = ("mariadb", "-e", "SELECT 1")
+"""Asks, inside its container, whether the cluster's own database answers."""
 _SLURMDBD = "slurmdbd"
 
 

@@ -12,15 +12,15 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import docker
-from docker.errors import DockerException, NotFound
+from docker.errors import DockerException
 
 from cellblock.cluster.configuration import config
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.engine.inside import run_inside
+from cellblock.cluster.engine.running import thrown_away
 from cellblock.errors import CellblockError
 
 # Seconds until slurmctld runs or has ended; one is usual.
@@ -88,20 +88,20 @@ def _run(
     client: docker.DockerClient, name: str, image: str, controller: str, files: Path
 ) -> tuple[bool, str]:
     """Whether slurmctld runs, and what it prints until it does or ends."""
-    _remove(client, name)  # of a trial that was killed
-    container = client.containers.create(
-        image,
-        name=name,
-        hostname=controller,
-        entrypoint=["tini", "--", "sh", "-c", _SCRIPT],
-        command=[],
-        # Not the cluster's network: it reaches no node. Without any, slurmctld has no address to listen at.
-        extra_hosts={controller: "127.0.0.1"},
-        volumes={str(files): {"bind": "/etc/slurm", "mode": "ro"}},
-        cap_drop=["ALL"],
-        cap_add=["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"],
-    )
-    try:
+    with thrown_away(client, name):
+        container = client.containers.create(
+            image,
+            name=name,
+            hostname=controller,
+            entrypoint=["tini", "--", "sh", "-c", _SCRIPT],
+            command=[],
+            # Not the cluster's network: it reaches no node. Without any, slurmctld has no address to
+            # listen at.
+            extra_hosts={controller: "127.0.0.1"},
+            volumes={str(files): {"bind": "/etc/slurm", "mode": "ro"}},
+            cap_drop=["ALL"],
+            cap_add=["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"],
+        )
         container.start()
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
@@ -112,8 +112,6 @@ def _run(
             if runs or ended or time.monotonic() >= deadline:
                 return runs, log
             time.sleep(_POLL_S)
-    finally:
-        _remove(client, name)
 
 
 def _answers(client: docker.DockerClient, name: str) -> bool:
@@ -121,8 +119,3 @@ def _answers(client: docker.DockerClient, name: str) -> bool:
         return b" is UP" in run_inside(client, name, _ANSWERS)[1]
     except (DockerException, OSError):  # it has ended meanwhile
         return False
-
-
-def _remove(client: docker.DockerClient, name: str) -> None:
-    with suppress(NotFound):
-        client.containers.get(name).remove(force=True, v=True)

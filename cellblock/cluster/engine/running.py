@@ -309,6 +309,21 @@ def _hardware_address(address: str) -> str:
     return ":".join(f"{byte:02x}" for byte in (0x02, 0x42, *ipaddress.IPv4Address(address).packed))
 
 
+@contextmanager
+def thrown_away(client: docker.DockerClient, name: str) -> Iterator[None]:
+    """Remove the container `name` after the block, and before it one that a killed command left."""
+    _throw_away(client, name)
+    try:
+        yield
+    finally:
+        _throw_away(client, name)
+
+
+def _throw_away(client: docker.DockerClient, name: str) -> None:
+    with suppress(NotFound):
+        client.containers.get(name).remove(force=True, v=True)
+
+
 def _remove_if_there(client: docker.DockerClient, name: str) -> None:
     with suppress(NotFound):
         _remove(client.containers.get(name))

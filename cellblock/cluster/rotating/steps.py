@@ -17,7 +17,7 @@ import docker
 from docker.errors import DockerException
 
 from cellblock.cluster.changing.draining import resume_ours, wait_for_jobs
-from cellblock.cluster.changing.readiness import SLURMDBD_LISTENS, wait_ready
+from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LISTENS, wait_ready
 from cellblock.cluster.changing.releases import refuse_converting
 from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.cluster_file import CONTROLLERS
@@ -37,7 +37,7 @@ _AT_ONCE = 4
 _ANSWERS = {
     "accounting": SLURMDBD_LISTENS,
     **dict.fromkeys(CONTROLLERS, ("scontrol", "ping")),
-    "database": ("mariadb", "-e", "SELECT 1"),
+    "database": DATABASE_ANSWERS,
     "login": ("bash", "-c", ": < /dev/tcp/127.0.0.1/22"),
 }
 # As cellblock-init writes it when the container starts (images/slurm). By rename: sshd reads it at any time.

@@ -18,7 +18,7 @@ from docker.errors import DockerException
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import backup
 from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
-from cellblock.cluster.changing.readiness import wait_ready
+from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, wait_ready
 from cellblock.cluster.configuration import config, secrets
 from cellblock.cluster.database import load
 from cellblock.cluster.definition.cluster_file import ClusterFile
@@ -201,7 +201,7 @@ def _set_aside(folder: Path, record: UpgradeRecord) -> None:
 
 def _wait_for_database(client: docker.DockerClient, name: str) -> None:
     deadline = time.monotonic() + _DATABASE_S
-    while not running.succeeds(client, name, "database", ("mariadb", "-e", "SELECT 1")):
+    while not running.succeeds(client, name, "database", DATABASE_ANSWERS):
         if time.monotonic() >= deadline:
             raise CellblockError(
                 f"cluster {name}: the new database does not answer after {_DATABASE_S:.0f} s"

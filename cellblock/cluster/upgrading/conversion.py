@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import docker
-from docker.errors import ContainerError, DockerException, NotFound
+from docker.errors import ContainerError, DockerException
 
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.containers import container_name, network_name
+from cellblock.cluster.engine.running import thrown_away
 from cellblock.errors import CellblockError
 
 # As role-accounting does (images/accounting); slurmdbd -u changes nothing. Its status says whether it would
@@ -32,31 +32,29 @@ def ask_slurmdbd(client: docker.DockerClient, cluster: str, image: str, folder: 
     Raises CellblockError when that slurmdbd does not take the database, or does not reach it.
     """
     name = container_name(cluster, "ask")
-    _remove(client, name)  # of one that was killed
-    try:
-        said: bytes | str = client.containers.run(
-            image,
-            name=name,
-            entrypoint=["sh", "-c", _SCRIPT],
-            command=[],
-            network=network_name(cluster),
-            volumes={
-                str(folder / "config" / "accounting"): {"bind": "/etc/cellblock", "mode": "ro"},
-                str(folder / "secrets" / "accounting"): {"bind": "/run/secrets/cellblock", "mode": "ro"},
-            },
-            cap_drop=["ALL"],
-            cap_add=["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"],
-            stderr=True,
-        )
-    except ContainerError as error:
-        said = error.stderr or b""
-    except DockerException as error:
-        raise CellblockError(
-            f"cluster {cluster}: the new slurmdbd cannot be asked about the database: {error}",
-            hint="`build.py doctor`",
-        ) from error
-    finally:
-        _remove(client, name)
+    with thrown_away(client, name):
+        try:
+            said: bytes | str = client.containers.run(
+                image,
+                name=name,
+                entrypoint=["sh", "-c", _SCRIPT],
+                command=[],
+                network=network_name(cluster),
+                volumes={
+                    str(folder / "config" / "accounting"): {"bind": "/etc/cellblock", "mode": "ro"},
+                    str(folder / "secrets" / "accounting"): {"bind": "/run/secrets/cellblock", "mode": "ro"},
+                },
+                cap_drop=["ALL"],
+                cap_add=["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"],
+                stderr=True,
+            )
+        except ContainerError as error:
+            said = error.stderr or b""
+        except DockerException as error:
+            raise CellblockError(
+                f"cluster {cluster}: the new slurmdbd cannot be asked about the database: {error}",
+                hint="`build.py doctor`",
+            ) from error
     text = said.decode("utf-8", "replace").strip() if isinstance(said, bytes) else str(said)
     if "onversion needed" not in text:
         raise CellblockError(
@@ -65,8 +63,3 @@ def ask_slurmdbd(client: docker.DockerClient, cluster: str, image: str, folder: 
             f"`build.py logs database{name_option(cluster)}` shows what the database says",
         )
     return text
-
-
-def _remove(client: docker.DockerClient, name: str) -> None:
-    with suppress(NotFound):
-        client.containers.get(name).remove(force=True, v=True)

@@ -16,7 +16,7 @@ import docker
 
 from cellblock.cluster.changing.draining import wait_for_jobs
 from cellblock.cluster.changing.planned import PlannedCluster
-from cellblock.cluster.changing.readiness import SLURMDBD_LISTENS, wait_ready
+from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LISTENS, wait_ready
 from cellblock.cluster.configuration import config, secrets
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -34,8 +34,6 @@ _SAY_S = 30.0
 # Seconds until the database or slurmctld answers after its container's start. Either may read a long file or
 # log of what was not written down; the container goes on, and so does the same command.
 _ANSWERS_S = 600.0
-# From inside.
-_DATABASE_ANSWERS = ("mariadb", "-e", "SELECT 1")
 
 
 @dataclass
@@ -69,7 +67,7 @@ class UpgradeSteps:
             with self.events.step("cluster", "stop slurmdbd"):
                 running.stop_one(self.client, self.name, "accounting")
         self._replace("database")
-        self._wait_for("database", _DATABASE_ANSWERS, "the database")
+        self._wait_for("database", DATABASE_ANSWERS, "the database")
 
     def accounting(self) -> None:
         """slurmdbd, which converts the database. That takes as long as it takes: nothing ends it."""
