@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key of an image: the inputs that it is made of, each with a digest of its own; `why` compares them.
 
-An image of the native engine has the keys of its layers (`cellblock.build.nodes`) and of its settings. An
-engine that carries out recipes locks no packages and knows no layers: its key is over the definition.
+An image of the native engine has the keys of its layers (`cellblock.build.layer_graph`) and of its settings.
+An engine that carries out recipes locks no packages and knows no layers: its key is over the definition.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cellblock.build.layer_graph import Node, code_digest
 from cellblock.build.mirrors import Archive
-from cellblock.build.nodes import Node, code_digest
 from cellblock.build.references import key_reference, reference
 from cellblock.build.rendering import RenderedImage
 from cellblock.engine import apt

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from cellblock.build.nodes import Node
+from cellblock.build.layer_graph import Node
 from cellblock.engine.recipe import CompileIn
 from cellblock.files.sha256 import sha256_of_file
 from cellblock.key import digest_of

@@ -23,7 +23,7 @@ from cellblock.bind import Bind
 from cellblock.build import bootstrap
 from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.kept_objects import KeptObjects
-from cellblock.build.nodes import Node
+from cellblock.build.layer_graph import Node
 from cellblock.build.root import FailedInRoot, WorkingRoot
 from cellblock.build.steps import add_users, definition_steps
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy

@@ -21,7 +21,7 @@ from cellblock import paths
 from cellblock.attest.provenance import clean_commit
 from cellblock.build.image_key import ImagePlan, all_inputs
 from cellblock.build.layer_builder import LayerMaker
-from cellblock.build.nodes import Node
+from cellblock.build.layer_graph import Node
 from cellblock.build.references import LABEL
 from cellblock.build.root import FailedInRoot
 from cellblock.build.step_events import StepEvents

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.build.kept_objects import KeptObjects
-from cellblock.build.nodes import Node
+from cellblock.build.layer_graph import Node
 from cellblock.engine.recipe import CompileIn
 from cellblock.key import Key
 from cellblock.lock.model import LockedPackage

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from cellblock.build.image_key import ImagePlan, all_inputs
-from cellblock.build.nodes import Node
+from cellblock.build.layer_graph import Node
 from cellblock.inspect.from_build import variant_plan, why_built
 from cellblock.inspect.planned import PlannedLayer
 from cellblock.key import Key
