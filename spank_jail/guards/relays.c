@@ -32,15 +32,15 @@ static struct jail_relay_header refused(void)
 	return (struct jail_relay_header){ .kind = JAIL_RELAY_REFUSED };
 }
 
-static struct jail_relay_header unfinished(size_t needed)
+static struct jail_relay_header unfinished(void)
 {
-	return (struct jail_relay_header){ .kind = JAIL_RELAY_UNFINISHED, .needed = needed };
+	return (struct jail_relay_header){ .kind = JAIL_RELAY_UNFINISHED };
 }
 
 struct jail_relay_header jail_relay_read(const unsigned char *text, size_t size)
 {
 	if (size < AT_LENGTH)
-		return unfinished(AT_LENGTH);
+		return unfinished();
 	unsigned nodes = number_at(text + AT_COUNT, 2);
 	size_t all = number_at(text, 4);
 	if (!nodes)
@@ -48,12 +48,12 @@ struct jail_relay_header jail_relay_read(const unsigned char *text, size_t size)
 	if (nodes > JAIL_RELAYS_MOST)
 		return refused();
 	if (size < AT_NAMES)
-		return unfinished(AT_NAMES);
+		return unfinished();
 	size_t length = number_at(text + AT_LENGTH, 4);
 	if (!length || length > JAIL_RELAYS_MOST_TEXT)
 		return refused();
 	if (size < AT_NAMES + length + 4)
-		return unfinished(AT_NAMES + length + 4);
+		return unfinished();
 	const char *names = (const char *)text + AT_NAMES;
 	if (memchr(names, '\0', length) != names + length - 1 || jail_relay_count(names) > JAIL_RELAYS_MOST ||
 	    number_at(text + AT_NAMES + length, 4) > LONGEST_WAIT_MS)

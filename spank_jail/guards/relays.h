@@ -19,7 +19,6 @@ enum jail_relay {
 
 struct jail_relay_header {
 	enum jail_relay kind;
-	size_t needed;	     /* bytes, when it is unfinished */
 	unsigned nodes;	     /* answers that slurmd will wait for */
 	size_t length;	     /* of the message, for which slurmd makes room; unless it is unfinished */
 	const char *names;   /* within what was read */
