@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jail_trees import make_everything
 from stopped_writer import LEASE_S
-from upgraded_jail import Jail
+from upgraded_jail import FOO, FOO2, Jail
 
 from cellblock.events import Events
 from cellblock.jail.volume import volume
@@ -45,6 +45,15 @@ def events() -> Events:
 def jail(tmp_path: Path) -> Jail:
     """A volume for upgrades, not assembled yet."""
     return Jail(tmp_path)
+
+
+@pytest.fixture
+def upgraded(jail: Jail) -> Jail:
+    """A volume of which a package was upgraded."""
+    jail.assemble(FOO)
+    jail.image("new", FOO2)
+    jail.upgrade()
+    return jail
 
 
 @pytest.fixture

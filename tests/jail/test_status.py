@@ -27,14 +27,6 @@ from cellblock.jail.volume.writer_lock import Holder
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a volume belongs to root")
 
 
-@pytest.fixture
-def upgraded(jail: Jail) -> Jail:
-    jail.assemble(FOO)
-    jail.image("new", FOO2)
-    jail.upgrade()
-    return jail
-
-
 def everything(volume: Path) -> dict[str, tuple[int, ...]]:
     """All that a writer would change: times of change, sizes, inodes."""
     return {

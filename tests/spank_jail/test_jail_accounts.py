@@ -18,14 +18,13 @@ from pathlib import Path
 import pytest
 
 from tests.spank_jail.test_c_units import build, make, tools
+from tests.spank_jail.waiting import PATIENCE_S, wait_until
 
 __all__ = ["build", "tools"]  # fixtures
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives up root's rights")
 FILES = ("passwd", "group", "shadow")
 SHADOW_GID = 4242
-# Seconds until a condition must hold; what takes longer never comes true.
-_PATIENCE_S = 60
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Node:
     def once(self) -> subprocess.CompletedProcess[str]:
         """One copy; it must never wait for anybody."""
         return subprocess.run(
-            [*self.argv, "--once"], capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+            [*self.argv, "--once"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
 
     def add(self, name: str, uid: int) -> None:
@@ -106,13 +105,6 @@ def following(node: Node) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
         process.wait()
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
-
-
 def test_ordinary_accounts_are_copied_without_what_only_the_jail_needs(node: Node) -> None:
     done = node.once()
     assert (done.returncode, done.stderr) == (0, "")
@@ -130,7 +122,7 @@ def test_ordinary_accounts_are_copied_without_what_only_the_jail_needs(node: Nod
 
 def test_the_etc_itself_can_be_named(node: Node) -> None:
     argv = [*node.argv[:1], f"--etc={node.etc}", *node.argv[2:], "--once"]
-    assert subprocess.run(argv, timeout=_PATIENCE_S, check=False).returncode == 0
+    assert subprocess.run(argv, timeout=PATIENCE_S, check=False).returncode == 0
     assert node.copied()
 
 

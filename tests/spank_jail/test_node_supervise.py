@@ -7,18 +7,14 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.spank_jail.test_c_units import build, make, tools
+from tests.spank_jail.waiting import PATIENCE_S, wait_until
 
 __all__ = ["build", "tools"]  # fixtures
-
-# Seconds until a condition must hold; what takes longer never comes true.
-_PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +24,9 @@ def program(build: Path) -> Path:
     return build / "node-supervise"
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
-
-
 def run(program: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [program, *arguments], capture_output=True, text=True, timeout=_PATIENCE_S, cwd=cwd, check=False
+        [program, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, cwd=cwd, check=False
     )
 
 
@@ -122,7 +111,7 @@ def test_signals_are_passed_on(program: Path, tmp_path: Path) -> None:
             # Asked to end, and not started again.
             pid = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
             os.kill(int(pid), signal.SIGKILL)
-            assert process.wait(_PATIENCE_S) == 128 + signal.SIGKILL
+            assert process.wait(PATIENCE_S) == 128 + signal.SIGKILL
         finally:
             process.kill()
     assert lines(got).count("ready") == 1
@@ -134,7 +123,7 @@ def test_the_end_can_be_asked_for_between_two_runs(program: Path, tmp_path: Path
         # By now it waits for seconds.
         wait_until(lambda: len(lines(tmp_path / "runs")) == 4)
         process.terminate()
-        assert process.wait(_PATIENCE_S) in (0, 1)
+        assert process.wait(PATIENCE_S) in (0, 1)
     assert len(lines(tmp_path / "runs")) <= 5
 
 
@@ -165,7 +154,7 @@ def test_a_process_is_asked_for_until_there_is_one(program: Path, tmp_path: Path
             wait_until(lambda: "no process can be started: Resource temporarily" in log.read_text())
             holder.kill()
             holder.wait()
-            assert process.wait(_PATIENCE_S) == 0
+            assert process.wait(PATIENCE_S) == 0
         finally:
             process.kill()
             process.wait()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from upgraded_jail import FOO, FOO2, Jail
+from upgraded_jail import FOO, Jail
 
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Message
@@ -36,14 +36,6 @@ COMMANDS: dict[str, Command] = {
     "upgrade": lambda jail: upgrade(str(jail.folder / "old"), jail.path, jail.events),
     "rollback": lambda jail: jail.rollback(),
 }
-
-
-@pytest.fixture
-def upgraded(jail: Jail) -> Jail:
-    jail.assemble(FOO)
-    jail.image("new", FOO2)
-    jail.upgrade()
-    return jail
 
 
 def cut(path: Path) -> None:
