@@ -79,7 +79,7 @@ def back_up(name: str, file: Path, events: Events) -> Backup:
     or the disk fails: then there is no file.
     """
     if file.exists():
-        raise UsageError(f"{file}: there is such a file", hint="name a new one")
+        raise UsageError(f"{file} exists already", hint="name a new one")
     if not file.absolute().parent.is_dir():
         raise UsageError(
             f"{file}: there is no folder {file.absolute().parent}", hint="make it, or name another"

@@ -42,7 +42,7 @@ def member(deb: Path, name: str) -> Iterator[tarfile.TarFile]:
 def _seek(file: IO[bytes], wanted: str, deb: Path) -> tuple[str, int]:
     """Go to where a member begins; its whole name and its size."""
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError(f"{deb}: no deb: it is no ar archive")
+        raise ValueError(f"{deb} is not a deb: it is not an ar archive")
     while header := file.read(_HEADER):
         if len(header) < _HEADER or header[58:] != b"`\n":
             break
@@ -50,7 +50,7 @@ def _seek(file: IO[bytes], wanted: str, deb: Path) -> tuple[str, int]:
         if name == wanted or name.startswith(f"{wanted}."):
             return name, size
         file.seek(size + size % 2, io.SEEK_CUR)
-    raise ValueError(f"{deb}: no deb: it has no {wanted}")
+    raise ValueError(f"{deb} is not a deb: it has no {wanted}")
 
 
 @contextmanager

@@ -267,7 +267,7 @@ def _read_control(deb: Path) -> _Info:
                 assert file
                 info[_path(entry.name, deb).lstrip("/")] = (entry, file.read())
     if "control" not in info:
-        raise ValueError(f"{deb}: no deb: it has no control file")
+        raise ValueError(f"{deb} is not a deb: it has no control file")
     return info
 
 

@@ -227,7 +227,7 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 		if (!result && (answer.status == 401 || answer.status == 403)) {
 			if (credential->secret)
 				return not_accepted(authorization, server, err);
-			scoped_free char *what = text_format("its token server %s wants to know who asks, and nothing says it",
+			scoped_free char *what = text_format("its token server %s asks for credentials, and none were found",
 							     server);
 			return missing(authorization, what, err);
 		}
@@ -275,7 +275,7 @@ int authorization_challenged(struct authorization *authorization, const char *he
 
 	challenge_parse(&challenge, answer->challenge.text ? answer->challenge.text : "");
 	if (challenge.scheme == CHALLENGE_NONE) {
-		registry_fail(err, REGISTRY_FAULT_DENIED, "%s: it wants to know who asks, in no way that is known here: %.100s",
+		registry_fail(err, REGISTRY_FAULT_DENIED, "%s: it asks for an authentication that enroot does not know: %.100s",
 			      authorization->host, answer->challenge.text ? answer->challenge.text : "it names none");
 		jail_one_line(err->message);
 		err->status = 401;

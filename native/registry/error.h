@@ -21,8 +21,8 @@ enum registry_fault {
 	REGISTRY_FAULT_LOST,          /* a connection broke, or gave nothing for too long */
 	REGISTRY_FAULT_LIMITED,       /* 429 */
 	REGISTRY_FAULT_SERVER,        /* 5xx, or an answer that is none of a registry's */
-	REGISTRY_FAULT_CREDENTIALS,   /* it wants to know who asks, and nothing says it */
-	REGISTRY_FAULT_DENIED,        /* it knows who asks, or does not care, and refuses */
+	REGISTRY_FAULT_CREDENTIALS,   /* it asks for credentials, and none were found */
+	REGISTRY_FAULT_DENIED,        /* it refuses the credentials, or refuses everybody */
 	REGISTRY_FAULT_MISSING,       /* 404 */
 	REGISTRY_FAULT_DIGEST,        /* what came is not what was asked for */
 	REGISTRY_FAULT_PLATFORM,      /* the image is not there for this architecture */

@@ -94,8 +94,12 @@ def test_names_of_nodes(load: Load) -> None:
         ("node_sets: [{name: all}]\n", ":1: node_sets.0.name", "a meaning of its own"),
         ("node_sets: [{name: login}]\n", ":1: node_sets.0.name", "a meaning of its own"),
         ("node_sets:\n  - name: a\n  - name: a\n", ":3: node_sets.1.name", "'a' stands twice"),
-        ("node_sets: [{name: a, features: ['x y']}]\n", ":1: node_sets.0.features.0", "no word"),
-        ("node_sets: [{name: a, features: ['x\\nNodeName=b']}]\n", ":1: node_sets.0.features.0", "no word"),
+        ("node_sets: [{name: a, features: ['x y']}]\n", ":1: node_sets.0.features.0", "Slurm does not take"),
+        (
+            "node_sets: [{name: a, features: ['x\\nNodeName=b']}]\n",
+            ":1: node_sets.0.features.0",
+            "Slurm does not take",
+        ),
         ("node_sets: [{name: a, gres: {'GPU': 1}}]\n", ":1: node_sets.0", "'GPU' is no resource"),
         ("node_sets: [{name: a, gres: {gpu: 0}}]\n", ":1: node_sets.0", "not between 1 and 4096"),
         (
@@ -158,7 +162,7 @@ def test_names_of_nodes(load: Load) -> None:
         (
             "partitions: [{name: p, default: true, options: {X: 'a b'}}]\n",
             ":1: partitions.0.options.X",
-            "no word",
+            "Slurm does not take",
         ),
         ("slurm: {extra: {slurm.conf: 'SlurmUser=root'}}\n", ":1: slurm", "SlurmUser is set by Cellblock"),
         (

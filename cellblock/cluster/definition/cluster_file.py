@@ -88,7 +88,7 @@ def _cluster_name(value: str) -> str:
 
 def _word(value: str) -> str:
     if not _WORD.fullmatch(value):
-        raise ValueError(f"'{value}' is no word that Slurm takes here: letters, digits and _ . : / + -")
+        raise ValueError(f"Slurm does not take '{value}' here: only letters, digits and _ . : / + -")
     return value
 
 

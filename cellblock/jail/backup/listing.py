@@ -73,7 +73,7 @@ def read(path: Path) -> Iterator[Entry]:
         with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
             lines = io.BufferedReader(stream, 1 << 18)
             if lines.readline() != _HEADER:
-                raise ValueError("it begins otherwise")
+                raise ValueError("its first line names another format")
             for text in lines:
                 if text.startswith(b"end "):
                     if int(text.split()[1]) != count:

@@ -83,7 +83,7 @@ def _offset(segments: list[_Segment], address: int) -> int:
 
 def _read(descriptor: int, size: int, offset: int) -> bytes:
     if not 0 <= size <= _MOST:
-        raise ValueError("a table of this size is none")
+        raise ValueError("a table has an impossible size")
     data = os.pread(descriptor, size, offset)
     if len(data) != size:
         raise ValueError("the file was cut off")

@@ -65,7 +65,7 @@ def _failed(error: sqlite3.Error) -> NoRoomError:
     # As SQLite chooses it; gettempdir() names another one when that is full.
     where = os.environ.get("SQLITE_TMPDIR") or os.environ.get("TMPDIR") or "/var/tmp"
     return NoRoomError(
-        f"what is to be changed cannot be written down in {where}: {error}; nothing was changed",
+        f"the list of changes cannot be written to {where}: {error}; nothing was changed",
         hint="free some space there, or set TMPDIR to a directory on another disk",
     )
 

@@ -80,7 +80,7 @@ class Authorization:
         challenge = Challenge.of_header(header)
         if challenge is None:
             raise RegistryError(
-                f"{self._transport.host}: it wants to know who asks, in no way that is known here: "
+                f"{self._transport.host}: it asks for an authentication that Cellblock does not know: "
                 f"{header[:100] or 'it names none'}",
                 hint="basic and bearer authentication are supported; is this address a registry's?",
                 status=401,
@@ -213,7 +213,7 @@ class Authorization:
         server = urlsplit(realm).netloc
         if search.credential is None:
             return _missing(
-                host, f"{host}: its token server {server} wants to know who asks, and nothing says it", search
+                host, f"{host}: its token server {server} asks for credentials, and none were found", search
             )
         return _not_accepted(f"{host}: its token server {server}", search.credential, answer)
 

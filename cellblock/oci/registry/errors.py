@@ -60,11 +60,11 @@ class RegistryFull(RegistryError):
 
 
 class CredentialsMissing(RegistryError):
-    """The registry wants to know who asks, and nothing here says it."""
+    """The registry asks for credentials, and none were found."""
 
 
 class Denied(RegistryError):
-    """The registry knows who asks, and refuses."""
+    """The registry refuses the credentials."""
 
 
 class NotInRegistry(RegistryError):

@@ -227,8 +227,8 @@ class Upload:
             self._location = urljoin(answer.url, location)
         elif self._location is None:
             raise RegistryError(
-                f"{self._repository.registry.host}: could not {self._doing}: it did not say where to",
-                hint="this does not follow the distribution specification; what stands before the registry?",
+                f"{self._repository.registry.host}: could not {self._doing}: its answer has no Location",
+                hint="the distribution specification demands it; is a proxy in front of the registry?",
                 status=answer.status,
             )
 

@@ -100,7 +100,7 @@ def test_none_of_a_token_server(client: Client, guarded: Stock, tokens: TokenSer
     client.credentials(f"machine other.example login {USER} password {PASSWORD}\n")
     text = client.error(f"docker://{guarded.host}/{PATH}:v1")
     assert text.startswith(
-        f"{guarded.host}: its token server {tokens.host} wants to know who asks, and nothing says it"
+        f"{guarded.host}: its token server {tokens.host} asks for credentials, and none were found"
     )
     assert f"credentials for {guarded.host} were looked for in:" in text
 

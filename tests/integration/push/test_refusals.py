@@ -133,7 +133,7 @@ def test_a_token_server_that_wants_credentials_is_named(
     proxy.uses_of_a_token = 10**6
     proxy.password = "Basic YWRhOnNlc2FtZQ=="  # ada:sesame
     item = image("a", add(layout, "a", content(path)), path)
-    with pytest.raises(CredentialsMissing, match=r"token server .* wants to know who asks"):
+    with pytest.raises(CredentialsMissing, match=r"token server .* asks for credentials"):
         send(layout, proxy.host, item, options=environment(tmp_path))
     known = environment(tmp_path, CELLBLOCK_REGISTRY_USER=USER, CELLBLOCK_REGISTRY_PASSWORD=PASSWORD)
     send(layout, proxy.host, item, options=known)

@@ -157,7 +157,7 @@ def test_what_is_no_backup_of_this_cluster_changes_nothing(kept: LocalCluster, t
     for file in (tmp_path / "short.tar", tmp_path / "text.tar", tmp_path / "none.tar"):
         with pytest.raises(CellblockError, match=str(file)):
             restore(name_of(kept), file, Events())
-    with pytest.raises(UsageError, match="there is such a file"):
+    with pytest.raises(UsageError, match="exists already"):
         back_up(name_of(kept), whole, Events())
     assert used(kept) == before
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []

@@ -166,7 +166,7 @@ def test_a_full_disk_is_no_damaged_record(upgraded: Jail, tmp_path: Path) -> Non
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
-    assert f"cannot be written down in {disk}" in done.stderr
+    assert f"cannot be written to {disk}" in done.stderr
     assert " is damaged" not in done.stderr
     assert upgraded.rollback().changed
 
