@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from playwright.sync_api import Error, Page, sync_playwright
+from playwright.sync_api import Error, Page
 
 from cellblock.docs.site import build_site
+from tests.browser import running_browser
 
 # One page of each kind: a picture, flowcharts, wide tables, a long list.
 _PAGES = ("", "architecture/", "jail-plan/", "reference/commands/", "decisions/")
@@ -42,18 +42,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    names = ("chromium-headless-shell", "chromium")
-    path = next((found for name in names if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser to open the site in: install {' or '.join(names)}")
-    with sync_playwright() as playwright:
-        # As root Chromium refuses its sandbox; the pages are our own.
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with running_browser() as browser:
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         # On a busy machine the page takes its time.
         page.set_default_timeout(120_000)
         yield page
-        browser.close()
 
 
 def open_page(page: Page, url: str, complaints: list[str] | None = None) -> None:

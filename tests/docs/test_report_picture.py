@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import struct
 import zlib
 from collections.abc import Iterator
@@ -21,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from cellblock.definition import load_images
 from cellblock.inspect.image_graph import image_graph
 from cellblock.inspect.report import report
 from cellblock.inspect.report_page import page as render
 from cellblock.paths import PROJECT
+from tests.browser import running_browser
 from tests.inspect.variant import build_variant
 
 _PICTURE = PROJECT / "docs/images/report.png"
@@ -75,17 +75,10 @@ def structure(page: Page) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    names = ("chromium-headless-shell", "chromium")
-    path = next((found for name in names if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser to open the page in: install {' or '.join(names)}")
-    with sync_playwright() as playwright:
-        # As root Chromium refuses its sandbox; the page is our own.
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--hide-scrollbars"])
+    with running_browser("--hide-scrollbars") as browser:
         page = browser.new_page(viewport={"width": _SIZE[0], "height": _SIZE[1]}, color_scheme="light")
         page.set_default_timeout(120_000)
         yield page
-        browser.close()
 
 
 def test_the_picture_shows_the_page_as_it_is(page: Page, tmp_path: Path) -> None:

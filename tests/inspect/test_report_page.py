@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from cellblock import paths
 from cellblock.definition import load_images
@@ -19,20 +18,14 @@ from cellblock.inspect.report import report
 from cellblock.inspect.report_page import page as render
 from cellblock.store.record import ImageRecord
 from cellblock.text.amount import amount_of_bytes
+from tests.browser import running_browser
 from tests.inspect.variant import HOSTILE, build_variant
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    names = ("chromium-headless-shell", "chromium")
-    path = next((found for name in names if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser to open the page in: install {' or '.join(names)}")
-    with sync_playwright() as playwright:
-        # As root Chromium refuses its sandbox; the page is our own.
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with running_browser() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
