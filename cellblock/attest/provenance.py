@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an image came from: SLSA provenance v1 in an in-toto statement v1, in JSON.
+"""Writes where an image came from: SLSA provenance v1 in an in-toto statement v1, in JSON.
 
 Deterministic: it says what went in and what came out, and no times, so that the same build gives the same
 statement. docs/attest.md documents this build type.

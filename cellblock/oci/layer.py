@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a tree in overlayfs' form as a layer in one pass: tar, compression, both digests.
+"""Writes a tree in overlayfs' form as a layer in one pass: tar, compression, digests. Opens stored layers.
 
 The same tree gives the same bytes: entries sorted, owners by number, no time after `epoch`, no access or
 change times (image-spec 1.1, layer.md; POSIX pax). GNU tar reads the files: a tenth of the time that a

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores what is known of each file of a tree in files without a name. listing.c, native/directory and
+/* Stores the metadata and digest of each file of a tree in unnamed temporary files. listing.c, native/directory and
  * native/squashfs call it. */
 #define _GNU_SOURCE
 #include "records.h"

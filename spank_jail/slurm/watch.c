@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends a wait of slurmstepd for a user's FIFO. plugin.c calls it. */
+/* Interrupts slurmstepd while it waits for a user's FIFO, once the job is to end. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "watch.h"
 
