@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,9 @@ slurm:
       KillWait=5
 """
 SLEEP = ("sbatch", "--parsable", "-n1", "--mem=1", "--chdir=/", "--output=/dev/null", "--wrap=sleep 900")
-# Of seconds, for a ping that waits for an answer, more than once.
+# What is older is written down (docs/decisions/slurmctld-saves.md).
+SAVED_AFTER_S = 0.5
+# Seconds: for a ping that waits for an answer, more than once.
 TAKES_OVER_S = 180
 
 
@@ -69,6 +72,7 @@ def test_the_second_acts_when_the_first_is_gone(two: LocalCluster) -> None:
     assert acts(two) == "controller"
     before = submit(two)
     two.wait_until("it runs", lambda: states(two, before)[before] == "RUNNING")
+    time.sleep(SAVED_AFTER_S)
     of_controller(two, "kill", "--signal=KILL")
     two.wait_until("the second acts", lambda: acts(two) == "controller-2", TAKES_OVER_S)
     two.wait_until("it answers", lambda: two.on("controller-2", "squeue").status == 0)
@@ -97,6 +101,7 @@ def test_the_second_acts_when_the_first_is_gone(two: LocalCluster) -> None:
 def test_one_that_was_stopped_does_not_undo_what_the_other_did(two: LocalCluster) -> None:
     first, kept = submit(two), submit(two)
     two.wait_until("they run", lambda: set(states(two, first, kept).values()) == {"RUNNING"})
+    time.sleep(SAVED_AFTER_S)
     of_controller(two, "pause")
     try:
         two.wait_until("the second acts", lambda: acts(two) == "controller-2", TAKES_OVER_S)
