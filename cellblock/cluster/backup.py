@@ -34,8 +34,7 @@ import zstandard
 
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.database import dump, load
-from cellblock.cluster.definition.cluster_file import CONTROLLERS
-from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state

@@ -28,9 +28,9 @@ from cellblock.cluster.changing.releases import refuse_converting, refuse_releas
 from cellblock.cluster.changing.trial import try_configuration
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config, secrets
-from cellblock.cluster.definition.cluster_file import CONTROLLERS, ClusterFile
+from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
-from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect, podman_environment
 from cellblock.cluster.engine.containers import LABEL_ROLE, container_name

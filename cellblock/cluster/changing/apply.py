@@ -22,8 +22,7 @@ from cellblock.cluster.changing.draining import Draining
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config
-from cellblock.cluster.definition.cluster_file import CONTROLLERS
-from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.containers import Container
 from cellblock.cluster.facts import state

@@ -18,9 +18,10 @@ import jinja2
 from cellblock import paths
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
-from cellblock.cluster.definition.cluster_file import CONTROLLERS, ClusterFile, JailRoot, Partition
+from cellblock.cluster.definition.cluster_file import ClusterFile, JailRoot, Partition
 from cellblock.cluster.definition.external_database import ExternalDatabase, read_authorities
 from cellblock.cluster.definition.model import ClusterSpec
+from cellblock.cluster.definition.names import CONTROLLERS
 from cellblock.cluster.definition.site_lines import with_lines
 from cellblock.cluster.facts.host import CgroupMode
 from cellblock.errors import CellblockError

@@ -25,7 +25,7 @@ from pydantic import AfterValidator, Field, model_validator
 from cellblock import paths
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.external_database import Database, ExternalDatabase
-from cellblock.cluster.definition.names import DEFAULT_NAME, check_name
+from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, check_name
 from cellblock.cluster.definition.site_lines import check_lines
 from cellblock.cluster.definition.strict import Strict as _Strict
 from cellblock.errors import DefinitionError, UsageError
@@ -33,9 +33,6 @@ from cellblock.yaml_source import FaultAt, nearest, read_yaml, validate
 
 JailRoot = Literal["nobody", "operator"]
 """What root in the jail is to Slurm: nobody, who submits no jobs, or operator, who can take over Slurm."""
-
-CONTROLLERS = ("controller", "controller-2")
-"""Hosts of slurmctld, of which a cluster has the first or both."""
 
 MOST_NODES = 200
 """Nodes of a cluster on one machine: those of a /24 bridge, with room for the rest."""
@@ -351,7 +348,7 @@ class ClusterFile(_Strict):
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """The hosts of slurmctld, the one that is to act first."""
+        """The hosts of slurmctld, the first one first."""
         return CONTROLLERS[: self.controller.replicas]
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of clusters: which can be, and how commands say one."""
+"""Names: of clusters, which can be and how commands say one; of the hosts of slurmctld."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from cellblock.errors import UsageError
 # slurmctld accepts these, and they are part of container and network names.
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
+CONTROLLERS = ("controller", "controller-2")
+"""Hosts of slurmctld, of which a cluster has the first or both."""
 DEFAULT_NAME = "cellblock"
 """The cluster that commands mean when they are given no --name."""
 

@@ -16,9 +16,8 @@ from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
 from docker.types import LogConfig, Ulimit
 
-from cellblock.cluster.definition.cluster_file import CONTROLLERS
 from cellblock.cluster.definition.model import EngineName, NodeStatus
-from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine.containers import (
     LABEL_ADDRESS,
     LABEL_CLUSTER,

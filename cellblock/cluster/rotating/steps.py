@@ -20,8 +20,7 @@ from cellblock.cluster.changing.draining import resume_ours, wait_for_jobs
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LISTENS, wait_ready
 from cellblock.cluster.changing.releases import refuse_converting
 from cellblock.cluster.configuration import secrets
-from cellblock.cluster.definition.cluster_file import CONTROLLERS
-from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts import rotation_record, state
 from cellblock.cluster.facts.rotation_record import RotationRecord
