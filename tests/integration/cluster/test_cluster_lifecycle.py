@@ -33,7 +33,7 @@ def spec(cluster: LocalCluster, **changes: object) -> ClusterSpec:
     given: dict[str, object] = {
         "file": cluster_file(replace(cluster.request, **options)),  # type: ignore[arg-type]
         "variant": SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),
-        "images": {role: cluster.result.build.images[role].reference for role in DAEMONS},
+        "images": {role: cluster.result.build.images[role].id for role in DAEMONS},
         "volume": cluster.root.parent,
     }
     return ClusterSpec(**{**given, **changes})  # type: ignore[arg-type]
