@@ -42,7 +42,15 @@ _APART_BY_VARIANT = (
     "tests/integration/cluster/test_cluster_changes.py",
     *(
         f"tests/integration/roles/test_{name}.py"
-        for name in ("accounting", "backup", "external_database", "metrics", "rest", "two_controllers")
+        for name in (
+            "accounting",
+            "auth_slurm",
+            "backup",
+            "external_database",
+            "metrics",
+            "rest",
+            "two_controllers",
+        )
     ),
 )
 # In this order; what is not named follows as it is collected. Of four groups side by side about two wait for

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cellblock.cluster.facts.rotation_record import Secret
     from cellblock.cluster.rotating.rotation import RotationDone, RotationPlan
 
-_SECRETS = ("tokens", "database", "logins", "hosts", "munge", "all")
+_SECRETS = ("tokens", "database", "logins", "hosts", "munge", "slurm", "all")
 
 
 def cluster_rotate(
@@ -45,6 +45,7 @@ def cluster_rotate(
 
     tokens: the key of the REST API's tokens. database: slurmdbd's password. logins: the key that opens a
     session on the login node. hosts: the login node's host keys. munge: the key of Slurm's daemons.
+    slurm: the same with auth/slurm.
     Interrupted, the same command goes on.
     """
     from cellblock.cli.views import make_view

@@ -102,7 +102,11 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
                 effect = "" if change.effect == "nothing" else f"{change.effect}: "
                 events.info(f"cluster: {effect}{change.what}")
             secrets.make_secrets(
-                folder / "secrets", spec.name, tokens=bool(target.state.rest_ports), password=target.password
+                folder / "secrets",
+                spec.name,
+                tokens=bool(target.state.rest_ports),
+                password=target.password,
+                auth=target.state.auth,
             )
             make_folders(folder)
             ClusterChange(client, known, target, changes, folder, patience_s, events).apply()
@@ -307,9 +311,13 @@ def _refuse_unless_asked(spec: ClusterSpec, changes: Changes, patience_s: float)
     if patience_s == 0:
         return
     said = "; ".join(change.what for change in changes.changes if change.effect == "anew")
+    why = (
+        "and daemons of the old `auth` and of the new one are strangers to each other"
+        if changes.auth
+        else f"and Slurm {spec.variant.release} loses jobs when single nodes do"
+    )
     raise CellblockError(
-        f"cluster {spec.name}: nodes that run would have to start anew ({said}), and Slurm "
-        f"{spec.variant.release} loses jobs when single nodes do",
+        f"cluster {spec.name}: nodes that run would have to start anew ({said}), {why}",
         hint=f"`build.py up{name_option(spec.name)} --wait 0`, with its other options, starts the whole "
         "cluster anew: jobs that run end, and those that can be are queued again",
     )
@@ -328,7 +336,11 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
     (folder / "state.json").unlink(missing_ok=True)
     try:
         secrets.make_secrets(
-            folder / "secrets", new.name, tokens=bool(new.rest_ports), password=target.password
+            folder / "secrets",
+            new.name,
+            tokens=bool(new.rest_ports),
+            password=target.password,
+            auth=new.auth,
         )
         config.write(folder / "config", target.texts)
         make_folders(folder)

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+from cellblock.cluster.configuration.config import SlurmFeatures
 from cellblock.cluster.definition.amounts import seconds
-from cellblock.cluster.definition.cluster_file import (
-    MOST_NODES,
-    ClusterFile,
-    JailRoot,
-    load_cluster_file,
-)
+from cellblock.cluster.definition.cluster_file import MOST_NODES, ClusterFile, load_cluster_file
 from cellblock.cluster.definition.model import ClusterSpec, EngineName, Role, SlurmVariant
-from cellblock.cluster.definition.names import check_name
+from cellblock.cluster.definition.names import JailRoot, check_name
 from cellblock.cluster.facts import state
 from cellblock.errors import UsageError
 from cellblock.project import Project
@@ -75,6 +71,12 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
     project = project_of(file)
     variant = project.variant(file.variant)
     _check_images(request, project, file)
+    if file.auth == "slurm" and not SlurmFeatures(variant.slurm.release, "").auth_slurm:
+        raise UsageError(
+            f"{_place(request, ('auth',))}: variant {variant.name} has Slurm {variant.slurm.release}, which "
+            "has no auth/slurm with slurm.jwks",
+            hint="write `auth: munge`, or take a variant of Slurm 24.11 or later, such as debian13",
+        )
     return ClusterSpec(
         file=file,
         variant=SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir),

@@ -147,13 +147,18 @@ NODE_ENVIRONMENT = {
         "`Feature=worker`",
         "what slurm.conf's line of the node would say: `RealMemory=...`",
     ),
+    "CELLBLOCK_AUTH": (
+        "`munge`",
+        "what says to Slurm who asks: `munge`, or `slurm`, which is auth/slurm with sackd",
+    ),
+    "CELLBLOCK_CLUSTER": ("none", "with `CELLBLOCK_AUTH=slurm`: Slurm's ClusterName"),
     "CELLBLOCK_CGROUP": ("`disabled`", "`v2` where the container may use cgroup v2"),
     "CELLBLOCK_USER_PROCESSES": ("no limit", "processes and threads that one user may have on the node"),
     "CELLBLOCK_REST_MEMORY_MB": ("4096", "memory that slurmrestd may take, in MiB"),
     "CELLBLOCK_TOKENS": ("none", "`yes`: slurmctld and slurmdbd wait for the key of tokens, and take them"),
     "CELLBLOCK_WAIT_S": (
         "`60`",
-        "seconds to wait for slurmctld, munge's key and the jail; then the container ends",
+        "seconds to wait for slurmctld, the key of Slurm's daemons and the jail; then the container ends",
     ),
     "CELLBLOCK_JAIL_READY": (
         "wait for a tree alone",
@@ -163,7 +168,7 @@ NODE_ENVIRONMENT = {
     "CELLBLOCK_JAIL_ROOT": ("`nobody`", "what root in the jail is to Slurm: `nobody` or `operator`"),
     "CELLBLOCK_NOT_VOUCHED": (
         "none",
-        "uids, N or FIRST-LAST, that munge does not vouch for in the jail, besides the system's",
+        "uids, N or FIRST-LAST, that munge, or sackd, does not vouch for in the jail, besides the system's",
     ),
 }
 EXIT_STATUS = {

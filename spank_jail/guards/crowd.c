@@ -47,6 +47,24 @@ static long now_ms(void)
 	return now.tv_sec * 1000L + now.tv_nsec / 1000000;
 }
 
+/* Who is at the other end: an address, or on this node a user. */
+static void read_peer(int fd, unsigned char peer[8])
+{
+	struct ucred user;
+	int domain = 0;
+	socklen_t domain_size = sizeof(domain), user_size = sizeof(user);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) || domain != AF_UNIX) {
+		jail_addresses_read(fd, peer);
+		return;
+	}
+	memset(peer, 0, 8);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &user_size))
+		return;
+	peer[0] = 1; /* no address of a network begins so */
+	memcpy(peer + 4, &user.uid, 4);
+}
+
 static size_t count_of(const unsigned char address[8])
 {
 	size_t count = 0;
@@ -61,7 +79,9 @@ static struct reason reason_of(int fd, long now)
 	struct tcp_info info = { 0 };
 	socklen_t size = sizeof(info);
 
-	(void)getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+	/* A Unix socket has none: what its clients ask, they ask at once. */
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+		info.tcpi_last_data_recv = (unsigned)(now - connections[fd].since_ms);
 	return (struct reason){
 		.is_silent = !info.tcpi_bytes_received && now - connections[fd].since_ms > BEGINS_WITHIN_MS,
 		.of_address = count_of(connections[fd].address),
@@ -84,7 +104,7 @@ static void end(int fd)
 {
 	unsigned char address[8];
 
-	jail_addresses_read(fd, address);
+	read_peer(fd, address);
 	if (!memcmp(address, connections[fd].address, 8))
 		(void)shutdown(fd, SHUT_RD);
 	connections[fd].is_open = false;
@@ -121,10 +141,9 @@ void jail_crowd_add(int fd)
 
 	if (!limit || fd < 0 || fd >= MOST_FILES)
 		return;
-	jail_addresses_read(fd, connection.address);
+	read_peer(fd, connection.address);
 	pthread_mutex_lock(&lock);
 	open_ones -= connections[fd].is_open;
-	/* A Unix socket has no address, and is nobody's of the network. */
 	connection.is_open = memcmp(connection.address, (const unsigned char[8]){ 0 }, 8);
 	connections[fd] = connection;
 	open_ones += connection.is_open;

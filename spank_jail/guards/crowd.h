@@ -5,11 +5,11 @@
 
 #include <stddef.h>
 
-/* How many connections over the network stay open; 0: any number. */
+/* How many connections stay open; 0: any number. */
 void jail_crowd_limit(size_t most);
 
 /* A connection that the service has accepted. Ends another one where there are more than the limit: one on which nothing was
- * said, or one of the address that has most. */
+ * said, or one of the address that has most; on this node, of the user. */
 void jail_crowd_add(int fd);
 
 /* Before the service closes it. */

@@ -14,7 +14,7 @@
 #include "native/mount/user_bind.h"
 
 /* What slurmstepd itself relies on while it visits the jail, whatever the plan says of it. */
-static const char *const needed[] = { "/proc", "/sys", "/dev", "/run/munge", "/etc/slurm", NULL };
+static const char *const needed[] = { "/proc", "/sys", "/dev", "/run/munge", "/run/slurm", "/etc/slurm", NULL };
 
 bool jail_options_at_fault(const struct jail_error *err)
 {

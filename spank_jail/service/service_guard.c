@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service_guard.so: bounds the connections and memory that users can take of slurmdbd and of its database. The images' entrypoints load it into them (LD_PRELOAD).
+/* service_guard.so: bounds the connections and memory that users can take of slurmdbd, of its database and of sackd. The images' entrypoints load it into them (LD_PRELOAD).
  *
  * Jobs reach both over the network. slurmdbd serves a hundred connections, MariaDB as many as max_connections says, and each waits
- * on whoever holds one; slurmdbd makes room for a message of a gigabyte before it knows who sends it. SERVICE_GUARD_CONNECTIONS is
+ * on whoever holds one; slurmdbd makes room for a message of a gigabyte before it knows who sends it. sackd, which users of a node reach by a socket, serves 150. SERVICE_GUARD_CONNECTIONS is
  * how many stay open: some less than the service takes, for one that is ended goes on for a moment.
  */
 #define _GNU_SOURCE

@@ -102,6 +102,7 @@ static void test_targets(void)
 	refuses("/mnt/data:/dev/shm", "\"/dev\", which Slurm needs");
 	refuses("/mnt/data:/etc", "\"/etc/slurm\"");
 	refuses("/mnt/data:/run", "\"/run/munge\"");
+	refuses("/mnt/data:/run/slurm", "\"/run/slurm\", which Slurm needs");
 	refuses("/mnt/data:/var", "\"/var/spool/slurmd\"");
 	refuses("/mnt/data:/tmp", "would hide \"/tmp/\", which plan:2 mounts");
 	refuses("/mnt/data:/data", "would hide \"/data/set\", which plan:3 mounts");

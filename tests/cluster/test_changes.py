@@ -50,6 +50,20 @@ def test_slurm_before_23_11_starts_the_whole_cluster_anew() -> None:
     assert change.effect == "anew"
 
 
+def test_another_auth_starts_the_whole_cluster_anew() -> None:
+    before = {"controller": one("controller"), "worker-1": node()}
+    after = {
+        host: {**it, "environment": {**it["environment"], "CELLBLOCK_AUTH": "slurm"}}
+        for host, it in before.items()
+    }
+    found = compare(before, after, before, {}, {}, "24.11")
+    assert [(change.what, change.effect) for change in found.changes] == [
+        ("controller, worker-1: auth: slurm instead of munge", "anew")
+    ]
+    assert found.auth
+    assert found.anew
+
+
 def test_nodes_that_differ_alike_are_one_change() -> None:
     (change,) = changes({**RUNS, "cpu-1": node(200), "cpu-2": node(200)})
     assert change == Change("cpu-1, cpu-2: RealMemory=200 instead of 100", "drain", ("cpu-1", "cpu-2"))

@@ -20,7 +20,7 @@ from cellblock.cluster.definition.cluster_file import (
     load_cluster_file,
 )
 from cellblock.cluster.engine.containers import Container, plan
-from cellblock.cluster.up_request import UpRequest, cluster_file
+from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec
 from cellblock.errors import DefinitionError, UsageError
 from tests import documented
 
@@ -384,3 +384,17 @@ def test_the_schema_describes_each_key() -> None:
             assert key.get("description") or "$ref" in key, name
     # What people write is JSON, too.
     assert json.loads(json.dumps(yaml.safe_load(WHOLE)))["name"] == "site"
+
+
+def test_auth_slurm_takes_a_release_that_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("variant: debian12\nlogin: {ssh_port: 2200}\nauth: slurm\n")
+    request = UpRequest(file=path)
+    with pytest.raises(UsageError) as caught:
+        cluster_spec(request, cluster_file(request))
+    assert (
+        f"{path}:3: auth: variant debian12 has Slurm 22.05, which has no auth/slurm" in caught.value.message
+    )
+    assert "`auth: munge`" in caught.value.hint
+    path.write_text("variant: debian13\nauth: slurm\n")
+    assert cluster_spec(request, cluster_file(request)).file.auth == "slurm"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ import yaml
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config
+from cellblock.cluster.definition.cluster_file import Accounting
 from cellblock.cluster.facts.host import CgroupMode
 from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT
 from tests.cluster.conftest import with_rest
 
 _BASE = PROJECT / "images" / "base" / "image.yaml"
-_MUNGE_FOR_JAIL = PROJECT / "images" / "slurm" / "files" / "usr" / "lib" / "cellblock" / "munge-for-jail.sh"
+_IDS_FOR_JAIL = PROJECT / "images" / "slurm" / "files" / "usr" / "lib" / "cellblock" / "ids-for-jail.sh"
 
 Make = Callable[..., ClusterSpec]
 
@@ -148,8 +150,8 @@ def test_system_users_in_the_job_submit_plugin_are_those_of_the_images(spec: Mak
     assert f"local SLURM = {ids['slurm']}\n" in lua
     assert all(60001 <= uid <= 65535 for uid in ids.values())
     assert "local FIRST_USER, FIRST_RESERVED, LAST_RESERVED = 1000, 60001, 65535\n" in lua
-    assert 'SYSTEM_UIDS="0-999 60001-65535"\n' in _MUNGE_FOR_JAIL.read_text()
-    assert 'SYSTEM_GIDS="0-99 101-999 60001-65535"\n' in _MUNGE_FOR_JAIL.read_text()
+    assert 'SYSTEM_UIDS="0-999 60001-65535"\n' in _IDS_FOR_JAIL.read_text()
+    assert 'SYSTEM_GIDS="0-99 101-999 60001-65535"\n' in _IDS_FOR_JAIL.read_text()
     # The node's plugin and the copy of the accounts say the same.
     native = PROJECT / "spank_jail"
     assert '"1000-60000,65536-4294967293"' in (native / "options" / "arguments.h").read_text()
@@ -192,6 +194,21 @@ def test_root_inside_is_nobody_to_slurm_by_a_munged_of_the_jails_own(spec: Make)
         assert sources["/run/munge"] == "/run/munge-for-jail"
     # slurmstepd is not to be nobody while it is in the window.
     assert settings(texts["slurm/plugstack.conf"])[0].split()[-1] == "window=/run/munge"
+
+
+def test_auth_slurm_and_a_sackd_of_the_jails_own(spec: Make) -> None:
+    made = spec()
+    file = made.file.model_copy(update={"auth": "slurm", "accounting": Accounting()})
+    texts = rendered(replace(made, file=file))
+    assert {"AuthType=auth/slurm", "CredType=cred/slurm"} < set(settings(texts["slurm/slurm.conf"]))
+    assert "AuthType=auth/slurm" in settings(texts["accounting/slurmdbd.conf"])
+    for plan in ("worker/jail.fstab", "login/jail.fstab"):
+        sources = {line.split()[1]: line.split()[0] for line in settings(texts[plan])}
+        assert sources["/run/slurm"] == "/run/slurm-for-jail"
+        assert "/run/munge" not in sources
+    assert settings(texts["slurm/plugstack.conf"])[0].split()[-1] == "window=/run/slurm"
+    read = [text for name, text in texts.items() if not name.endswith(".lua")]
+    assert "munge" not in "".join("\n".join(settings(text)) for text in read)
 
 
 def test_every_line_of_a_plan_has_the_four_fields_of_fstab(spec: Make) -> None:

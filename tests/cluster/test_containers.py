@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,22 @@ def test_a_worker_writes_the_jail_and_nothing_else(spec: Make, volume: Path) -> 
         "/run/secrets/cellblock": "/state/secrets/munge",
         "/etc/cellblock": "/state/config/worker",
     }
+
+
+def test_with_auth_slurm_daemons_get_its_key_and_the_others_none(spec: Make) -> None:
+    made = with_rest(spec())
+    containers = planned(replace(made, file=made.file.model_copy(update={"auth": "slurm"})))
+    secret = "/run/secrets/cellblock"
+    assert mounts(containers["worker-1"])[secret] == "/state/secrets/slurm"
+    told = {host: one.environment.get("CELLBLOCK_AUTH") for host, one in containers.items()}
+    assert told == {
+        "controller": "slurm",
+        "worker-1": "slurm",
+        "worker-2": "slurm",
+        "login": "slurm",
+        "rest": None,
+    }
+    assert secret not in mounts(containers["rest"])
 
 
 def test_a_workers_root_is_read_only_and_what_it_writes_is_in_memory(spec: Make) -> None:

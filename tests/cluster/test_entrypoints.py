@@ -101,20 +101,20 @@ def test_an_unknown_role_is_refused() -> None:
     ],
 )
 def test_a_uid_map_leaves_out_who_is_not_vouched_for(unmapped: str, lines: list[str]) -> None:
-    done = munge_shell(f"ids_without {unmapped}")
+    done = ids_shell(f"ids_without {unmapped}")
     assert done.stdout.splitlines() == lines
 
 
-def munge_shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def ids_shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """As in an image, where slurm is 64030."""
-    return shell(f". {WAITING.with_name('munge-for-jail.sh')}; id() {{ echo 64030; }}; {script}", **variables)
+    return shell(f". {WAITING.with_name('ids-for-jail.sh')}; id() {{ echo 64030; }}; {script}", **variables)
 
 
 def test_the_jails_munged_vouches_for_no_system_user() -> None:
-    done = munge_shell("uids_vouched_for")
+    done = ids_shell("uids_vouched_for")
     users = ["1000 1000 59001", "65536 65536 4294901759"]
     assert done.stdout.splitlines() == users
-    more = munge_shell("uids_vouched_for", CELLBLOCK_NOT_VOUCHED="1000 2000-2999")
+    more = ids_shell("uids_vouched_for", CELLBLOCK_NOT_VOUCHED="1000 2000-2999")
     assert more.stdout.splitlines() == ["1001 1001 999", "3000 3000 57001", *users[1:]]
 
 
@@ -127,7 +127,7 @@ def test_the_jails_munged_vouches_for_no_system_user() -> None:
     ],
 )
 def test_a_list_of_uids_that_is_none_or_too_long_ends_the_container(given: str, message: str) -> None:
-    done = munge_shell("uids_vouched_for", CELLBLOCK_NOT_VOUCHED=given)
+    done = ids_shell("uids_vouched_for", CELLBLOCK_NOT_VOUCHED=given)
     assert done.returncode == 1
     assert message in done.stderr
 

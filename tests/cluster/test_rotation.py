@@ -47,6 +47,18 @@ def test_all_are_those_that_the_cluster_has() -> None:
     assert plan("test", ["munge", "logins", "munge"]).secrets == ("logins", "munge")
 
 
+def test_daemons_have_one_key_of_the_two() -> None:
+    keep_cluster({}, {"auth": "slurm"})
+    found = plan("test", ["all"])
+    assert (found.secrets, set(found.passed_over)) == (
+        ("logins", "hosts", "slurm"),
+        {"tokens", "database"},
+    )
+    with pytest.raises(CellblockError, match="has `auth: slurm`, and so no key of munge's") as caught:
+        plan("test", ["munge"])
+    assert "`build.py cluster rotate slurm --name test`" in caught.value.hint
+
+
 def test_all_says_what_the_cluster_has_not() -> None:
     keep_cluster({})
     found = plan("test", ["all"])
@@ -60,7 +72,7 @@ def test_secrets_that_there_are_not(asked: list[str], says: str) -> None:
     keep_cluster({})
     with pytest.raises(UsageError, match=says) as caught:
         rotate("test", asked, Events())
-    assert "tokens, database, logins, hosts, munge; or all" in caught.value.hint
+    assert "tokens, database, logins, hosts, munge, slurm; or all" in caught.value.hint
 
 
 def test_the_password_of_a_database_of_the_sites_is_the_sites() -> None:

@@ -44,6 +44,25 @@ def test_the_munge_key_is_random_and_the_same_everywhere(made: Path, tmp_path: P
     assert key != (tmp_path / "other" / "munge" / "munge.key").read_bytes()
 
 
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_with_auth_slurm_its_key_takes_the_place_of_munges(made: Path) -> None:
+    munge = {name for name in files(made) if name.endswith("munge.key")}
+    others = files(made) - munge
+    secrets.make_secrets(made, "test", auth="slurm")
+    keys = {f"{role}/slurm.jwks" for role in ("slurm", "controller", "login", "accounting")}
+    assert files(made) == others | keys
+    assert len({(made / name).read_bytes() for name in keys}) == 1
+    (key,) = secrets.read_slurm_keys(made).keys
+    # Another one each time; and back.
+    secrets.make_slurm_key(made)
+    assert secrets.read_slurm_keys(made).keys[0].secret != key.secret
+    secrets.make_secrets(made, "test")
+    assert files(made) == others | munge
+
+
 def test_the_users_key_opens_the_login_node(made: Path) -> None:
     public = secrets.ssh_key(made).with_suffix(".pub").read_text()
     assert (made / "login" / "authorized_keys").read_text() == public

@@ -36,6 +36,8 @@ _LINE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 _NAMING = ("partitionname", "nodename", "nodeset")
 # What a worker's container is told of its node (images/worker).
 _NODE_LINE, _GRES = "CELLBLOCK_NODE_CONF", "CELLBLOCK_GRES"
+# What says to Slurm who asks; munge without. Daemons of the one and of the other are strangers.
+_AUTH, _CLUSTER, _MUNGE = "CELLBLOCK_AUTH", "CELLBLOCK_CLUSTER", "munge"
 _MEMORY = re.compile(r"\bRealMemory=(\d+)\b")
 _SHOWN = 4
 
@@ -65,6 +67,8 @@ class Changes:
     removed: tuple[str, ...]
     forgotten: frozenset[str]
     other: frozenset[str]
+    auth: bool = False
+    """Whether something else is to say to Slurm who asks."""
 
     @property
     def anew(self) -> bool:
@@ -132,6 +136,7 @@ def compare(
             host for host in again if _told(_NODE_LINE, before[host]) != _told(_NODE_LINE, after[host])
         ),
         frozenset(one for one in again if _told(_GRES, before[one]) != _told(_GRES, after[one])),
+        any(_auth(before[host]) != _auth(after[host]) for host in again),
     )
 
 
@@ -167,7 +172,12 @@ def _replaced(
     what = "; ".join(_differences(before, after))
     if not alive:
         return Change("; ".join(filter(None, ["does not run", what])), "nothing", (host,))
-    return Change(what or "its configuration", _effect(after, release), (host,))
+    anew = _auth(before) != _auth(after)
+    return Change(what or "its configuration", "anew" if anew else _effect(after, release), (host,))
+
+
+def _auth(container: Mapping[str, Any]) -> str:
+    return str(container["environment"].get(_AUTH, _MUNGE))
 
 
 def _effect(container: Mapping[str, Any], release: str) -> Effect:
@@ -186,7 +196,10 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[st
         if key == "image":
             said.append("another build of its image")
         elif key == "environment" and isinstance(old, dict):
-            for name in sorted({*old, *new} - {_GRES}):  # the node's line says it, too
+            if _auth(before) != _auth(after):
+                said.append(_instead("auth", _auth(before), _auth(after)))
+            # The node's line says what GPUs it has, too.
+            for name in sorted({*old, *new} - {_GRES, _AUTH, _CLUSTER}):
                 lines = old.get(name), new.get(name)
                 said += _options(*lines) if name == _NODE_LINE else [_instead(name, *lines)]
         elif key in ("ssh_port", "rest_port", "metrics_port"):

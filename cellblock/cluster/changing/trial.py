@@ -35,7 +35,7 @@ _ACCOUNTING = re.compile(r"^AccountingStorage\w*=.*\n", re.MULTILINE)
 # Said of any configuration by a slurmctld that has no state and no nodes yet.
 _ALWAYS = ("state file", "state save file", "PrologFlags=Contain", "may be lost", "cluster_id")
 _STATE = "/var/lib/slurm/slurmctld"
-# As its role does (images/controller), with a munged whose key nobody else has.
+# As its role does (images/controller), with a munged whose key nobody else has, and such a key of auth/slurm.
 _SCRIPT = f"""
     set -e
     install -d -o munge -g munge -m 0755 /run/munge /etc/munge /var/log/munge /var/lib/munge
@@ -44,6 +44,8 @@ _SCRIPT = f"""
     until munge --no-input >/dev/null 2>&1; do sleep 0.05; done
     install -d -o slurm -g slurm {_STATE} /run/slurmctld
     head -c 32 /dev/urandom | install -o slurm -g slurm -m 0400 /dev/stdin /run/slurmctld/{JWT_KEY}
+    head -c 48 /dev/urandom | install -o slurm -g slurm -m 0400 /dev/stdin /run/slurmctld/slurm.key
+    export SLURM_SACK_KEY=/run/slurmctld/slurm.key
     exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D
 """
 

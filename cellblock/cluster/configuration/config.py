@@ -18,10 +18,10 @@ import jinja2
 from cellblock import paths
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
-from cellblock.cluster.definition.cluster_file import ClusterFile, JailRoot, Partition
+from cellblock.cluster.definition.cluster_file import ClusterFile, Partition
 from cellblock.cluster.definition.external_database import ExternalDatabase, read_authorities
 from cellblock.cluster.definition.model import ClusterSpec
-from cellblock.cluster.definition.names import CONTROLLERS
+from cellblock.cluster.definition.names import CONTROLLERS, Auth, JailRoot
 from cellblock.cluster.definition.site_lines import with_lines
 from cellblock.cluster.facts.host import CgroupMode
 from cellblock.errors import CellblockError
@@ -64,6 +64,11 @@ class SlurmFeatures:
 
     release: str
     plugin_dir: str
+
+    @property
+    def auth_slurm(self) -> bool:
+        """Whether the images have sackd (Slurm has auth/slurm since 23.11, with slurm.jwks since 24.05)."""
+        return self.release >= "24.11"
 
     @property
     def dynamic_nodes(self) -> bool:
@@ -176,6 +181,7 @@ class ClusterFacts:
     jail_level: str = "capabilities"
     controllers: tuple[str, ...] = CONTROLLERS[:1]
     """Hosts of slurmctld, the one that is to act first."""
+    auth: Auth = "munge"
     # More than a machine runs; costs slurmctld a few bytes each.
     max_nodes: int = 256
 
@@ -242,6 +248,7 @@ def facts(
         file.jail.root,
         file.jail.level,
         file.controllers,
+        file.auth,
     )
 
 

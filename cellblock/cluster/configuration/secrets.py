@@ -8,6 +8,7 @@ says so (cellblock.cluster.facts.rotation_record).
     secrets/controller/{munge.key,jwt_hs256.key}           what slurmctld sees
     secrets/login/{munge.key,ssh_host_*,authorized_keys}   what the login node sees
     secrets/accounting/{munge.key,jwt_hs256.key,database-password}   what slurmdbd sees
+    secrets/slurm/slurm.jwks                    with auth/slurm, as all others: in place of munge.key
     secrets/database/database-password                     what the database sees
     secrets/ssh/id_ed25519                      the key that opens a session on the login node
 
@@ -20,8 +21,12 @@ import os
 import secrets
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
+from cellblock.cluster.configuration import slurm_keys
+from cellblock.cluster.configuration.slurm_keys import KeySet
+from cellblock.cluster.definition.names import Auth
 from cellblock.errors import CellblockError
 from cellblock.files import durable as records
 
@@ -29,7 +34,7 @@ from cellblock.files import durable as records
 _MUNGE_KEY_BYTES = 128
 # slurmdbd's for the database; in hexadecimal, so that no quoting can break it.
 _PASSWORD_BYTES = 24
-_FOLDERS = ("munge", "controller", "login", "ssh", "accounting", "database")
+_FOLDERS = ("munge", "slurm", "controller", "login", "ssh", "accounting", "database")
 # Of ssh-keygen's kinds; every client of today knows it.
 _LOGIN_KEY = ("ed25519",)
 # HS256: as long as its hash, which RFC 7518, 3.2, asks for at least.
@@ -38,25 +43,36 @@ JWT_KEY = "jwt_hs256.key"
 """The file of the key of tokens; only where the cluster has a REST API."""
 # Who checks tokens: slurmctld makes them, too.
 _JWT_FOLDERS = ("controller", "accounting")
+SLURM_KEYS = "slurm.jwks"
+"""The file of auth/slurm's keys."""
+OLD_SLURM_KEY = "old-slurm.jwks"
+"""The key of before, while a rotation of it is not over."""
+# By which Slurm's daemons know each other; workers and the exporter see the folder, others a copy.
+_DAEMONS_KEY: Mapping[Auth, str] = {"munge": "munge.key", "slurm": SLURM_KEYS}
+_DAEMONS = ("controller", "login", "accounting")
 # ed25519 for everyone of today, RSA for clients that know nothing else.
 _HOST_KEYS = {"ssh_host_ed25519_key": ("ed25519",), "ssh_host_rsa_key": ("rsa", "-b", "3072")}
 
 
-def make_secrets(folder: Path, cluster: str, *, tokens: bool = False, password: bytes | None = None) -> None:
+def make_secrets(
+    folder: Path,
+    cluster: str,
+    *,
+    tokens: bool = False,
+    password: bytes | None = None,
+    auth: Auth = "munge",
+) -> None:
     """Make what is missing of the secrets of `cluster` below `folder`; what exists is kept.
 
     `tokens`: the key of tokens, too; without, it is removed. `password` is slurmdbd's for a database that is
-    not the cluster's own.
+    not the cluster's own. `auth` says which key the daemons have; the other one is removed.
 
     Raises CellblockError when ssh-keygen is missing or a file cannot be written.
     """
     try:
         for place in (folder, *(folder / name for name in _FOLDERS)):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        key = folder / "munge" / "munge.key"
-        if not key.exists():
-            _write(key, secrets.token_bytes(_MUNGE_KEY_BYTES))
-        _copy_munge_key(folder)
+        _make_daemons_key(folder, auth)
         if not tokens:
             for name in _JWT_FOLDERS:
                 (folder / name / JWT_KEY).unlink(missing_ok=True)
@@ -78,6 +94,19 @@ def make_secrets(folder: Path, cluster: str, *, tokens: bool = False, password: 
             f"{error.filename or folder}: cannot be written: {error.strerror}",
             hint="make room, or set CELLBLOCK_STATE to a folder that can be written",
         ) from error
+
+
+def _make_daemons_key(folder: Path, auth: Auth) -> None:
+    for other, name in _DAEMONS_KEY.items():
+        for place in (other, *_DAEMONS):
+            if other != auth:
+                (folder / place / name).unlink(missing_ok=True)
+    if (folder / auth / _DAEMONS_KEY[auth]).exists():
+        _copy_daemons_key(folder, auth)
+    elif auth == "munge":
+        make_munge_key(folder)
+    else:
+        make_slurm_key(folder)
 
 
 def make_jwt_key(folder: Path) -> None:
@@ -109,7 +138,24 @@ def make_host_keys(folder: Path, cluster: str) -> None:
 def make_munge_key(folder: Path) -> None:
     """Make munge's key anew, for all who have it."""
     _write(folder / "munge" / "munge.key", secrets.token_bytes(_MUNGE_KEY_BYTES))
-    _copy_munge_key(folder)
+    _copy_daemons_key(folder, "munge")
+
+
+def make_slurm_key(folder: Path) -> None:
+    """Make auth/slurm's key anew, for all who have it: the only one, from now on."""
+    write_slurm_keys(folder, slurm_keys.only(slurm_keys.new_key()))
+    (folder / OLD_SLURM_KEY).unlink(missing_ok=True)
+
+
+def read_slurm_keys(folder: Path) -> KeySet:
+    """The keys of auth/slurm. Raises OSError, and ValueError when the file holds none."""
+    return slurm_keys.parse((folder / "slurm" / SLURM_KEYS).read_bytes())
+
+
+def write_slurm_keys(folder: Path, keys: KeySet) -> None:
+    """Give `keys` to all who have auth/slurm's."""
+    _write(folder / "slurm" / SLURM_KEYS, slurm_keys.text(keys))
+    _copy_daemons_key(folder, "slurm")
 
 
 def ssh_key(folder: Path) -> Path:
@@ -133,10 +179,11 @@ def _write(path: Path, content: bytes) -> None:
     records.sync_directory(path.parent)
 
 
-def _copy_munge_key(folder: Path) -> None:
-    key = (folder / "munge" / "munge.key").read_bytes()
-    for name in ("controller", "login", "accounting"):
-        _write(folder / name / "munge.key", key)
+def _copy_daemons_key(folder: Path, auth: Auth) -> None:
+    name = _DAEMONS_KEY[auth]
+    key = (folder / auth / name).read_bytes()
+    for place in _DAEMONS:
+        _write(folder / place / name, key)
 
 
 def _keygen(path: Path, kind: tuple[str, ...], comment: str) -> None:

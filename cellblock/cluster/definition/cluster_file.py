@@ -3,6 +3,7 @@
 
     name: cellblock
     variant: debian13
+    auth: munge
     jail: {image: jail, root: nobody, level: capabilities}
     accounting: {database: embedded}
     login: {ssh_port: 2222}
@@ -25,14 +26,11 @@ from pydantic import AfterValidator, Field, model_validator
 from cellblock import paths
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.external_database import Database, ExternalDatabase
-from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, check_name
+from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, Auth, JailRoot, check_name
 from cellblock.cluster.definition.site_lines import check_lines
 from cellblock.cluster.definition.strict import Strict as _Strict
 from cellblock.errors import DefinitionError, UsageError
 from cellblock.yaml_source import FaultAt, nearest, read_yaml, validate
-
-JailRoot = Literal["nobody", "operator"]
-"""What root in the jail is to Slurm: nobody, who submits no jobs, or operator, who can take over Slurm."""
 
 MOST_NODES = 200
 """Nodes of a cluster on one machine: those of a /24 bridge, with room for the rest."""
@@ -296,6 +294,8 @@ class ClusterFile(_Strict):
     images: tuple[str, ...] = Field(default=(), strict=False)
     """Folders of the site's own images and variants, as `--images` takes them; relative ones begin where this
     file is."""
+    auth: Auth = "munge"
+    """What says to Slurm who asks: `munge`, or `slurm`, its own auth/slurm with sackd, from 24.11 on."""
     jail: Jail = Jail()
     """The shared root."""
     accounting: Accounting | None = None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from cellblock.errors import UsageError
 
@@ -14,6 +15,12 @@ CONTROLLERS = ("controller", "controller-2")
 """Hosts of slurmctld, of which a cluster has the first or both."""
 DEFAULT_NAME = "cellblock"
 """The cluster that commands mean when they are given no --name."""
+
+JailRoot = Literal["nobody", "operator"]
+"""What root in the jail is to Slurm: nobody, who submits no jobs, or operator, who can take over Slurm."""
+
+Auth = Literal["munge", "slurm"]
+"""What says to Slurm who asks: munge, or auth/slurm with sackd."""
 
 
 def check_name(name: str) -> None:

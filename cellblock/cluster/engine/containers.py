@@ -150,12 +150,19 @@ def plan(
     # Jobs and sessions write the jail; what they may write there is the tree's own affair.
     jail = Mount(str(spec.volume), "/mnt/jail", writable=True)
     slurm = Mount(str(config / "slurm"), "/etc/slurm")
-    munge = Mount(str(secrets / "munge"), _SECRETS)
+    # munge's key, or auth/slurm's: by it daemons know each other.
+    key = Mount(str(secrets / spec.file.auth), _SECRETS)
 
     # Not a limit of the container: the kernel counts a uid's processes in all containers, munged's, too.
     users = {"CELLBLOCK_USER_PROCESSES": str(pids_limit // _USERS_TO_FILL)}
     inside = {"CELLBLOCK_JAIL_ROOT": spec.file.jail.root, **users}
     nodes = ("worker", "login")
+    keyless = ("database", "rest")
+    auth = (
+        {"CELLBLOCK_AUTH": spec.file.auth, "CELLBLOCK_CLUSTER": spec.name}
+        if spec.file.auth != "munge"
+        else {}
+    )
 
     def container(
         role: Role,
@@ -172,7 +179,11 @@ def plan(
             role=role,
             hostname=hostname,
             image=spec.images[spec.file.image_of(role, hostname)],
-            environment={**(environment or {}), **(inside if role in nodes else {})},
+            environment={
+                **(environment or {}),
+                **(inside if role in nodes else {}),
+                **({} if role in keyless else auth),
+            },
             mounts=mounts,
             cap_add=capabilities(role),
             limits=limits,
@@ -226,7 +237,7 @@ def plan(
         container(
             "worker",
             node,
-            (jail, munge, Mount(str(config / "worker"), "/etc/cellblock")),
+            (jail, key, Mount(str(config / "worker"), "/etc/cellblock")),
             environment={
                 **ask,
                 "CELLBLOCK_CGROUP": cgroup,
@@ -264,7 +275,7 @@ def plan(
                 "metrics",
                 "metrics",
                 # slurmctld's own endpoints are asked without a key, and name the users.
-                (records,) if own else (records, slurm, munge, accounts),
+                (records,) if own else (records, slurm, key, accounts),
                 environment={
                     **ask,
                     "CELLBLOCK_METRICS_JAIL": "/run/jail-records",

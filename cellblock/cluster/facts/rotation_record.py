@@ -17,7 +17,7 @@ from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.files import durable
 
-Secret = Literal["tokens", "database", "logins", "hosts", "munge"]
+Secret = Literal["tokens", "database", "logins", "hosts", "munge", "slurm"]
 Phase = Literal["waiting", "begun", "renewed"]
 
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from cellblock import paths
 from cellblock.cluster.definition.model import EngineName
-from cellblock.cluster.definition.names import check_name, name_option
+from cellblock.cluster.definition.names import Auth, check_name, name_option
 from cellblock.errors import CellblockError
 from cellblock.files import durable
 
@@ -59,6 +59,11 @@ class ClusterState:
     containers: dict[str, dict[str, Any]] = field(default_factory=dict)
     file: dict[str, Any] = field(default_factory=dict)
     """The cluster file that it is made from, with what options said; empty of an earlier Cellblock's."""
+
+    @property
+    def auth(self) -> Auth:
+        """What says to Slurm who asks."""
+        return "slurm" if self.file.get("auth") == "slurm" else "munge"
 
     @property
     def rest_ports(self) -> dict[str, int]:

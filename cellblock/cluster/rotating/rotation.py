@@ -14,7 +14,7 @@ from typing import cast, get_args
 
 import docker
 
-from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.definition.names import Auth, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import rotation_record, state
@@ -31,8 +31,10 @@ EFFECTS: Mapping[Secret, str] = {
     "logins": "the old key opens no session on the login node any more: sessions and jobs go on",
     "hosts": "the login node starts anew: its sessions end, clients must learn its new keys, jobs go on",
     "munge": "nodes wait for their jobs; then all daemons start anew: sessions end, queued jobs stay",
+    "slurm": "slurmdbd starts anew, the other daemons read the key again: jobs and sessions go on",
 }
 """What is noticed when each secret is rotated, in the order in which `all` rotates them."""
+_DAEMONS_KEYS = get_args(Auth)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,9 @@ def plan(name: str, asked: Sequence[str]) -> RotationPlan:
     """
     wanted = _wanted(asked)
     known = state.require(name)
+    if ALL in asked:
+        # Daemons have one of the two.
+        wanted = tuple(one for one in wanted if one not in _DAEMONS_KEYS or one == known.auth)
     lacking = {one: lack for one in wanted if (lack := _lack(known, one)) is not None}
     if ALL not in asked and lacking:
         raise next(iter(lacking.values()))
@@ -158,10 +163,15 @@ def _lack(known: state.ClusterState, secret: Secret) -> CellblockError | None:
             f"cluster {known.name} has no REST API, and so no key of tokens",
             hint=f"write `rest: {{}}` in its cluster file; then `build.py up --cluster FILE{option}`",
         )
+    if secret in _DAEMONS_KEYS and secret != known.auth:
+        return CellblockError(
+            f"cluster {known.name} has `auth: {known.auth}`, and so no key of {secret}'s",
+            hint=f"`build.py cluster rotate {known.auth}{option}` makes the key of its daemons anew",
+        )
     if secret == "database" and "accounting" not in known.containers:
         return CellblockError(
             f"cluster {known.name} has no accounting, and so no password of a database",
-            hint="rotate others, as in `build.py cluster rotate munge`",
+            hint="rotate others, as in `build.py cluster rotate logins`",
         )
     if secret == "database" and "database" not in known.containers:
         # Of the file as it was kept: another Cellblock's may be no file of this one's.

@@ -24,6 +24,7 @@ from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts import rotation_record, state
 from cellblock.cluster.facts.rotation_record import RotationRecord
+from cellblock.cluster.rotating.auth_key import AuthKeyRotation
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 
@@ -80,13 +81,14 @@ class RotationSteps:
             "logins": self._logins,
             "hosts": self._hosts,
             "munge": self._munge,
+            "slurm": self._slurm,
         }
         try:
-            if secret in ("tokens", "database", "munge"):
+            if secret in ("tokens", "database", "munge", "slurm"):
                 refuse_converting(self.client, self.name)
             if self.record.phase != "waiting":
                 self._start_ended(secret)
-            if secret != "munge":
+            if secret != "munge" and self.record.phase == "waiting":
                 self._note("begun")
             step[secret]()
         except (DockerException, OSError) as error:  # requests' errors are OSErrors
@@ -130,6 +132,7 @@ class RotationSteps:
             "logins": lambda: secrets.make_login_key(self.secrets, self.name),
             "hosts": lambda: secrets.make_host_keys(self.secrets, self.name),
             "munge": lambda: secrets.make_munge_key(self.secrets),
+            "slurm": lambda: secrets.make_slurm_key(self.secrets),
         }
         try:
             make[self.record.left[0]]()
@@ -186,6 +189,12 @@ class RotationSteps:
         self._note("renewed")
         if set(self.known.containers) <= running.alive(self.client, self.name):
             self._wait_ready()
+
+    def _slurm(self) -> None:
+        """All have both keys for a while: nothing ends."""
+        AuthKeyRotation(
+            self.client, self.known, self.record, self.secrets, self._start_anew, self.events
+        ).run(lambda: self._note("renewed"))
 
     def _wait_ready(self) -> None:
         try:

@@ -147,7 +147,11 @@ def _take_back(
         running.remove(client, name)
     _jail(record, spec.volume, events)
     secrets.make_secrets(
-        folder / "secrets", name, tokens=bool(target.state.rest_ports), password=target.password
+        folder / "secrets",
+        name,
+        tokens=bool(target.state.rest_ports),
+        password=target.password,
+        auth=target.state.auth,
     )
     config.write(folder / "config", target.texts)
     with tarfile.open(record.backup, "r:") as archive:

@@ -134,7 +134,11 @@ class UpgradeSteps:
         """The configuration of the new release, now that only daemons of it read it."""
         new = self.planned.target
         secrets.make_secrets(
-            self.folder / "secrets", self.name, tokens=bool(new.state.rest_ports), password=new.password
+            self.folder / "secrets",
+            self.name,
+            tokens=bool(new.state.rest_ports),
+            password=new.password,
+            auth=new.state.auth,
         )
         if config.read(self.folder / "config") != new.texts:
             config.write(self.folder / "config", new.texts)

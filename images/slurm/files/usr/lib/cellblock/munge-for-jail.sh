@@ -2,91 +2,24 @@
 # Shell functions of cellblock-init: a second munged, for the jail, that vouches for users alone: not for root, nor system users.
 # docs/decisions/jail-root-and-slurm.md says why and how.
 # shellcheck shell=sh
+# shellcheck source=images/slurm/files/usr/lib/cellblock/ids-for-jail.sh
+. /usr/lib/cellblock/ids-for-jail.sh
 
-# A copy that is executable and not readable, and of an owner whom the namespace does not have: the kernel then
-# ties /proc/PID and ptrace to CAP_SYS_PTRACE on the node, which nobody in the jail has. Otherwise the owner of the
-# namespace, and root inside is anyone, could look into the process and at its key.
+# Executable and not readable; run_for_jail says why.
 MUNGED_FOR_JAIL=/usr/libexec/cellblock/munged-for-jail
 # Mounted at /run/munge in the jail.
 MUNGE_FOR_JAIL=/run/munge-for-jail
 
-# Ids that it vouches for as nobody's: root and system users, slurm, munge and nobody among them (Debian's policy, 9.2.2).
-# SlurmUser and CELLBLOCK_NOT_VOUCHED, a list of N or FIRST-LAST, come on top.
-SYSTEM_UIDS="0-999 60001-65535"
-# The same for groups, which slurmd takes on for a job as well. 100 (users) is some users' own.
-SYSTEM_GIDS="0-99 101-999 60001-65535"
-
-# ids_without RANGE... - lines of uid_map(5) that map every id to itself but those in a RANGE, N or FIRST-LAST.
-ids_without() {
-    printf '%s\n' "$@" | sed 's/^[0-9]*$/&-&/' | sort -n | {
-        next=0
-        while IFS=- read -r first last; do
-            [ "$first" -le "$next" ] || echo "$next $next $((first - next))"
-            [ "$last" -lt "$next" ] || next=$((last + 1))
-        done
-        # The last one, 4294967295, stands for "none".
-        echo "$next $next $((4294967295 - next))"
-    }
-}
-
-# uids_vouched_for - the uid_map of the jail's munged.
-uids_vouched_for() {
-    for range in ${CELLBLOCK_NOT_VOUCHED:-}; do
-        echo "$range" | grep -q -x -E '[0-9]{1,9}(-[0-9]{1,9})?' ||
-            die "CELLBLOCK_NOT_VOUCHED: '$range' is neither a uid nor a range FIRST-LAST of uids"
-    done
-    # shellcheck disable=SC2086 # lists
-    map=$(ids_without $SYSTEM_UIDS "$(id -u slurm)" ${CELLBLOCK_NOT_VOUCHED:-}) || return 1
-    # What the kernel takes at most, in one write(2): user_namespaces(7).
-    { [ "$(echo "$map" | wc -l)" -le 340 ] && [ ${#map} -lt 4095 ]; } ||
-        die "CELLBLOCK_NOT_VOUCHED lists too many separate uids for a uid_map (340 lines, 4095 bytes);" \
-            "list neighbours as ranges, FIRST-LAST"
-    echo "$map"
-}
-
-# ids_unmapped PID - whether PID is in a user namespace that has no ids yet.
-ids_unmapped() { [ -e "/proc/$1" ] && [ -z "$(cat "/proc/$1/uid_map")" ]; }
-
 # munged_for_jail - serve MUNGE_FOR_JAIL until munged ends.
 munged_for_jail() {
-    uids=$(uids_vouched_for) || exit 1
-    # shellcheck disable=SC2086 # a list
-    gids=$(ids_without $SYSTEM_GIDS "$(id -g slurm)")
     install -d -o munge -g munge -m 0755 $MUNGE_FOR_JAIL || return 1
     # A socket of a run before this one would look like an answer.
-    rm -f $MUNGE_FOR_JAIL/* $MUNGE_FOR_JAIL.go
-    mkfifo -m 0600 $MUNGE_FOR_JAIL.go || return 1
-    # It becomes munge first, for in its namespace munge has no uid: files of munge's, and root's, are nobody's there as
-    # it is itself, and it takes them for its own. sys_admin: the namespace is made where users may make none, too; the
-    # shell in it has no capability any more. It waits for its ids, and ends when none come.
-    # shellcheck disable=SC2016 # for the inner shell
-    setpriv --reuid=munge --regid=munge --clear-groups --inh-caps=+sys_admin --ambient-caps=+sys_admin \
-        unshare --user sh -euc '
-        read -r go && [ "$go" = go ]
-        exec "$0" --foreground --socket="$1/munge.socket.2" --pid-file="$1/munged.pid" \
-            --seed-file=/var/lib/munge/for-jail.seed' \
-        $MUNGED_FOR_JAIL $MUNGE_FOR_JAIL <$MUNGE_FOR_JAIL.go &
-    munged=$!
-    exec 9>$MUNGE_FOR_JAIL.go
-    rm $MUNGE_FOR_JAIL.go
-    wait_for "a user namespace for the jail's munged; is user.max_user_namespaces 0?" ids_unmapped $munged
-    { echo "$uids" >/proc/$munged/uid_map && echo "$gids" >/proc/$munged/gid_map && echo go >&9; } ||
-        return 1
-    exec 9>&-
-    wait $munged
+    rm -f $MUNGE_FOR_JAIL/*
+    run_for_jail munge $MUNGE_FOR_JAIL $MUNGED_FOR_JAIL --foreground --socket=$MUNGE_FOR_JAIL/munge.socket.2 \
+        --pid-file=$MUNGE_FOR_JAIL/munged.pid --seed-file=/var/lib/munge/for-jail.seed
 }
 
-# supervise_munged_for_jail - start it again when a signal ends it; node-supervise cannot, for it gives it no ids.
-supervise_munged_for_jail() {
-    until
-        munged_for_jail
-        status=$?
-        [ $status -le 128 ]
-    do
-        echo "cellblock-init: the jail's munged ended with status $status; it is started again" >&2
-        sleep 0.2
-    done
-}
+supervise_munged_for_jail() { supervise_for_jail "the jail's munged" munged_for_jail; }
 
 # munge_for_jail_answers - whether it does, and takes root for nobody.
 munge_for_jail_answers() {

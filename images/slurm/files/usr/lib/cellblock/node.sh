@@ -41,5 +41,6 @@ start_host_keys() {
 # forget_secrets - take the secrets out of this namespace. Who needs one has it in a namespace of its own.
 forget_secrets() {
     umount "$SECRETS"
-    [ ! -e "$SECRETS/munge.key" ] || die "the munge key is still in $SECRETS after umount: mount secrets there, do not copy them"
+    [ ! -e "$SECRETS/$KEY_OF_CLUSTER" ] ||
+        die "$KEY_OF_CLUSTER is still in $SECRETS after umount: mount secrets there, do not copy them"
 }

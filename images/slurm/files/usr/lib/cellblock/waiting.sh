@@ -94,7 +94,7 @@ READY=${JAIL%/*}/ready
 RELEASE_FILE=/usr/lib/cellblock/slurm-release
 # The releases before it whose state and database it reads, one a line.
 READS_FILE=/usr/lib/cellblock/slurm-reads
-# Secrets of the cluster: munge.key, ssh_host_*_key, authorized_keys. A mount, which goes once they are taken.
+# Secrets of the cluster: munge.key or slurm.jwks, ssh_host_*_key, authorized_keys. A mount, which goes once they are taken.
 # shellcheck disable=SC2034 # used by those who source this file
 SECRETS=/run/secrets/cellblock
 # Where sshd asks for signatures with the host keys.
