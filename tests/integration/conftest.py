@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     an attack counts, are tried again only when the attack did not come about.
     """
     here = Path(__file__).parent
+    if os.environ.get("CELLBLOCK_TEST_AUTH") == "slurm":
+        absent = pytest.mark.skip(reason="is about munge, and CELLBLOCK_TEST_AUTH is slurm")
+        for item in items:
+            if item.get_closest_marker("needs_munge"):
+                item.add_marker(absent)
     for item in items:
         if here / "escape" in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=3, only_rerun=[Unclear.__name__]))
@@ -111,6 +117,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("cluster", variants, indirect=True, scope="session")
 
 
+def _auth(text: str, variant: str) -> str:
+    """CELLBLOCK_TEST_AUTH=slurm: what says to Slurm who asks is auth/slurm, where the variant has it."""
+    asked = os.environ.get("CELLBLOCK_TEST_AUTH")
+    release = choose_variant(load_variants(PROJECT / "images" / "variants.yaml"), variant).slurm.release
+    own = re.search(r"^auth:", text, re.MULTILINE)
+    return "" if not asked or own or not SlurmFeatures(release, "").auth_slurm else f"auth: {asked}\n"
+
+
 @contextmanager
 def running_cluster(
     prefix: str, variant: str | None = None, jail_root: str = "nobody", text: str | None = None
@@ -124,12 +138,13 @@ def running_cluster(
     if shutil.which("podman") is None:
         pytest.skip("podman is not installed")
     with state_folder() as folder:
+        written = text or default_file().read_text(encoding="utf-8")
         asked = UpRequest(
             name=f"{prefix}{os.getpid()}",
             variant=variant or default_variant(),
             ssh_port=free_port(),
             jail_root=jail_root,
-            file=write_cluster_file(folder, text or default_file().read_text(encoding="utf-8")),
+            file=write_cluster_file(folder, written + _auth(written, variant or default_variant())),
         )
         events = Events()
         shells = ContainerShells({**os.environ, **podman_environment()})

@@ -79,6 +79,7 @@ def test_another_variant_under_the_same_name_is_refused(cluster: LocalCluster) -
         start(spec(cluster, variant=other), Events())
 
 
+@pytest.mark.needs_munge
 def test_munged_that_is_killed_is_started_again_and_jobs_go_on(cluster: LocalCluster, user: str) -> None:
     sleeper = ("sbatch", "--parsable", "-wworker-2", "-n1", "-D/", "-o/dev/null", "--wrap=sleep 20")
     job = cluster.client(*sleeper, user=user).ok().strip()

@@ -25,6 +25,7 @@ from cellblock.cluster import ClusterSpec
 from cellblock.cluster.changing import planned
 from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.containers import Container, container_name
+from tests.integration.escape.vouching import numbers_of, vouching_of
 from tests.integration.jobs import ended
 from tests.integration.local_cluster import Done, LocalCluster, Unclear
 
@@ -309,11 +310,12 @@ def _lay_out(
     terminal = _start(cluster, "tty >/run/escape-terminal; exec /escape-victim 3602", stack, tty=True)
     shown = cluster.on(WORKER, "cat", "/run/escape-terminal").ok().strip()
     assert re.fullmatch(r"/dev/pts/\d+", shown), f"process {terminal} has no terminal: {shown}"
+    vouching = vouching_of(cluster)
     munged = find_process(cluster, "munged")
-    key = f"/proc/{munged}/root/etc/munge/munge.key"
-    look = f"exec -a escape-victim escape-attack watch {OPEN} {canary} {key} >{_SEEN}"
+    look = f"exec -a escape-victim escape-attack watch {OPEN} {canary} {vouching.key_at(munged)} >{_SEEN}"
     _start(cluster, f"exec bash -c '{look}'", stack)
     arena.variables.update(
+        vouching.variables(cluster, WORKER),
         CANARY=canary,
         VICTIM=str(victim),
         DAEMON=str(daemon),
@@ -326,7 +328,6 @@ def _lay_out(
         IPC_KEY=str(secrets.randbelow(1 << 30) + 1),
         SSHD=find_process(cluster, "sshd"),
         AGENT=find_process(cluster, "ssh-agent"),
-        MUNGE_UID=cluster.on(WORKER, "id", "-u", "munge").ok().strip(),
         TERMINAL=shown.rpartition("/")[2],
         VOLUME_CANARY_INODE=str(volume_canary.stat().st_ino),
         MARK=mark,
@@ -377,7 +378,7 @@ def find_process(cluster: LocalCluster, name: str) -> str:
     found: list[str] = []
 
     def look_again() -> bool:
-        found[:] = cluster.numbers_of(WORKER, name)
+        found[:] = numbers_of(cluster, WORKER, name)
         return bool(found)
 
     cluster.wait_until(f"{name} runs on {WORKER}", look_again)

@@ -16,6 +16,7 @@ import pytest
 
 from cellblock.cluster.engine.containers import container_name
 from tests.integration.escape.arena import WORKER, Arena, Outcome, read
+from tests.integration.escape.vouching import vouching_of
 
 pytestmark = pytest.mark.integration
 
@@ -68,7 +69,7 @@ def login(arena: Arena) -> Iterator[Login]:
             arena,
             {
                 **arena.variables,
-                "MUNGED": numbers["munged"],
+                "MUNGED": numbers[vouching_of(arena.cluster).on_login],
                 "SSHD": numbers["sshd"],
                 "AGENT": numbers["ssh-agent"],
                 # There is none: sshd stands for it.
@@ -229,8 +230,12 @@ def test_what_ssh_forwards_is_opened_in_the_jail(to: str, arena: Arena, ssh: str
 
 def test_the_daemons_live(arena: Arena, login: Login) -> None:
     """After all of that."""
-    own = {"login": ("sshd", "ssh-agent", "munged"), WORKER: ("slurmd", "sshd", "munged")}
+    vouching = vouching_of(arena.cluster)
+    own = {
+        "login": ("sshd", "ssh-agent", vouching.on_login),
+        WORKER: ("slurmd", "sshd", vouching.on_worker),
+    }
     for hostname, names in own.items():
         commands = [command for _, command in arena.cluster.processes(hostname)]
         for name in names:
-            assert any(re.match(rf"(/\S*/)?{name}\b", command) for command in commands), commands
+            assert any(re.match(rf"(/bin/sh )?(/\S*/)?{name}\b", command) for command in commands), commands

@@ -46,6 +46,7 @@ def test_a_user_whom_the_controller_does_not_know_yet_is_told_so(cluster: LocalC
     assert "slurmctld does not know user 4711. A user who was just made is known within a second" in done.err
 
 
+@pytest.mark.needs_munge
 @pytest.mark.parametrize("hostname", ["login", "worker-1"])
 @pytest.mark.parametrize("uid", ["0", "1", "999", "60001", SLURM, MUNGE, "65533", "65534", "65535"])
 def test_munge_vouches_for_no_system_user(cluster: LocalCluster, hostname: str, uid: str) -> None:
@@ -53,12 +54,14 @@ def test_munge_vouches_for_no_system_user(cluster: LocalCluster, hostname: str, 
     assert vouched_for(cluster, hostname, become) == (NOBODY, "100")
 
 
+@pytest.mark.needs_munge
 @pytest.mark.parametrize("gid", ["0", "42", "99", "101", "999", "60001", SLURM, MUNGE, "65535"])
 def test_munge_vouches_for_no_system_group(cluster: LocalCluster, gid: str) -> None:
     become = f"setpriv --reuid 1000 --regid {gid} --clear-groups"
     assert vouched_for(cluster, "login", become) == ("1000", NOBODY)
 
 
+@pytest.mark.needs_munge
 @pytest.mark.parametrize("hostname", ["login", "worker-1"])
 @pytest.mark.parametrize("uid", ["1000", "60000", "65536", "1000000"])
 def test_munge_vouches_for_users(cluster: LocalCluster, hostname: str, uid: str) -> None:
@@ -66,6 +69,7 @@ def test_munge_vouches_for_users(cluster: LocalCluster, hostname: str, uid: str)
     assert vouched_for(cluster, hostname, become) == (uid, uid)
 
 
+@pytest.mark.needs_munge
 def test_munge_on_the_node_vouches_for_root(cluster: LocalCluster) -> None:
     """slurmd's own, or it would be nobody, too."""
     done = cluster.on("worker-1", "sh", "-c", "munge --no-input | unmunge | grep ^UID:")
@@ -201,6 +205,7 @@ def test_a_controller_of_ones_own_does_not_configure_slurmd(cluster: LocalCluste
     assert srun(cluster, user, "-w", "worker-2", "hostname").ok() == "worker-2\n"
 
 
+@pytest.mark.needs_munge
 @pytest.mark.parametrize("uid", ["root", "munge"])
 def test_the_munged_of_the_jail_is_closed_to_its_own_uid_and_to_root(cluster: LocalCluster, uid: str) -> None:
     """Munge owns its user namespace: root inside becomes munge, and would have all rights over it."""

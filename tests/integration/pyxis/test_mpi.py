@@ -55,6 +55,7 @@ def parts(text: str) -> list[str]:
     return text.split("--\n")[1:]
 
 
+@pytest.mark.needs_munge
 @pytest.mark.every_slurm
 def test_open_mpi_over_two_nodes(containers: Containers, mpi_image: str) -> None:
     """as a user, and as one who is root in the container: PMIx then knows him by munge"""
@@ -83,6 +84,7 @@ def pmi_hook(containers: Containers) -> Iterator[None]:
         containers.cluster.jail("rm", "-r", "/etc/enroot/hooks.d").ok()
 
 
+@pytest.mark.needs_munge
 @pytest.mark.usefixtures("pmi_hook")
 def test_open_mpi_with_the_hook_for_pmi(containers: Containers, mpi_image: str) -> None:
     offered = "echo $PMIX_MCA_psec; [ $PMIX_MCA_gds = $PMIX_GDS_MODULE ] && echo same"
@@ -98,6 +100,7 @@ def test_open_mpi_with_the_hook_for_pmi(containers: Containers, mpi_image: str) 
     assert parameters.split()[1] == "same", done
 
 
+@pytest.mark.needs_munge
 def test_open_mpi_in_containers_that_ran_before_the_step(containers: Containers, mpi_image: str) -> None:
     """They do not show where this step's server puts its shared memory."""
     go = home(containers.cluster, containers.user) / "mpi-go"
@@ -124,6 +127,7 @@ def test_open_mpi_in_containers_that_ran_before_the_step(containers: Containers,
         assert set(ranks(text, 6)) == {"worker-1", "worker-2"}, done.err
 
 
+@pytest.mark.needs_munge
 def test_open_mpi_that_cannot_prove_who_it_is_ends(containers: Containers, mpi_image: str) -> None:
     """root in the container, and no munge there: an error instead of waiting for ever"""
     hide = f"{mpi_image} --container-remap-root --container-mounts=tmpfs:/run/munge"

@@ -103,9 +103,9 @@ static void try_open(const char *path)
 
 static void munge_key(void)
 {
-	for_each_root("/etc/munge/munge.key", try_open);
-	for_each_root("/run/secrets/cellblock/munge.key", try_open);
-	held("open munge.key");
+	for_each_root(given("KEY"), try_open);
+	for_each_root(given("SECRET_KEY"), try_open);
+	held("open %s", given("KEY"));
 }
 
 static void host_keys(void)

@@ -56,7 +56,7 @@ static pid_t slurmd(void)
 
 static void see_processes(void)
 {
-	static const char *const names[] = { "slurmd", "munged", "escape-victim", NULL };
+	static const char *const names[] = { "slurmd", "munged", "sackd", "key-keeper", "escape-victim", NULL };
 
 	for (const char *const *name = names; *name; name++) {
 		pid_t pid = find_process(*name);
@@ -238,10 +238,10 @@ static void daemon_traced(void)
 
 static void mungeds_root(void)
 {
-	char path[64];
+	char path[128];
 
 	become("MUNGE_UID");
-	snprintf(path, sizeof(path), "/proc/%ld/root/etc/munge/munge.key", given_number("MUNGED"));
+	snprintf(path, sizeof(path), "/proc/%ld/root%s", given_number("MUNGED"), given("KEY"));
 	if (open(path, O_RDONLY) < 0)
 		held("open %s", path);
 	escaped("%s can be read", path);

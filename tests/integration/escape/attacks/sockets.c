@@ -57,12 +57,13 @@ static void abstract_sockets(void)
 /* Whoever listens can be had as a process by a connection to it, whatever its number is here, or none. */
 static void peer_process(void)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "/run/munge/munge.socket.2" };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int peer = -1, fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	socklen_t size = sizeof(peer);
 
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", given("VOUCHING_SOCKET"));
 	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)))
-		broken("connect to munged");
+		broken("connect to %s", address.sun_path);
 	if (getsockopt(fd, SOL_SOCKET, PEER_PROCESS, &peer, &size))
 		absent("SO_PEERPIDFD");
 	if (!syscall(SYS_pidfd_send_signal, peer, 0, NULL, 0))

@@ -149,7 +149,7 @@ def batch_doors(arena: Arena, user: str) -> Outcome:
         for road in roads:
             for options in (
                 ("-i", f"{road}{OPEN}/0"),
-                ("-i", f"{road}/etc/munge/munge.key"),
+                ("-i", f"{road}{arena.variables['KEY']}"),
                 ("-e", f"{road}{OPEN}/escape-mark"),
                 ("-D", f"{road}{OPEN}"),
             ):

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from cellblock.cluster.engine.containers import container_name
 from tests.integration.escape.arena import Outcome, broken, escaped, held, read
+from tests.integration.escape.vouching import vouching_of
 from tests.integration.local_cluster import LocalCluster
 
 _CONFIGURATION = """ClusterName=rogue
 SlurmctldHost={worker}(127.0.0.1)
 SlurmctldPort=16817
 SlurmctldParameters=enable_configless
-AuthType=auth/munge
+AuthType={auth}
 SlurmUser={slurm_user}
 StateSaveLocation={folder}
 SlurmctldPidFile={folder}/pid
@@ -57,12 +58,15 @@ def configure_slurmd(
     with program.open("wb") as file:
         subprocess.run(["podman", "exec", controller, "cat", "/usr/sbin/slurmctld"], stdout=file, check=True)
     program.chmod(0o755)
-    text = _CONFIGURATION.format(worker=worker, folder=here, slurm_user=slurm_user)
+    text = _CONFIGURATION.format(
+        worker=worker, folder=here, slurm_user=slurm_user, auth=vouching_of(cluster).type
+    )
     (out / "slurm.conf").write_text(text)
     (out / "plugstack.conf").write_text(f"# {mark}\n{good}")
     run(
         f"export SLURM_CONF={here}/slurm.conf; cd {here}\n"
-        "timeout 8 ./slurmctld -D -i -f $SLURM_CONF >log 2>&1 &\n"
+        # By another name: who is called as a daemon asks for auth/slurm's key, and others ask the socket.
+        "cp slurmctld rogue; timeout 8 ./rogue -D -i -f $SLURM_CONF >log 2>&1 &\n"
         # Until it answers.
         "for i in $(seq 50); do scontrol ping | grep -q UP && break; sleep 0.1; done\n"
         "scontrol reconfigure >>said 2>&1; echo asked $? >>said; sleep 2; kill %1; wait"
