@@ -6,14 +6,20 @@
  * A thread of its own saves: it asks difftime(3), from 26.05 on Slurm's timespec_to_secs(), how long ago it did, and waits when
  * that is too short.
  *
+ * It saves when somebody has told it that something has changed, which Slurm does not do of each change: of a job that the
+ * backfill scheduler starts it tells nobody. A slurmctld that was killed then began that job once more. So a thread of ours
+ * looks at when jobs have changed, and tells it.
+ *
  * Of two controllers that share their records, one that was stopped and goes on does not know that the other acts by then. It
  * ends before it writes its records over the other's.
  */
 #define _GNU_SOURCE
 #include "saves.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -35,6 +41,8 @@
 /* Of a second of processor time: its pauses are as many times as long as its saves. */
 #define PAUSES 9
 #define NS_PER_S 1000000000L
+/* Nanoseconds between two looks at when jobs have changed. */
+#define EVERY 100000000L
 
 /* Of the thread that saves, in nanoseconds: when it began to save, what processor time it had then, and when it may again. */
 static _Thread_local int64_t used_before, may_save;
@@ -125,6 +133,54 @@ static int wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const s
 	return pthread_cond_timedwait(condition, mutex, &soon);
 }
 
+/* Of slurmctld: when something of a job has changed last, in whole seconds, and to have the jobs saved. */
+struct jobs {
+	const volatile time_t *changed;
+	void (*save)(void);
+};
+
+static void *save_changes(void *argument)
+{
+	const struct jobs *jobs = argument;
+	const struct timespec pause = { .tv_nsec = EVERY };
+	time_t known = 0;
+
+	(void)prctl(PR_SET_NAME, "jobchanges");
+	for (;;) {
+		(void)nanosleep(&pause, NULL);
+		/* Before the change is read: more may come within the same second, and they look the same. */
+		time_t now = time(NULL), changed = *jobs->changed;
+		if (changed <= known)
+			continue;
+		jobs->save();
+		known = changed < now ? changed : now - 1;
+	}
+	return NULL;
+}
+
+static int start_saving_changes(struct jail_error *err)
+{
+	static struct jobs jobs;
+	pthread_t thread;
+	sigset_t all, before;
+
+	if (jobs.save)
+		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
+	jobs.changed = dlsym(RTLD_DEFAULT, "last_job_update");
+	*(void **)&jobs.save = dlsym(RTLD_DEFAULT, "schedule_job_save");
+	if (!jobs.changed || !jobs.save)
+		return jail_fail(err, "dlsym", ENOENT, "slurmctld does not say when jobs change");
+	/* Signals are for slurmctld's own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int number = pthread_create(&thread, NULL, save_changes, &jobs);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (number)
+		return jail_fail(err, "pthread_create", number, "changes of jobs cannot be saved at once");
+	(void)pthread_detach(thread);
+	return 0;
+}
+
 int jail_saves_hasten(struct jail_error *err)
 {
 	const struct link_map *slurmctld = jail_imports_program();
@@ -132,5 +188,6 @@ int jail_saves_hasten(struct jail_error *err)
 
 	if (missing || jail_imports_replace(slurmctld, "timespec_to_secs", (void *)timespec_to_secs, err) < 0)
 		return missing ? missing : -1;
-	return jail_imports_replace(slurmctld, "difftime", (void *)count_seconds, err);
+	missing = jail_imports_replace(slurmctld, "difftime", (void *)count_seconds, err);
+	return missing ? missing : start_saving_changes(err);
 }

@@ -18,7 +18,7 @@ import docker
 from cellblock.cluster.configuration import secrets, slurm_keys
 from cellblock.cluster.configuration.secrets import OLD_SLURM_KEY, SLURM_KEYS
 from cellblock.cluster.configuration.slurm_keys import Key, KeySet
-from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts.rotation_record import RotationRecord
 from cellblock.cluster.facts.state import ClusterState
@@ -123,8 +123,9 @@ class AuthKeyRotation:
     def _renew_one(self, host: str, question: str, about: str) -> None:
         role = str(self.known.containers[host]["role"])
         name = self.known.name
-        if role == "accounting":
-            # slurmdbd reads it when it starts, and never again; slurmctld keeps records meanwhile.
+        if role == "accounting" or host == CONTROLLERS[1]:
+            # slurmdbd reads it when it starts, and never again; slurmctld keeps records meanwhile. So does a
+            # second slurmctld while it does not act.
             self.start_anew(host)
         else:
             running.execute(self.client, name, host, ["/usr/lib/cellblock/renew-key", role])

@@ -46,6 +46,21 @@ def test_what_began_and_ended_shortly_before_is_known(cluster: LocalCluster, use
         cluster.on("controller", "scancel", job)
 
 
+def test_a_job_that_the_scheduler_started_by_itself_goes_on(cluster: LocalCluster, user: str) -> None:
+    """Slurm saves nothing when the backfill scheduler starts a job: it was begun again, and its node drained."""
+    later = ("sbatch", "--parsable", "-n1", "--chdir=/", "--output=/dev/null", "--begin=now+2")
+    job = cluster.client(*later, "--wrap=sleep 600", user=user).ok().strip()
+    try:
+        cluster.wait_until("it runs", lambda: cluster.job(job)["JobState"] == "RUNNING")
+        time.sleep(SAVED_AFTER_S)
+        started = cluster.job(job)["StartTime"]
+        kill_slurmctld(cluster)
+        cluster.wait_until("it still runs", lambda: cluster.job(job)["JobState"] == "RUNNING")
+        assert (cluster.job(job)["StartTime"], cluster.job(job)["Restarts"]) == (started, "0")
+    finally:
+        cluster.on("controller", "scancel", job)
+
+
 def test_what_had_ended_unsaved_holds_no_worker(cluster: LocalCluster, user: str) -> None:
     """As if slurmctld were killed between the end of a job and its next save."""
     allocate = ("salloc", "--no-shell", "-N1", "--chdir=/")
