@@ -70,6 +70,7 @@ def login(arena: Arena) -> Iterator[Login]:
             {
                 **arena.variables,
                 "MUNGED": numbers[vouching_of(arena.cluster).on_login],
+                "KEY_HOLDER": vouching_of(arena.cluster).on_login,
                 "SSHD": numbers["sshd"],
                 "AGENT": numbers["ssh-agent"],
                 # There is none: sshd stands for it.

@@ -33,6 +33,7 @@ class Vouching:
         """What attacks are told of it."""
         return {
             "KEY": self.key,
+            "KEY_HOLDER": self.on_worker,
             "SECRET_KEY": self.secret,
             "VOUCHING_SOCKET": self.socket,
             "MUNGE_UID": cluster.on(worker, "id", "-u", self.user).ok().strip(),

@@ -56,7 +56,7 @@ static void set_limits(pid_t pid)
 
 ATTACKS_ON(slurmd, "SLURMD", "slurmd")
 ATTACKS_ON(stepd, "STEPD", "slurmstepd")
-ATTACKS_ON(munged, "MUNGED", "munged")
+ATTACKS_ON(munged, "MUNGED", given("KEY_HOLDER"))
 ATTACKS_ON(sshd, "SSHD", "sshd")
 ATTACKS_ON(agent, "AGENT", "ssh-agent")
 
