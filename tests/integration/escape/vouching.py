@@ -13,8 +13,8 @@ from tests.integration.local_cluster import LocalCluster
 class Vouching:
     """The processes that have the key, on a worker and on the login node, and where it is in their roots.
 
-    `secret` is its name among the cluster's secrets, `user` who owns it, `socket` what clients ask, `type`
-    Slurm's word.
+    `secret` is its name among the cluster's secrets, `user` who owns it, and `socket`
+    what clients ask.
     """
 
     on_worker: str
@@ -23,7 +23,6 @@ class Vouching:
     secret: str
     user: str
     socket: str
-    type: str
 
     def key_at(self, process: str) -> str:
         """The key as the node's root names it in a process that has it."""
@@ -47,7 +46,6 @@ MUNGE = Vouching(
     "/run/secrets/cellblock/munge.key",
     "munge",
     "/run/munge/munge.socket.2",
-    "auth/munge",
 )
 SLURM = Vouching(
     "key-keeper",
@@ -56,7 +54,6 @@ SLURM = Vouching(
     "/run/secrets/cellblock/slurm.jwks",
     "slurm",
     "/run/slurm/sack.socket",
-    "auth/slurm",
 )
 
 

@@ -190,6 +190,7 @@ def test_root_inside_ends_no_users_job_and_adds_no_step_to_it(
     cluster.wait_until("it is over", lambda: cluster.job(job)["JobState"] == "CANCELLED")
 
 
+@pytest.mark.needs_munge
 @pytest.mark.every_slurm
 def test_a_controller_of_ones_own_does_not_configure_slurmd(cluster: LocalCluster, user: str) -> None:
     """As operator it does: the escape suite sees it succeed."""

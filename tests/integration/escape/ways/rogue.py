@@ -10,14 +10,14 @@ from pathlib import Path
 
 from cellblock.cluster.engine.containers import container_name
 from tests.integration.escape.arena import Outcome, broken, escaped, held, read
-from tests.integration.escape.vouching import vouching_of
+from tests.integration.escape.vouching import SLURM, vouching_of
 from tests.integration.local_cluster import LocalCluster
 
 _CONFIGURATION = """ClusterName=rogue
 SlurmctldHost={worker}(127.0.0.1)
 SlurmctldPort=16817
 SlurmctldParameters=enable_configless
-AuthType={auth}
+AuthType=auth/munge
 SlurmUser={slurm_user}
 StateSaveLocation={folder}
 SlurmctldPidFile={folder}/pid
@@ -51,6 +51,9 @@ def configure_slurmd(
 
     `slurm_user` is who the rogue obeys: whoever munge says root inside is.
     """
+    if vouching_of(cluster) == SLURM:
+        # It has no key but one of its own, which nobody believes, and by another name it does not start.
+        return Outcome("absent", "a slurmctld that asks a socket for its words")
     here, out = place.inside, place.outside
     good = cluster.on(worker, "cat", _CACHE).ok()
     program = out / "slurmctld"
@@ -58,15 +61,12 @@ def configure_slurmd(
     with program.open("wb") as file:
         subprocess.run(["podman", "exec", controller, "cat", "/usr/sbin/slurmctld"], stdout=file, check=True)
     program.chmod(0o755)
-    text = _CONFIGURATION.format(
-        worker=worker, folder=here, slurm_user=slurm_user, auth=vouching_of(cluster).type
-    )
+    text = _CONFIGURATION.format(worker=worker, folder=here, slurm_user=slurm_user)
     (out / "slurm.conf").write_text(text)
     (out / "plugstack.conf").write_text(f"# {mark}\n{good}")
     run(
         f"export SLURM_CONF={here}/slurm.conf; cd {here}\n"
-        # By another name: who is called as a daemon asks for auth/slurm's key, and others ask the socket.
-        "cp slurmctld rogue; timeout 8 ./rogue -D -i -f $SLURM_CONF >log 2>&1 &\n"
+        "timeout 8 ./slurmctld -D -i -f $SLURM_CONF >log 2>&1 &\n"
         # Until it answers.
         "for i in $(seq 50); do scontrol ping | grep -q UP && break; sleep 0.1; done\n"
         "scontrol reconfigure >>said 2>&1; echo asked $? >>said; sleep 2; kill %1; wait"
