@@ -45,7 +45,8 @@ _SCRIPT = f"""
     install -d -o slurm -g slurm {_STATE} /run/slurmctld
     head -c 32 /dev/urandom | install -o slurm -g slurm -m 0400 /dev/stdin /run/slurmctld/{JWT_KEY}
     head -c 48 /dev/urandom | install -o slurm -g slurm -m 0400 /dev/stdin /run/slurmctld/slurm.key
-    export SLURM_SACK_KEY=/run/slurmctld/slurm.key
+    # To a slurmctld that this is said to, AuthType is auth/slurm, whatever its file says.
+    ! grep -qx AuthType=auth/slurm /etc/slurm/slurm.conf || export SLURM_SACK_KEY=/run/slurmctld/slurm.key
     exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D
 """
 
