@@ -11,6 +11,7 @@ from typing import Any
 import typer.main
 
 from cellblock import paths
+from cellblock.definition import ImageFields
 from cellblock.launcher.first_answers import STORED, digest
 from cellblock.project import Project
 from cellblock.variants import candidates
@@ -40,6 +41,7 @@ def stored() -> dict[str, Any]:
         # What wrote the texts: another release may lay them out in another way.
         "typer": importlib.metadata.version("typer"),
         "help": help_texts(),
+        "image_keys": sorted(field.alias or name for name, field in ImageFields.model_fields.items()),
         "variants_sha256": digest(str(paths.PROJECT)),
         "variants": {name: variant.summary for name, variant in variants.items()},
         "candidates": candidates(variants),

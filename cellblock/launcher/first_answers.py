@@ -20,12 +20,15 @@ from cellblock.machine.host import host_release, newest_of_family
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 STORED = "cellblock/launcher/first_answers.json"
 VARIANTS = "images/variants.yaml"
 
+# A key of an image.yaml, and the image that one stands on.
+_KEY = re.compile(r"^([^\s#:-][^:\n]*):", re.MULTILINE)
+_FROM = re.compile(r"^from: (\S+)$", re.MULTILINE)
 # A plain scalar (YAML 1.2, 7.3.3) of one line, without what could make it anything else.
 _SUMMARY = re.compile(r"^summary: ([A-Za-z0-9](?:(?! #|: )[^\n])*)\n(?! )", re.MULTILINE)
 
@@ -78,7 +81,7 @@ def _joined(lines: list[str]) -> str:
 
 
 def _targets(project: str, stored: Mapping[str, Any], *, as_json: bool) -> str | None:
-    images = _images(project)
+    images = _images(project, stored["image_keys"])
     if images is None or digest(project) != stored["variants_sha256"]:
         return None
     default = newest_of_family(map(tuple, stored["candidates"]), host_release())
@@ -91,20 +94,26 @@ def digest(project: str) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def _images(project: str) -> dict[str, str] | None:
-    """Image -> its summary; None when one cannot be told without reading YAML in earnest."""
+def _images(project: str, keys: Sequence[str]) -> dict[str, str] | None:
+    """Image -> its summary; None when one cannot be told without reading YAML in earnest.
+
+    None, too, where an image has another key than `keys`, or stands on none: the command says what is wrong.
+    """
     found = {}
+    parents = set()
     folder = f"{project}/images"
     for name in sorted(os.listdir(folder)):  # noqa: PTH208
         try:
             with open(f"{folder}/{name}/image.yaml", encoding="utf-8") as file:  # noqa: PTH123
-                summary = _SUMMARY.search(file.read())
+                text = file.read()
         except (FileNotFoundError, NotADirectoryError):
             continue
-        if summary is None:
+        summary = _SUMMARY.search(text)
+        if summary is None or not {key.strip() for key in _KEY.findall(text)} <= {*keys}:
             return None
         found[name] = summary[1].rstrip()
-    return found
+        parents.update(_FROM.findall(text))
+    return found if parents <= found.keys() else None
 
 
 def targets_text(

@@ -91,6 +91,8 @@ def test_an_image_and_a_variant_of_ones_own_are_listed_or_left_to_the_command(fr
     for path, text in (
         (own, "summary: 'quoted'\n"),
         (own, "summary: a\n  b\n"),
+        (own, "summary: mine\nfrom: base\nfiles: {}\n"),
+        (own, "summary: mine\nfrom: bse\n"),
         (variants, f"{whole}\n# mine\n"),
     ):
         before = path.read_text()
