@@ -24,7 +24,7 @@ def take_down(name: str, events: Events, *, purge: bool) -> bool:
     stopped = stop(name, events, purge=purge)
     kept = state.folder(name).is_dir()
     if not stopped and not kept:
-        raise state.no_such_cluster(name, f"start one: `build.py up{name_option(name)}`")
+        raise state.no_such_cluster(name, "see `build.py clusters`")
     if purge:
         with state.locked(name):
             _delete(name, events)

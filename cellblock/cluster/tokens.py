@@ -73,8 +73,8 @@ def _with_rest(name: str) -> state.ClusterState:
     if not known.rest_ports:
         raise CellblockError(
             f"cluster {name} has no REST API, and so no key of tokens",
-            hint="write `rest: {}` in its cluster file; then "
-            f"`build.py up --cluster FILE{name_option(name)}`",
+            hint="write `rest: {}` in its cluster file (`build.py render cluster` prints one to begin with); "
+            f"then `build.py up --cluster FILE{name_option(name)}`",
         )
     return known
 

@@ -132,7 +132,7 @@ def test_down_of_a_cluster_that_is_not_there_names_those_that_are_and_makes_no_f
     assert done.returncode == 1
     assert done.stdout == ""
     assert "error: there is no cluster nope; clusters of this machine: mine\n" in done.stderr
-    assert "next: start one: `python3 build.py up --name nope`" in done.stderr
+    assert "next: see `python3 build.py clusters`" in done.stderr
     assert not (tmp_path / "clusters" / "nope").exists()
 
 
