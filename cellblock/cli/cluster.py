@@ -193,6 +193,7 @@ def shell(
         )
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     argv = cluster.shell_argv(name, command or (), user=user, admin=admin, terminal=terminal)
+    cluster.require_running(name, argv)
     os.execvp(argv[0], argv)
 
 

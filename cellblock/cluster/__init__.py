@@ -10,9 +10,10 @@ from cellblock.cluster.definition.model import (
     SlurmVariant,
 )
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.local import shell_argv, start, status, stop
+from cellblock.cluster.local import start, status, stop
 from cellblock.cluster.proof import prove
 from cellblock.cluster.proof_user import PROOF_USER
+from cellblock.cluster.shell import require_running, shell_argv
 
 __all__ = [
     "PROOF_USER",
@@ -24,6 +25,7 @@ __all__ = [
     "SlurmVariant",
     "name_option",
     "prove",
+    "require_running",
     "shell_argv",
     "start",
     "status",

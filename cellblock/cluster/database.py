@@ -25,7 +25,7 @@ from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.engine.running import thrown_away
 from cellblock.cluster.facts import state
-from cellblock.cluster.local import exec_argv
+from cellblock.cluster.shell import exec_argv
 from cellblock.errors import CellblockError
 
 _NAME = "slurm_acct_db"

@@ -9,10 +9,8 @@ the least harm to its jobs (cellblock.cluster.changing.apply).
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast, get_args
 
@@ -32,15 +30,14 @@ from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
-from cellblock.cluster.engine.api import connect, podman_environment
-from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
+from cellblock.cluster.engine.api import connect
+from cellblock.cluster.engine.containers import LABEL_ROLE
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import host, state
 from cellblock.cluster.facts.upgrade_record import refuse_under_way
 from cellblock.cluster.rotating.rotation import end_interrupted
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
-from cellblock.privilege import require_root
 
 
 def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> ClusterStatus:
@@ -186,39 +183,6 @@ def status(name: str) -> ClusterStatus:
         return _describe(client, known)
 
 
-def shell_argv(
-    name: str, command: Sequence[str] = (), *, user: str = "root", admin: bool = False, terminal: bool = True
-) -> list[str]:
-    """The command that opens a login shell of `user` in the jail, on the login node, or runs `command` there.
-
-    `admin`: as root on the controller instead, outside the jail, where Slurm's commands are an operator's.
-    `terminal` asks for one: right when the caller's standard input and output are one. Raises
-    CellblockError when there is no such cluster.
-    """
-    known = state.require(name)
-    flags = "-it" if terminal else "-i"
-    if admin:
-        with connect(known.engine) as client:
-            host = running.controller(client, name) or CONTROLLERS[0]
-        return exec_argv(known, host, command or ("bash", "--login"), flags)
-    enter = ("jail-enter", "--user", user, *(("--", *command) if command else ()))
-    return exec_argv(known, "login", enter, flags)
-
-
-def exec_argv(
-    known: state.ClusterState, hostname: str, command: Sequence[str], flags: str = "-i"
-) -> list[str]:
-    """The command that runs `command` as root in a container of the cluster, by the engine's own client."""
-    if shutil.which(known.engine) is None:
-        package = "docker.io" if known.engine == "docker" else known.engine
-        raise CellblockError(f"{known.engine} is not installed", hint=f"apt-get install {package}")
-    program: list[str] = [known.engine]
-    if known.engine == "podman":
-        require_root("clusters are containers of root's podman")
-        program = ["env", *(f"{key}={value}" for key, value in podman_environment().items()), "podman"]
-    return [*program, "exec", flags, container_name(known.name, hostname), *command]
-
-
 def in_jail(*command: str, user: str = "root") -> list[str]:
     """Arguments that run `command` in the jail, as `user` of the jail, when executed on the login node."""
     return ["jail-enter", "--plan", "/etc/cellblock/jail.fstab", "--user", user, "--", *command]
@@ -350,7 +314,7 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
             wait_ready(client, new)
         forget_gone(client, new, WaitingJobs(client, new.name, folder), events)
     except BaseException as error:
-        logs = running.last_lines(client, new.name)
+        logs = running.last_lines(client, new.name) if isinstance(error, DockerException) else ""
         running.remove(client, new.name)
         state.forget(new.name)
         if isinstance(error, DockerException):
@@ -358,8 +322,6 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
                 f"cluster {new.name} could not be started: {error}{logs}",
                 hint="`build.py doctor` checks this machine",
             ) from error
-        if isinstance(error, CellblockError):
-            raise CellblockError(f"{error.message}{logs}", hint=error.hint) from error
         raise
 
 

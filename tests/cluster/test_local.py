@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError
 
-from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell_argv, start, status, stop
+from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell, shell_argv, start, status, stop
 from cellblock.cluster.changing import readiness
 from cellblock.cluster.down import delete_unused, take_down
 from cellblock.cluster.facts import state as cluster_state
@@ -49,6 +49,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
         yield fake
 
     monkeypatch.setattr(local, "connect", connect)
+    monkeypatch.setattr(shell, "connect", connect)
     return fake
 
 

@@ -35,7 +35,8 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
     """Wait until all containers run, all nodes take jobs, and sshd, slurmrestd and slurmdbd listen.
 
     `resume` gives nodes that `up` drained back to service, and waits for none that an administrator drained.
-    Raises CellblockError, naming what is missing, after READY_S seconds or when a container ends.
+    Raises CellblockError, naming what is missing and with the containers' last lines, after READY_S seconds
+    or when a container ends.
     """
     deadline = time.monotonic() + READY_S
     waiting_for = ""
@@ -44,7 +45,8 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
         for container in containers.values():
             if container.status not in ("created", "running"):
                 raise CellblockError(
-                    f"cluster {new.name}: container {container.name} ended ({container.status})",
+                    f"cluster {new.name}: container {container.name} ended ({container.status})"
+                    f"{running.last_lines(client, new.name)}",
                     hint="its last lines are above; `build.py doctor` checks this machine",
                 )
         waiting_for = _missing(client, new, containers, resume)
@@ -55,7 +57,8 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
             deadline = time.monotonic() + READY_S
         time.sleep(_POLL_S)
     raise CellblockError(
-        f"cluster {new.name}: after {READY_S:.0f} s, still waiting for {waiting_for}",
+        f"cluster {new.name}: after {READY_S:.0f} s, still waiting for {waiting_for}"
+        f"{running.last_lines(client, new.name)}",
         hint="the containers' last lines are above",
     )
 

@@ -197,7 +197,8 @@ def nodes(client: docker.DockerClient, cluster: str) -> tuple[NodeStatus, ...]:
         return ()
     if code:
         return ()
-    pairs = [line.split() for line in output.splitlines() if len(line.split()) == 2]
+    # sinfo has a line for each partition that a node is in.
+    pairs = {(words[0], words[1]) for line in output.splitlines() if len(words := line.split()) == 2}
     return tuple(NodeStatus(node, what) for node, what in sorted(pairs))
 
 

@@ -202,7 +202,7 @@ class RotationSteps:
                 wait_ready(self.client, self.known, resume=True)
         except CellblockError as error:
             raise CellblockError(
-                f"{error.message}{running.last_lines(self.client, self.name)}",
+                error.message,
                 hint=f"all have the new key of munge; `{self.record.command}` waits again, and "
                 f"`build.py status{name_option(self.name)}` shows what runs",
             ) from error
