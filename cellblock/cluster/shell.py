@@ -31,8 +31,10 @@ def shell_argv(
     known = state.require(name)
     flags = "-it" if terminal else "-i"
     if admin:
-        with connect(known.engine) as client:
-            host = running.controller(client, name) or CONTROLLERS[0]
+        host = CONTROLLERS[0]
+        if CONTROLLERS[1] in known.containers:
+            with connect(known.engine) as client:
+                host = running.controller(client, name) or host
         return exec_argv(known, host, command or ("bash", "--login"), flags)
     enter = ("jail-enter", "--user", user, *(("--", *command) if command else ()))
     return exec_argv(known, "login", enter, flags)

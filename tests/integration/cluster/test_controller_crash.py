@@ -47,7 +47,7 @@ def test_what_began_and_ended_shortly_before_is_known(cluster: LocalCluster, use
 
 
 def test_a_job_that_the_scheduler_started_by_itself_goes_on(cluster: LocalCluster, user: str) -> None:
-    """Slurm saves nothing when the backfill scheduler starts a job: it was begun again, and its node drained."""
+    """Slurm saves nothing when the backfill scheduler starts a job: it began again, and its node drained."""
     later = ("sbatch", "--parsable", "-n1", "--chdir=/", "--output=/dev/null", "--begin=now+2")
     job = cluster.client(*later, "--wrap=sleep 600", user=user).ok().strip()
     try:
