@@ -37,6 +37,15 @@ static bool keeps(int process, const char *name)
 	return n == 4 && text_starts(words[0], "/proc/self/fd/") && !strcmp(words[3], name);
 }
 
+/* Of root's processes one may be another user's: he runs a set-user-ID program under any name, and what joins it takes his
+ * environment, and his mounts. */
+static bool is_set_id(int process)
+{
+	struct statx st;
+
+	return statx(process, "exe", AT_STATX_DONT_SYNC, STATX_MODE, &st) || st.stx_mode & (S_ISUID | S_ISGID);
+}
+
 static bool is_rooted(int process, const struct stat *root)
 {
 	struct stat st;
@@ -91,7 +100,7 @@ pid_t pyxis_running_find(const char *name, const char *root)
 		/* Others may call their programs as they like. */
 		if (process < 0 || fstat(process, &own) || own.st_uid != geteuid())
 			continue;
-		bool inside = rooted && is_rooted(process, &place), keeping = keeps(process, name);
+		bool inside = rooted && is_rooted(process, &place), keeping = keeps(process, name) && !is_set_id(process);
 		pid_t pid = (pid_t)atol(entry->d_name);
 		if (keeping && inside)
 			holder = pid;
