@@ -2,6 +2,7 @@
 /* Puts the guards of slurmd and slurmstepd in place. plugin.c calls it. */
 #include "guards.h"
 
+#include "spank_jail/guards/accounting.h"
 #include "spank_jail/guards/clients.h"
 #include "spank_jail/guards/connections.h"
 #include "spank_jail/guards/errands.h"
@@ -32,6 +33,8 @@ void jail_guard_ending(uid_t user)
 	if (jail_process_tree_guard(user, &err))
 		jail_failure_report(&err);
 	if (jail_clients_guard(&err))
+		jail_failure_report(&err);
+	if (jail_accounting_guard(&err))
 		jail_failure_report(&err);
 	if (jail_wakeups_guard(&err))
 		jail_failure_report(&err);

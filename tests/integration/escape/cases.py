@@ -230,6 +230,8 @@ _ENDINGS = [
     )
     for user in ("root", "eve")
 ]
+# Root in the jail is nobody to Slurm.
+_ENDINGS += [Case("asked-for-numbers", "filesystem", "eve", way=endings.asked_for_numbers)]
 
 _PRIVILEGES = [
     Case("set-user-id-by-slurmd", "filesystem", way=privileges.set_user_id_by_slurmd),

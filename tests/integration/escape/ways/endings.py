@@ -14,6 +14,9 @@ from tests.integration.escape.ways.judge import END_ATTACKS, fresh
 
 # Seconds from scancel on.
 _ENDS_S = 75
+# slurmstepd looks at its processes each second, where the user asks for that; an answer takes less.
+_LOOKS_S = 3
+_ANSWERS_S = 15
 # Longer than slurmstepd waits for all clients, and an answer may take.
 _TOLD_S = 270
 
@@ -36,10 +39,10 @@ def _cancelled(arena: Arena, job: str) -> Outcome:
     return held("the job ended")
 
 
-def _stays(arena: Arena, user: str, script: str) -> tuple[str, str]:
+def _stays(arena: Arena, user: str, script: str, *options: str) -> tuple[str, str]:
     """The number of a job whose script says that it stays, and what else it says."""
     out = fresh(arena)
-    job = arena.submit(script, "-n1", "-o", f"{arena.inside(out)}/0", user=user).ok().strip()
+    job = arena.submit(script, "-n1", *options, "-o", f"{arena.inside(out)}/0", user=user).ok().strip()
     arena.cluster.wait_until("it stays", lambda: "stays" in read(out / "0") or ": " in read(out / "0"))
     return job, read(out / "0")
 
@@ -132,6 +135,20 @@ def executes_for_ever(arena: Arena, user: str) -> Outcome:
     other, _ = _stays(arena, "bob", "echo stays; exec sleep 300")
     outcomes = [_cancelled(arena, one) for one in (other, job)]
     return next((one for one in outcomes if one.kind != "held"), outcomes[0])
+
+
+def asked_for_numbers(arena: Arena, user: str) -> Outcome:
+    """sstat of a step that cannot read what such a process uses: each waits with a thread of slurmd's."""
+    job, said = _stays(arena, user, "exec /escape/attack execute-for-ever", "--acctg-freq=task=1")
+    if "stays" not in said:
+        return Outcome.read(said)
+    time.sleep(_LOOKS_S)
+    ask = ("sstat", "--noheader", "--format=JobID", f"--jobs={job}.batch")
+    asked = arena.cluster.jail("timeout", str(_ANSWERS_S), *ask, user=user)
+    outcome = _cancelled(arena, job)
+    if f"{job}.batch" in asked.out:
+        return outcome
+    return escaped("slurmd waits for the step") if asked.status == 124 else broken(str(asked))
 
 
 def stopped_clients(arena: Arena, user: str) -> Outcome:
