@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "native/base/scoped.h"
@@ -18,6 +19,42 @@
 #include "spank_jail/job/job_namespaces.h"
 #include "bounded_look.h"
 #include "process_status.h"
+
+/* A thread of root's inside has a mount namespace of its own, of 100,000 mounts (fs.mount-max), and a process as many threads as it
+ * likes, for each of which all connections are looked for: so much time of each half minute. */
+#define LOOKING_MS 3000
+#define OF_MS 30000
+
+static struct {
+	long long since, spent, begun;
+} looking;
+
+static long long milliseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static void begin_looking(void)
+{
+	looking.begun = milliseconds();
+	if (looking.begun - looking.since >= OF_MS) {
+		looking.since = looking.begun;
+		looking.spent = 0;
+	}
+}
+
+static bool may_look(void)
+{
+	return looking.spent + milliseconds() - looking.begun < LOOKING_MS;
+}
+
+static void end_looking(void)
+{
+	looking.spent += milliseconds() - looking.begun;
+}
 
 /* The root of a fusectl of its own: containers have none at /sys/fs/fuse/connections. */
 static int open_control(void)
@@ -30,8 +67,8 @@ static int open_control(void)
 	return mount < 0 ? -1 : openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Whether a mountinfo has the connection: its name is the number of the device. */
-static bool has_mounted(const char *mountinfo, unsigned long connection)
+/* Whether a mountinfo has the connection: its name is the number of the device. One of `users` is given up with the rest. */
+static bool has_mounted(const char *mountinfo, unsigned long connection, bool users)
 {
 	FILE *stream = fopen(mountinfo, "re");
 	char *line = NULL;
@@ -39,7 +76,7 @@ static bool has_mounted(const char *mountinfo, unsigned long connection)
 	unsigned long minor;
 	bool found = false;
 
-	while (stream && !found && getline(&line, &size, stream) > 0)
+	while (stream && !found && (!users || may_look()) && getline(&line, &size, stream) > 0)
 		found = sscanf(line, "%*d %*d 0:%lu", &minor) == 1 && minor == connection;
 	free(line);
 	if (stream)
@@ -82,7 +119,7 @@ static int serves(const char *thread, unsigned long connection)
 	return bounded_look(look_for_connection, &served);
 }
 
-/* As serves. */
+/* As serves; -1 also when too many were looked at. */
 static int waits_for(pid_t pid, unsigned long connection)
 {
 	char path[64], mountinfo[80];
@@ -92,10 +129,14 @@ static int waits_for(pid_t pid, unsigned long connection)
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	DIR *threads = opendir(path);
 	while (threads && !found && (entry = readdir(threads))) {
+		if (!may_look()) {
+			found = -1;
+			break;
+		}
 		snprintf(path, sizeof(path), "/proc/%d/task/%.16s", (int)pid, entry->d_name);
 		snprintf(mountinfo, sizeof(mountinfo), "%s/mountinfo", path);
 		if (entry->d_name[0] != '.' && process_thread_waits(path))
-			found = has_mounted(mountinfo, connection) ? 1 : serves(path, connection);
+			found = has_mounted(mountinfo, connection, true) ? 1 : serves(path, connection);
 	}
 	if (threads)
 		closedir(threads);
@@ -135,7 +176,7 @@ static void consider(int control, const char *name, pid_t pid, uid_t user)
 	/* Of what cannot be told, those of other users with a job here are left alone. */
 	if (!waits || (waits < 0 && user && jail_user_init(st.st_uid)))
 		return;
-	if (!has_mounted("/proc/self/mountinfo", connection) && !has_mounted("/proc/1/mountinfo", connection))
+	if (!has_mounted("/proc/self/mountinfo", connection, false) && !has_mounted("/proc/1/mountinfo", connection, false))
 		abort_one(control, name);
 }
 
@@ -146,6 +187,7 @@ void jail_fuse_connections_abort(pid_t pid, uid_t user)
 
 	if (before && sys_thread_seteuid(0))
 		return;
+	begin_looking();
 	int control = open_control();
 	DIR *connections = control < 0 ? NULL : fdopendir(control);
 	while (connections && (entry = readdir(connections)))
@@ -155,6 +197,7 @@ void jail_fuse_connections_abort(pid_t pid, uid_t user)
 		closedir(connections);
 	else
 		jail_close(&control);
+	end_looking();
 	if (before && sys_thread_seteuid(before))
 		abort();
 }
