@@ -7,38 +7,27 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "native/base/scoped.h"
+#include "helper_process.h"
 
-/* A look takes microseconds. */
-#define LONGEST_MS 500
 /* Of linux/miscdevice.h. */
 #define FUSE_MAJOR 10
 #define FUSE_MINOR 229
 
 int bounded_look(bool (*look)(const void *argument), const void *argument)
 {
-	int status = 0;
-	/* Not fork(3), whose handlers are for tasks. Without a signal at its end: Slurm waits for its own children. */
-	pid_t child = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
+	struct helper helper = helper_begin();
 
-	if (!child)
+	if (!helper.pid)
 		(void)syscall(SYS_exit_group, look(argument) ? 1 : 0);
-	if (child < 0)
-		return -1;
-	scoped_fd process = (int)syscall(SYS_pidfd_open, child, 0);
-	struct pollfd ended = { .fd = process, .events = POLLIN };
-	if (process < 0 || poll(&ended, 1, LONGEST_MS) <= 0) {
-		(void)kill(child, SIGKILL);
-		(void)poll(&ended, process >= 0, LONGEST_MS);
-	}
-	return waitpid(child, &status, __WALL | WNOHANG) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	struct pollfd ended = { .fd = helper.process, .events = POLLIN };
+	if (helper.process >= 0)
+		(void)poll(&ended, 1, HELPER_LONGEST_MS);
+	return helper_end(&helper);
 }
 
 bool bounded_look_is_fuse(int files, const char *name)

@@ -15,15 +15,14 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "native/base/scoped.h"
+#include "helper_process.h"
 
-/* An answer takes microseconds. */
-#define LONGEST_MS 500
-/* A user's processes that all keep their readers waiting cost this many times that, and then nothing for so many seconds. */
+/* A user's processes that all keep their readers waiting cost this many times HELPER_LONGEST_MS, and then
+ * nothing for so many seconds. */
 #define MOST_UNANSWERED 3
 #define PAUSE_S 30
 /* Of a message, after its kind; smaps(5) of a process takes many. */
@@ -33,8 +32,8 @@
 enum kind { PART_OF_FILE = 'p', END_OF_FILE = 'e', NO_FILE = 'n' };
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-static pid_t reader;
-static int reader_process = -1, requests = -1;
+static struct helper reader = { .pid = -1, .process = -1 };
+static int requests = -1;
 static unsigned unanswered;
 static time_t unanswered_since;
 
@@ -87,16 +86,8 @@ static _Noreturn void serve(int socket)
 
 static void end_reader(void)
 {
-	struct pollfd ended = { .fd = reader_process, .events = POLLIN };
-
 	jail_close(&requests);
-	if (reader <= 0)
-		return;
-	(void)kill(reader, SIGKILL);
-	(void)poll(&ended, reader_process >= 0, LONGEST_MS);
-	(void)waitpid(reader, NULL, __WALL | WNOHANG);
-	jail_close(&reader_process);
-	reader = 0;
+	(void)helper_end(&reader);
 }
 
 static bool begin_reader(void)
@@ -107,16 +98,14 @@ static bool begin_reader(void)
 		return true;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return false;
-	/* Not fork(3), whose handlers are for tasks. Without a signal at its end: Slurm waits for its own children. */
-	reader = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
-	if (!reader)
+	reader = helper_begin();
+	if (!reader.pid)
 		serve(ends[1]);
 	close(ends[1]);
 	requests = ends[0];
-	reader_process = reader < 0 ? -1 : (int)syscall(SYS_pidfd_open, reader, 0);
-	if (reader < 0)
+	if (reader.pid < 0)
 		end_reader();
-	return reader > 0;
+	return reader.pid > 0;
 }
 
 /* Takes an answer into `copy`. Returns its last kind; 0: there was none in time, -1: the reader has ended. */
@@ -127,7 +116,7 @@ static int take_answer(int copy)
 	off_t length = 0;
 
 	for (;;) {
-		if (poll(&ready, 1, LONGEST_MS) <= 0)
+		if (poll(&ready, 1, HELPER_LONGEST_MS) <= 0)
 			return 0;
 		ssize_t got = recv(requests, message, sizeof(message), 0);
 		if (got <= 0)

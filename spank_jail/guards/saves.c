@@ -17,6 +17,7 @@
 #include "saves.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -65,30 +66,34 @@ static int64_t read_clock(clockid_t clock)
 	return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* Whether this host's name stands in the file that slurmctld-acts writes where there are two controllers. */
-static bool acts_here(void)
+/* Whose name stands in the file that slurmctld-acts writes where there are two controllers; one that cannot be read is another's. */
+enum acting { NO_FILE, THIS_HOST, ANOTHER_HOST };
+
+static enum acting who_acts(void)
 {
 	scoped_fd fd = open(ACTING, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	char acting[HOST_NAME + 1] = "", own[HOST_NAME] = "";
 	ssize_t length = fd < 0 ? -1 : read(fd, acting, sizeof(acting) - 1);
 
+	if (fd < 0 && errno == ENOENT)
+		return NO_FILE;
 	if (length <= 0 || gethostname(own, sizeof(own) - 1))
-		return false;
+		return ANOTHER_HOST;
 	acting[strcspn(acting, "\n")] = 0;
-	return !strcmp(acting, own);
+	return strcmp(acting, own) ? ANOTHER_HOST : THIS_HOST;
 }
 
 /* It is another's turn: at once, and without slurmctld's own end, which would write, too. */
 static void end_if_replaced(void)
 {
-	static _Thread_local bool acted;
-	bool acts = acts_here();
+	static _Thread_local enum acting before;
+	enum acting now = who_acts();
 
-	if (acted && !acts && !access(ACTING, F_OK)) {
+	if (before == THIS_HOST && now == ANOTHER_HOST) {
 		(void)!write(STDERR_FILENO, REPLACED, sizeof(REPLACED) - 1);
 		_exit(1);
 	}
-	acted = acts;
+	before = now;
 }
 
 /* Whether the thread that saves is to do it now, which then asks again when it has done it. */

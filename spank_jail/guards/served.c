@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Confines processes that slurmd forks for a user: they write in one place alone, and connect to that user's sockets alone. guards.c calls it. */
+/* Confines processes that slurmd forks for a user: they write in one place alone, and connect to that user's sockets alone.
+ * guards.c calls it. */
 #define _GNU_SOURCE
 #include "served.h"
 

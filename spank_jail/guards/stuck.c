@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends what keeps a killed process from ending: aborts FUSE connections, and kills orphans and servers of FUSE. process_tree.c calls it. */
+/* Ends what keeps a killed process from ending: aborts FUSE connections, and kills orphans and servers of FUSE.
+ * process_tree.c calls it. */
 #define _GNU_SOURCE
 #include "stuck.h"
 
