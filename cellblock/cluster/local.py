@@ -86,9 +86,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
         check_ports(known, spec.file)
         if changes and changes.slurm:
             with events.step("cluster", "try the new configuration"):
-                try_configuration(
-                    client, spec.name, spec.images["controller"], planned.controller, target.texts, folder
-                )
+                try_configuration(client, spec.name, spec.images["controller"], target.texts, folder)
         if planned.cgroup == "disabled":
             events.warning(
                 "this host gives containers no cgroup v2 controllers that this Slurm can use: "
@@ -98,13 +96,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
             for change in changes.changes:
                 effect = "" if change.effect == "nothing" else f"{change.effect}: "
                 events.info(f"cluster: {effect}{change.what}")
-            secrets.make_secrets(
-                folder / "secrets",
-                spec.name,
-                tokens=bool(target.state.rest_ports),
-                password=target.password,
-                auth=target.state.auth,
-            )
+            target.make_secrets(folder)
             make_folders(folder)
             ClusterChange(client, known, target, changes, folder, patience_s, events).apply()
         else:
@@ -299,13 +291,7 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
     new = target.state
     (folder / "state.json").unlink(missing_ok=True)
     try:
-        secrets.make_secrets(
-            folder / "secrets",
-            new.name,
-            tokens=bool(new.rest_ports),
-            password=target.password,
-            auth=new.auth,
-        )
+        target.make_secrets(folder)
         config.write(folder / "config", target.texts)
         make_folders(folder)
         with events.step("cluster", "start containers"):

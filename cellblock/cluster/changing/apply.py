@@ -21,7 +21,7 @@ from cellblock.cluster.changing.changes import Changes, removed_partitions
 from cellblock.cluster.changing.draining import Draining
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config, secrets
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.containers import Container
@@ -32,7 +32,6 @@ from cellblock.events import Events
 # Seconds for `scontrol reconfigure`: slurmctld 24.11 waits for the end of each connection, however idle, and
 # answers nobody till then (measured: up to 99 s).
 _RECONFIGURE_S = 240
-_POLL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,16 @@ class Target:
     records: Mapping[str, Mapping[str, Any]]
     texts: Mapping[str, str]
     password: bytes | None = field(default=None, repr=False)
+
+    def make_secrets(self, folder: Path) -> None:
+        """Make what is missing of its secrets, in the folder of the cluster. Raises CellblockError."""
+        secrets.make_secrets(
+            folder / "secrets",
+            self.state.name,
+            tokens=bool(self.state.rest_ports),
+            password=self.password,
+            auth=self.state.auth,
+        )
 
 
 @dataclass
@@ -182,14 +191,12 @@ class ClusterChange:
                 ) from error
 
     def _wait_for_slurmctld(self) -> None:
-        deadline = time.monotonic() + _RECONFIGURE_S
-        while not running.succeeds(self.client, self.known.name, "controller", ["scontrol", "ping"]):
-            if time.monotonic() >= deadline:
-                raise CellblockError(
-                    f"cluster {self.known.name}: slurmctld does not answer",
-                    hint=f"`build.py status{name_option(self.known.name)}` shows what runs",
-                )
-            time.sleep(_POLL_S)
+        ping = ["scontrol", "ping"]
+        if not running.succeeds_within(self.client, self.known.name, "controller", ping, _RECONFIGURE_S):
+            raise CellblockError(
+                f"cluster {self.known.name}: slurmctld does not answer",
+                hint=f"`build.py status{name_option(self.known.name)}` shows what runs",
+            )
 
     def _reconfigure(self) -> None:
         deadline = time.monotonic() + _RECONFIGURE_S

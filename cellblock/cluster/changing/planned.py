@@ -19,11 +19,10 @@ from cellblock.cluster.facts.host import CgroupMode
 
 @dataclass(frozen=True)
 class PlannedCluster:
-    """A target, with what follows from this machine: Slurm's cgroups, and the first controller's host."""
+    """A target, with what follows from this machine: Slurm's cgroups."""
 
     target: Target
     cgroup: CgroupMode
-    controller: str
 
 
 def plan_cluster(
@@ -55,8 +54,5 @@ def plan_cluster(
     external = spec.file.accounting.external if spec.file.accounting else None
     password = read_password(external) if external else None
     by_name = {one.hostname: one for one in containers}
-    return PlannedCluster(
-        Target(new, by_name, records, config.render(spec, facts, cgroup), password),
-        cgroup,
-        facts.controllers[0],
-    )
+    target = Target(new, by_name, records, config.render(spec, facts, cgroup), password)
+    return PlannedCluster(target, cgroup)

@@ -19,6 +19,7 @@ from docker.errors import DockerException
 
 from cellblock.cluster.configuration import config
 from cellblock.cluster.configuration.secrets import JWT_KEY
+from cellblock.cluster.definition.names import CONTROLLERS
 from cellblock.cluster.engine.inside import run_inside
 from cellblock.cluster.engine.running import thrown_away
 from cellblock.errors import CellblockError
@@ -55,23 +56,19 @@ def try_configuration(
     client: docker.DockerClient,
     cluster: str,
     image: str,
-    controller: str,
     texts: Mapping[str, str],
     folder: Path,
 ) -> None:
     """Raise CellblockError with slurmctld's words when it does not take `texts`, the files below config/.
 
-    `image` is the controller's, `controller` its host name. The files are below `folder` for the time of the
-    trial.
+    `image` is the controller's. The files are below `folder` for the time of the trial.
     """
     with tempfile.TemporaryDirectory(prefix="trial-", dir=folder) as place:
         files = dict(texts)
         files["slurm/slurm.conf"] = _ACCOUNTING.sub("", files["slurm/slurm.conf"])
         config.write(Path(place) / "config", files)
         try:
-            runs, log = _run(
-                client, f"cellblock-{cluster}-trial", image, controller, Path(place) / "config" / "slurm"
-            )
+            runs, log = _run(client, f"cellblock-{cluster}-trial", image, Path(place) / "config" / "slurm")
         except DockerException as error:
             raise CellblockError(
                 f"cluster {cluster}: the new configuration cannot be tried: {error}", hint="`build.py doctor`"
@@ -87,20 +84,18 @@ def try_configuration(
     )
 
 
-def _run(
-    client: docker.DockerClient, name: str, image: str, controller: str, files: Path
-) -> tuple[bool, str]:
+def _run(client: docker.DockerClient, name: str, image: str, files: Path) -> tuple[bool, str]:
     """Whether slurmctld runs, and what it prints until it does or ends."""
     with thrown_away(client, name):
         container = client.containers.create(
             image,
             name=name,
-            hostname=controller,
+            hostname=CONTROLLERS[0],
             entrypoint=["tini", "--", "sh", "-c", _SCRIPT],
             command=[],
             # Not the cluster's network: it reaches no node. Without any, slurmctld has no address to
             # listen at.
-            extra_hosts={controller: "127.0.0.1"},
+            extra_hosts={CONTROLLERS[0]: "127.0.0.1"},
             volumes={str(files): {"bind": "/etc/slurm", "mode": "ro"}},
             cap_drop=["ALL"],
             cap_add=["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -38,8 +39,8 @@ _MOST_LOG = "64m"
 _STOP_S = 5
 _STOP_KEEPERS_S = 60
 _KEEPERS = ("controller", "accounting", "database")
-# Whose commands another host can run as well: of two controllers, one may be gone.
-_INSTEAD = {CONTROLLERS[0]: CONTROLLERS[1]}
+# Between two runs of a command that is to succeed at last.
+_POLL_S = 0.2
 # Of the addresses of a cluster's network, the first that its containers have.
 _FIRST_ADDRESS = 16
 # Requests to the engine at once: it serialises most of its work.
@@ -187,6 +188,18 @@ def succeeds(client: docker.DockerClient, cluster: str, hostname: str, command: 
         return _execute(client, cluster, hostname, command)[0] == 0
     except CellblockError:
         return False
+
+
+def succeeds_within(
+    client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str], within_s: float
+) -> bool:
+    """Whether `command`, as `succeeds` runs it, does within so many seconds: it is run again until then."""
+    deadline = time.monotonic() + within_s
+    while not succeeds(client, cluster, hostname, command):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def nodes(client: docker.DockerClient, cluster: str) -> tuple[NodeStatus, ...]:
@@ -344,9 +357,9 @@ def _execute(
     try:
         code, output = run_inside(client, container_name(cluster, hostname), command)
     except (DockerException, OSError) as error:
-        instead = _INSTEAD.get(hostname)
-        if instead and instead in alive(client, cluster):
-            return _execute(client, cluster, instead, command)
+        first, second = CONTROLLERS
+        if hostname == first and second in alive(client, cluster):
+            return _execute(client, cluster, second, command)
         raise CellblockError(
             f"cannot run `{' '.join(command)}` on {hostname}: {error}",
             hint=f"`build.py status{name_option(cluster)}` shows what runs",

@@ -7,7 +7,6 @@ Each time all have what comes before, as their own answers show: so none meets a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from cellblock.files import durable
 
 # Seconds until a daemon has read the key: slurmd waits for what it is about to launch.
 _READS_S = 75.0
-_POLL_S = 0.2
 _AT_ONCE = 4
 _SLURM_SOCKET, _JAIL_SOCKET = "/run/slurm/sack.socket", "/run/slurm-for-jail/sack.socket"
 # Role -> the sockets of its daemons; that of the jail is not there with `jail.root: operator`.
@@ -130,13 +128,10 @@ class AuthKeyRotation:
         else:
             running.execute(self.client, name, host, ["/usr/lib/cellblock/renew-key", role])
         ask = ("sh", "-c", question, "sh", about, " ".join(_SOCKETS[role]))
-        deadline = time.monotonic() + _READS_S
-        while not running.succeeds(self.client, name, host, ask):
-            if time.monotonic() >= deadline:
-                raise CellblockError(
-                    f"cluster {name}: the daemons of {host} did not read the new key of auth/slurm within "
-                    f"{_READS_S:.0f} s{running.last_lines(self.client, name)}",
-                    hint=f"`build.py logs {host}{name_option(name)}` shows why; `{self.record.command}` goes "
-                    "on. Until then Slurm works with both keys",
-                )
-            time.sleep(_POLL_S)
+        if not running.succeeds_within(self.client, name, host, ask, _READS_S):
+            raise CellblockError(
+                f"cluster {name}: the daemons of {host} did not read the new key of auth/slurm within "
+                f"{_READS_S:.0f} s{running.last_lines(self.client, name)}",
+                hint=f"`build.py logs {host}{name_option(name)}` shows why; `{self.record.command}` goes "
+                "on. Until then Slurm works with both keys",
+            )

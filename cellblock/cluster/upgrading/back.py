@@ -19,7 +19,7 @@ from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import backup
 from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, wait_ready
-from cellblock.cluster.configuration import config, secrets
+from cellblock.cluster.configuration import config
 from cellblock.cluster.database import load
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
@@ -39,7 +39,6 @@ from cellblock.jail.rollback import rollback_to
 from cellblock.jail.volume import history
 from cellblock.jail.volume.volume import Volume
 
-_POLL_S = 0.2
 # Seconds until a new database answers.
 _DATABASE_S = 120.0
 
@@ -146,13 +145,7 @@ def _take_back(
     with events.step("cluster", "stop"):
         running.remove(client, name)
     _jail(record, spec.volume, events)
-    secrets.make_secrets(
-        folder / "secrets",
-        name,
-        tokens=bool(target.state.rest_ports),
-        password=target.password,
-        auth=target.state.auth,
-    )
+    target.make_secrets(folder)
     config.write(folder / "config", target.texts)
     with tarfile.open(record.backup, "r:") as archive:
         found = backup.check_backup(archive, Path(record.backup))
@@ -204,12 +197,9 @@ def _set_aside(folder: Path, record: UpgradeRecord) -> None:
 
 
 def _wait_for_database(client: docker.DockerClient, name: str) -> None:
-    deadline = time.monotonic() + _DATABASE_S
-    while not running.succeeds(client, name, "database", DATABASE_ANSWERS):
-        if time.monotonic() >= deadline:
-            raise CellblockError(
-                f"cluster {name}: the new database does not answer after {_DATABASE_S:.0f} s"
-                f"{running.last_lines(client, name)}",
-                hint="its last lines are above; run this again",
-            )
-        time.sleep(_POLL_S)
+    if not running.succeeds_within(client, name, "database", DATABASE_ANSWERS, _DATABASE_S):
+        raise CellblockError(
+            f"cluster {name}: the new database does not answer after {_DATABASE_S:.0f} s"
+            f"{running.last_lines(client, name)}",
+            hint="its last lines are above; run this again",
+        )

@@ -17,8 +17,8 @@ import docker
 from cellblock.cluster.changing.draining import wait_for_jobs
 from cellblock.cluster.changing.planned import PlannedCluster
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LISTENS, wait_ready
-from cellblock.cluster.configuration import config, secrets
-from cellblock.cluster.definition.names import name_option
+from cellblock.cluster.configuration import config
+from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
@@ -91,12 +91,11 @@ class UpgradeSteps:
 
         A second one is away until the end: with two releases, neither could act in the other's place.
         """
-        alive = running.alive(self.client, self.name)
-        for host in self._hosts("controller"):
-            if host != "controller" and host in alive and not self._is_new(host):
-                with self.events.step("cluster", f"stop {host}"):
-                    running.stop_one(self.client, self.name, host)
-        self._replace("controller")
+        first, second = CONTROLLERS
+        if second in running.alive(self.client, self.name) and not self._is_new(second):
+            with self.events.step("cluster", f"stop {second}"):
+                running.stop_one(self.client, self.name, second)
+        self._replace(first)
         self._wait_for("controller", ("scontrol", "ping"), "slurmctld")
 
     def jobs(self) -> None:
@@ -133,13 +132,7 @@ class UpgradeSteps:
     def configuration(self) -> None:
         """The configuration of the new release, now that only daemons of it read it."""
         new = self.planned.target
-        secrets.make_secrets(
-            self.folder / "secrets",
-            self.name,
-            tokens=bool(new.state.rest_ports),
-            password=new.password,
-            auth=new.state.auth,
-        )
+        new.make_secrets(self.folder)
         if config.read(self.folder / "config") != new.texts:
             config.write(self.folder / "config", new.texts)
         with self.events.step("cluster", "start slurmctld anew"):

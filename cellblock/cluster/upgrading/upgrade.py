@@ -215,7 +215,7 @@ def _begin(
     with events.step("cluster", f"try the configuration on slurmctld {spec.variant.release}"):
         # Of before, too: it stays until nodes and commands are new.
         for texts in (old, planned.target.texts):
-            try_configuration(client, name, spec.images["controller"], planned.controller, texts, folder)
+            try_configuration(client, name, spec.images["controller"], texts, folder)
     if "accounting" in known.containers:
         with events.step("cluster", f"ask slurmdbd {spec.variant.release} about the database"):
             events.info(f"cluster: {ask_slurmdbd(client, name, spec.images['accounting'], folder)}")
