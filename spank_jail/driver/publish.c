@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the driver's directory out of sight and shows it whole. jail_driver.c calls it.
  *
+ *   DIRECTORY.lock       one collection at a time; beside it, for the first one mounts the directory
  *   DIRECTORY/           a small file system in memory, of this node
- *     lock               one collection at a time
  *     7/, 8/             generations: each a file system of its own, read-only
  *     current -> 8       replaced by rename(2)
  *
@@ -27,6 +27,7 @@
 #include "native/mount/filesystem.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
+#include "native/base/text.h"
 #include "native/base/trust.h"
 #include "driver.h"
 
@@ -66,8 +67,6 @@ static int open_directory(const char *path, struct jail_error *err)
 {
 	static const struct jail_parameter parameters[] = { { "size", "1m" }, { "mode", "0755" } };
 
-	if (make_directories(path, err))
-		return -1;
 	if (!is_mount(path)) {
 		scoped_fd mount = jail_filesystem_new("tmpfs", parameters, 2, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
 		if (mount < 0)
@@ -88,14 +87,18 @@ static int open_directory(const char *path, struct jail_error *err)
 	return fd >= 0 ? fd : jail_fail(err, "open", errno, "cannot open \"%s\"", path);
 }
 
-static int take_lock(int directory, const char *path, struct jail_error *err)
+static int take_lock(const char *path, struct jail_error *err)
 {
 	const struct timespec pause = { .tv_nsec = 20 * 1000 * 1000 };
-	scoped_fd lock = openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	size_t length = strlen(path);
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	scoped_free char *beside = text_format("%.*s.lock", (int)length, path);
+	scoped_fd lock = beside ? open(beside, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
 
 	if (lock < 0) {
-		jail_fail(err, "openat", errno, "cannot make the lock of the driver's directory");
-		return jail_error_at(err, NULL, 0, path);
+		jail_fail(err, "open", errno, "cannot make the lock of the driver's directory");
+		return jail_error_at(err, NULL, 0, beside ? beside : path);
 	}
 	for (time_t end = time(NULL) + LOCK_WAIT_S; flock(lock, LOCK_EX | LOCK_NB);) {
 		if (errno != EWOULDBLOCK || time(NULL) >= end) {
@@ -265,8 +268,11 @@ static int make_generation(const struct driver_set *set, const struct driver_req
 		return jail_error_at(err, NULL, 0, where);
 	}
 	scoped_fd tree = build_aside(set, request, where, contents, err);
-	if (tree >= 0 && !attach(tree, where, err) && !switch_to(directory, number, err))
-		return 0;
+	if (tree >= 0 && !attach(tree, where, err)) {
+		if (!switch_to(directory, number, err))
+			return 0;
+		jail_error_at(err, NULL, 0, where);
+	}
 	sys_umount2(where, JAIL_MNT_DETACH);
 	rmdir(where);
 	return -1;
@@ -276,12 +282,12 @@ enum driver_result driver_publish(const struct driver_set *set, const struct dri
 				  struct jail_error *err)
 {
 	scoped_free char *contents = driver_contents(set, err);
-	scoped_fd directory = contents ? open_directory(request->directory, err) : -1;
 
-	if (directory < 0)
+	if (!contents || make_directories(request->directory, err))
 		return DRIVER_FAILED;
-	scoped_fd lock = take_lock(directory, request->directory, err);
-	if (lock < 0)
+	scoped_fd lock = take_lock(request->directory, err);
+	scoped_fd directory = lock < 0 ? -1 : open_directory(request->directory, err);
+	if (directory < 0)
 		return DRIVER_FAILED;
 	const unsigned before = current_of(directory);
 	if (is_current(directory, set, contents)) {

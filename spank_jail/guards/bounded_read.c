@@ -73,6 +73,8 @@ static _Noreturn void serve(int socket)
 	for (int number = 1; number < NSIG; number++)
 		(void)signal(number, SIG_IGN);
 	(void)prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
+	/* Whoever counts slurmstepds counts steps. */
+	(void)prctl(PR_SET_NAME, "step-accounting", 0UL, 0UL, 0UL);
 	(void)dup2(socket, STDIN_FILENO);
 	(void)syscall(SYS_close_range, STDIN_FILENO + 1, UINT_MAX, 0);
 	/* In the window there is no /proc; the next one is begun elsewhere. */

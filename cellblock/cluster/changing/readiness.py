@@ -67,14 +67,21 @@ def _missing(
     client: docker.DockerClient, new: state.ClusterState, containers: Mapping[str, Running], resume: bool
 ) -> str:
     """What the cluster still lacks to be ready; empty when nothing."""
+    try:
+        return _missing_nodes(client, new, containers, resume) or _missing_services(client, new)
+    except CellblockError as error:
+        # It starts, or takes back its work from the second one: then it answers nobody for half a minute.
+        return f"slurmctld: {error}"
+
+
+def _missing_nodes(
+    client: docker.DockerClient, new: state.ClusterState, containers: Mapping[str, Running], resume: bool
+) -> str:
     nodes = running.nodes(client, new.name)
     if not nodes:
         return "slurmctld and its workers"
-    try:
-        records = running.node_records(client, new.name)
-        _readdress(client, new, containers, records)
-    except CellblockError:
-        return "slurmctld"
+    records = running.node_records(client, new.name)
+    _readdress(client, new, containers, records)
     excused: set[str] = set()
     if resume and any(node.state not in SERVING for node in nodes):
         resume_ours(client, new.name)
@@ -84,8 +91,11 @@ def _missing(
     if not serving.issuperset(new.nodes):
         shown = "; ".join(f"{node.name} is {node.state}" for node in nodes)
         return f"{len(new.nodes)} workers: {shown}"
-    if late := sorted(_not_registered(new, containers, records)):
-        return f"slurmd on {', '.join(late)}"
+    late = sorted(_not_registered(new, containers, records))
+    return f"slurmd on {', '.join(late)}" if late else ""
+
+
+def _missing_services(client: docker.DockerClient, new: state.ClusterState) -> str:
     # sshd writes it once it listens.
     if not running.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
         return "sshd on login"

@@ -119,14 +119,16 @@ def test_a_users_fork_bomb_leaves_the_node_to_others(small: LocalCluster) -> Non
 def test_a_node_that_root_inside_filled_comes_back(small: LocalCluster) -> None:
     """the kernel does not count root's processes: slurmd may end, jobs and the container do not"""
     victim = fresh_path(small, OTHER[0], "victim")
+    fresh_path(small, OTHER[0], f"{victim.name}.go")
     # It starts nothing while the node is full.
     script = f'exec perl -e \'sleep 1 until -e "{victim.name}.go"; print "end\\n"\''
     job = submit(small, OTHER[0], script, "-w", NODE, "-o", f"/home/{OTHER[0]}/victim")
     small.wait_until("it runs", lambda: small.job(job)["JobState"] == "RUNNING")
     bomb = submit(small, "root", BOMB, "-w", NODE, "-o", "/dev/null")
-    small.wait_until("it began", lambda: small.job(bomb)["JobState"] != "PENDING")
-    # While the node is full nothing can be asked.
-    small.wait_until("it is over", lambda: small.on(NODE, "pgrep", "-f", r"time \+ 20").status == 1)
+    # While the node is full nothing can be asked. What ends meanwhile is not heard of for minutes.
+    looked_for = (NODE, "pgrep", "-f", r"time \+ 20")
+    small.wait_until("it began", lambda: small.on(*looked_for).status != 1)
+    small.wait_until("it is over", lambda: small.on(*looked_for).status == 1)
     # Where its slurmstepd found no room for a thread at the end, slurmctld does not hear of it for minutes.
     small.on("controller", "scancel", bomb).ok()
     small.jail("touch", f"/home/{OTHER[0]}/{victim.name}.go", user=OTHER[0]).ok()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import time
@@ -22,14 +21,7 @@ from cellblock.events import Events
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.local_cluster import LocalCluster, podman
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(
-        "CELLBLOCK_TWO_CONTROLLERS" not in os.environ,
-        reason="passes on some runs alone: the way back to the first controller has an open fault. Set "
-        "CELLBLOCK_TWO_CONTROLLERS=1 to run it",
-    ),
-]
+pytestmark = pytest.mark.integration
 
 # Shorter than a site would have it: a test waits for them.
 FILE = """\
