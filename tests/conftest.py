@@ -153,17 +153,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _AtOnce:
-    """Writes a line for each test that failed, or that runs again."""
+    """Writes a line for each test that failed, or that runs again, and all of them again as the run's last."""
 
     def __init__(self, reporter: Any) -> None:
         self.reporter = reporter
+        self.lines: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Called in the process that shows results, for each phase of each test."""
         if report.failed or str(report.outcome) == "rerun":
             self.reporter.ensure_newline()
             where = f"{report.outcome.upper()} ({report.when}, {report.duration:.0f} s) {report.nodeid}"
-            self.reporter.write_line(f"{where}: {' '.join(_cause(report).split())[:_CAUSE_AT_ONCE]}")
+            self.lines.append(f"{where}: {' '.join(_cause(report).split())[:_CAUSE_AT_ONCE]}")
+            self.reporter.write_line(self.lines[-1])
+
+    def pytest_unconfigure(self) -> None:
+        """Called after all summaries: who keeps the end of a long output keeps these."""
+        for line in self.lines:
+            self.reporter.write_line(line)
 
 
 def _cause(report: Any) -> str:
