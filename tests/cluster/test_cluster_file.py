@@ -181,6 +181,7 @@ def test_names_of_nodes(load: Load) -> None:
         ("rest: {replicas: 0}\n", ":1: rest.replicas", "greater than or equal to 1"),
         ("rest: {port: 2221, replicas: 2}\n", ":1: rest.port", "2222 is the port of login.ssh_port"),
         ("slurm: {extra: {slurm.conf: 'AuthAltTypes=auth/jwt'}}\n", ":1: slurm", "use the field rest"),
+        ("slurm: {extra: {slurm.conf: 'AuthInfo=use_client_ids'}}\n", ":1: slurm", "AuthInfo is set by"),
     ],
 )
 def test_a_mistake_is_named_with_line_and_key(load: Load, text: str, where: str, says: str) -> None:

@@ -18,6 +18,7 @@ _OWN = {
         "accountingstoragetype": "the field accounting",
         "authaltparameters": "the field rest",
         "authalttypes": "the field rest",
+        "authinfo": "nothing: who vouches for users, and by which key, is the images' matter",
         "authtype": "the field auth",
         "bcastparameters": "nothing: it is the one folder that jobs and slurmd share",
         "clustername": "the field name",
