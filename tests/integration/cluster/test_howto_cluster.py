@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.documented import blocks_for, lines_for
+from tests.integration.jobs import ended, submit
 from tests.integration.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
@@ -60,3 +61,24 @@ def test_a_file_for_every_node(cluster: LocalCluster, user: str) -> None:
     said = cluster.jail("bash", "-lc", script, user=user, stdin=_PROGRAM).ok()
     assert said.count("ran on worker-") == 2
     assert said.count("held") == 2
+
+
+def test_jobs_end_and_wait_while_the_jail_is_upgraded(cluster: LocalCluster, user: str) -> None:
+    page = "slurm-in-the-jail.md"
+    reserve, look, delete = lines_for(page, "test_jobs_end_and_wait_while_the_jail_is_upgraded")
+    sleeps = ("sleep 600", "--chdir=/", "--output=/dev/null")
+    runs = submit(cluster, user, *sleeps)
+    cluster.wait_until("it runs", lambda: cluster.job(runs)["JobState"] == "RUNNING")
+    cluster.on("controller", "sh", "-c", reserve).ok()
+    try:
+        waits = submit(cluster, user, "true", *sleeps[1:])
+        cluster.wait_until("it waits", lambda: "Reserved" in cluster.job(waits)["Reason"])
+        shown = cluster.on("controller", "sh", "-c", look).ok().splitlines()[1:]
+        assert [line.split()[0] for line in shown] == [runs]
+        cluster.on("controller", "scancel", runs).ok()
+        cluster.wait_until(
+            "none is left", lambda: len(cluster.on("controller", "sh", "-c", look).ok().splitlines()) == 1
+        )
+    finally:
+        cluster.on("controller", "sh", "-c", delete).ok()
+    assert cluster.job(ended(cluster, waits))["JobState"] == "COMPLETED"
