@@ -153,7 +153,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _AtOnce:
-    """Writes a line for each test that failed, or that runs again, and all of them again as the run's last."""
+    """Writes a line for each test that failed or runs again, and all of them again as the run's last."""
 
     def __init__(self, reporter: Any) -> None:
         self.reporter = reporter

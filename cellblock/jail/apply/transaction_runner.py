@@ -120,8 +120,8 @@ def refuse_new_glibc(plan: Plan, *, drained: bool) -> None:
         raise CellblockError(
             f"this brings the C library from {before} to {after}, and programs that start in that moment "
             "would load one half of each; nothing was changed",
-            hint="let no job run on the volume (docs/slurm-in-the-jail.md says how), then run this again with "
-            "--drained",
+            hint="let no job run on the volume (docs/slurm-in-the-jail.md says how), then run this again "
+            "with --drained",
         )
 
 
