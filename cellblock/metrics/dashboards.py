@@ -271,7 +271,7 @@ CONTROLLER = Dashboard(
 JAIL = Dashboard(
     "cellblock-jail",
     "Cellblock: the jail",
-    "The shared root: the image it is made of, and how old that is.",
+    "The shared root: the image it is made of, how old that is, and how steps get in.",
     (
         (
             "Now",
@@ -283,6 +283,34 @@ JAIL = Dashboard(
                 _number("Size of the image", of("cellblock_jail_image_bytes"), "bytes"),
                 _number("Files of the image", of("cellblock_jail_image_files")),
                 _number("Upgrades and rollbacks", of("cellblock_jail_transactions_total")),
+            ),
+        ),
+        (
+            "Steps",
+            (
+                Panel(
+                    "Steps that entered, a minute",
+                    (
+                        (
+                            f"topk(20, rate({of('cellblock_steps_entered_total')}[$__rate_interval]) * 60)",
+                            "{{node}}",
+                        ),
+                    ),
+                    "stacked",
+                ),
+                Panel(
+                    "Steps that did not, a minute",
+                    (
+                        (
+                            "sum by (reason) "
+                            f"(rate({of('cellblock_steps_failed_total')}[$__rate_interval])) * 60",
+                            "{{reason}}",
+                        ),
+                    ),
+                    "stacked",
+                    description="By what is at fault: an option of the job, what users wrote in the jail, a "
+                    "shortage of processes, mounts or memory, or the node, which is drained then.",
+                ),
             ),
         ),
         (

@@ -39,7 +39,11 @@ void jail_failure_remember(struct jail_failure *failure, const struct jail_error
 	jail_failure_report(err);
 	failure->users = jail_options_at_fault(err);
 	jail_error_format(err, failure->line, sizeof(failure->line));
-	failure->nodes = !failure->users && !err->inside && !is_shortage(err);
+	failure->counted_as = failure->users	? JAIL_STEPS_WRONG_OPTION
+			      : err->inside	? JAIL_STEPS_INSIDE
+			      : is_shortage(err) ? JAIL_STEPS_SHORTAGE
+						: JAIL_STEPS_NODE;
+	failure->nodes = failure->counted_as == JAIL_STEPS_NODE;
 }
 
 void jail_failure_drain(const struct jail_failure *failure, const char *node)

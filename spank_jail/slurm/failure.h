@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "native/base/error.h"
+#include "spank_jail/job/step_counters.h"
 #include "step.h"
 
 #define JAIL_LOG_NAME "spank_jail: "
@@ -18,6 +19,7 @@ struct jail_failure {
 	char line[1400]; /* "": the jail was built */
 	bool users;      /* an option of the job is wrong */
 	bool nodes;      /* any other job would fail here, too */
+	enum jail_step_counter counted_as;
 };
 
 /* Says an error once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are

@@ -274,6 +274,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);
+	jail_step_counters_open(JAIL_STEP_COUNTERS);
 	if (!failure.line[0] && (jail_mpi_guard(step.user, &err) || jail_mpi_guard_peers(step.user, &err) ||
 				 jail_pmix_guard(step.user, &err) || read_options(spank, &outside, &err)))
 		jail_failure_remember(&failure, &err);
@@ -286,8 +287,10 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	if (!failure.line[0] && jail_step_open(&step, &err))
 		jail_failure_remember(&failure, &err);
 	jail_failure_drain(&failure, step.node);
-	if (failure.line[0])
+	if (failure.line[0]) {
+		jail_step_count(failure.counted_as);
 		return open_fallback();
+	}
 	name_spool();
 	/* Without it a wait for a user's FIFO lasts until somebody opens its other end: no reason to fail the step. */
 	if (jail_watch_start(step.job, step.window.home, &err))
@@ -312,6 +315,8 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 		jail_failure_remember(&failure, &err);
 	if (jail_step_return(&step, &err))
 		return jail_failure_report(&err);
+	/* Once for a step: what failed before is counted. */
+	jail_step_count(failure.line[0] ? failure.counted_as : JAIL_STEPS_ENTERED);
 	if (failure.line[0])
 		return jail_failure_tell(&failure, &step);
 	slurm_debug(NAME "slurmstepd back outside in %ld us", microseconds_since(&start));

@@ -292,6 +292,27 @@ def test_the_jails_records(tmp_path: Path) -> None:
     assert b'{reference="jail:x",id="sha256:1",release="26.05"} 1\n' in page
 
 
+def test_steps_that_nodes_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "nodes"
+    folder.mkdir()
+    (folder / "worker-1.prom").write_text(
+        'cellblock_steps_entered_total 7\ncellblock_steps_failed_total{reason="node"} 2\n'
+        'cellblock_steps_entered_total{node="x"} 9\nslurm_jobs 3\ncellblock_steps_entered_total -1\n'
+    )
+    (folder / "worker-2.prom").write_bytes(b"\xff\n\0cellblock_steps_entered_total 1\n")
+    (folder / "worker-3.prom").write_text("cellblock_steps_entered_total 4\n")
+    (folder / 'a"b.prom').write_text("cellblock_steps_entered_total 5\n")
+    (folder / "gone.prom").symlink_to("nowhere")
+    text = Text()
+    write_jail(text, tmp_path)
+    found = [line for line in text.encode().decode().splitlines() if line.startswith("cellblock_steps")]
+    assert found == [
+        'cellblock_steps_entered_total{node="worker-1"} 7',
+        'cellblock_steps_entered_total{node="worker-3"} 4',
+        'cellblock_steps_failed_total{node="worker-1",reason="node"} 2',
+    ]
+
+
 def test_2000_nodes_are_scraped_in_time_while_slurmctld_is_asked(serve: Callable[[Poller], str]) -> None:
     output = "\n".join(_NODE.format(name=f"gpu-{number}") for number in range(2000))
 

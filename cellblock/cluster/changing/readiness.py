@@ -13,6 +13,7 @@ from docker.models.containers import Container as Running
 from cellblock.cluster.changing.draining import node_states, resume_ours, update
 from cellblock.cluster.changing.releases import is_converting
 from cellblock.cluster.definition.model import SERVING
+from cellblock.cluster.definition.names import CONTROLLERS
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
@@ -67,10 +68,13 @@ def _missing(
     client: docker.DockerClient, new: state.ClusterState, containers: Mapping[str, Running], resume: bool
 ) -> str:
     """What the cluster still lacks to be ready; empty when nothing."""
+    first, second = CONTROLLERS
+    # The second one answers until it gives its work back, and then nobody does for half a minute.
+    if second in new.containers and state.acting_controller(new.name) != first:
+        return f"slurmctld on {first}"
     try:
         return _missing_nodes(client, new, containers, resume) or _missing_services(client, new)
     except CellblockError as error:
-        # It starts, or takes back its work from the second one: then it answers nobody for half a minute.
         return f"slurmctld: {error}"
 
 

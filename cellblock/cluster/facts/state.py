@@ -114,6 +114,14 @@ def read(name: str) -> ClusterState | None:
         ) from error
 
 
+def acting_controller(name: str) -> str:
+    """The host whose slurmctld acts for cluster `name`; empty while none has acted."""
+    try:
+        return (folder(name) / "slurmctld" / "acting-controller").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
 def is_recorded(name: str) -> bool:
     """Whether cluster `name` was started and not stopped, as far as there is a record, readable or not."""
     return (folder(name) / _FILE).exists()

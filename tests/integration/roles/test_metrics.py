@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cellblock.cluster.configuration.config import SlurmFeatures
 from cellblock.cluster.engine.containers import container_name
@@ -223,7 +224,8 @@ def test_rules_are_evaluated_without_a_fault(measured: Measured) -> None:
         return [rule for group in measured.api("rules")["groups"] for rule in group["rules"]]
 
     measured.cluster.wait_until("they were evaluated", lambda: all(one["health"] == "ok" for one in rules()))
-    assert len(rules()) == 22
+    groups = yaml.safe_load(rules_file().read_text())["groups"]
+    assert len(rules()) == sum(len(group["rules"]) for group in groups)
     measured.cluster.wait_until(
         "the share is there", lambda: bool(measured.ask("cluster:slurm_cpus_alloc:ratio"))
     )
@@ -292,6 +294,29 @@ def test_the_jail_is_told(measured: Measured) -> None:
     assert 0 <= time.time() - when < 86400
     (line,) = [line for line in measured.page().splitlines() if line.startswith("cellblock_jail_image_info{")]
     assert f'release="{measured.cluster.status.release}"' in line
+
+
+def test_steps_are_counted_by_node_and_reason(measured: Measured) -> None:
+    cluster = measured.cluster
+    cluster.add_user("ada")
+
+    def counted(sample: str) -> float:
+        return measured.value(sample) or 0
+
+    entered = 'cellblock_steps_entered_total{node="cpu-1"}'
+    failed = 'cellblock_steps_failed_total{node="cpu-1",reason="option"}'
+    cluster.wait_until("the node tells", lambda: measured.value(failed) is not None)
+    before = counted(entered), counted(failed)
+    step = ("srun", "-D/", "-n2", "--overcommit", "-w", "cpu-1")
+    for _ in range(3):
+        cluster.client(*step, "true", user="ada").ok()
+    wrong = cluster.client(*step, "--jail-bind=/nowhere:/mnt", "true", user="ada")
+    assert wrong.status, wrong
+    cluster.wait_until("it is counted", lambda: counted(failed) == before[1] + 1)
+    assert counted(entered) == before[0] + 3
+    assert not measured.value('cellblock_steps_failed_total{node="cpu-1",reason="node"}')
+    # As users of the jail see it.
+    assert cluster.jail("ls", "/run/cellblock/step-counters", user="ada").status
 
 
 def test_the_exporter_has_no_right_that_it_does_not_need(measured: Measured) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the records of the jail's volume say: the image in it, since when, and how often it was changed.
+"""What the records of the jail's volume say: its image, how often it was changed, and how nodes' steps fare.
 
 The records are root's alone; jail-records copies what is read here (images/metrics).
 """
@@ -7,6 +7,7 @@ The records are root's alone; jail-records copies what is read here (images/metr
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,13 @@ from cellblock_exporter.exposition import Text
 
 # A record has a kilobyte.
 _MOST_BYTES = 2**16
+# What spank_jail counts (jail-step-counters); a reason says why a step did not enter.
+_COUNTED = {
+    "cellblock_steps_entered_total": "Steps that entered the jail, since the node started",
+    "cellblock_steps_failed_total": "Steps that did not enter the jail, since the node started",
+}
+_SAMPLE = re.compile(r'(cellblock_\w+)(?:\{reason="([a-z]+)"\})? ([0-9]{1,19})')
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
 
 def write_nothing(text: Text) -> None:
@@ -23,6 +31,7 @@ def write_nothing(text: Text) -> None:
 
 def write_jail(text: Text, folder: Path) -> None:
     """The families of the jail, of the copies in `folder`."""
+    _write_steps(text, folder / "nodes")
     record = _record(folder / "state.json")
     text.gauge("cellblock_jail_ready", "Whether the jail is assembled", bool(record))
     text.family(
@@ -46,6 +55,21 @@ def write_jail(text: Text, folder: Path) -> None:
     )
     text.gauge("cellblock_jail_image_bytes", "Size of the image's files", size)
     text.gauge("cellblock_jail_image_files", "Files and folders of the image", files)
+
+
+def _write_steps(text: Text, folder: Path) -> None:
+    """The families of steps, of a file for each node; what is no sample in one of them is left out."""
+    samples: dict[str, list[tuple[dict[str, str], int]]] = {name: [] for name in _COUNTED}
+    for path in sorted(folder.glob("*.prom")):
+        if not _NODE.fullmatch(path.stem):
+            continue
+        for line in _read(path).splitlines():
+            found = _SAMPLE.fullmatch(line)
+            if found and found[1] in samples:
+                labels = {"node": path.stem, **({"reason": found[2]} if found[2] else {})}
+                samples[found[1]].append((labels, int(found[3])))
+    for name, help_text in _COUNTED.items():
+        text.family(name, "counter", help_text, samples[name])
 
 
 def _read(path: Path) -> str:

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps are counted once each, by many at a time, and nothing is counted where there is no room. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "native/base/scoped.h"
+#include "native/base/text.h"
+#include "native/testing/check.h"
+#include "spank_jail/job/step_counters.h"
+
+#define STEPS 40
+
+static uint64_t values[JAIL_STEP_COUNTER_COUNT];
+
+static void run_step(const char *file, enum jail_step_counter counter)
+{
+	jail_step_counters_open(file);
+	jail_step_count(counter);
+	jail_step_count(JAIL_STEPS_NODE); /* it is the same step */
+	_exit(0);
+}
+
+int main(void)
+{
+	char folder[] = "/var/tmp/step-counters-XXXXXX";
+	int ended = 0;
+	CHECK(mkdtemp(folder));
+	scoped_free char *file = text_format("%s/counters", folder), *link = text_format("%s/link", folder);
+
+	jail_step_count(JAIL_STEPS_ENTERED); /* of no file */
+	CHECK(jail_step_counters_read(file, values) == -1 && errno == ENOENT);
+	for (int i = 0; i < STEPS; i++)
+		if (!fork())
+			run_step(file, i % 4 ? JAIL_STEPS_ENTERED : JAIL_STEPS_INSIDE);
+	for (int status; wait(&status) > 0; ended++)
+		CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	CHECK(ended == STEPS && !jail_step_counters_read(file, values));
+	CHECK(values[JAIL_STEPS_ENTERED] == STEPS * 3 / 4 && values[JAIL_STEPS_INSIDE] == STEPS / 4 && !values[JAIL_STEPS_NODE]);
+
+	/* A child of a step's counts nothing: what it would write to is not there. */
+	jail_step_counters_open(file);
+	if (!fork()) {
+		jail_step_count(JAIL_STEPS_SHORTAGE);
+		_exit(0);
+	}
+	CHECK(wait(&ended) > 0 && !ended && !jail_step_counters_read(file, values) && !values[JAIL_STEPS_SHORTAGE]);
+	jail_step_count(JAIL_STEPS_SHORTAGE);
+	CHECK(!jail_step_counters_read(file, values) && values[JAIL_STEPS_SHORTAGE] == 1);
+
+	CHECK(!truncate(file, 7) && jail_step_counters_read(file, values) == -1 && errno == EBADMSG);
+	CHECK(!symlink(file, link));
+	jail_step_counters_open(link);
+	jail_step_count(JAIL_STEPS_SHORTAGE);
+	CHECK(!unlink(link) && !unlink(file) && !rmdir(folder));
+	return check_result("step_counters");
+}
