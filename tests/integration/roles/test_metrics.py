@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import threading
@@ -310,7 +311,9 @@ def test_steps_are_counted_by_node_and_reason(measured: Measured) -> None:
     step = ("srun", "-D/", "-n2", "--overcommit", "-w", "cpu-1")
     for _ in range(3):
         cluster.client(*step, "true", user="ada").ok()
-    wrong = cluster.client(*step, "--jail-bind=/nowhere:/mnt", "true", user="ada")
+    # There where srun looks, and not on the node.
+    line = f"mkdir /tmp/here && {shlex.join(step)} --jail-bind=/tmp/here:/mnt true"
+    wrong = cluster.jail("sh", "-c", line, user="ada")
     assert wrong.status, wrong
     cluster.wait_until("it is counted", lambda: counted(failed) == before[1] + 1)
     assert counted(entered) == before[0] + 3

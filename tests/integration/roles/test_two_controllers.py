@@ -25,7 +25,7 @@ from tests.integration.local_cluster import LocalCluster, podman
 pytestmark = pytest.mark.integration
 
 ON_EVERY_SLURM = "CELLBLOCK_TWO_CONTROLLERS" in os.environ
-"""On one release it takes five minutes, in which nearly nothing is computed; `--thorough` takes all of them."""
+"""On one release it takes five minutes, in which little is computed; `--thorough` takes all of them."""
 
 # Shorter than a site would have it: a test waits for them.
 FILE = """\
