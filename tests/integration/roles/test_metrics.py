@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import threading
@@ -27,6 +26,7 @@ from cellblock.metrics.dashboards import ALL
 from cellblock.metrics.rules import rules_file
 from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
+from tests.integration.jobs import submit
 from tests.integration.local_cluster import LocalCluster
 from tests.integration.roles.test_accounting import podman
 from tests.ports import free_port
@@ -300,25 +300,30 @@ def test_the_jail_is_told(measured: Measured) -> None:
 def test_steps_are_counted_by_node_and_reason(measured: Measured) -> None:
     cluster = measured.cluster
     cluster.add_user("ada")
+    entered = 'cellblock_steps_entered_total{node="cpu-1"}'
+    failed = 'cellblock_steps_failed_total{node="cpu-1",reason="jail"}'
 
     def counted(sample: str) -> float:
         return measured.value(sample) or 0
 
-    entered = 'cellblock_steps_entered_total{node="cpu-1"}'
-    failed = 'cellblock_steps_failed_total{node="cpu-1",reason="option"}'
     cluster.wait_until("the node tells", lambda: measured.value(failed) is not None)
     before = counted(entered), counted(failed)
-    step = ("srun", "-D/", "-n2", "--overcommit", "-w", "cpu-1")
+    step = ("srun", "-D/", "-n2", "--overcommit", "-w", "cpu-1", "true")
     for _ in range(3):
-        cluster.client(*step, "true", user="ada").ok()
-    # There where srun looks, and not on the node.
-    line = f"mkdir /tmp/here && {shlex.join(step)} --jail-bind=/tmp/here:/mnt true"
-    wrong = cluster.jail("sh", "-c", line, user="ada")
-    assert wrong.status, wrong
-    cluster.wait_until("it is counted", lambda: counted(failed) == before[1] + 1)
+        cluster.client(*step, user="ada").ok()
+    waits = submit(cluster, "ada", "true", "--hold", "-D/", "-o/dev/null", "-w", "cpu-1")
+    # As root inside could, and as others then find it.
+    place, away = cluster.root / "sys", cluster.root / "sys.away"
+    place.rename(away)
+    try:
+        cluster.on("controller", "scontrol", "release", waits).ok()
+        cluster.wait_until("it is counted", lambda: counted(failed) > before[1])
+    finally:
+        away.rename(place)
+    cluster.on("controller", "scancel", waits).ok()
     assert counted(entered) == before[0] + 3
     assert not measured.value('cellblock_steps_failed_total{node="cpu-1",reason="node"}')
-    # As users of the jail see it.
+    # Users do not reach what is counted by.
     assert cluster.jail("ls", "/run/cellblock/step-counters", user="ada").status
 
 
