@@ -303,11 +303,12 @@ def test_steps_are_counted_by_node_and_reason(measured: Measured) -> None:
     entered = 'cellblock_steps_entered_total{node="cpu-1"}'
     failed = 'cellblock_steps_failed_total{node="cpu-1",reason="jail"}'
 
-    def counted(sample: str) -> float:
-        return measured.value(sample) or 0
+    def on_node(sample: str) -> int:
+        lines = cluster.on("cpu-1", "jail-step-counters").ok().splitlines()
+        (value,) = [line.split()[1] for line in lines if line.split()[0] == sample]
+        return int(value)
 
-    cluster.wait_until("the node tells", lambda: measured.value(failed) is not None)
-    before = counted(entered), counted(failed)
+    before = on_node("cellblock_steps_entered_total"), on_node('cellblock_steps_failed_total{reason="jail"}')
     step = ("srun", "-D/", "-n2", "--overcommit", "-w", "cpu-1", "true")
     for _ in range(3):
         cluster.client(*step, user="ada").ok()
@@ -317,11 +318,11 @@ def test_steps_are_counted_by_node_and_reason(measured: Measured) -> None:
     place.rename(away)
     try:
         cluster.on("controller", "scontrol", "release", waits).ok()
-        cluster.wait_until("it is counted", lambda: counted(failed) > before[1])
+        cluster.wait_until("it is counted", lambda: (measured.value(failed) or 0) > before[1])
     finally:
         away.rename(place)
     cluster.on("controller", "scancel", waits).ok()
-    assert counted(entered) == before[0] + 3
+    measured.wait_for("the others, too", entered, before[0] + 3)
     assert not measured.value('cellblock_steps_failed_total{node="cpu-1",reason="node"}')
     # Users do not reach what is counted by.
     assert cluster.jail("ls", "/run/cellblock/step-counters", user="ada").status
