@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replaces functions in a loaded object's table of imported functions. accounting.c, clients.c, connections.c, held_locks.c,
- * launches.c, mpi.c, mpi_peers.c, pmix.c, process_tree.c, saves.c, served.c and wakeups.c call it. */
+ * launches.c, mpi.c, mpi_peers.c, pmix.c, process_tree.c, saves.c, served.c, unsent_records.c and wakeups.c call it. */
 #define _GNU_SOURCE
 #include "imports.h"
 

@@ -21,6 +21,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -44,9 +45,13 @@
 #define NS_PER_S 1000000000L
 /* Nanoseconds between two looks at when jobs have changed. */
 #define EVERY 100000000L
+/* Nanoseconds between two saves of the associations. */
+#define EVERY_ASSOCIATIONS (60 * NS_PER_S)
 
 /* Of the thread that saves, in nanoseconds: when it began to save, what processor time it had then, and when it may again. */
 static _Thread_local int64_t used_before, may_save;
+/* The thread that saves begins when slurmctld has read all that it starts with. */
+static atomic_bool has_started;
 
 static bool saves(void)
 {
@@ -83,6 +88,11 @@ static enum acting who_acts(void)
 	return strcmp(acting, own) ? ANOTHER_HOST : THIS_HOST;
 }
 
+bool jail_saves_another_acts(void)
+{
+	return who_acts() == ANOTHER_HOST;
+}
+
 /* It is another's turn: at once, and without slurmctld's own end, which would write, too. */
 static void end_if_replaced(void)
 {
@@ -108,6 +118,7 @@ static bool may_save_now(void)
 	if (time < may_save)
 		return false;
 	end_if_replaced();
+	has_started = true;
 	used_before = used;
 	may_save = 0;
 	return true;
@@ -138,21 +149,30 @@ static int wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const s
 	return pthread_cond_timedwait(condition, mutex, &soon);
 }
 
-/* Of slurmctld: when something of a job has changed last, in whole seconds, and to have the jobs saved. */
+/* Of slurmctld: when something of a job has changed last, in whole seconds, to have the jobs saved, and to save who may use
+ * what (the associations). Without these a slurmctld that is killed cannot start again until slurmdbd answers, and Slurm saves
+ * them every five minutes. */
 struct jobs {
 	const volatile time_t *changed;
 	void (*save)(void);
+	int (*save_associations)(void);
 };
 
 static void *save_changes(void *argument)
 {
 	const struct jobs *jobs = argument;
 	const struct timespec pause = { .tv_nsec = EVERY };
+	int64_t associations_saved = 0;
 	time_t known = 0;
 
 	(void)prctl(PR_SET_NAME, "jobchanges");
 	for (;;) {
 		(void)nanosleep(&pause, NULL);
+		if (has_started && jobs->save_associations &&
+		    (!associations_saved || read_clock(CLOCK_MONOTONIC) - associations_saved >= EVERY_ASSOCIATIONS)) {
+			(void)jobs->save_associations();
+			associations_saved = read_clock(CLOCK_MONOTONIC);
+		}
 		/* Before the change is read: more may come within the same second, and they look the same. */
 		time_t now = time(NULL), changed = *jobs->changed;
 		if (changed <= known)
@@ -173,6 +193,7 @@ static int start_saving_changes(struct jail_error *err)
 		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
 	jobs.changed = dlsym(RTLD_DEFAULT, "last_job_update");
 	*(void **)&jobs.save = dlsym(RTLD_DEFAULT, "schedule_job_save");
+	*(void **)&jobs.save_associations = dlsym(RTLD_DEFAULT, "dump_assoc_mgr_state");
 	if (!jobs.changed || !jobs.save)
 		return jail_fail(err, "dlsym", ENOENT, "slurmctld does not say when jobs change");
 	/* Signals are for slurmctld's own threads. */

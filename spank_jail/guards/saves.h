@@ -3,11 +3,16 @@
 #ifndef JAIL_SAVES_H
 #define JAIL_SAVES_H
 
+#include <stdbool.h>
+
 #include "native/base/error.h"
 
 /* Lets slurmctld, the program that calls this, save a change at once instead of five seconds after the save before, as long as
  * saving takes it at most a tenth of a processor; then later, at the latest after those five seconds.
  * Returns 0; 1 when it saves in an unknown way; -1. */
 int jail_saves_hasten(struct jail_error *err);
+
+/* Whether, of two controllers, another host's acts. */
+bool jail_saves_another_acts(void);
 
 #endif

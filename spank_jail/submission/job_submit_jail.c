@@ -4,7 +4,7 @@
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
- * records soon (guards/saves.c), and a lock that it gives up twice does not stop it (guards/held_locks.c).
+ * records soon (guards/saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), and a lock that it gives up twice does not stop it (guards/held_locks.c).
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -15,6 +15,7 @@
 #include "spank_jail/guards/imports.h"
 #include "spank_jail/guards/large_messages.h"
 #include "spank_jail/guards/saves.h"
+#include "spank_jail/guards/unsent_records.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -26,6 +27,14 @@ EXPORT int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **m
 
 const char plugin_name[] = "Job submit plugin of the jail", plugin_type[] = "job_submit/jail";
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+static void complain_of_records(int missing, const struct jail_error *err)
+{
+	char text[sizeof(*err)];
+
+	slurm_error("job_submit/jail: if this slurmctld is killed while slurmdbd is away, jobs of then are missing in the accounting: "
+		    "%s", missing < 0 ? jail_error_format(err, text, sizeof(text)) : "it keeps its records in an unknown way");
+}
 
 /* slurmctld calls it when it has loaded this. */
 int init(void)
@@ -45,6 +54,9 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: if this slurmctld is killed, it loses jobs of the last five seconds: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it saves its records in an unknown way");
+	int number = jail_unsent_records_keep(complain_of_records);
+	if (number)
+		complain_of_records(jail_fail(&error, "pthread_create", number, "no thread can be started"), &error);
 	return SLURM_SUCCESS;
 }
 

@@ -38,8 +38,6 @@ DAEMONS = [
 ]
 # Seconds that nobody mends anything in.
 RECOVERY_S = 300
-# In which slurmdbd is back, and has taken what waited.
-ACCOUNTED_S = 20
 TIMEOUT_S = 7200
 
 # What users do until there is a file `stop`. Each job writes its number down when it begins and when it ends;
@@ -80,15 +78,9 @@ def kill(cluster: LocalCluster, hostname: str, program: str) -> None:
 
 
 def kill_at_random(cluster: LocalCluster, chosen: random.Random) -> None:
-    accounting_left = 0.0
     for _ in range(KILLS):
         time.sleep(chosen.uniform(0, 3))
         for hostname, program in chosen.sample(DAEMONS, chosen.choice((1, 1, 2))):
-            if hostname in {"accounting", "database"}:
-                accounting_left = time.monotonic()
-            # What slurmdbd has not taken goes with slurmctld (docs/decisions/slurmctld-saves.md).
-            elif program == "slurmctld" and time.monotonic() - accounting_left < ACCOUNTED_S:
-                continue
             kill(cluster, hostname, program)
 
 

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps on disk what slurmctld has to tell slurmdbd, while it waits. job_submit_jail.c calls it.
+ *
+ * slurmctld has these records in a list in memory, until slurmdbd has answered, and writes the list to dbd.messages when it is
+ * told to end. When it is killed they are lost, and the accounting never hears of jobs, or of their end. Here the file is kept
+ * while slurmctld runs: a record that comes into the list is appended, and with the list's last one the file becomes empty.
+ *
+ * The file has Slurm's own format, so Slurm reads it when it starts: of each record the length, the bytes and RECORD_END,
+ * numbers as the machine has them; the first record says which version of the protocol the others have. Slurm takes a torn
+ * last one for the end. Records that slurmdbd has answered may be told again: nothing changes there, and Slurm does so itself
+ * when an answer is lost.
+ */
+#define _GNU_SOURCE
+#include "unsent_records.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "imports.h"
+#include "native/base/scoped.h"
+#include "saves.h"
+
+#define PLUGIN "accounting_storage_slurmdbd.so"
+#define KEPT "/var/lib/slurm/slurmctld/dbd.messages"
+#define FRESH KEPT ".new"
+#define RECORD_END 0xDEAD3219U
+#define BUFFER_MAGIC 0x42554545U
+/* The type of a message that Slurm does not keep: a wrong name of the cluster in it would stop all others. */
+#define REGISTRATION 1434
+/* The file is written anew when so many of its records, and more than wait, were sent. */
+#define MOST_SENT 4096
+/* Seconds until a file is tried again that cannot be written. */
+#define PAUSE_S 5
+/* Of 20 ms: a cluster without accounting never loads the plugin. */
+#define MOST_TURNS 30000
+
+/* How Slurm's buffers begin, in all releases since 20.11. */
+struct buffer {
+	uint32_t magic;
+	char *head;
+	uint32_t size, used;
+};
+
+/* Slurm's own, which the plugin calls. */
+static struct {
+	void *(*enqueue)(void *list, void *item);
+	int (*count)(void *list);
+	int (*for_each)(void *list, int (*visit)(void *item, void *context), void *context);
+	void *(*pack)(void *message, uint16_t version);
+	void (*free_record)(void *record);
+} slurm;
+
+static _Atomic(void *) waiting;       /* the list */
+static _Atomic uint16_t version;      /* of the protocol; 0: nothing was packed yet */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+/* Of the turn: the file, or -1 while it is not what waits; its records; when it may be tried again. */
+static int kept = -1;
+static long records;
+static time_t not_before;
+
+/* The plugin of 22.05 cancels its thread: not in its turn. */
+static int take_turn(void)
+{
+	int before;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	pthread_mutex_lock(&turn);
+	return before;
+}
+
+static void end_turn(int before)
+{
+	pthread_mutex_unlock(&turn);
+	pthread_setcancelstate(before, NULL);
+}
+
+static int write_record(const void *bytes, uint32_t length)
+{
+	uint32_t end = RECORD_END;
+	struct iovec parts[] = {
+		{ .iov_base = &length, .iov_len = sizeof(length) },
+		{ .iov_base = (void *)(uintptr_t)bytes, .iov_len = length },
+		{ .iov_base = &end, .iov_len = sizeof(end) },
+	};
+	ssize_t whole = (ssize_t)(sizeof(length) + length + sizeof(end));
+
+	return writev(kept, parts, 3) == whole ? 0 : -1;
+}
+
+/* A text as Slurm packs it: its length with the zero byte, most significant byte first, and itself. */
+static int write_version(void)
+{
+	char bytes[sizeof(uint32_t) + 16];
+	uint32_t length = (uint32_t)snprintf(bytes + sizeof(uint32_t), 16, "VER%d", (int)version) + 1, packed = htonl(length);
+
+	memcpy(bytes, &packed, sizeof(packed));
+	return write_record(bytes, (uint32_t)sizeof(packed) + length);
+}
+
+static int append(void *item, void *context)
+{
+	const struct buffer *record = item;
+	uint16_t type;
+
+	(void)context;
+	if (record->magic != BUFFER_MAGIC || record->used < sizeof(type) || record->used > record->size)
+		return 0;
+	memcpy(&type, record->head, sizeof(type));
+	if (ntohs(type) == REGISTRATION)
+		return 0;
+	if ((!records && write_version()) || write_record(record->head, record->used))
+		return -1;
+	records++;
+	return 0;
+}
+
+/* The file is no longer what waits: it is written anew in a while. */
+static void give_up(void)
+{
+	jail_close(&kept);
+	not_before = time(NULL) + PAUSE_S;
+}
+
+/* The whole list, in place of the file that there is. Slurm has read that one before it counts what waits. */
+static void write_anew(void *list)
+{
+	if (!version || time(NULL) < not_before)
+		return;
+	jail_close(&kept);
+	records = 0;
+	if (!jail_saves_another_acts())
+		kept = open(FRESH, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (kept < 0 || slurm.for_each(list, append, NULL) < 0 || fdatasync(kept) || rename(FRESH, KEPT))
+		give_up();
+}
+
+/* Of the plugin's lists one alone owns records: how to free one stands among a list's first fields, in all releases. */
+static bool is_waiting(void *list)
+{
+	void *fields[6];
+
+	if (list == waiting)
+		return true;
+	memcpy(fields, list, sizeof(fields));
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (fields[i] == (void *)slurm.free_record) {
+			waiting = list;
+			return true;
+		}
+	return false;
+}
+
+/* In place of slurm_list_enqueue() in the plugin. For other lists Slurm may have the lock of this one: no turn is waited for. */
+static void *enqueue(void *list, void *item)
+{
+	if (!is_waiting(list))
+		return slurm.enqueue(list, item);
+	int before = take_turn();
+	/* Before others can send it and free it. */
+	if (kept >= 0 && append(item, NULL))
+		give_up();
+	void *answer = slurm.enqueue(list, item);
+	end_turn(before);
+	return answer;
+}
+
+/* In place of slurm_list_count() there, which is called before a record comes and after some have gone. */
+static int count_items(void *list)
+{
+	if (!is_waiting(list))
+		return slurm.count(list);
+	int before = take_turn(), number = slurm.count(list);
+	if (kept < 0 || records > MOST_SENT + 2L * number)
+		write_anew(list);
+	else if (!number && records) {
+		if (ftruncate(kept, 0))
+			give_up();
+		records = 0;
+	}
+	end_turn(before);
+	return number;
+}
+
+/* In place of slurm_pack_slurmdbd_msg() there. */
+static void *pack(void *message, uint16_t of_protocol)
+{
+	version = of_protocol;
+	return slurm.pack(message, of_protocol);
+}
+
+static int replace_functions(const struct link_map *plugin, struct jail_error *err)
+{
+	static const struct {
+		const char *name;
+		void *ours, *slurms;
+	} functions[] = {
+		{ "slurm_list_for_each", NULL, &slurm.for_each },
+		{ "slurm_slurmdbd_free_buffer", NULL, &slurm.free_record },
+		{ "slurm_pack_slurmdbd_msg", (void *)pack, &slurm.pack },
+		{ "slurm_list_enqueue", (void *)enqueue, &slurm.enqueue },
+		{ "slurm_list_count", (void *)count_items, &slurm.count },
+	};
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+		if (!(*(void **)functions[i].slurms = dlsym(RTLD_DEFAULT, functions[i].name)))
+			return 1;
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		int missing = functions[i].ours ? jail_imports_replace(plugin, functions[i].name, functions[i].ours, err) : 0;
+		if (missing)
+			return missing;
+	}
+	return 0;
+}
+
+/* slurmctld loads the plugin after this one, and never unloads it. */
+static void *wait_for_plugin(void *argument)
+{
+	const struct timespec pause = { .tv_nsec = 20000000L };
+	void (*complain)(int, const struct jail_error *) = (void (*)(int, const struct jail_error *))argument;
+	struct link_map *plugin = NULL;
+	struct jail_error err = { 0 };
+	void *handle = NULL;
+
+	(void)prctl(PR_SET_NAME, "unsent");
+	for (int turns = 0; turns < MOST_TURNS && !(handle = dlopen(PLUGIN, RTLD_LAZY | RTLD_NOLOAD)); turns++)
+		(void)nanosleep(&pause, NULL);
+	if (!handle)
+		return NULL;
+	int missing = dlinfo(handle, RTLD_DI_LINKMAP, &plugin) ? 1 : replace_functions(plugin, &err);
+	if (missing)
+		complain(missing, &err);
+	return NULL;
+}
+
+int jail_unsent_records_keep(void (*complain)(int missing, const struct jail_error *err))
+{
+	static bool begun;
+	pthread_t thread;
+	sigset_t all, before;
+
+	if (begun)
+		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
+	begun = true;
+	/* Signals are for slurmctld's own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int number = pthread_create(&thread, NULL, wait_for_plugin, (void *)complain);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!number)
+		(void)pthread_detach(thread);
+	return number;
+}
