@@ -27,7 +27,7 @@ class NodeSetting:
 
     name: str
     safe: range
-    wanted: int
+    wanted: int | str
     otherwise: str
     absent: int | None = None
 
@@ -44,12 +44,25 @@ class NodeSetting:
         """
         path = folder / self.name.replace(".", "/")
         try:
-            return int(path.read_text(encoding="ascii"))
+            return self.number(path.read_text(encoding="utf-8", errors="replace"))
         except FileNotFoundError:
             return self.absent
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not a number"
             raise CellblockError(f"{path}: cannot be read: {reason}", hint="run as root") from error
+
+
+    def number(self, text: str) -> int:
+        """The value for `safe` of what the file says. Raises ValueError."""
+        return int(text)
+
+
+class ProgramSetting(NodeSetting):
+    """A setting whose text may name a program by a pipe: 1 if it does, else 0."""
+
+    def number(self, text: str) -> int:
+        """See the class."""
+        return int(text.startswith("|"))
 
 
 _ON = range(1, 2**31)
@@ -117,6 +130,13 @@ NODE_SETTINGS = (
         "a program may type into its terminal what the shell that started it then runs; the jail refuses "
         "that, "
         "programs outside it do not",
+    ),
+    ProgramSetting(
+        "kernel.core_pattern",
+        range(1),
+        "core",
+        "it names a program, which the kernel runs as root, outside the jail, for each process of a job that "
+        "crashes: it reads what users wrote, and what it keeps fills the node's disk",
     ),
 )
 

@@ -81,5 +81,7 @@ bool process_thread_waits(const char *thread)
 	char path[80], text[1024];
 
 	snprintf(path, sizeof(path), "%s/status", thread);
-	return process_read_status(path, text, sizeof(text)) && strstr(text, "\nState:\tD");
+	if (!process_read_status(path, text, sizeof(text)))
+		return false;
+	return strstr(text, "\nState:\tD") || strstr(text, "\nState:\tS") || strstr(text, "\nState:\tt");
 }

@@ -23,7 +23,8 @@ long process_number(const char *status, const char *label);
 /* Whether it runs for a user. Root inside has uid 0, but another PID namespace than the node's, of which init is the node's own. */
 bool process_is_users(const char *status);
 
-/* Whether the thread, "/proc/PID/task/TID", waits and hears no signal. */
+/* Whether the thread, "/proc/PID/task/TID", waits: one that got SIGKILL and does is not ended by it. One that exits, or writes a core
+ * file, and asks a file system says that it sleeps, or that its tracer has stopped it, and hears no signal all the same. */
 bool process_thread_waits(const char *thread);
 
 #endif

@@ -145,10 +145,9 @@ static bool is_dead(pid_t pid)
 static int end_process(pid_t pid, int signal)
 {
 	if (pid > 0 && signal == SIGKILL) {
-		if (is_dead(pid))
+		/* Of one whose first thread is dead another may wait; and a tracer may have stopped one on its way out. */
+		if (jail_stuck_release(pid, user) || is_dead(pid))
 			(void)find_tracers(pid, true);
-		/* Of one whose first thread is dead another may wait. */
-		jail_stuck_release(pid, user);
 	}
 	return kill(pid, signal);
 }

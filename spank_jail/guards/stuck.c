@@ -33,11 +33,14 @@
 /* Processes that do not let themselves be looked at, of one round. */
 #define MOST_UNANSWERED 3
 
-/* The one that is waited for. */
+/* Which processes got SIGKILL, and when first. */
 static struct {
 	pid_t pid;
 	time_t since;
-} stuck;
+} killed[1024];
+static size_t n_killed;
+/* When the list was last looked through, and all processes of the node: once a second, for however many that do not end. */
+static time_t last_sweep, last_look;
 
 static time_t seconds(void)
 {
@@ -47,7 +50,7 @@ static time_t seconds(void)
 	return now.tv_sec;
 }
 
-/* Whether a thread of it waits and hears no signal. */
+/* Whether a thread of it waits. */
 static bool waits(pid_t pid)
 {
 	char path[64];
@@ -177,30 +180,55 @@ static void end(pid_t pid, uid_t user, pid_t init, unsigned *unanswered, bool ot
 		(void)syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
 }
 
-void jail_stuck_release(pid_t pid, uid_t user)
+static void forget_the_ended(void)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n_killed; i++)
+		if (waits(killed[i].pid))
+			killed[kept++] = killed[i];
+	n_killed = kept;
+}
+
+/* How many seconds ago the process got SIGKILL first. Of more than can be noted: as long ago as the first of them. */
+static time_t seconds_since(pid_t pid)
+{
+	const size_t most = sizeof(killed) / sizeof(killed[0]);
+	time_t now = seconds();
+
+	for (size_t i = 0; i < n_killed; i++)
+		if (killed[i].pid == pid)
+			return now - killed[i].since;
+	if (n_killed == most && last_sweep != now) {
+		last_sweep = now;
+		forget_the_ended();
+	}
+	if (n_killed == most)
+		return now - killed[0].since;
+	killed[n_killed].pid = pid;
+	killed[n_killed++].since = now;
+	return 0;
+}
+
+bool jail_stuck_release(pid_t pid, uid_t user)
 {
 	struct dirent *entry;
 	unsigned unanswered = 0;
+	time_t waited = seconds_since(pid), now = seconds();
 
-	if (!waits(pid)) {
-		if (stuck.pid == pid)
-			stuck.pid = 0;
-		return;
+	if (waited < ORPHANS_AFTER_S || !waits(pid))
+		return false;
+	if (last_look != now) {
+		last_look = now;
+		pid_t init = jail_user_init(user);
+		DIR *processes = opendir("/proc");
+		while (processes && (entry = readdir(processes)))
+			if (isdigit((unsigned char)entry->d_name[0]))
+				end((pid_t)strtol(entry->d_name, NULL, 10), user, init, &unanswered, waited >= OTHERS_AFTER_S);
+		if (processes)
+			closedir(processes);
 	}
-	if (!stuck.pid) {
-		stuck.pid = pid;
-		stuck.since = seconds();
-	}
-	time_t waited = seconds() - stuck.since;
-	if (stuck.pid != pid || waited < ORPHANS_AFTER_S)
-		return;
-	pid_t init = jail_user_init(user);
-	DIR *processes = opendir("/proc");
-	while (processes && (entry = readdir(processes)))
-		if (isdigit((unsigned char)entry->d_name[0]))
-			end((pid_t)strtol(entry->d_name, NULL, 10), user, init, &unanswered, waited >= OTHERS_AFTER_S);
-	if (processes)
-		closedir(processes);
 	if (waited >= OTHERS_AFTER_S)
 		jail_fuse_connections_abort(pid, user);
+	return true;
 }

@@ -5,6 +5,7 @@
 #include "spank_jail/guards/accounting.h"
 #include "spank_jail/guards/clients.h"
 #include "spank_jail/guards/connections.h"
+#include "spank_jail/guards/core_dumps.h"
 #include "spank_jail/guards/errands.h"
 #include "spank_jail/guards/launches.h"
 #include "spank_jail/guards/process_tree.h"
@@ -31,6 +32,8 @@ void jail_guard_ending(uid_t user)
 	struct jail_error err;
 
 	if (jail_process_tree_guard(user, &err))
+		jail_failure_report(&err);
+	if (jail_core_dumps_guard(&err))
 		jail_failure_report(&err);
 	if (jail_clients_guard(&err))
 		jail_failure_report(&err);

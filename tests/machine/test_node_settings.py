@@ -22,8 +22,12 @@ SAFE = {
     "user.max_user_namespaces": "15000",
     "kernel.unprivileged_userns_clone": "1",
     "dev.tty.legacy_tiocsti": "0",
+    "kernel.core_pattern": "core.%p",
 }
-OFF = {name: "1" if name == "dev.tty.legacy_tiocsti" else "0" for name in SAFE}
+OFF = dict.fromkeys(SAFE, "0") | {
+    "dev.tty.legacy_tiocsti": "1",
+    "kernel.core_pattern": "|/usr/share/apport/apport -p%p",
+}
 
 
 def proc_sys(folder: Path, settings: dict[str, str]) -> Path:
@@ -59,7 +63,7 @@ def test_a_setting_that_is_off_is_found_with_the_command_that_sets_it(tmp_path: 
     (found,) = (one for one in check_settings(folder) if not one.safe)
     assert found.setting.name == name
     wanted = found.setting.wanted
-    assert wanted in found.setting.safe
+    assert found.setting.number(str(wanted)) in found.setting.safe
     assert f": sysctl -w {name}={wanted}; to keep it: " in found.setting.advice
     assert found.setting.advice.endswith(f"echo {name}={wanted} >> /etc/sysctl.d/60-cellblock.conf")
 

@@ -226,12 +226,17 @@ _ENDINGS = [
         ("waits-for-another-job", endings.waits_for_another_job),
         ("waits-for-itself", endings.waits_for_itself),
         ("waits-in-a-thread", endings.waits_in_a_thread),
+        ("exits-into-itself", endings.exits_into_itself),
         ("executes-for-ever", endings.executes_for_ever),
     )
     for user in ("root", "eve")
 ]
-# Root in the jail is nobody to Slurm.
-_ENDINGS += [Case("asked-for-numbers", "filesystem", "eve", way=endings.asked_for_numbers)]
+# Root in the jail is nobody to Slurm. The others are ended in the same way whoever's they are.
+_ENDINGS += [
+    Case("asked-for-numbers", "filesystem", "eve", way=endings.asked_for_numbers),
+    Case("dumps-into-itself", "filesystem", "eve", way=endings.dumps_into_itself),
+    Case("traced-on-its-way-out", "filesystem", "eve", way=endings.traced_on_its_way_out),
+]
 
 _PRIVILEGES = [
     Case("set-user-id-by-slurmd", "filesystem", way=privileges.set_user_id_by_slurmd),

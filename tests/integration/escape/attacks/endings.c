@@ -61,13 +61,24 @@ static void dead_leader(void)
 	syscall(SYS_exit, 0);
 }
 
+static void keep(long options)
+{
+	be_deaf();
+	if (ptrace(PTRACE_SEIZE, (pid_t)given_number("TRACED"), NULL, options))
+		held("trace process %ld", given_number("TRACED"));
+	stay();
+}
+
 /* Whoever traces it hears first that it ended, and tells nobody. */
 static void keep_traced(void)
 {
-	be_deaf();
-	if (ptrace(PTRACE_SEIZE, (pid_t)given_number("TRACED"), NULL, NULL))
-		held("trace process %ld", given_number("TRACED"));
-	stay();
+	keep(0);
+}
+
+/* It stops on its way out, where no signal ends it any more. */
+static void keep_exiting(void)
+{
+	keep(PTRACE_O_TRACEEXIT);
 }
 
 const struct attack ending_attacks[] = {
@@ -75,5 +86,6 @@ const struct attack ending_attacks[] = {
 	{ "called-with-fields", called_with_fields },
 	{ "dead-leader", dead_leader },
 	{ "keep-traced", keep_traced },
+	{ "keep-exiting", keep_exiting },
 	{ NULL, NULL },
 };

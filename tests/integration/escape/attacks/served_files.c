@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +23,7 @@
 #define PLACE "/tmp/served"
 #define NOSUID 2UL
 #define NODEV 4UL
+#define PAGE 4096
 
 static void say(const char *path, const char *text)
 {
@@ -53,25 +57,31 @@ static int mount_served(void)
 	return fd;
 }
 
-/* Answers that it is there, and nothing else. Its number is written to `told`. */
+/* The own number is written to `told`. */
+static void answer_init(int fd, uint64_t unique, int told)
+{
+	struct {
+		struct fuse_out_header header;
+		struct fuse_init_out init;
+	} answer = { { sizeof(answer), 0, unique }, { .major = 7, .minor = 31, .max_write = 4096 } };
+	char number[16];
+	int length = snprintf(number, sizeof(number), "%d\n", (int)getpid());
+
+	if (write(fd, &answer, sizeof(answer)) < 0 || write(told, number, (size_t)length) != length)
+		broken("answer");
+}
+
+/* Answers that it is there, and nothing else. */
 static _Noreturn void answer_nothing(int fd, int told)
 {
 	static char request[1 << 17];
 	const struct fuse_in_header *header = (const void *)request;
-	char number[16];
 
 	for (;;) {
 		if (read(fd, request, sizeof(request)) < 0)
 			broken("read a request");
-		if (header->opcode != FUSE_INIT)
-			continue;
-		struct {
-			struct fuse_out_header header;
-			struct fuse_init_out init;
-		} answer = { { sizeof(answer), 0, header->unique }, { .major = 7, .minor = 31, .max_write = 4096 } };
-		int length = snprintf(number, sizeof(number), "%d\n", (int)getpid());
-		if (write(fd, &answer, sizeof(answer)) < 0 || write(told, number, (size_t)length) != length)
-			broken("answer");
+		if (header->opcode == FUSE_INIT)
+			answer_init(fd, header->unique, told);
 	}
 }
 
@@ -193,8 +203,8 @@ static void wait_in_a_thread(void)
 	syscall(SYS_exit, 0);
 }
 
-/* Answers what opens a file, and not what closes it. */
-static _Noreturn void answer_until_flush(int fd)
+/* Answers what opens a file, and what reads it, but not what `unanswered` says, nor what closes it. */
+static _Noreturn void answer_all_but(int fd, uint32_t unanswered)
 {
 	static char request[1 << 17];
 	const struct fuse_in_header *header = (const void *)request;
@@ -205,13 +215,18 @@ static _Noreturn void answer_until_flush(int fd)
 			struct fuse_entry_out entry;
 			struct fuse_attr_out attributes;
 			struct fuse_open_out open;
+			char content[PAGE];
 		} body;
 	} answer;
 
 	for (;;) {
 		if (read(fd, request, sizeof(request)) < 0)
 			_exit(0);
-		struct fuse_attr file = { .ino = header->opcode == FUSE_LOOKUP ? 2 : header->nodeid, .mode = S_IFREG | 0777, .nlink = 1 };
+		if (header->opcode == unanswered)
+			continue;
+		struct fuse_attr file = {
+			.ino = header->opcode == FUSE_LOOKUP ? 2 : header->nodeid, .size = PAGE, .mode = S_IFREG | 0777, .nlink = 1,
+		};
 		if (file.ino == FUSE_ROOT_ID)
 			file.mode = S_IFDIR | 0777;
 		size_t size = 0;
@@ -233,6 +248,7 @@ static _Noreturn void answer_until_flush(int fd)
 			size = sizeof(answer.body.attributes);
 			break;
 		case FUSE_OPEN: size = sizeof(answer.body.open); break;
+		case FUSE_READ: size = sizeof(answer.body.content); break;
 		default: answer.header.error = -ENOSYS;
 		}
 		answer.header.unique = header->unique;
@@ -249,7 +265,7 @@ static void execute_for_ever(void)
 	pid_t child = fork();
 
 	if (!child)
-		answer_until_flush(fd);
+		answer_all_but(fd, FUSE_FLUSH);
 	close(fd);
 	if (open(PLACE "/file", O_RDWR | O_CLOEXEC) < 0)
 		broken("open the served file");
@@ -259,6 +275,50 @@ static void execute_for_ever(void)
 	broken("it was executed");
 }
 
+/* A page of a file that it serves itself. */
+static void *map_served(uint32_t unanswered)
+{
+	int fd = mount_served();
+	pid_t child = fork();
+
+	if (!child)
+		answer_all_but(fd, unanswered);
+	int file = open(PLACE "/file", O_RDWR | O_CLOEXEC);
+	void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (file < 0 || page == MAP_FAILED)
+		broken("map the served file");
+	return page;
+}
+
+/* The kernel reads the list of a task's locks when the task exits. Who exits by himself gets no signal any more, and waits as one
+ * that sleeps. */
+static void exit_into_itself(void)
+{
+	if (syscall(SYS_set_robust_list, map_served(FUSE_READ), 24UL))
+		broken("set_robust_list");
+	printf("stays\n");
+	fflush(stdout);
+	syscall(SYS_exit_group, 0);
+}
+
+/* A core file is written into the working directory. */
+static void dump_into_itself(void)
+{
+	const struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
+	int fd = mount_served();
+	pid_t child = fork();
+
+	if (!child)
+		answer_all_but(fd, FUSE_LOOKUP);
+	if (setrlimit(RLIMIT_CORE, &all))
+		held("have a core file");
+	if (chdir(PLACE) || prctl(PR_SET_DUMPABLE, 1UL, 0UL, 0UL, 0UL))
+		broken("prepare a core file");
+	printf("stays\n");
+	fflush(stdout);
+	abort();
+}
+
 const struct attack served_file_attacks[] = {
 	{ "serve-files", serve_files },
 	{ "wait-for-served", wait_for_served },
@@ -266,5 +326,7 @@ const struct attack served_file_attacks[] = {
 	{ "wait-for-itself", wait_for_itself },
 	{ "wait-in-a-thread", wait_in_a_thread },
 	{ "execute-for-ever", execute_for_ever },
+	{ "exit-into-itself", exit_into_itself },
+	{ "dump-into-itself", dump_into_itself },
 	{ NULL, NULL },
 };

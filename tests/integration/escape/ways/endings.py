@@ -67,10 +67,10 @@ def dead_leader(arena: Arena, user: str) -> Outcome:
     return _left_alone(arena, user, "dead-leader")
 
 
-def traced_by_another_job(arena: Arena, user: str) -> Outcome:
+def traced_by_another_job(arena: Arena, user: str, how: str = "keep-traced") -> Outcome:
     """The task ends, and slurmstepd hears of it from the tracer on."""
     traced, said = _stays(arena, user, "echo $$ stays; exec sleep 300")
-    tracer, answer = _stays(arena, user, f"TRACED={said.split()[0]} exec /escape/attack keep-traced")
+    tracer, answer = _stays(arena, user, f"TRACED={said.split()[0]} exec /escape/attack {how}")
     try:
         outcome = _cancelled(arena, traced)
     finally:
@@ -80,6 +80,11 @@ def traced_by_another_job(arena: Arena, user: str) -> Outcome:
         )
     # At level pid each step sees its own processes alone.
     return outcome if "stays" in answer else held(answer)
+
+
+def traced_on_its_way_out(arena: Arena, user: str) -> Outcome:
+    """The tracer has stopped it where no signal reaches it any more, and its end does not come."""
+    return traced_by_another_job(arena, user, "keep-exiting")
 
 
 def traced_by_an_orphan(arena: Arena, user: str) -> Outcome:
@@ -124,6 +129,18 @@ def waits_for_itself(arena: Arena, user: str) -> Outcome:
 def waits_in_a_thread(arena: Arena, user: str) -> Outcome:
     """The same, where a thread asks, and the first one, by which the process looks dead, has ended."""
     job, said = _stays(arena, user, "exec /escape/attack wait-in-a-thread")
+    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+
+
+def exits_into_itself(arena: Arena, user: str) -> Outcome:
+    """The task exits by itself, and its exit asks a file system that it serves: it looks as one that sleeps."""
+    job, said = _stays(arena, user, "exec /escape/attack exit-into-itself")
+    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+
+
+def dumps_into_itself(arena: Arena, user: str) -> Outcome:
+    """The same with a core file, for which slurmstepd puts off SIGKILL, too."""
+    job, said = _stays(arena, user, "exec /escape/attack dump-into-itself")
     return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
 
 
