@@ -51,7 +51,6 @@ class NodeSetting:
             reason = error.strerror if isinstance(error, OSError) else "not a number"
             raise CellblockError(f"{path}: cannot be read: {reason}", hint="run as root") from error
 
-
     def number(self, text: str) -> int:
         """The value for `safe` of what the file says. Raises ValueError."""
         return int(text)

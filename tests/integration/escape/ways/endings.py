@@ -133,7 +133,7 @@ def waits_in_a_thread(arena: Arena, user: str) -> Outcome:
 
 
 def exits_into_itself(arena: Arena, user: str) -> Outcome:
-    """The task exits by itself, and its exit asks a file system that it serves: it looks as one that sleeps."""
+    """The task exits by itself, and its exit asks a file system that it serves: it seems to sleep."""
     job, said = _stays(arena, user, "exec /escape/attack exit-into-itself")
     return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
 
