@@ -165,11 +165,11 @@ def _settings() -> Iterator[Finding]:
     for one in check_settings(PROC_SYS):
         name = one.setting.name
         if one.safe:
-            yield Finding(name, "ok", one.why or str(one.value))
+            yield Finding(name, "ok", one.why or one.setting.shown(one.value))
         else:
             # Without a user namespace `up` fails; the others are advice.
             verdict: Verdict = "missing" if one.setting is USER_NAMESPACES else "warning"
-            yield Finding(name, verdict, str(one.value), one.setting.advice)
+            yield Finding(name, verdict, one.setting.shown(one.value), one.setting.advice)
 
 
 def probe_system_call(number: int) -> int:

@@ -55,6 +55,10 @@ class NodeSetting:
         """The value for `safe` of what the file says. Raises ValueError."""
         return int(text)
 
+    def shown(self, value: int | None) -> str:
+        """The value in words, for a report."""
+        return str(value)
+
 
 class ProgramSetting(NodeSetting):
     """A setting whose text may name a program by a pipe: 1 if it does, else 0."""
@@ -62,6 +66,10 @@ class ProgramSetting(NodeSetting):
     def number(self, text: str) -> int:
         """See the class."""
         return int(text.startswith("|"))
+
+    def shown(self, value: int | None) -> str:
+        """See NodeSetting."""
+        return "names a program" if value else "names no program"
 
 
 _ON = range(1, 2**31)

@@ -103,3 +103,13 @@ def test_the_doctor_warns_of_each_and_misses_user_namespaces_alone(
     monkeypatch.setattr(doctor, "PROC_SYS", proc_sys(tmp_path, OFF))
     verdicts = {one.subject: one.verdict for one in doctor.examine() if one.subject in SAFE}
     assert verdicts == {name: "missing" if name == "user.max_user_namespaces" else "warning" for name in SAFE}
+
+
+def test_the_doctor_says_in_words_whether_core_files_go_to_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_packages", lambda: iter(()))
+    for settings, words in ((OFF, "names a program"), (SAFE, "names no program")):
+        monkeypatch.setattr(doctor, "PROC_SYS", proc_sys(tmp_path, settings))
+        (found,) = (one for one in doctor.examine() if one.subject == "kernel.core_pattern")
+        assert found.found == words
