@@ -12,6 +12,7 @@ from cellblock.errors import UsageError
 _PATH = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_FORM = "HOST[:PORT]/PATH"
 _HOST = re.compile(r"([A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?")
 
 
@@ -33,7 +34,7 @@ class Reference:
         if separator:
             raise UsageError(
                 f"'{text}' begins with {scheme}://, which names of images do not have",
-                hint=f"write {rest}" + (", with --plain-http" if scheme == "http" else ""),
+                hint=f"write {_advised(rest)}" + (", with --plain-http" if scheme == "http" else ""),
             )
         name, at, digest = name.partition("@")
         if at and not _DIGEST.fullmatch(digest):
@@ -81,5 +82,14 @@ def check_tag(tag: str) -> str:
     return tag
 
 
+def _advised(rest: str) -> str:
+    """`rest` when it names a repository, else the form of a name: advice that fails again helps nobody."""
+    try:
+        Reference.parse(rest)
+    except UsageError:
+        return _FORM
+    return rest
+
+
 def _wrong(text: str, why: str) -> UsageError:
-    return UsageError(f"'{text}' names no repository: {why}", hint="write HOST[:PORT]/PATH")
+    return UsageError(f"'{text}' names no repository: {why}", hint=f"write {_FORM}")

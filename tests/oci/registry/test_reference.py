@@ -42,6 +42,22 @@ def test_what_is_no_repository_is_refused_with_the_reason(text: str, reason: str
         Reference.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("http://x", "write HOST[:PORT]/PATH, with --plain-http"),
+        ("https://registry/slurm", "write HOST[:PORT]/PATH"),
+        ("http://registry.example/a:1", "write registry.example/a:1, with --plain-http"),
+        ("https://registry.example/a/", "write registry.example/a"),
+        ("http://http://registry.example/a", "write HOST[:PORT]/PATH, with --plain-http"),
+    ],
+)
+def test_advice_about_a_url_is_a_name_that_is_taken(text: str, advice: str) -> None:
+    with pytest.raises(UsageError) as failure:
+        Reference.parse(text)
+    assert failure.value.hint == advice
+
+
 @pytest.mark.parametrize("tag", ["", "-a", ".a", "a/b", "a b", "a" * 129])
 def test_what_no_registry_takes_as_a_tag_is_refused(tag: str) -> None:
     with pytest.raises(UsageError, match="cannot be a tag"):
