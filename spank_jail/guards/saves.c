@@ -45,7 +45,8 @@
 #define NS_PER_S 1000000000L
 /* Nanoseconds between two looks at when jobs have changed. */
 #define EVERY 100000000L
-/* Nanoseconds between two saves of the associations. */
+/* Nanoseconds between two saves of the associations: after a change, and without one that was seen. */
+#define SOON_ASSOCIATIONS NS_PER_S
 #define EVERY_ASSOCIATIONS (60 * NS_PER_S)
 
 /* Of the thread that saves, in nanoseconds: when it began to save, what processor time it had then, and when it may again. */
@@ -149,30 +150,53 @@ static int wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const s
 	return pthread_cond_timedwait(condition, mutex, &soon);
 }
 
-/* Of slurmctld: when something of a job has changed last, in whole seconds, to have the jobs saved, and to save who may use
- * what (the associations). Without these a slurmctld that is killed cannot start again until slurmdbd answers, and Slurm saves
- * them every five minutes. */
+/* Of slurmctld: when something of a job has changed last, in whole seconds, and to have the jobs saved. */
 struct jobs {
 	const volatile time_t *changed;
 	void (*save)(void);
-	int (*save_associations)(void);
 };
+
+/* Who may use what: without these a slurmctld that is killed cannot start again until slurmdbd answers, and does not know the
+ * users of then. Slurm saves them every five minutes. */
+static struct {
+	int (*update)(void *changes, uintptr_t locked);
+	int (*save)(void);
+	atomic_bool changed;
+	int64_t saved; /* when, by the clock; 0: not yet */
+} associations;
+
+/* In place of assoc_mgr_update() in slurmctld, which slurmdbd has called by a message. */
+static int update_associations(void *changes, uintptr_t locked)
+{
+	int answer = associations.update(changes, locked);
+
+	associations.changed = true;
+	return answer;
+}
+
+static void save_associations(void)
+{
+	int64_t now = read_clock(CLOCK_MONOTONIC), passed = now - associations.saved;
+
+	if (!has_started || !associations.save)
+		return;
+	if (associations.saved && passed < (associations.changed ? SOON_ASSOCIATIONS : EVERY_ASSOCIATIONS))
+		return;
+	associations.changed = false;
+	associations.saved = now;
+	(void)associations.save();
+}
 
 static void *save_changes(void *argument)
 {
 	const struct jobs *jobs = argument;
 	const struct timespec pause = { .tv_nsec = EVERY };
-	int64_t associations_saved = 0;
 	time_t known = 0;
 
 	(void)prctl(PR_SET_NAME, "jobchanges");
 	for (;;) {
 		(void)nanosleep(&pause, NULL);
-		if (has_started && jobs->save_associations &&
-		    (!associations_saved || read_clock(CLOCK_MONOTONIC) - associations_saved >= EVERY_ASSOCIATIONS)) {
-			(void)jobs->save_associations();
-			associations_saved = read_clock(CLOCK_MONOTONIC);
-		}
+		save_associations();
 		/* Before the change is read: more may come within the same second, and they look the same. */
 		time_t now = time(NULL), changed = *jobs->changed;
 		if (changed <= known)
@@ -193,7 +217,7 @@ static int start_saving_changes(struct jail_error *err)
 		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
 	jobs.changed = dlsym(RTLD_DEFAULT, "last_job_update");
 	*(void **)&jobs.save = dlsym(RTLD_DEFAULT, "schedule_job_save");
-	*(void **)&jobs.save_associations = dlsym(RTLD_DEFAULT, "dump_assoc_mgr_state");
+	*(void **)&associations.save = dlsym(RTLD_DEFAULT, "dump_assoc_mgr_state");
 	if (!jobs.changed || !jobs.save)
 		return jail_fail(err, "dlsym", ENOENT, "slurmctld does not say when jobs change");
 	/* Signals are for slurmctld's own threads. */
@@ -214,6 +238,9 @@ int jail_saves_hasten(struct jail_error *err)
 
 	if (missing || jail_imports_replace(slurmctld, "timespec_to_secs", (void *)timespec_to_secs, err) < 0)
 		return missing ? missing : -1;
+	*(void **)&associations.update = dlsym(RTLD_DEFAULT, "assoc_mgr_update");
+	if (associations.update && jail_imports_replace(slurmctld, "assoc_mgr_update", (void *)update_associations, err) < 0)
+		return -1;
 	missing = jail_imports_replace(slurmctld, "difftime", (void *)count_seconds, err);
 	return missing ? missing : start_saving_changes(err);
 }
