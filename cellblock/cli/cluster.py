@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -23,6 +22,8 @@ from cellblock.cli.options import (
     VariantOption,
     cluster_names,
 )
+from cellblock.cli.rows import columns, lines_of_table
+from cellblock.launcher.failure import typeable
 
 if TYPE_CHECKING:
     from cellblock.cluster import ClusterStatus, Proof
@@ -144,17 +145,19 @@ def _print_next_steps(status: ClusterStatus) -> None:
             if status.rest_urls
             else {}
         ),
-        f"ssh -p {status.ssh_port} -i {status.ssh_key} root@127.0.0.1": "",
+        status.ssh_command: "",
         f"python3 build.py down{name}": "stop; the jail and what is in it stay",
     }
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print("\nNext:", *lines_of_steps(steps, columns), sep="\n")
+    print("\nNext:", *lines_of_steps(steps, columns()), sep="\n")
+    if status.host_key:
+        print(f"\nHost key of the login node, for ssh's question: {status.host_key} (ED25519)")
 
 
-def lines_of_steps(steps: Mapping[str, str], columns: int | None) -> list[str]:
-    """Commands with what they mean beside them, or below them on a terminal of too few `columns`."""
+def lines_of_steps(steps: Mapping[str, str], width_of_terminal: int | None) -> list[str]:
+    """Commands with what they mean beside them, or below them on a terminal too narrow for it."""
     width = max(len(command) for command, meaning in steps.items() if meaning) + 2
-    if columns is None or all(2 + width + len(meaning) <= columns for meaning in steps.values() if meaning):
+    room = width_of_terminal
+    if room is None or all(2 + width + len(meaning) <= room for meaning in steps.values() if meaning):
         return [f"  {command:{width}}{meaning}".rstrip() for command, meaning in steps.items()]
     pairs = ((f"  {command}", f"      {meaning}".rstrip()) for command, meaning in steps.items())
     return [line for pair in pairs for line in pair if line]
@@ -261,20 +264,25 @@ def clusters(as_json: JsonOption = False) -> None:
         )
         for one in found
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    print(*lines_of_table(rows, columns()), sep="\n")
+    # Mostly all for one reason: who asks is not root.
+    for error, hint in dict.fromkeys((one.error, one.next) for one in found if one.error):
+        names = ", ".join(one.name for one in found if one.error == error)
+        print(f"{names}: {error}\n  next: {typeable(hint)}")
 
 
 @cluster_app.command("diff")
 def cluster_diff(
     file: Annotated[
-        Path | None, typer.Argument(help="The cluster file (default: the one of `up` without --cluster).")
+        Path | None,
+        typer.Argument(help="The cluster file (default: what the last `up` of the cluster was asked for)."),
     ] = None,
     name: Annotated[
         str | None,
         typer.Option(
-            "--name", help="Name of the cluster (default: the file's).", autocompletion=cluster_names
+            "--name",
+            help="Name of the cluster (default: the file's, or cellblock).",
+            autocompletion=cluster_names,
         ),
     ] = None,
     variant: VariantOption = None,
@@ -285,6 +293,7 @@ def cluster_diff(
 ) -> None:
     """Show what `up --cluster FILE` would change of what runs, and what that does to jobs.
 
+    Without FILE: what the same `up` as the last, with its options, would change: images that are new, say.
     Exit status 1 when it would change something.
     """
     from cellblock.cli.views import make_view
@@ -303,7 +312,7 @@ def cluster_diff(
         rows = [asdict(change) for change in changes.changes]
         print_json({"cluster": found, "changes": rows})
     elif not changes.changes:
-        print(f"cluster {found} is what the file says")
+        print(f"cluster {found} is what {'the file says' if file else 'its last `up` was asked for'}")
     else:
         for effect, meaning in EFFECTS.items():
             of_effect = [change for change in changes.changes if change.effect == effect]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cellblock.build.prepare import prepare
@@ -12,11 +13,12 @@ from cellblock.cluster.changing.changes import Changes, compare
 from cellblock.cluster.changing.planned import plan_cluster
 from cellblock.cluster.configuration import config
 from cellblock.cluster.definition.model import ClusterSpec
+from cellblock.cluster.definition.names import DEFAULT_NAME
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import refuse_other
-from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, images_of
+from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, images_of, kept_file
 from cellblock.engine.storage import image_id
 from cellblock.events import Events
 from cellblock.store.image_store import image_store
@@ -28,12 +30,17 @@ _NEW = "new"
 def cluster_diff(request: UpRequest, events: Events) -> tuple[str, Changes]:
     """The cluster that `up` with `request` would change, and the changes; empty when there is nothing to do.
 
+    Without a file: what the same `up` as the last would change.
+
     Raises DefinitionError and UsageError for what cannot be; CellblockError when no such cluster runs, or
-    when it is of another variant or engine.
+    when it is of another variant.
     """
-    file = cluster_file(request)
+    given = cluster_file(request) if request.file else None
+    known = state.require(given.name if given else request.name or DEFAULT_NAME)
+    variant = request.variant or (given.variant if given else None) or known.variant
+    request = replace(request, name=known.name, engine=known.engine, variant=variant)
+    file = cluster_file(request) if request.file else kept_file(known, request)
     spec = cluster_spec(request, file)
-    known = state.require(spec.name)
     refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
     ids = _image_ids(spec, images_of(file), request.mirrors, known, events)
     spec = ClusterSpec(spec.file, spec.variant, ids, spec.volume, spec.engine)

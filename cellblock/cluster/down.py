@@ -16,9 +16,10 @@ from cellblock.jail.volume.volume import Volume
 def take_down(name: str, events: Events, *, purge: bool) -> bool:
     """Stop cluster `name`, and with `purge` delete its jail volume, too. Returns whether anything ran.
 
-    Raises CellblockError when this machine neither runs nor keeps anything of such a cluster, and while an
-    `up` fills its jail, or with `purge` anybody writes there: nothing is stopped then.
+    Raises CellblockError when this machine neither runs nor keeps anything of such a cluster, while an `up`
+    of it is at work, and with `purge` while anybody writes its jail: nothing is stopped then.
     """
+    state.refuse_during_up(name, "it would go on after `down`")
     if purge or not state.is_recorded(name):
         _refuse_while_written(name)
     stopped = stop(name, events, purge=purge)

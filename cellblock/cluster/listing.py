@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,7 @@ class ClusterRow:
     """A cluster. `variant`, `nodes` and `ssh_port` are known of one that was started.
 
     `state`: ready; not ready, when containers or nodes are missing; stopped, when its jail is kept; unknown,
-    when its state cannot be read or its engine does not answer.
+    when its state cannot be read or its engine does not answer: `error` says why, `next` what to do.
     """
 
     name: str
@@ -28,21 +27,27 @@ class ClusterRow:
     variant: str | None = None
     nodes: int | None = None
     ssh_port: int | None = None
+    error: str = ""
+    next: str = ""
 
 
 def list_clusters() -> tuple[ClusterRow, ...]:
-    """All clusters, by name. One whose state is damaged is listed as well."""
-    return tuple(_row(name) for name in state.names())
+    """All clusters, by name. One whose state is damaged is listed as well.
+
+    Raises OSError where the folder of the clusters cannot be read.
+    """
+    return tuple(_row(name) for name in state.listed())
 
 
 def _row(name: str) -> ClusterRow:
     try:
         known = state.read(name)
-    except CellblockError:
-        return ClusterRow(name, "unknown", volume_path(name))
+    except CellblockError as error:
+        return ClusterRow(name, "unknown", volume_path(name), error=error.message, next=error.hint)
     if known is None:
         return ClusterRow(name, "stopped", volume_path(name))
-    now: Literal["ready", "not ready", "unknown"] = "unknown"
-    with suppress(CellblockError):
-        now = "ready" if local.status(name).ready else "not ready"
-    return ClusterRow(name, now, Path(known.volume), known.variant, len(known.nodes), known.ssh_port)
+    row = ClusterRow(name, "unknown", Path(known.volume), known.variant, len(known.nodes), known.ssh_port)
+    try:
+        return replace(row, state="ready" if local.status(name).ready else "not ready")
+    except CellblockError as error:
+        return replace(row, error=f"whether it runs is unknown: {error.message}", next=error.hint)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast, get_args
 
@@ -168,11 +169,15 @@ def _has_containers(name: str) -> bool:
     return False
 
 
-def status(name: str) -> ClusterStatus:
-    """What runs of cluster `name`. Raises CellblockError when there is no such cluster."""
+def status(name: str, waits_for: Callable[[str], None] = lambda text: None) -> ClusterStatus:
+    """What runs of cluster `name`; `waits_for` is told of each thing before it is waited for.
+
+    Raises CellblockError when there is no such cluster.
+    """
     known = state.require(name)
+    waits_for(f"the Docker API of {known.engine}")
     with connect(known.engine) as client:
-        return _describe(client, known)
+        return _describe(client, known, waits_for=waits_for)
 
 
 def in_jail(*command: str, user: str = "root") -> list[str]:
@@ -312,8 +317,13 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
 
 
 def _describe(
-    client: docker.DockerClient, known: state.ClusterState, *, changed: bool = False
+    client: docker.DockerClient,
+    known: state.ClusterState,
+    *,
+    changed: bool = False,
+    waits_for: Callable[[str], None] = lambda text: None,
 ) -> ClusterStatus:
+    waits_for(f"{known.engine}'s list of the containers of cluster {known.name}")
     containers = tuple(
         ContainerStatus(
             container.name or "",
@@ -324,6 +334,7 @@ def _describe(
         for container in running.find(client, known.name)
     )
     alive = any(one.role == "controller" and one.state == "running" for one in containers)
+    waits_for("Slurm's list of nodes (sinfo on the controller)")
     return ClusterStatus(
         known.name,
         known.variant,
@@ -336,4 +347,5 @@ def _describe(
         running.nodes(client, known.name) if alive else (),
         known.rest_urls,
         changed,
+        secrets.host_key_fingerprint(state.folder(known.name) / "secrets"),
     )

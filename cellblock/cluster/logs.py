@@ -14,6 +14,7 @@ import docker
 from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
 
+from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.containers import LABEL_ROLE
@@ -53,7 +54,8 @@ class LogLine:
 def log_lines(request: LogRequest) -> Iterator[LogLine]:
     """The lines of `request`, the oldest first; with `follow`, those to come as well, as they come.
 
-    Raises CellblockError when there is no such cluster, UsageError when it has no such role or host.
+    Raises CellblockError when there is no such cluster, or no line is about the job; UsageError when it has
+    no such role or host.
     """
     known = state.require(request.cluster)
     pattern = re.compile(_JOB.format(number=request.job)) if request.job is not None else None
@@ -62,10 +64,25 @@ def log_lines(request: LogRequest) -> Iterator[LogLine]:
         if request.follow:
             # Nobody may say anything for hours.
             client.api.timeout = None  # type: ignore[assignment]
-        lines = _followed(containers, request) if request.follow else _printed(containers, request)
-        for line in lines:
-            if pattern is None or pattern.search(line.text):
-                yield line
+        if request.follow:
+            lines = _followed(containers, request)
+            yield from (line for line in lines if pattern is None or pattern.search(line.text))
+            return
+        found = _printed(containers, request, pattern)
+        if pattern and not found:
+            raise _no_line(request)
+        yield from found
+
+
+def _no_line(request: LogRequest) -> CellblockError:
+    """A job that was never there, or one whose lines are of before the containers were made."""
+    option = name_option(request.cluster)
+    where = f"of {request.where} " if request.where else ""
+    return CellblockError(
+        f"no line {where}in the logs of cluster {request.cluster} is about job {request.job}",
+        hint=f"`build.py shell --admin{option} squeue --all` lists the jobs that wait and run, "
+        f"`build.py shell --admin{option} sacct -X --allusers` with accounting those that ended",
+    )
 
 
 def _chosen(client: docker.DockerClient, request: LogRequest) -> list[tuple[str, Running]]:
@@ -93,15 +110,22 @@ def _line(host: str, raw: bytes) -> LogLine:
     return LogLine(host, found[1], text[found.end() :]) if found else LogLine(host, "", text)
 
 
-def _printed(containers: list[tuple[str, Running]], request: LogRequest) -> list[LogLine]:
+def _printed(
+    containers: list[tuple[str, Running]], request: LogRequest, pattern: re.Pattern[str] | None
+) -> list[LogLine]:
     lines = []
-    tail: Literal["all"] | int = "all" if request.lines is None else request.lines
+    # Of a job, the last lines about it: others may have printed more since.
+    tail: Literal["all"] | int = "all" if pattern or request.lines is None else request.lines
     for host, container in containers:
         try:
             output = container.logs(timestamps=True, tail=tail)
         except DockerException as error:
             raise _unreadable(host, error) from error
-        lines += [_line(host, raw) for raw in output.splitlines()]
+        found = [_line(host, raw) for raw in output.splitlines()]
+        if pattern:
+            found = [line for line in found if pattern.search(line.text)]
+            found = found if request.lines is None else found[len(found) - min(request.lines, len(found)) :]
+        lines += found
     return sorted(lines, key=lambda line: line.time)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster.changing.releases import refuse_release
+from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Proof
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.down import delete_unused
@@ -44,6 +45,8 @@ class UpResult:
 def bring_up(request: UpRequest, events: Events) -> UpResult:
     """Make the cluster of `request` run, doing only what is not done yet, and prove it by jobs.
 
+    While another `up` of the cluster is at work, it waits for that, and then does what is left.
+
     Raises UsageError for what cannot be; what build, assemble, start and prove raise otherwise.
     """
     file = cluster_file(request)
@@ -56,11 +59,18 @@ def bring_up(request: UpRequest, events: Events) -> UpResult:
         )
     else:
         refuse_without_user_namespaces()
-    phases: dict[str, float] = {}
     spec = cluster_spec(request, file)
     # Before minutes are spent on images that nothing can run, or that this cluster cannot use.
     with connect(spec.engine):
         pass
+    with state.exclusive_up(spec.name, events):
+        return _bring_up(request, file, spec, patience, events)
+
+
+def _bring_up(
+    request: UpRequest, file: ClusterFile, spec: ClusterSpec, patience: float, events: Events
+) -> UpResult:
+    phases: dict[str, float] = {}
     refuse_release(spec.name, spec.variant.release)
     refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
     check_ports(state.read(spec.name), file)

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+from pydantic import ValidationError
+
 from cellblock.cluster.configuration.config import SlurmFeatures
 from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.cluster_file import MOST_NODES, ClusterFile, load_cluster_file
 from cellblock.cluster.definition.model import ClusterSpec, EngineName, Role, SlurmVariant
 from cellblock.cluster.definition.names import JailRoot, check_name
 from cellblock.cluster.facts import state
-from cellblock.errors import UsageError
+from cellblock.errors import CellblockError, UsageError
 from cellblock.project import Project
 from cellblock.yaml_source import Location, nearest, read_yaml
 
@@ -156,7 +158,27 @@ def cluster_file(request: UpRequest) -> ClusterFile:
 
     Raises DefinitionError for a fault of the file, UsageError for one of an option.
     """
-    file = load_cluster_file(request.file)
+    return _with_options(load_cluster_file(request.file), request)
+
+
+def kept_file(known: state.ClusterState, request: UpRequest) -> ClusterFile:
+    """The file and options that the last `up` of a cluster was given, with those of `request` laid over.
+
+    Of a cluster that an earlier Cellblock started, which did not note them: the file of `request`.
+    """
+    if not known.file:
+        return cluster_file(request)
+    try:
+        file = ClusterFile.model_validate(known.file)
+    except ValidationError as error:
+        raise CellblockError(
+            f"cluster {known.name}: the cluster file that it was made from is of another Cellblock: {error}",
+            hint="name the file: `cluster diff FILE`, `cluster upgrade --cluster FILE`",
+        ) from error
+    return _with_options(file, request)
+
+
+def _with_options(file: ClusterFile, request: UpRequest) -> ClusterFile:
     jail, login = file.jail, file.login
     if request.name is not None:
         check_name(request.name)

@@ -78,6 +78,9 @@ def _lines(found: Status) -> Iterator[tuple[str, str]]:
     nodes = ", ".join(found.mounts.nodes) or "no container"
     steps, inside = _count(found.mounts.steps, "step or session"), _count(found.mounts.processes, "process")
     yield "readers", f"on this machine {nodes}; {steps} in it, of {inside}"
+    if found.mounts.unseen:
+        silent = _count(found.mounts.unseen, "process")
+        yield "", f"and perhaps {silent} of this machine that cannot be looked at: executing without an end"
     last = found.last_change
     if last:
         change = f"{last.operation} {last.number}, {last.finished_at}: {last.previous} -> {last.source}"

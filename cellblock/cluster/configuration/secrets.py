@@ -17,6 +17,8 @@ Every file is 0600 and every folder 0700, from the moment it exists.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import secrets
 import shutil
@@ -156,6 +158,19 @@ def write_slurm_keys(folder: Path, keys: KeySet) -> None:
     """Give `keys` to all who have auth/slurm's."""
     _write(folder / "slurm" / SLURM_KEYS, slurm_keys.text(keys))
     _copy_daemons_key(folder, "slurm")
+
+
+def host_key_fingerprint(folder: Path) -> str:
+    """The login node's ed25519 host key as ssh shows it at a first connection; empty when there is none.
+
+    It is the SHA-256 of the key's blob in base64 (ssh-keygen(1), -l), from the file that ssh-keygen made.
+    """
+    try:
+        blob = (folder / "login" / "ssh_host_ed25519_key.pub").read_text(encoding="ascii").split()[1]
+        digest = hashlib.sha256(base64.b64decode(blob, validate=True)).digest()
+    except (OSError, ValueError, IndexError):
+        return ""
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def ssh_key(folder: Path) -> Path:

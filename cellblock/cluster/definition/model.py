@@ -92,6 +92,13 @@ class ClusterStatus:
     rest_urls: tuple[str, ...] = ()
     """Where slurmrestd is reached."""
     changed: bool = False
+    host_key: str = ""
+    """Fingerprint of the login node's host key, as ssh shows it at a first connection; empty without one."""
+
+    @property
+    def ssh_command(self) -> str:
+        """What opens root's session on the login node, in the jail."""
+        return f"ssh -p {self.ssh_port} -i {self.ssh_key} root@127.0.0.1"
 
     @property
     def runs(self) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cellblock.machine.processes import all_processes, look_at_each
+
 CgroupMode = Literal["v2", "disabled"]
 
 # The controllers that slurmd hands down to jobs.
@@ -85,16 +87,21 @@ def port_holder(port: int) -> str | None:
         else:
             return None
     inodes = _listening_inodes(port)
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            for descriptor in (process / "fd").iterdir():
-                target = str(descriptor.readlink())
-                if target.startswith("socket:[") and target[8:-1] in inodes:
-                    name = (process / "comm").read_text(encoding="utf-8").strip()
-                    return f"{name} (pid {process.name})"
-        except OSError:
-            continue  # ended, or another user's
-    return "another process"
+    holders = look_at_each(all_processes(), lambda process: _holder(process, inodes)).found.values()
+    return next((holder for holder in holders if holder), "another process")
+
+
+def _holder(process: Path, inodes: set[str]) -> str:
+    """NAME (pid N) of a process that has one of the sockets `inodes`; empty when it has none."""
+    try:
+        for descriptor in (process / "fd").iterdir():
+            target = str(descriptor.readlink())
+            if target.startswith("socket:[") and target[8:-1] in inodes:
+                name = (process / "comm").read_text(encoding="utf-8").strip()
+                return f"{name} (pid {process.name})"
+    except OSError:
+        pass  # ended, or another user's
+    return ""
 
 
 def _listening_inodes(port: int) -> set[str]:

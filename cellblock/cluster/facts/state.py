@@ -13,6 +13,7 @@
     rotation.json    how far a rotation of secrets is, while it is not over
     upgrade.json     how far an upgrade to a newer Slurm is, and what the way back needs
 
+The lock of `up`, paths.state()/locks/NAME.up, stays when the cluster goes: another `up` may wait for it.
 A crash between making a container and writing state.json leaves containers without a state: `start`
 and `stop` find them by their label and remove them.
 """
@@ -33,7 +34,8 @@ from cellblock import paths
 from cellblock.cluster.definition.model import EngineName
 from cellblock.cluster.definition.names import Auth, check_name, name_option
 from cellblock.errors import CellblockError
-from cellblock.files import durable
+from cellblock.events import Events
+from cellblock.files import durable, flock
 
 _FILE = "state.json"
 ROTATION = "rotation.json"
@@ -128,10 +130,18 @@ def is_recorded(name: str) -> bool:
 
 
 def names() -> list[str]:
-    """The clusters that this machine keeps something of, running or not."""
+    """The clusters that this machine keeps something of, running or not; as far as this user may see them."""
+    try:
+        return listed()
+    except OSError:
+        return []
+
+
+def listed() -> list[str]:
+    """As `names`. Raises OSError where the folder cannot be read."""
     try:
         return sorted(place.name for place in (paths.state() / "clusters").iterdir() if place.is_dir())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -185,6 +195,59 @@ def forget(name: str) -> None:
 
 
 @contextmanager
+def exclusive_up(name: str, events: Events) -> Iterator[None]:
+    """Hold the lock of `up` of cluster `name`, from before its first image is built; waits for another `up`.
+
+    Raises CellblockError when the file of the lock cannot be made.
+    """
+    check_name(name)
+
+    def waiting() -> None:
+        events.info(
+            f"another `up` of cluster {name} is at work: waiting for it to end (Ctrl-C gives up the wait)"
+        )
+
+    # Not in the cluster's folder, which an `up` that fails deletes while another waits for it.
+    path = _lock_of_up(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        lock = path.open("a")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with lock:
+        flock.take(lock, path, waiting=waiting)
+        yield
+
+
+def refuse_during_up(name: str, what: str) -> None:
+    """Raise CellblockError while an `up` of cluster `name` is at work, which `what` would cross."""
+    check_name(name)
+    try:
+        lock = _lock_of_up(name).open()
+    except OSError:
+        return  # there was none yet
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CellblockError(
+                f"`up` of cluster {name} is at work: {what}",
+                hint="wait for it, or stop it with Ctrl-C where it runs; then try again",
+            ) from error
+
+
+def _lock_of_up(name: str) -> Path:
+    return paths.state() / "locks" / f"{name}.up"
+
+
+def _unwritable(place: Path, error: OSError) -> CellblockError:
+    return CellblockError(
+        f"{place}: cannot be written: {error.strerror}",
+        hint="run as root, or set CELLBLOCK_STATE to a folder that can be written",
+    )
+
+
+@contextmanager
 def locked(name: str) -> Iterator[None]:
     """Hold the cluster's lock: one `start`, `stop` or the other at a time.
 
@@ -195,10 +258,7 @@ def locked(name: str) -> Iterator[None]:
         place.mkdir(parents=True, exist_ok=True, mode=0o755)
         lock = (place / "lock").open("w")
     except OSError as error:
-        raise CellblockError(
-            f"{place}: cannot be written: {error.strerror}",
-            hint="run as root, or set CELLBLOCK_STATE to a folder that can be written",
-        ) from error
+        raise _unwritable(place, error) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pydantic import ValidationError
-
 from cellblock.cluster.changing.changes import compare
 from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
 from cellblock.cluster.configuration import config
-from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.rotation_record import refuse_unfinished
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
-from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, project_of
+from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, kept_file, project_of
 from cellblock.errors import CellblockError, UsageError
 from cellblock.slurm_releases import refuse_indirect
 
@@ -75,7 +72,8 @@ def find_upgrade(request: UpRequest) -> Upgrade:
     name = given.name if given else request.name or cluster_file(request).name
     known = state.require(name)
     refuse_unfinished(name, "its secrets may not fit each other")
-    file = given or _kept_file(known, request)
+    kept = kept_file(known, UpRequest(name=name, file=request.file))
+    file = given or kept.model_copy(update={"variant": request.variant})
     spec = cluster_spec(replace(request, engine=known.engine), file)
     record = upgrade_record.read(name)
     if record and record.phase != "done":
@@ -112,17 +110,3 @@ def refuse_other_changes(upgrade: Upgrade, alive: set[str]) -> None:
             hint=f"`build.py up --variant {known.variant}{name_option(known.name)}` first, with its other "
             "options",
         )
-
-
-def _kept_file(known: state.ClusterState, request: UpRequest) -> ClusterFile:
-    """The file that the cluster was made from, with the variant of `request`."""
-    if not known.file:
-        return cluster_file(request)
-    try:
-        file = ClusterFile.model_validate(known.file)
-    except ValidationError as error:
-        raise CellblockError(
-            f"cluster {known.name}: the cluster file that it was made from is of another Cellblock: {error}",
-            hint="name the file: --cluster FILE",
-        ) from error
-    return file.model_copy(update={"variant": request.variant})

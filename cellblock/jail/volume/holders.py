@@ -16,8 +16,8 @@ from pathlib import Path
 
 from cellblock.jail.volume.volume import Volume, ask_anew
 from cellblock.jail.volume.writer_lock import WriterLock, myself
+from cellblock.machine.processes import PROC, all_processes, look_at_each
 
-_PROC = Path("/proc")
 _HOST_NAME = "etc/hostname"
 # A host name is of at most 64 bytes (gethostname(2)).
 _LONGEST_NAME = 64
@@ -45,12 +45,13 @@ class Mounts:
     """Where this machine has the volume: `nodes` are host names of containers that mount it.
 
     `steps` counts the mount namespaces that have the tree alone, of steps and sessions, and `processes` those
-    in them.
+    in them. `unseen` counts processes that keep everybody waiting who looks at them.
     """
 
     nodes: tuple[str, ...]
     steps: int
     processes: int
+    unseen: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,11 @@ def mounts(volume: Volume) -> Mounts:
         return Mounts((), 0, 0)
     device, whole = place
     tree = str(Path(whole) / "root")
-    own = _namespace(_PROC / "self")
+    own = _namespace(PROC / "self")
+    looked = look_at_each(all_processes(), _namespace)
     processes: dict[str, list[Path]] = {}
-    for process in _PROC.iterdir():
-        if process.name.isdecimal() and (name := _namespace(process)) and name != own:
+    for process, name in looked.found.items():
+        if name and name != own:
             processes.setdefault(name, []).append(process)
     nodes, steps, inside = set[str](), 0, 0
     for members in processes.values():
@@ -93,12 +95,13 @@ def mounts(volume: Volume) -> Mounts:
         here = [each for each in seen if each.device == device]
         # The tree alone, wherever: a user may have made a namespace of his own in a step.
         if any(each.root == whole for each in here):
-            # Daemons of one container have namespaces of their own.
-            nodes.add(next((name for each in members if (name := _host_name(each))), "?"))
+            # Daemons of one container have namespaces of their own. Any may begin to execute at this moment.
+            names = look_at_each(members, _host_name).found.values()
+            nodes.add(next((name for name in names if name), "?"))
         elif any(each.root == tree for each in here):
             steps += 1
             inside += len(members)
-    return Mounts(tuple(sorted(nodes)), steps, inside)
+    return Mounts(tuple(sorted(nodes)), steps, inside, len(looked.silent))
 
 
 def _namespace(process: Path) -> str:
@@ -125,7 +128,7 @@ def _unescaped(text: str) -> str:
 
 def _place(path: Path) -> tuple[str, str] | None:
     """The filesystem that holds `path`, and the path below that filesystem's root."""
-    above = [each for each in _mounts(_PROC / "self") if path.is_relative_to(each.point)]
+    above = [each for each in _mounts(PROC / "self") if path.is_relative_to(each.point)]
     if not above:
         return None
     # Of two at one place the later one lies on top.

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prints lines of a word and what it is about, and tables; on a narrow terminal no word is cut."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+
+
+def columns() -> int | None:
+    """Columns of the terminal that stdout is; None where it is none: programs read whole lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Print each word with what it is about, aligned."""
+    print(*lines_of_rows(list(rows), columns()), sep="\n")
+
+
+def lines_of_rows(rows: Sequence[tuple[str, str]], width: int | None) -> list[str]:
+    """The lines of `rows`, broken at spaces where a terminal has only `width` columns."""
+    first = max(map(len, (word for word, _ in rows)), default=0) + 2
+    lines = []
+    for word, text in rows:
+        head, *rest = _broken(text, None if width is None else width - 2 - first)
+        lines.append(f"  {word:{first}}{head}".rstrip())
+        lines += [f"  {'':{first}}{line}" for line in rest]
+    return lines
+
+
+def lines_of_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """A table whose first row is its head; in a terminal too narrow for it, one `HEAD value` a line."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(text.ljust(room) for text, room in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    if width is None or all(len(line) <= width for line in lines):
+        return lines
+    head, *others = rows
+    first = max(map(len, head[1:]))
+    lines = []
+    for row in others:
+        lines.append(row[0])
+        lines += [f"  {name:{first}}  {text}" for name, text in zip(head[1:], row[1:], strict=True)]
+    return lines
+
+
+def _broken(text: str, width: int | None) -> list[str]:
+    """`text` in lines of at most `width`; a word that is longer has a line of its own, whole."""
+    if width is None or len(text) <= width:
+        return [text]
+    # No textwrap: it takes the spaces out that align the columns of a line which fits.
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]
