@@ -248,6 +248,7 @@ def logs(
 def clusters(as_json: JsonOption = False) -> None:
     """List the clusters of this machine: those that run, and those of which a jail is kept."""
     from cellblock.cluster.listing import list_clusters
+    from cellblock.cluster.up_request import volume_path
 
     found = list_clusters()
     if as_json:
@@ -264,7 +265,14 @@ def clusters(as_json: JsonOption = False) -> None:
         )
         for one in found
     ]
-    print(*lines_of_table(rows, columns()), sep="\n")
+    width = columns()
+    lines = lines_of_table(rows, None)
+    if width and max(map(len, lines)) > width and all(one.volume == volume_path(one.name) for one in found):
+        lines = [
+            *lines_of_table([row[:-1] for row in rows], width),
+            f"jails: {found[0].volume.parents[1]}/NAME/volume",
+        ]
+    print(*lines, sep="\n")
     # Mostly all for one reason: who asks is not root.
     for error, hint in dict.fromkeys((one.error, one.next) for one in found if one.error):
         names = ", ".join(one.name for one in found if one.error == error)

@@ -11,7 +11,7 @@ import typer
 from cellblock.cli.cluster import NameOption
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption
-from cellblock.cli.rows import print_rows
+from cellblock.cli.rows import Whole, print_rows
 from cellblock.cli.waiting import told_when_slow
 from cellblock.cluster.definition.model import SERVING
 
@@ -51,13 +51,13 @@ def _rows(found: ClusterStatus, jail: str) -> list[tuple[str, str]]:
     """A word and what it is about."""
     names = [*(one.name for one in found.containers), *(one.name for one in found.nodes)]
     width = max(map(len, names), default=0)
-    rows = [("volume", str(found.volume)), *([("jail", jail)] if jail else [])]
+    rows = [("volume", Whole(found.volume)), *([("jail", jail)] if jail else [])]
     rows += [("container", f"{one.name:{width}}  {one.state}") for one in found.containers]
     rows += [("node", f"{one.name:{width}}  {one.state}") for one in found.nodes]
     rows += [("rest", url) for url in found.rest_urls]
-    rows.append(("ssh", found.ssh_command))
+    rows.append(("ssh", Whole(found.ssh_command)))
     if found.host_key:
-        rows.append(("host key", f"{found.host_key} (ED25519)"))
+        rows.append(("host key", Whole(f"{found.host_key} (ED25519)")))
     return rows
 
 

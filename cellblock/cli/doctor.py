@@ -9,6 +9,8 @@ import typer
 
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption
+from cellblock.cli.rows import columns
+from cellblock.text.lines import broken
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -21,9 +23,13 @@ def doctor(as_json: JsonOption = False) -> None:
         print_json({"ready": ready, "findings": [dataclasses.asdict(one) for one in findings]})
     else:
         width = max(len(one.subject) for one in findings)
+        of_terminal = columns()
         for one in findings:
-            print(f"{one.verdict:7}  {one.subject:{width}}  {one.found}")
+            found = f"{one.verdict:7}  {one.subject:{width}}  {one.found}"
+            lines = broken(found, of_terminal, 7 + 2 + width + 2)
             if one.advice:
-                print(f"{'':7}  {'':{width}}    next: {one.advice}")
+                # Not below what was found: there a narrow terminal has no room for a sentence.
+                lines += broken(f"{'':7}  next: {one.advice}", of_terminal, 7 + 2 + len("next: "))
+            print(*lines, sep="\n")
         print("`build.py up` can run here" if ready else "`build.py up` cannot run here: see `missing` above")
     raise typer.Exit(0 if ready else 1)

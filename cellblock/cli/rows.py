@@ -7,25 +7,34 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
+from cellblock.text.lines import broken
+
 
 def columns() -> int | None:
     """Columns of the terminal that stdout is; None where it is none: programs read whole lines."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+class Whole(str):
+    """Text that is never broken: a command to copy."""
+
+    __slots__ = ()
+
+
+def print_rows(rows: Iterable[tuple[str, str]], indent: str = "  ") -> None:
     """Print each word with what it is about, aligned."""
-    print(*lines_of_rows(list(rows), columns()), sep="\n")
+    print(*lines_of_rows(list(rows), columns(), indent), sep="\n")
 
 
-def lines_of_rows(rows: Sequence[tuple[str, str]], width: int | None) -> list[str]:
+def lines_of_rows(rows: Sequence[tuple[str, str]], width: int | None, indent: str = "  ") -> list[str]:
     """The lines of `rows`, broken at spaces where a terminal has only `width` columns."""
     first = max(map(len, (word for word, _ in rows)), default=0) + 2
     lines = []
     for word, text in rows:
-        head, *rest = _broken(text, None if width is None else width - 2 - first)
-        lines.append(f"  {word:{first}}{head}".rstrip())
-        lines += [f"  {'':{first}}{line}" for line in rest]
+        room = None if width is None or isinstance(text, Whole) else width - len(indent) - first
+        head, *rest = broken(text, room)
+        lines.append(f"{indent}{word:{first}}{head}".rstrip())
+        lines += [f"{indent}{'':{first}}{line}" for line in rest]
     return lines
 
 
@@ -44,18 +53,3 @@ def lines_of_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str
         lines.append(row[0])
         lines += [f"  {name:{first}}  {text}" for name, text in zip(head[1:], row[1:], strict=True)]
     return lines
-
-
-def _broken(text: str, width: int | None) -> list[str]:
-    """`text` in lines of at most `width`; a word that is longer has a line of its own, whole."""
-    if width is None or len(text) <= width:
-        return [text]
-    # No textwrap: it takes the spaces out that align the columns of a line which fits.
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
-    return [*lines, line]

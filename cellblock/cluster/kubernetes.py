@@ -19,6 +19,7 @@ import jinja2
 
 from cellblock import paths
 from cellblock.errors import CellblockError, UsageError
+from cellblock.yaml_source import nearest
 
 KINDS = ("namespace", "claim", "init", "backup", "restore")
 
@@ -214,7 +215,11 @@ def _check(request: KubernetesRequest) -> None:
         )
     unknown = set(request.kinds) - set(KINDS)
     if unknown:
-        raise UsageError(f"there is no {', '.join(sorted(unknown))}", hint=f"one of: {', '.join(KINDS)}")
+        first = min(unknown)
+        raise UsageError(
+            f"there is no kind of manifest '{first}'; {nearest(first, KINDS)}",
+            hint=f"one of: {', '.join(KINDS)}",
+        )
     if {"backup", "restore"} & set(request.kinds) and request.backup is None:
         raise UsageError("a backup needs a place", hint="--repository s3:ADDRESS/BUCKET --backup-secret NAME")
     if request.drained and not request.upgrade:

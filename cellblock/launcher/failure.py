@@ -41,11 +41,22 @@ def tell(message: str, next_step: str, status: int, args: list[str]) -> int:
     if logs_json(args):
         sys.stderr.write(_json(event="error", time=time.time(), error=message, next=next_step, status=status))
     else:
-        sys.stderr.write(f"error: {message}\n" + (f"  next: {next_step}\n" if next_step else ""))
+        sys.stderr.write(_lines("error: ", message) + (_lines("  next: ", next_step) if next_step else ""))
     if prints_json(args):
         sys.stdout.write(_json(error=message, next=next_step, status=status))
         sys.stdout.flush()
     return status
+
+
+def _lines(head: str, text: str) -> str:
+    """`head` and `text`, broken between words on a terminal; what goes to a file stays one line."""
+    import shutil
+
+    from cellblock.text.lines import broken
+
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    lines = [line for one in (head + text).split("\n") for line in broken(one, width, len(head))]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def inform(text: str, args: list[str]) -> None:

@@ -7,11 +7,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from cellblock.cli.app import app
 from cellblock.cli.images.build import input_paths
 from cellblock.cluster.facts.state import ClusterState
 from cellblock.launcher.unchanged import states_of
@@ -204,6 +208,23 @@ def test_a_reader_that_is_gone_ends_a_command_quietly(arguments: tuple[str, ...]
     assert (done.stdout or b"") + (done.stderr or b"") == b""
 
 
+def as_nobody(arguments: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command as an ordinary user, with the clusters in `folder`/state."""
+    user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    reads = [f"--{kind}-caps=-all,+dac_read_search" for kind in ("inh", "ambient")]
+    return subprocess.run(
+        ["setpriv", *user, *reads, sys.executable, "-m", "cellblock.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "CELLBLOCK_CACHE": str(folder / "cache"),
+            "CELLBLOCK_STATE": str(folder / "state"),
+        },
+        check=False,
+    )
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 @pytest.mark.parametrize(
     "arguments",
@@ -224,19 +245,7 @@ def test_who_forgot_sudo_is_told(arguments: tuple[str, ...], tmp_path: Path) -> 
     cluster.mkdir(parents=True)
     known = ClusterState("theirs", "debian13", "24.11", "podman", [], [], 2222, str(tmp_path / "volume"), "")
     (cluster / "state.json").write_text(json.dumps(asdict(known)))
-    user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"]
-    reads = [f"--{kind}-caps=-all,+dac_read_search" for kind in ("inh", "ambient")]
-    done = subprocess.run(
-        ["setpriv", *user, *reads, sys.executable, "-m", "cellblock.cli", *arguments],
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "CELLBLOCK_CACHE": str(tmp_path / "cache"),
-            "CELLBLOCK_STATE": str(tmp_path / "state"),
-        },
-        check=False,
-    )
+    done = as_nobody(arguments, tmp_path)
     assert done.returncode == 1, done.stderr
     assert "  next: run this as root (sudo)" in done.stderr or "  next: run as root" in done.stderr
 
@@ -299,3 +308,36 @@ def test_help_does_not_call_all_what_leaves_out_images(command: str) -> None:
     assert "jail-devel" in left_out
     told = " ".join(run(command, "--help").stdout.split())
     assert "(default: what a cluster runs)" in told
+
+
+def groups(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Each group of commands by its words, with the names in it."""
+    below = getattr(command, "commands", {})
+    if below:
+        yield words, sorted(below)
+    for name, each in below.items():
+        yield from groups(each, (*words, name))
+
+
+@pytest.mark.parametrize(("words", "names"), [*groups(get_command(app))])
+def test_a_misspelt_command_gets_a_suggestion_at_each_level(words: tuple[str, ...], names: list[str]) -> None:
+    name = max(names, key=len)
+    done = run(*words, name[:-2] + name[-1] + name[-2])
+    assert done.returncode == 2
+    assert "Did you mean" in done.stderr
+    assert f"'{name}'" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_an_ordinary_user_is_told_why_it_is_unknown_whether_clusters_run(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = tmp_path / "state/clusters" / name
+        folder.mkdir(parents=True)
+        known = ClusterState(name, "debian13", "24.11", "podman", [], [], 2222, str(tmp_path / "volume"))
+        (folder / "state.json").write_text(json.dumps(asdict(known)))
+    done = as_nobody(("clusters",), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[3:] == [
+        "one, two: whether it runs is unknown: clusters are containers of root's podman",
+        "  next: run this as root (sudo)",
+    ]

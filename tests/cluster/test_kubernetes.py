@@ -198,7 +198,7 @@ def test_shards_are_an_indexed_job_and_another_image_is_another_job() -> None:
         ({"source": "jail"}, "no pod can read the image"),
         ({"source": "localhost/cellblock/jail"}, "no pod can read the image"),
         ({"size": "lots"}, "--size"),
-        ({"kinds": ("clame",)}, "there is no clame"),
+        ({"kinds": ("clame",)}, "there is no kind of manifest 'clame'; did you mean 'claim'?"),
         ({"backup": None}, "a backup needs a place"),
         ({"backup": BackupPlan("s3:x", "s", "daily")}, "five fields"),
         ({"backup": BackupPlan("s3:x", "s", "60 3 * * *")}, "'60' is no minute"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,13 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CellblockError, match="cannot be written"):
         secrets.make_secrets(tmp_path / "file" / "secrets", "test")
+
+
+def test_the_host_key_is_named_as_ssh_shows_it(made: Path) -> None:
+    key = made / "login" / "ssh_host_ed25519_key.pub"
+    shown = subprocess.run(["ssh-keygen", "-lf", str(key)], check=True, capture_output=True, text=True).stdout
+    assert secrets.host_key_fingerprint(made) == shown.split()[1]
+    key.write_text("ssh-ed25519 !\n")
+    assert secrets.host_key_fingerprint(made) == ""
+    key.unlink()
+    assert secrets.host_key_fingerprint(made) == ""

@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cellblock import paths
 from cellblock.cluster import ClusterSpec, down, shell_argv
 from cellblock.cluster.down import take_down
 from cellblock.cluster.facts import state
+from cellblock.cluster.facts.state import ClusterState
 from cellblock.cluster.up import assemble_jail, bring_up
-from cellblock.cluster.up_request import UpRequest, volume_path
+from cellblock.cluster.up_request import UpRequest, cluster_file, kept_file, volume_path
 from cellblock.errors import CellblockError
-from cellblock.events import Event, Events, StepStarted
+from cellblock.events import Event, Events, Message, StepStarted
 from cellblock.jail.volume.writer_lock import BusyError
 from tests.ports import free_port
 
@@ -98,3 +102,60 @@ def test_a_cluster_whose_record_is_damaged_is_taken_down(monkeypatch: pytest.Mon
     monkeypatch.setattr(down, "stop", lambda name, events, purge: stopped.append(name) or True)
     assert take_down("test", Events(), purge=False)
     assert stopped == ["test"]
+
+
+def test_a_second_up_waits_for_the_first_and_says_so_at_once() -> None:
+    said: list[str] = []
+    waits, ended = threading.Event(), threading.Event()
+    events = Events()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Message):
+            said.append(event.text)
+            waits.set()
+
+    events.subscribe(hear)
+
+    def second() -> None:
+        with state.exclusive_up("test", events):
+            ended.set()
+
+    thread = threading.Thread(target=second)
+    with state.exclusive_up("test", Events()):
+        thread.start()
+        assert waits.wait(20)
+        assert not ended.is_set()
+        with state.exclusive_up("other", Events()):
+            pass
+    thread.join(20)
+    assert ended.is_set()
+    assert said == [
+        "another `up` of cluster test is at work: waiting for it to end (Ctrl-C gives up the wait)"
+    ]
+
+
+def test_down_does_not_cross_an_up_and_makes_no_lock() -> None:
+    kept = state.folder("test")
+    kept.mkdir(parents=True)
+    assert not (paths.state() / "locks").exists()
+    with state.exclusive_up("test", Events()):
+        with pytest.raises(CellblockError, match="`up` of cluster test is at work"):
+            take_down("test", Events(), purge=True)
+        assert kept.is_dir()
+    state.refuse_during_up("test", "nothing is at work")
+    state.refuse_during_up("never-there", "nothing is at work")
+    assert [path.name for path in (paths.state() / "locks").iterdir()] == ["test.up"]
+
+
+def test_a_kept_file_has_the_options_of_the_last_up() -> None:
+    file = cluster_file(UpRequest(name="test", workers=3, without=("accounting",)))
+    known = ClusterState(
+        *("test", "debian13", "24.11", "podman", [], [], 2222, "/volume"),
+        file=file.model_dump(mode="json", by_alias=True),
+    )
+    kept = kept_file(known, UpRequest(name="test"))
+    assert kept == file
+    assert len(kept_file(known, UpRequest(name="test", workers=1)).nodes) == 1
+    broken = replace(known, file={"name": 7})
+    with pytest.raises(CellblockError, match="of another Cellblock"):
+        kept_file(broken, UpRequest(name="test"))

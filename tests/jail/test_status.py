@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +27,7 @@ from cellblock.jail.status import Status, status
 from cellblock.jail.upgrade import upgrade
 from cellblock.jail.volume.volume import Volume
 from cellblock.jail.volume.writer_lock import Holder
+from cellblock.paths import PROJECT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a volume belongs to root")
 
@@ -319,3 +324,36 @@ def test_the_last_backup_is_noted(upgraded: Jail, tmp_path: Path, monkeypatch: p
     path.write_text("{")
     (problem,) = status(upgraded.path).problems
     assert str(path) in problem.message
+
+
+@pytest.fixture
+def executes_for_ever(tmp_path: Path) -> Iterator[int]:
+    """A process that keeps everybody waiting who follows a link in its folder of /proc."""
+    if not Path("/dev/fuse").exists():
+        pytest.skip("no FUSE here, by which a user keeps others waiting")
+    sources = sorted(str(path) for path in (PROJECT / "tests/integration/escape/attacks").glob("*.c"))
+    program = tmp_path / "attack"
+    subprocess.run(["gcc", "-std=gnu11", "-static", "-o", str(program), *sources], check=True)
+    process = subprocess.Popen(
+        [str(program), "execute-for-ever"], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "stays\n"
+        yield process.pid
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_process_that_executes_for_ever_holds_nobody_up(upgraded: Jail, executes_for_ever: int) -> None:
+    follow = [sys.executable, "-c", f"import os; os.readlink('/proc/{executes_for_ever}/ns/mnt')"]
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(follow, timeout=1, check=False)
+    started = time.monotonic()
+    done = command(str(upgraded.path))
+    assert time.monotonic() - started < 20
+    assert done.returncode == 0, done.stderr
+    # Other tests may have such processes at the same time.
+    assert re.search(r"and perhaps \d+ process(es)? of this machine that cannot be looked at", done.stdout)
+    assert json.loads(command(str(upgraded.path), "--json").stdout)["readers"]["unseen"] >= 1

@@ -10,6 +10,7 @@ import typer
 from cellblock.cli.jail.change import VolumeArgument
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption
+from cellblock.cli.rows import print_rows
 from cellblock.launcher.failure import typeable
 from cellblock.text.amount import amount_of_bytes
 from cellblock.text.printable import printable
@@ -35,8 +36,7 @@ def status(volume: VolumeArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(found.record())
     else:
-        for name, text in _lines(found):
-            print(printable(f"{name:9s} {text}"))
+        print_rows(((name, printable(text)) for name, text in _lines(found)), indent="")
         for problem in found.problems:
             print(printable(f"{'damaged':9s} {problem.message}"))
             print(typeable(printable(f"          next: {problem.hint}")))

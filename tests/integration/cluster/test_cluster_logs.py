@@ -18,7 +18,7 @@ import pytest
 from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.listing import list_clusters
 from cellblock.cluster.logs import LogRequest, log_lines
-from cellblock.errors import UsageError
+from cellblock.errors import CellblockError, UsageError
 from cellblock.paths import PROJECT
 from tests.documented import lines_for
 from tests.integration.jobs import sbatch, srun
@@ -51,6 +51,27 @@ def test_a_job_is_followed_through_all_daemons(cluster: LocalCluster, user: str)
     # slurmstepd's, once each.
     ends = [line.text for line in lines if f"[{job}.batch] done with" in line.text]
     assert len(ends) == 1
+
+
+def test_of_a_job_that_nobody_knows_it_is_said_with_the_next_step(cluster: LocalCluster) -> None:
+    name = cluster.request.name or ""
+    with pytest.raises(
+        CellblockError, match=f"no line in the logs of cluster {name} is about job 9876543"
+    ) as raised:
+        list(log_lines(LogRequest(name, job=9876543)))
+    assert f"shell --admin --name {name} squeue --all`" in raised.value.hint
+
+
+def test_the_last_lines_about_a_job_are_counted_by_themselves(cluster: LocalCluster, user: str) -> None:
+    """Others' lines come after them."""
+    job = sbatch(cluster, user, "true", "-D/", "-o/dev/null")
+    request = LogRequest(cluster.request.name or "", "controller", job=int(job))
+    cluster.wait_until("it is over", lambda: any("done" in line.text for line in log_lines(request)))
+    lines = list(log_lines(request))
+    other = sbatch(cluster, user, "true", "-D/", "-o/dev/null")
+    others = LogRequest(cluster.request.name or "", "controller", job=int(other))
+    cluster.wait_until("another is over", lambda: any("done" in line.text for line in log_lines(others)))
+    assert list(log_lines(LogRequest(request.cluster, "controller", int(job), 1))) == lines[-1:]
 
 
 def test_what_is_kept_of_a_containers_output_has_a_bound(cluster: LocalCluster) -> None:
