@@ -13,7 +13,6 @@ from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption
 from cellblock.cli.rows import Whole, print_rows
 from cellblock.cli.waiting import told_when_slow
-from cellblock.cluster.definition.model import SERVING
 
 if TYPE_CHECKING:
     from cellblock.cluster import ClusterStatus
@@ -63,8 +62,10 @@ def _rows(found: ClusterStatus, jail: str) -> list[tuple[str, str]]:
 
 def _what_is_missing(found: ClusterStatus) -> str:
     """Why the cluster is not ready, in one line."""
+    from cellblock.cluster.definition.model import SERVING
+
     ended = [one.name for one in found.containers if one.state != "running"]
-    if not found.containers:
+    if all(one.state == "gone" for one in found.containers):
         return "its containers are gone; its jail is kept"
     if len(ended) == len(found.containers):
         return "none of its containers runs"

@@ -32,7 +32,7 @@ from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Conta
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.containers import LABEL_ROLE
+from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import host, state
 from cellblock.cluster.facts.upgrade_record import refuse_under_way
@@ -332,6 +332,12 @@ def _describe(
             container.attrs["Config"]["Image"],
         )
         for container in running.find(client, known.name)
+    )
+    there = {one.name for one in containers}
+    containers += tuple(
+        ContainerStatus(container_name(known.name, host), made["role"], "gone", str(made["image"]))
+        for host, made in sorted(known.containers.items())
+        if container_name(known.name, host) not in there
     )
     alive = any(one.role == "controller" and one.state == "running" for one in containers)
     waits_for("Slurm's list of nodes (sinfo on the controller)")

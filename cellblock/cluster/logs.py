@@ -80,8 +80,8 @@ def _no_line(request: LogRequest) -> CellblockError:
     where = f"of {request.where} " if request.where else ""
     return CellblockError(
         f"no line {where}in the logs of cluster {request.cluster} is about job {request.job}",
-        hint=f"`build.py shell --admin{option} squeue --all` lists the jobs that wait and run, "
-        f"`build.py shell --admin{option} sacct -X --allusers` with accounting those that ended",
+        hint=f"`build.py shell --admin{option} squeue` lists the jobs that wait and run; with accounting, "
+        f"`build.py shell --admin{option} sacct -aX` those that ended",
     )
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from cellblock.launcher import failure, system_packages
+from cellblock.launcher import failure, progress, system_packages
 from cellblock.launcher import main as launcher
 
 TAIL_LINES = 15
@@ -198,21 +198,20 @@ def not_root_message(absent: Sequence[system_packages.Missing]) -> str:
 def _run(
     command: Sequence[str], what: str, lock: int | None = None, variables: Mapping[str, str] | None = None
 ) -> None:
-    """Run a program silently; on failure raise `InstallError` with its last lines and its command.
+    """Run a program, with a line now and then on what it does; on failure raise `InstallError`.
 
-    `variables` are added to its environment.
+    The error has the program's last lines and its command. `variables` are added to its environment.
     `lock` is passed on to it, so that a program that outlives a killed build.py still keeps others out.
     """
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", **(variables or {})}
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            check=False,
             env=environment,
             pass_fds=() if lock is None else (lock,),
         )
@@ -221,8 +220,19 @@ def _run(
             f"cannot {what}: {command[0]}: {error.strerror}\n"
             f"  next: install {command[0]}, then run this again"
         ) from None
-    if done.returncode:
-        raise InstallError(failure_message(what, command, done.returncode, done.stdout, launcher.PROJECT))
+    output: list[str] = []
+    with process, progress.shown(sys.argv[1:]) as show:
+        try:
+            for line in process.stdout or ():
+                output.append(line)
+                show(line)
+        except BaseException:  # Ctrl-C: nothing goes on behind it
+            process.kill()
+            raise
+    if process.returncode:
+        raise InstallError(
+            failure_message(what, command, process.returncode, "".join(output), launcher.PROJECT)
+        )
 
 
 def _is_full(project: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from cellblock.cli.rows import lines_of_rows, lines_of_table
 
-ROWS = [("volume", "/var/lib/cellblock"), ("jail", "one two three four"), ("container", "a    running")]
+ROWS = [("volume", "/var/lib/cellblock"), ("jail", "one two three four"), ("container", "a   running")]
 TABLE = [("NAME", "STATE", "JAIL"), ("one", "ready", "/var/lib/one"), ("second", "-", "/var/lib/second")]
 
 
@@ -13,7 +13,7 @@ def test_rows_are_aligned_and_whole_where_there_is_no_terminal() -> None:
     assert lines_of_rows(ROWS, None) == [
         "  volume     /var/lib/cellblock",
         "  jail       one two three four",
-        "  container  a    running",
+        "  container  a   running",
     ]
 
 
@@ -22,7 +22,7 @@ def test_rows_break_between_words_and_a_path_stays_whole() -> None:
         "  volume     /var/lib/cellblock",
         "  jail       one two",
         "             three four",
-        "  container  a    running",
+        "  container  a   running",
     ]
 
 

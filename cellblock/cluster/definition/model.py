@@ -60,7 +60,7 @@ class ClusterSpec:
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """A container of the cluster. `state` is the engine's word: running, exited, ..."""
+    """A container of the cluster. `state` is the engine's word: running, exited, ...; gone without one."""
 
     name: str
     role: Role

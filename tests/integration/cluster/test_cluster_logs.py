@@ -59,7 +59,7 @@ def test_of_a_job_that_nobody_knows_it_is_said_with_the_next_step(cluster: Local
         CellblockError, match=f"no line in the logs of cluster {name} is about job 9876543"
     ) as raised:
         list(log_lines(LogRequest(name, job=9876543)))
-    assert f"shell --admin --name {name} squeue --all`" in raised.value.hint
+    assert f"shell --admin --name {name} squeue`" in raised.value.hint
 
 
 def test_the_last_lines_about_a_job_are_counted_by_themselves(cluster: LocalCluster, user: str) -> None:
