@@ -148,9 +148,13 @@ def _print_next_steps(status: ClusterStatus) -> None:
         status.ssh_command: "",
         f"python3 build.py down{name}": "stop; the jail and what is in it stay",
     }
-    print("\nNext:", *lines_of_steps(steps, columns()), sep="\n")
+    lines = lines_of_steps(steps, columns())
     if status.host_key:
-        print(f"\nHost key of the login node, for ssh's question: {status.host_key} (ED25519)")
+        # ssh asks whether it is the right one.
+        lines.insert(
+            lines.index(f"  {status.ssh_command}") + 1, f"      host key: {status.host_key} (ED25519)"
+        )
+    print("\nNext:", *lines, sep="\n")
 
 
 def lines_of_steps(steps: Mapping[str, str], width_of_terminal: int | None) -> list[str]:

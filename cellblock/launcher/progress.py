@@ -25,6 +25,9 @@ _EVERY_S = 5.0
 # Often enough that a person sees it move.
 _DRAWN_EVERY_S = 0.25
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]")
+# "Unpacking podman ...", "Get:3 http:...", "Collecting rich": neither pip's bars nor warnings, which the end of a
+# failure shows.
+_STEP = re.compile(r"[A-Z][a-z]+")
 _CLEAR = "\r\x1b[K"
 
 
@@ -40,7 +43,8 @@ def shown(args: list[str]) -> Iterator[Callable[[str], None]]:
 
     def show(line: str) -> None:
         text = _CONTROL.sub("", line).strip()
-        last[0] = text or last[0]
+        if _STEP.match(text):
+            last[0] = text
 
     def tell() -> None:
         with suppress(OSError):  # whoever read stderr is gone: the next line of the launcher finds out

@@ -33,6 +33,7 @@ _TIMEOUT_S = 1500
 def plain(text: str) -> str:
     """The words of a recording or of an output: no colours, and a sign for each number that differs."""
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    text = re.sub(r"SHA256:[A-Za-z0-9+/]{43}", "SHA256:#", text)
     text = re.sub(r"\b[0-9a-f]{8}\b", "#", text)
     return "\n".join(re.sub(r"\d+(\.\d+)?", "#", line).rstrip() for line in text.split("\n"))
 
