@@ -56,7 +56,7 @@ def last_screen(typescript: str, name: str) -> str:
 def align(text: str) -> str:
     """Put the explanations behind the commands of the last block under each other again."""
     head, mark, tail = text.partition("\nNext:\n")
-    pairs = [re.fullmatch(r"  (.+?) {2,}(\S.*)", line) for line in tail.rstrip().split("\n")]
+    pairs = [re.fullmatch(r"  (\S.*?) {2,}(\S.*)", line) for line in tail.rstrip().split("\n")]
     width = max((len(pair[1]) for pair in pairs if pair), default=0)
     lines = [
         f"  {pair[1]:{width}}  {pair[2]}" if pair else line

@@ -64,7 +64,7 @@ def inform(text: str, args: list[str]) -> None:
     if logs_json(args):
         text = _json(event="message", time=time.time(), level="info", text=text)
     else:
-        text = f"build.py: {text}\n"
+        text = _lines("build.py: ", text)
     sys.stderr.write(text)
     sys.stderr.flush()
 

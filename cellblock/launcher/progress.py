@@ -25,8 +25,7 @@ _EVERY_S = 5.0
 # Often enough that a person sees it move.
 _DRAWN_EVERY_S = 0.25
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]")
-# "Unpacking podman ...", "Get:3 http:...", "Collecting rich": neither pip's bars nor warnings, which the end of a
-# failure shows.
+# "Unpacking podman ...", "Get:3 http:...", "Collecting rich": neither pip's bars nor warnings.
 _STEP = re.compile(r"[A-Z][a-z]+")
 _CLEAR = "\r\x1b[K"
 

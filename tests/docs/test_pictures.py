@@ -25,10 +25,12 @@ def test_a_recording_is_the_last_screen_without_the_clusters_name() -> None:
     typescript = (
         "Script started\nbase  \x1b[33mbuild\x1b[0m\r\n\x1b[2K\x1b[1A\x1b[2Kbase  \x1b[32mdone\x1b[0m\r\n"
         "\x1b[?25h\r\nNext:\r\n  build.py shell --name abc  a shell\r\n  srun                       a job\r\n"
+        "  ssh root@127.0.0.1\r\n      host key: SHA256:x (ED25519)\r\n"
         "Script done\n"
     )
     assert terminal.last_screen(typescript, "abc") == (
         "base  \x1b[32mdone\x1b[0m\n\nNext:\n  build.py shell  a shell\n  srun            a job\n"
+        "  ssh root@127.0.0.1\n      host key: SHA256:x (ED25519)\n"
     )
 
 

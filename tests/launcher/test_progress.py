@@ -17,7 +17,11 @@ from cellblock.launcher import progress
 from cellblock.paths import PROJECT
 
 # Prints a line that says what it does and others, and stays until its file is gone.
-_PROGRAM = "echo 'Unpacking one (1.0)'; echo 'WARNING: no'; echo ' --- 3 %'; while [ -e \"$1\" ]; do sleep 0.05; done; echo the end; exit $2"
+_PROGRAM = """
+echo 'Unpacking one (1.0)'; echo 'WARNING: no'; echo ' --- 3 %'
+while [ -e "$1" ]; do sleep 0.05; done
+echo the end; exit $2
+"""
 
 
 def command(file: Path, status: int = 0) -> list[str]:

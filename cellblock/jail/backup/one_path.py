@@ -62,7 +62,8 @@ def restore_path(
                     if not _is_there(restored, b"root/" + source):
                         raise CellblockError(
                             f"the snapshot {snapshot.short} of {snapshot.time} has no {wanted}",
-                            hint="look for it in another: `jail backup VOLUME REPO --list`, `restic ls ID`",
+                            hint=f"look for it in another: `jail backup {volume_path} {repository} --list` "
+                            "lists them, and `--snapshot ID` names one; a path is as jobs see it: /home/ada",
                         )
                 mended = work.reconcile(source)
                 check()
@@ -94,7 +95,8 @@ def _check_target(access: TreeAccess, target: bytes, name: str, *, replace: bool
     except (Blocked, FileNotFoundError):
         raise CellblockError(
             f"the folder that {name} belongs into is not there; nothing was changed",
-            hint="restore the folder itself, or put it elsewhere with --to",
+            hint=f"restore the folder itself: --path {name.rstrip('/').rpartition('/')[0] or '/'}; or put it "
+            "elsewhere in the jail: --to PATH",
         ) from None
     if there and not replace:
         raise CellblockError(

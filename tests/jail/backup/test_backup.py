@@ -204,8 +204,14 @@ def test_one_path_comes_back(volume: Path, repository: Repository) -> None:
     assert (result.replaced / "ada/thesis").read_text() == "spoilt"
     home.back("/home/ada/bad-link", "/home/bad-link")
     assert os.fsencode((volume / "root/home/bad-link").readlink()) == b"\xff\xfe no utf-8"
-    with pytest.raises(CellblockError, match="has no /home/eve"):
+    with pytest.raises(CellblockError, match="has no /home/eve") as gone:
         home.back("/home/eve")
+    with pytest.raises(CellblockError, match="the folder that /home/gone/thesis belongs into") as lacks:
+        home.back("/home/ada/thesis", "/home/gone/thesis")
+    hints = gone.value.hint + lacks.value.hint
+    assert all(
+        text in hints for text in (f"`jail backup {volume} {repository} --list`", "--path /home/gone;")
+    )
 
 
 def test_a_path_is_never_restored_through_a_link(
