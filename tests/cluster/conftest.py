@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cellblock.cluster import ClusterSpec, SlurmVariant
+from cellblock.cluster import ClusterSpec, SlurmVariant, local, shell
 from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.cluster_file import Rest
 from cellblock.cluster.up_request import UpRequest, cluster_file
+from tests import ports
+from tests.cluster.fake_engine import FakeContainer, FakeEngine
 
 PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 
@@ -67,3 +70,32 @@ def spec(volume: Path) -> Callable[..., ClusterSpec]:
         return ClusterSpec(**given)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture
+def free_port() -> int:
+    return ports.free_port()
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """An engine in which slurmctld answers and all workers are idle."""
+
+    def answer(container: FakeContainer, command: list[str]) -> tuple[int, str]:
+        cluster = container.name.removesuffix("-controller")
+        names = [worker.name.removeprefix(f"{cluster}-") for worker in fake.workers(cluster)]
+        line = "{}|idle|0/2/0/2|none\n" if "%N|" in command[-1] else "{} idle\n"
+        return 0, "".join(line.format(name) for name in names) if command[0] == "sinfo" else ""
+
+    fake = FakeEngine(on_exec=answer)
+    for variant in ("debian12", "debian13"):
+        for role in ("controller", "worker", "login"):
+            fake.image_ids[f"localhost/cellblock/{role}:{variant}"] = f"sha256:{role}-{variant}"
+
+    @contextmanager
+    def connect(name: str) -> Iterator[FakeEngine]:
+        yield fake
+
+    monkeypatch.setattr(local, "connect", connect)
+    monkeypatch.setattr(shell, "connect", connect)
+    return fake

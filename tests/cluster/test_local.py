@@ -5,52 +5,21 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from docker.errors import APIError
 
-from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell, shell_argv, start, status, stop
+from cellblock.cluster import ClusterSpec, ClusterStatus, local, shell_argv, start, status, stop
 from cellblock.cluster.changing import readiness
 from cellblock.cluster.down import delete_unused, take_down
 from cellblock.cluster.facts import state as cluster_state
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Message, SubjectState
-from tests import ports
 from tests.cluster.fake_engine import FakeContainer, FakeEngine
 
 Make = Callable[..., ClusterSpec]
-
-
-@pytest.fixture
-def free_port() -> int:
-    return ports.free_port()
-
-
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    """An engine in which slurmctld answers and all workers are idle."""
-
-    def answer(container: FakeContainer, command: list[str]) -> tuple[int, str]:
-        cluster = container.name.removesuffix("-controller")
-        names = [worker.name.removeprefix(f"{cluster}-") for worker in fake.workers(cluster)]
-        line = "{}|idle|0/2/0/2|none\n" if "%N|" in command[-1] else "{} idle\n"
-        return 0, "".join(line.format(name) for name in names) if command[0] == "sinfo" else ""
-
-    fake = FakeEngine(on_exec=answer)
-    for variant in ("debian12", "debian13"):
-        for role in ("controller", "worker", "login"):
-            fake.image_ids[f"localhost/cellblock/{role}:{variant}"] = f"sha256:{role}-{variant}"
-
-    @contextmanager
-    def connect(name: str) -> Iterator[FakeEngine]:
-        yield fake
-
-    monkeypatch.setattr(local, "connect", connect)
-    monkeypatch.setattr(shell, "connect", connect)
-    return fake
 
 
 @pytest.fixture

@@ -206,12 +206,7 @@ def test_one_path_comes_back(volume: Path, repository: Repository) -> None:
     assert os.fsencode((volume / "root/home/bad-link").readlink()) == b"\xff\xfe no utf-8"
     with pytest.raises(CellblockError, match="has no /home/eve") as gone:
         home.back("/home/eve")
-    with pytest.raises(CellblockError, match="the folder that /home/gone/thesis belongs into") as lacks:
-        home.back("/home/ada/thesis", "/home/gone/thesis")
-    hints = gone.value.hint + lacks.value.hint
-    assert all(
-        text in hints for text in (f"`jail backup {volume} {repository} --list`", "--path /home/gone;")
-    )
+    assert f"`jail backup {volume} {repository} --list`" in gone.value.hint
 
 
 def test_a_path_is_never_restored_through_a_link(
@@ -220,8 +215,9 @@ def test_a_path_is_never_restored_through_a_link(
     saved(volume, repository)
     (tmp_path / "outside").mkdir()
     (volume / "root/home/lure").symlink_to(tmp_path / "outside")
-    with pytest.raises(CellblockError, match="the folder that /home/lure/x belongs into is not there"):
+    with pytest.raises(CellblockError, match="the folder that /home/lure/x belongs into is not there") as no:
         Home(volume, repository).back("/home/ada/thesis", "/home/lure/x")
+    assert "--path /home/lure;" in no.value.hint
     assert list((tmp_path / "outside").iterdir()) == []
     with pytest.raises(UsageError, match="no path below the jail's root"):
         Home(volume, repository).back("/home/../../etc/passwd")
