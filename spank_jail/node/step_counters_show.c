@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jail-step-counters: what the plugin counted on this node, as Prometheus' text format has it (version 0.0.4). */
+/* jail-step-counters: prints what the plugin counted on this node, in Prometheus' text format (version 0.0.4).
+ * tell-step-counters, on workers, runs it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -258,14 +259,11 @@ def test_killed_at_any_moment_the_old_or_the_new_driver_is_there(
 
 def test_many_at_once_make_one(new_node: NewNode, driver: Driver) -> None:
     """On nodes that have no directory yet, too: one of them mounts it."""
-    for _ in range(20):
-        node = new_node()
-        command = node.command(node.programs / "jail-driver", "collect", "--jail", node.root, *by_cdi(driver))
-        pipe = subprocess.PIPE
-        processes = [subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) for _ in range(8)]
-        told = [process.communicate(timeout=60) for process in processes]
-        assert [process.returncode for process in processes] == [0] * 8, told
-        assert sum("(made)" in out for out, _ in told) == 1, told
+    for node in (new_node() for _ in range(20)):
+        with ThreadPoolExecutor(8) as pool:
+            done = list(pool.map(lambda _, node=node: node.collect(*by_cdi(driver)), range(8)))
+        assert [one.returncode for one in done] == [0] * 8, done
+        assert sum("(made)" in one.stdout for one in done) == 1, done
         assert len(node.run("findmnt", "--noheadings", "--list", DIRECTORY).stdout.splitlines()) == 1
 
 
@@ -346,9 +344,7 @@ def test_a_mistake_is_named_and_the_old_directory_stays(
 
 
 @pytest.mark.parametrize("inodes", [3, 4])
-def test_no_space_is_named_and_the_old_directory_stays(
-    node: Node, driver: Driver, newer: Driver, inodes: int
-) -> None:
+def test_no_space_is_named_and_the_old_stays(node: Node, driver: Driver, newer: Driver, inodes: int) -> None:
     node.run("mkdir", "-p", DIRECTORY)
     # Room for one generation and its link, and for another one without.
     node.run("mount", "-t", "tmpfs", "-o", f"nr_inodes={inodes},mode=755", "tmpfs", DIRECTORY)
