@@ -159,16 +159,16 @@ struct jobs {
 /* Who may use what: without these a slurmctld that is killed cannot start again until slurmdbd answers, and does not know the
  * users of then. Slurm saves them every five minutes. */
 static struct {
-	int (*update)(void *changes, uintptr_t locked);
+	int (*update)(void *change, void *argument);
 	int (*save)(void);
 	atomic_bool changed;
 	int64_t saved; /* when, by the clock; 0: not yet */
 } associations;
 
-/* In place of assoc_mgr_update() in slurmctld, which slurmdbd has called by a message. */
-static int update_associations(void *changes, uintptr_t locked)
+/* In place of assoc_mgr_update_object() in slurmctld, or of assoc_mgr_update() before 23.11, which slurmdbd has called by a message. */
+static int update_associations(void *change, void *argument)
 {
-	int answer = associations.update(changes, locked);
+	int answer = associations.update(change, argument);
 
 	associations.changed = true;
 	return answer;
@@ -207,6 +207,21 @@ static void *save_changes(void *argument)
 	return NULL;
 }
 
+static int follow_associations(const struct link_map *slurmctld, struct jail_error *err)
+{
+	static const char *const names[] = { "assoc_mgr_update_object", "assoc_mgr_update" };
+
+	if (associations.update)
+		return 0; /* this plugin is begun anew with each reconfiguration, and stays loaded */
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		*(void **)&associations.update = dlsym(RTLD_DEFAULT, names[i]);
+		int missing = associations.update ? jail_imports_replace(slurmctld, names[i], (void *)update_associations, err) : 1;
+		if (missing <= 0)
+			return missing;
+	}
+	return 1;
+}
+
 static int start_saving_changes(struct jail_error *err)
 {
 	static struct jobs jobs;
@@ -238,9 +253,8 @@ int jail_saves_hasten(struct jail_error *err)
 
 	if (missing || jail_imports_replace(slurmctld, "timespec_to_secs", (void *)timespec_to_secs, err) < 0)
 		return missing ? missing : -1;
-	*(void **)&associations.update = dlsym(RTLD_DEFAULT, "assoc_mgr_update");
-	if (associations.update && jail_imports_replace(slurmctld, "assoc_mgr_update", (void *)update_associations, err) < 0)
-		return -1;
-	missing = jail_imports_replace(slurmctld, "difftime", (void *)count_seconds, err);
+	missing = follow_associations(slurmctld, err);
+	if (!missing)
+		missing = jail_imports_replace(slurmctld, "difftime", (void *)count_seconds, err);
 	return missing ? missing : start_saving_changes(err);
 }

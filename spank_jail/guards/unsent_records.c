@@ -64,7 +64,7 @@ static struct {
 } slurm;
 
 static _Atomic(void *) waiting;       /* the list */
-static _Atomic uint16_t version;      /* of the protocol; 0: nothing was packed yet */
+static _Atomic uint16_t version;      /* of the protocol; 0: not known yet */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 /* Of the turn: the file, or -1 while it is not what waits; its records; when it may be tried again. */
 static int kept = -1;
@@ -194,7 +194,7 @@ static int count_items(void *list)
 	return number;
 }
 
-/* In place of slurm_pack_slurmdbd_msg() there. */
+/* In place of slurm_pack_slurmdbd_msg() there, which is called for some of the messages. */
 static void *pack(void *message, uint16_t of_protocol)
 {
 	version = of_protocol;
@@ -245,7 +245,7 @@ static void *wait_for_plugin(void *argument)
 	return NULL;
 }
 
-int jail_unsent_records_keep(void (*complain)(int missing, const struct jail_error *err))
+int jail_unsent_records_keep(uint16_t protocol, void (*complain)(int missing, const struct jail_error *err))
 {
 	static bool begun;
 	pthread_t thread;
@@ -254,6 +254,7 @@ int jail_unsent_records_keep(void (*complain)(int missing, const struct jail_err
 	if (begun)
 		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
 	begun = true;
+	version = protocol;
 	/* Signals are for slurmctld's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);

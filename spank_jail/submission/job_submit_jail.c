@@ -25,8 +25,28 @@ EXPORT int init(void);
 EXPORT int job_submit(job_desc_msg_t *job, uint32_t user, char **message);
 EXPORT int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **message);
 
+/* Of 20.11. */
+#define FIRST_PROTOCOL 36
+
 const char plugin_name[] = "Job submit plugin of the jail", plugin_type[] = "job_submit/jail";
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+/* The version of the protocol of this Slurm: one more, in its upper byte, with each release. 0: of a release that was not there yet. */
+static uint16_t protocol(void)
+{
+	static const uint32_t releases[] = {
+		SLURM_VERSION_NUM(20, 11, 0), SLURM_VERSION_NUM(21, 8, 0), SLURM_VERSION_NUM(22, 5, 0),
+		SLURM_VERSION_NUM(23, 2, 0), SLURM_VERSION_NUM(23, 11, 0), SLURM_VERSION_NUM(24, 5, 0),
+		SLURM_VERSION_NUM(24, 11, 0), SLURM_VERSION_NUM(25, 5, 0), SLURM_VERSION_NUM(25, 11, 0),
+		SLURM_VERSION_NUM(26, 5, 0),
+	};
+	const uint32_t this_one = SLURM_VERSION_NUM(SLURM_VERSION_MAJOR(SLURM_VERSION_NUMBER), SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER), 0);
+
+	for (size_t i = 0; i < sizeof(releases) / sizeof(releases[0]); i++)
+		if (releases[i] == this_one)
+			return (uint16_t)((FIRST_PROTOCOL + i) << 8);
+	return 0;
+}
 
 static void complain_of_records(int missing, const struct jail_error *err)
 {
@@ -54,7 +74,7 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: if this slurmctld is killed, it loses jobs of the last five seconds: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it saves its records in an unknown way");
-	int number = jail_unsent_records_keep(complain_of_records);
+	int number = jail_unsent_records_keep(protocol(), complain_of_records);
 	if (number)
 		complain_of_records(jail_fail(&error, "pthread_create", number, "no thread can be started"), &error);
 	return SLURM_SUCCESS;

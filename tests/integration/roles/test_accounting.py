@@ -276,8 +276,10 @@ def test_what_waits_for_slurmdbd_outlives_a_slurmctld_that_is_killed(accounted: 
     step = ("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID")
     over, goes_on = [], submit(accounted, "emil", "srun true; sleep 600", "-D/", "-o/dev/null")
     accounted.wait_until("it is known", lambda: state_of(accounted, goes_on) == "RUNNING")
-    for name in ("accounting", "database"):
-        podman("kill", container_name(accounted.request.name or "", name))
+    # Who would start it again.
+    supervisors = accounted.numbers_of("accounting", "node-supervise")
+    accounted.on("accounting", "kill", "-STOP", *supervisors).ok()
+    accounted.on("accounting", "kill", "-KILL", *accounted.numbers_of("accounting", "slurmdbd")).ok()
     for _ in range(2):
         over += accounted.jail(*step, user="emil").ok().split()
         over += [sbatch(accounted, "emil", "srun true", "-D/", "-o/dev/null")]
@@ -286,8 +288,7 @@ def test_what_waits_for_slurmdbd_outlives_a_slurmctld_that_is_killed(accounted: 
     assert waiting.stat().st_size
     accounted.on("controller", "scancel", goes_on).ok()
     ended(accounted, goes_on)
-    for name in ("database", "accounting"):
-        podman("start", container_name(accounted.request.name or "", name))
+    accounted.on("accounting", "kill", "-CONT", *supervisors).ok()
 
     def told() -> dict[str, list[str]]:
         """Job or step -> its states, of each row that the accounting has of it."""
