@@ -276,10 +276,13 @@ def test_what_waits_for_slurmdbd_outlives_a_slurmctld_that_is_killed(accounted: 
     step = ("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID")
     over, goes_on = [], submit(accounted, "emil", "srun true; sleep 600", "-D/", "-o/dev/null")
     accounted.wait_until("it is known", lambda: state_of(accounted, goes_on) == "RUNNING")
-    # Who would start it again.
-    supervisors = accounted.numbers_of("accounting", "node-supervise")
-    accounted.on("accounting", "kill", "-STOP", *supervisors).ok()
-    accounted.on("accounting", "kill", "-KILL", *accounted.numbers_of("accounting", "slurmdbd")).ok()
+
+    def send(signal: str, program: str) -> None:
+        numbers = " ".join(accounted.numbers_of("accounting", program))
+        accounted.on("accounting", "sh", "-c", f"kill -{signal} {numbers}").ok()
+
+    send("STOP", "node-supervise")  # who would start it again
+    send("KILL", "slurmdbd")
     for _ in range(2):
         over += accounted.jail(*step, user="emil").ok().split()
         over += [sbatch(accounted, "emil", "srun true", "-D/", "-o/dev/null")]
@@ -288,7 +291,7 @@ def test_what_waits_for_slurmdbd_outlives_a_slurmctld_that_is_killed(accounted: 
     assert waiting.stat().st_size
     accounted.on("controller", "scancel", goes_on).ok()
     ended(accounted, goes_on)
-    accounted.on("accounting", "kill", "-CONT", *supervisors).ok()
+    send("CONT", "node-supervise")
 
     def told() -> dict[str, list[str]]:
         """Job or step -> its states, of each row that the accounting has of it."""
