@@ -277,21 +277,21 @@ def test_what_waits_for_slurmdbd_outlives_a_slurmctld_that_is_killed(accounted: 
     over, goes_on = [], submit(accounted, "emil", "srun true; sleep 600", "-D/", "-o/dev/null")
     accounted.wait_until("it is known", lambda: state_of(accounted, goes_on) == "RUNNING")
 
-    def send(signal: str, program: str) -> None:
-        numbers = " ".join(accounted.numbers_of("accounting", program))
-        accounted.on("accounting", "sh", "-c", f"kill -{signal} {numbers}").ok()
+    def send(signal: str, host: str, program: str) -> None:
+        numbers = " ".join(accounted.numbers_of(host, program))
+        accounted.on(host, "sh", "-c", f"kill -{signal} {numbers}").ok()
 
-    send("STOP", "node-supervise")  # who would start it again
-    send("KILL", "slurmdbd")
+    send("STOP", "accounting", "node-supervise")  # who would start it again
+    send("KILL", "accounting", "slurmdbd")
     for _ in range(2):
         over += accounted.jail(*step, user="emil").ok().split()
         over += [sbatch(accounted, "emil", "srun true", "-D/", "-o/dev/null")]
-        assert accounted.on("controller", "pkill", "-KILL", "-x", "slurmctld").status == 0
+        send("KILL", "controller", "slurmctld")
         accounted.wait_until("it answers", lambda: accounted.on("controller", "scontrol", "ping").status == 0)
     assert waiting.stat().st_size
     accounted.on("controller", "scancel", goes_on).ok()
     ended(accounted, goes_on)
-    send("CONT", "node-supervise")
+    send("CONT", "accounting", "node-supervise")
 
     def told() -> dict[str, list[str]]:
         """Job or step -> its states, of each row that the accounting has of it."""
