@@ -22,6 +22,8 @@ from cellblock.launcher import failure
 
 # A log is read by people; a CI system gives up on a job that is silent for minutes.
 _EVERY_S = 5.0
+# Of a line of a log; pip names a hundred packages in one.
+_MOST_COLUMNS = 100
 # Often enough that a person sees it move.
 _DRAWN_EVERY_S = 0.25
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]")
@@ -56,7 +58,7 @@ def shown(args: list[str]) -> Iterator[Callable[[str], None]]:
                 sys.stderr.write(_CLEAR + _cut(f"build.py: {text}", shutil.get_terminal_size().columns - 1))
                 sys.stderr.flush()
             else:
-                failure.inform(text, args)
+                failure.inform(_cut(text, _MOST_COLUMNS), args)
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()

@@ -24,8 +24,8 @@ echo the end; exit $2
 """
 
 
-def command(file: Path, status: int = 0) -> list[str]:
-    return ["sh", "-c", _PROGRAM, "sh", str(file), str(status)]
+def command(file: Path, status: int = 0, program: str = _PROGRAM) -> list[str]:
+    return ["sh", "-c", program, "sh", str(file), str(status)]
 
 
 class Reader:
@@ -55,11 +55,11 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     return made
 
 
-def run(reader: Reader, status: int = 0) -> None:
+def run(reader: Reader, status: int = 0, program: str = _PROGRAM) -> None:
     """Run the program. Not in the fixture: pytest puts a stream of its own there for each phase of a test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stderr", reader)
-        launcher_install._run(command(reader.file, status), "try")
+        launcher_install._run(command(reader.file, status, program), "try")
 
 
 def test_a_log_has_a_line_every_few_seconds(reader: Reader) -> None:
@@ -70,6 +70,12 @@ def test_a_log_has_a_line_every_few_seconds(reader: Reader) -> None:
         for line in reader.text.splitlines()
     )
     assert "build.py:   Unpacking one (1.0) (" in reader.text
+
+
+def test_a_log_has_no_line_of_a_hundred_packages(reader: Reader) -> None:
+    run(reader, program=_PROGRAM.replace("one (1.0)", "one, " * 100))
+    assert re.search(r"^build\.py:   Unpacking one, .*\.\.\. \(\d+ s\)$", reader.text, re.MULTILINE)
+    assert max(map(len, reader.text.splitlines())) < 120
 
 
 def test_a_log_of_json_has_lines_of_json(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
