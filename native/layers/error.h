@@ -18,6 +18,7 @@ enum image_fault {
 	IMAGE_FAULT_LOSSY,     /* the target cannot hold something of the image */
 	IMAGE_FAULT_CHANGED,   /* a file of the source changed while it was read */
 	IMAGE_FAULT_CANCELLED, /* the caller asked to stop */
+	IMAGE_FAULT_LIMIT,     /* the source is whole, and asks for more than is taken */
 	IMAGE_FAULT_ABSENT,    /* a listing does not say what is needed: the layer itself has to be read */
 };
 

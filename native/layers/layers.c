@@ -130,7 +130,7 @@ static int check_holes(struct image_layers *layers, const struct image_entry *en
 		layers->holes += holes;
 		return 0;
 	}
-	return image_fail(err, IMAGE_FAULT_SOURCE, entry->path, "claims %llu bytes of holes; the sparse files of an image have 64 GiB of them "
+	return image_fail(err, IMAGE_FAULT_LIMIT, entry->path, "claims %llu bytes of holes; the sparse files of an image have 64 GiB of them "
 			  "at most, in sum. Leave it out of the image, or make it where it is used (truncate -s)",
 			  (unsigned long long)holes);
 }

@@ -27,7 +27,7 @@ except ImportError as error:  # an installation without a compiler
         "then run: pip install -e .",
     ) from error
 
-Fault = Literal["system", "source", "lossy", "changed", "cancelled", "absent"]
+Fault = Literal["system", "source", "lossy", "changed", "cancelled", "limit", "absent"]
 _FAULTS: dict[int, Fault] = {
     lib.IMAGE_FAULT_NONE: "system",
     lib.IMAGE_FAULT_SYSTEM: "system",
@@ -35,6 +35,7 @@ _FAULTS: dict[int, Fault] = {
     lib.IMAGE_FAULT_LOSSY: "lossy",
     lib.IMAGE_FAULT_CHANGED: "changed",
     lib.IMAGE_FAULT_CANCELLED: "cancelled",
+    lib.IMAGE_FAULT_LIMIT: "limit",
     lib.IMAGE_FAULT_ABSENT: "absent",
 }
 
@@ -55,6 +56,7 @@ _LOSSES: dict[int, str] = {
 _HINTS: dict[Fault, str] = {
     "changed": "run this again when nobody writes to the source",
     "source": "copy or pull the source again, and verify it",
+    "limit": "change the image, and run this again",
 }
 
 

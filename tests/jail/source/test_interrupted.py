@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.errors import CellblockError
 from cellblock.jail.source.image_core import ImageError, LayerBytes, Pick, Target, assembling
 
 MANY = 4096
@@ -122,7 +123,11 @@ def test_a_layer_does_not_claim_what_it_likes(tmp_path: Path, size: int) -> None
     (tmp_path / "root").mkdir()
     with pytest.raises(ImageError, match=f"/sparse: claims {size} bytes of holes; .* 64 GiB") as caught:
         run_one(tmp_path / "root", sparse_layer(size))
-    assert caught.value.fault == "source"
+    assert caught.value.fault == "limit"
+    # It is not damaged: another copy of it would be the same.
+    told = caught.value.for_users("the volume is as it was")
+    assert isinstance(told, CellblockError)
+    assert told.hint == "change the image, and run this again"
 
 
 def test_nor_in_many_files(tmp_path: Path) -> None:
