@@ -9,6 +9,7 @@ the least harm to its jobs (cellblock.cluster.changing.apply).
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -99,6 +100,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
                 events.info(f"cluster: {effect}{change.what}")
             target.make_secrets(folder)
             make_folders(folder)
+            _let_nodes_tell(target.state)
             ClusterChange(client, known, target, changes, folder, patience_s, events).apply()
         else:
             running.remove(client, spec.name)
@@ -291,6 +293,18 @@ def make_folders(folder: Path) -> None:
     (folder / "accounts").mkdir(mode=0o755, exist_ok=True)
 
 
+def _let_nodes_tell(new: state.ClusterState) -> None:
+    """Make the folder of the volume that workers write their counts of steps to, or remove it.
+
+    It spares a volume that nobody asks for metrics of a write by each node.
+    """
+    place = Path(new.volume) / ".cellblock" / "nodes"
+    if "metrics" in new.containers:
+        place.mkdir(mode=0o755, exist_ok=True)
+    else:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events: Events) -> None:
     """Make files, network and containers and wait for Slurm; all or nothing."""
     new = target.state
@@ -299,6 +313,7 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
         target.make_secrets(folder)
         config.write(folder / "config", target.texts)
         make_folders(folder)
+        _let_nodes_tell(new)
         with events.step("cluster", "start containers"):
             running.create(client, new.name, new.engine, target.containers.values())
         with events.step("cluster", "wait for Slurm"):

@@ -114,6 +114,8 @@ def test_limits_change_while_jobs_run(changed: LocalCluster, tmp_path: Path) -> 
     assert [started(changed, host) for host in hosts] == before
     assert changed.job(job)["JobState"] == "RUNNING"
     assert difference(request).changes == ()
+    # Nodes tell of their steps where somebody asks.
+    assert not (changed.root.parent / ".cellblock/nodes").exists()
 
 
 def test_the_page_says_what_to_type(changed: LocalCluster, tmp_path: Path) -> None:
