@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import errno
 import gc
+import re
 import sys
+from typing import Any
 
 from cellblock.errors import CellblockError
 from cellblock.launcher import failure
@@ -74,13 +76,23 @@ def _say_interrupted(args: list[str]) -> int:
 def _say_wrong_usage(error: Exception, args: list[str]) -> int:
     """Say what typer refuses. By its attributes: typer brings its own click, or takes the system's."""
     status: int = error.exit_code  # type: ignore[attr-defined]
+    message: str = error.format_message()  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    meant = _cluster_meant(message, context)
     if failure.logs_json(args) or failure.prints_json(args):
-        context = getattr(error, "ctx", None)
         command = context.command_path if context else failure.PROGRAM
-        message: str = error.format_message()  # type: ignore[attr-defined]
-        return failure.tell(message, f"`{command} --help` lists what there is", status, args)
+        return failure.tell(message, meant or f"`{command} --help` lists what there is", status, args)
     error.show()  # type: ignore[attr-defined]
+    if meant:
+        sys.stderr.write(f"  next: {failure.typeable(meant)}\n")
     return status
+
+
+def _cluster_meant(message: str, context: Any) -> str:
+    """What to type for a cluster that was named without `--name`; empty where that is not what is wrong."""
+    extra = re.search(r"unexpected extra argument\S* \(([A-Za-z0-9-]+)\)", message)
+    takes_name = context and any("--name" in one.opts for one in context.command.params)
+    return f"`{context.command_path} --name {extra[1]}`, if that is a cluster" if extra and takes_name else ""
 
 
 def _run(args: list[str]) -> int:

@@ -174,6 +174,19 @@ static int update_associations(void *change, void *argument)
 	return answer;
 }
 
+/* What slurmctld saves when it changes, or when it is told to end: one that was killed before does not start without it. */
+static void save_all(void)
+{
+	static const char *const names[] = { "schedule_node_save", "schedule_part_save", "schedule_resv_save", "schedule_trigger_save" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		void (*save)(void);
+		*(void **)&save = dlsym(RTLD_DEFAULT, names[i]);
+		if (save)
+			save();
+	}
+}
+
 static void save_associations(void)
 {
 	int64_t now = read_clock(CLOCK_MONOTONIC), passed = now - associations.saved;
@@ -191,11 +204,16 @@ static void *save_changes(void *argument)
 {
 	const struct jobs *jobs = argument;
 	const struct timespec pause = { .tv_nsec = EVERY };
+	bool all_saved = false;
 	time_t known = 0;
 
 	(void)prctl(PR_SET_NAME, "jobchanges");
 	for (;;) {
 		(void)nanosleep(&pause, NULL);
+		if (has_started && !all_saved) {
+			save_all();
+			all_saved = true;
+		}
 		save_associations();
 		/* Before the change is read: more may come within the same second, and they look the same. */
 		time_t now = time(NULL), changed = *jobs->changed;

@@ -90,6 +90,8 @@ def test_every_target_has_help() -> None:
         (("up", "--jail-root", "admin"), "root in the jail cannot be 'admin' to Slurm"),
         (("shell", "--admin", "--user", "ada"), "they exclude each other"),
         (("bulid",), "bulid"),
+        (("up", "mine"), "  next: `python3 build.py up --name mine`, if that is a cluster\n"),
+        (("status", "mine", "yours"), "(mine yours)\n"),
         (("push", "http://localhost:5000/x"), "next: write localhost:5000/x, with --plain-http"),
         (("push", "https://registry.example/x"), "next: write registry.example/x\n"),
         (
