@@ -26,6 +26,7 @@ from tests.documented import lines_for
 from tests.integration.conftest import default_variant, other_variants, running_cluster, write_cluster_file
 from tests.integration.jobs import ended, submit
 from tests.integration.local_cluster import LocalCluster, podman
+from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -269,8 +270,7 @@ def test_a_partition_with_jobs_goes_when_they_are_over(changed: LocalCluster, tm
 @pytest.mark.usefixtures("as_before")
 def test_the_login_node_starts_anew_and_jobs_go_on(changed: LocalCluster, tmp_path: Path) -> None:
     job = runs(changed, "-w", "cpu-1")
-    port = changed.request.ssh_port or 0
-    request = replace(request_of(changed, tmp_path), ssh_port=port + 1 if port < 65535 else port - 1)
+    request = replace(request_of(changed, tmp_path), ssh_port=free_port())
     assert [change.effect for change in difference(request).changes] == ["sessions"]
     before = started(changed, "controller")
     bring_up(request, Events())
