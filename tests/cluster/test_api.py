@@ -31,6 +31,7 @@ def test_containers_conf_where_limits_cannot_be_raised_and_there_is_no_systemd()
         'default_ulimits = ["nofile=20000:20000", "memlock=-1:-1"]',
         "[engine]",
         'events_logger = "file"',
+        "exit_command_delay = 60",
         'runtime = "runc"',
         'cgroup_manager = "cgroupfs"',
     ]

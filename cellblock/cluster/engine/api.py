@@ -83,6 +83,8 @@ def containers_conf(limits: tuple[host.Limit, ...], *, runc: bool, systemd: bool
         "[engine]",
         "# The journal may not exist here.",
         'events_logger = "file"',
+        "# Seconds that podman keeps a process for each command that has ended in a container; else 300.",
+        "exit_command_delay = 60",
     ]
     if runc:
         lines += ["# crun refuses hosts that mount both cgroup hierarchies.", 'runtime = "runc"']
