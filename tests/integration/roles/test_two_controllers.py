@@ -71,9 +71,12 @@ def acts(cluster: LocalCluster) -> str:
 
 
 def states(cluster: LocalCluster, *jobs: str) -> dict[str, str]:
-    """The states of jobs, as slurmctld has them; asked from the second controller, which always runs here."""
-    shown = cluster.on("controller-2", "squeue", "--all", "--noheader", "--states=all", "--format=%A %T").ok()
-    known = dict(line.split() for line in shown.splitlines())
+    """The states of jobs, as slurmctld has them; asked from the second controller, which always runs here.
+
+    Unknown while neither answers, as when one takes over.
+    """
+    shown = cluster.on("controller-2", "squeue", "--all", "--noheader", "--states=all", "--format=%A %T")
+    known = dict(line.split() for line in shown.out.splitlines()) if shown.status == 0 else {}
     return {job: known.get(job, "unknown") for job in jobs}
 
 
