@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -70,7 +71,7 @@ def test_a_cluster_runs_in_docker_and_leaves_nothing(daemon: docker.DockerClient
     assert names == {f"cellblock-{_NAME}-{host}" for host in _HOSTS}
     job = typed("shell", "--user", "cellblock", "srun", "-N2", "hostname", timeout_s=_JOB_S)
     assert sorted(job.split()) == ["worker-1", "worker-2"]
-    assert "node      worker-2                       idle" in typed("status")
+    assert re.search(r"^ +node +worker-2 +idle$", typed("status"), re.MULTILINE)
     assert typed("down", "--purge") == f"cluster {_NAME} is stopped; its jail is deleted\n"
     assert daemon.containers.list(all=True) == []
     assert [one.name for one in daemon.networks.list() if one.name not in ("host", "none")] == []
