@@ -5,7 +5,6 @@
 #include "errands.h"
 
 #include <dirent.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 
 #include "native/jail/pid.h"
 #include "native/base/scoped.h"
+#include "own_thread.h"
 #include "process_status.h"
 
 /* Opening a file takes milliseconds, seconds on a volume that is slow. */
@@ -171,19 +171,12 @@ static void *watch(void *unused)
 int jail_errands_watch(struct jail_error *err)
 {
 	static bool watched;
-	sigset_t all, before;
-	pthread_t thread;
 
 	if (watched)
 		return 0;
-	/* slurmd's signals go to slurmd's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int number = pthread_create(&thread, NULL, watch, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	int number = jail_own_thread_start(watch, NULL);
 	if (number)
 		return jail_fail(err, "pthread_create", number, "cannot watch over what slurmd forks");
-	(void)pthread_detach(thread);
 	watched = true;
 	return 0;
 }

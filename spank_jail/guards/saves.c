@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,6 +30,7 @@
 
 #include "imports.h"
 #include "native/base/scoped.h"
+#include "own_thread.h"
 
 /* As in slurm.conf and slurmctld-acts. */
 #define ACTING "/var/lib/slurm/slurmctld/acting-controller"
@@ -243,8 +243,6 @@ static int follow_associations(const struct link_map *slurmctld, struct jail_err
 static int start_saving_changes(struct jail_error *err)
 {
 	static struct jobs jobs;
-	pthread_t thread;
-	sigset_t all, before;
 
 	if (jobs.save)
 		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
@@ -253,15 +251,8 @@ static int start_saving_changes(struct jail_error *err)
 	*(void **)&associations.save = dlsym(RTLD_DEFAULT, "dump_assoc_mgr_state");
 	if (!jobs.changed || !jobs.save)
 		return jail_fail(err, "dlsym", ENOENT, "slurmctld does not say when jobs change");
-	/* Signals are for slurmctld's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int number = pthread_create(&thread, NULL, save_changes, &jobs);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (number)
-		return jail_fail(err, "pthread_create", number, "changes of jobs cannot be saved at once");
-	(void)pthread_detach(thread);
-	return 0;
+	int number = jail_own_thread_start(save_changes, &jobs);
+	return number ? jail_fail(err, "pthread_create", number, "changes of jobs cannot be saved at once") : 0;
 }
 
 int jail_saves_hasten(struct jail_error *err)

@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,6 +30,7 @@
 
 #include "imports.h"
 #include "native/base/scoped.h"
+#include "own_thread.h"
 #include "saves.h"
 
 #define PLUGIN "accounting_storage_slurmdbd.so"
@@ -248,19 +248,10 @@ static void *wait_for_plugin(void *argument)
 int jail_unsent_records_keep(uint16_t protocol, void (*complain)(int missing, const struct jail_error *err))
 {
 	static bool begun;
-	pthread_t thread;
-	sigset_t all, before;
 
 	if (begun)
 		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
 	begun = true;
 	version = protocol;
-	/* Signals are for slurmctld's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int number = pthread_create(&thread, NULL, wait_for_plugin, (void *)complain);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!number)
-		(void)pthread_detach(thread);
-	return number;
+	return jail_own_thread_start(wait_for_plugin, (void *)complain);
 }

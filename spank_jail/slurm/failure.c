@@ -37,13 +37,17 @@ static bool is_shortage(const struct jail_error *err)
 void jail_failure_remember(struct jail_failure *failure, const struct jail_error *err)
 {
 	jail_failure_report(err);
-	failure->users = jail_options_at_fault(err);
 	jail_error_format(err, failure->line, sizeof(failure->line));
-	failure->counted_as = failure->users	? JAIL_STEPS_WRONG_OPTION
-			      : err->inside	? JAIL_STEPS_INSIDE
-			      : is_shortage(err) ? JAIL_STEPS_SHORTAGE
-						: JAIL_STEPS_NODE;
-	failure->nodes = failure->counted_as == JAIL_STEPS_NODE;
+	failure->counted_as = jail_options_at_fault(err) ? JAIL_STEPS_WRONG_OPTION
+			      : err->inside		 ? JAIL_STEPS_INSIDE
+			      : is_shortage(err)	 ? JAIL_STEPS_SHORTAGE
+							 : JAIL_STEPS_NODE;
+}
+
+/* Whether any other job would fail here, too. */
+static bool is_nodes(const struct jail_failure *failure)
+{
+	return failure->counted_as == JAIL_STEPS_NODE;
 }
 
 void jail_failure_drain(const struct jail_failure *failure, const char *node)
@@ -52,7 +56,7 @@ void jail_failure_drain(const struct jail_failure *failure, const char *node)
 	char reason[1500];
 
 	snprintf(reason, sizeof(reason), JAIL_LOG_NAME "%s", failure->line);
-	if (failure->nodes && jail_controller_drain(node, reason, &err))
+	if (is_nodes(failure) && jail_controller_drain(node, reason, &err))
 		jail_failure_report(&err);
 }
 
@@ -62,7 +66,7 @@ static const bool giving_up_is_success = SLURM_VERSION_NUMBER < SLURM_VERSION_NU
 
 bool jail_failure_needs_volume(const struct jail_failure *failure, const struct jail_step *step)
 {
-	return failure->nodes && step->step == SLURM_BATCH_SCRIPT && !giving_up_is_success;
+	return is_nodes(failure) && step->step == SLURM_BATCH_SCRIPT && !giving_up_is_success;
 }
 
 /* From 25.05 on Slurm asks whose fault it is, here and in slurm_spank_init and nowhere else. Tried on 26.05.5: a
@@ -70,7 +74,7 @@ bool jail_failure_needs_volume(const struct jail_failure *failure, const struct 
 int jail_failure_result(const struct jail_failure *failure)
 {
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0)
-	return failure->nodes ? ESPANK_NODE_FAILURE : ESPANK_JOB_FAILURE;
+	return is_nodes(failure) ? ESPANK_NODE_FAILURE : ESPANK_JOB_FAILURE;
 #else
 	(void)failure;
 	return JAIL_FAILED;
@@ -83,7 +87,8 @@ int jail_failure_tell(const struct jail_failure *failure, const struct jail_step
 	/* A failure of user_init drains the node under a batch job, and requeues the job: right for the node's faults
 	 * alone. Else the tasks are forked, and end in task_init_privileged, as they do for what the user has to
 	 * repair. */
-	if (failure->users || giving_up_is_success || (step->step == SLURM_BATCH_SCRIPT && !failure->nodes))
+	if (failure->counted_as == JAIL_STEPS_WRONG_OPTION || giving_up_is_success ||
+	    (step->step == SLURM_BATCH_SCRIPT && !is_nodes(failure)))
 		return ESPANK_SUCCESS;
 	return JAIL_FAILED;
 }

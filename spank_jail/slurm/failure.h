@@ -17,9 +17,7 @@
 
 struct jail_failure {
 	char line[1400]; /* "": the jail was built */
-	bool users;      /* an option of the job is wrong */
-	bool nodes;      /* any other job would fail here, too */
-	enum jail_step_counter counted_as;
+	enum jail_step_counter counted_as; /* whose fault it is */
 };
 
 /* Says an error once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are

@@ -4,7 +4,8 @@
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
- * records soon (guards/saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), and a lock that it gives up twice does not stop it (guards/held_locks.c).
+ * records soon (guards/saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), and a lock that it gives
+ * up twice does not stop it (guards/held_locks.c).
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>

@@ -120,28 +120,29 @@ def waits_for_another_job(arena: Arena, user: str) -> Outcome:
     return outcome if "stays" in answer else Outcome.read(answer)
 
 
+def _cancelled_where_it_stays(arena: Arena, user: str, attack: str) -> Outcome:
+    job, said = _stays(arena, user, f"exec /escape/attack {attack}")
+    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+
+
 def waits_for_itself(arena: Arena, user: str) -> Outcome:
     """The task has that file system's /dev/fuse open itself, so that nobody's end is the connection's end."""
-    job, said = _stays(arena, user, "exec /escape/attack wait-for-itself")
-    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+    return _cancelled_where_it_stays(arena, user, "wait-for-itself")
 
 
 def waits_in_a_thread(arena: Arena, user: str) -> Outcome:
     """The same, where a thread asks, and the first one, by which the process looks dead, has ended."""
-    job, said = _stays(arena, user, "exec /escape/attack wait-in-a-thread")
-    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+    return _cancelled_where_it_stays(arena, user, "wait-in-a-thread")
 
 
 def exits_into_itself(arena: Arena, user: str) -> Outcome:
     """The task exits by itself, and its exit asks a file system that it serves: it seems to sleep."""
-    job, said = _stays(arena, user, "exec /escape/attack exit-into-itself")
-    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+    return _cancelled_where_it_stays(arena, user, "exit-into-itself")
 
 
 def dumps_into_itself(arena: Arena, user: str) -> Outcome:
     """The same with a core file, for which slurmstepd puts off SIGKILL, too."""
-    job, said = _stays(arena, user, "exec /escape/attack dump-into-itself")
-    return _cancelled(arena, job) if "stays" in said else Outcome.read(said)
+    return _cancelled_where_it_stays(arena, user, "dump-into-itself")
 
 
 def executes_for_ever(arena: Arena, user: str) -> Outcome:

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts threads in slurmd and slurmctld. errands.c, saves.c and unsent_records.c call it. */
+#include "own_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+int jail_own_thread_start(void *(*run)(void *), void *argument)
+{
+	pthread_t thread;
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int number = pthread_create(&thread, NULL, run, argument);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!number)
+		(void)pthread_detach(thread);
+	return number;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads of ours in a program that is not. */
+#ifndef JAIL_OWN_THREAD_H
+#define JAIL_OWN_THREAD_H
+
+/* Starts a thread that nobody waits for and that takes no signal: those are for the program's own threads.
+ * Returns 0, or the number of an error. */
+int jail_own_thread_start(void *(*run)(void *), void *argument);
+
+#endif
