@@ -41,7 +41,8 @@ RECOVERY_S = 300
 TIMEOUT_S = 7200
 
 # What users do until there is a file `stop`. Each job writes its number down when it begins and when it ends;
-# `accepted` has those whose submission was answered.
+# `accepted` has those whose submission was answered. What waits for a job of slurmctld's last tenth of a second, which is
+# lost, waits for ever: Slurm's commands ask nobody.
 LOAD = r"""#!/bin/bash
 cd "$HOME/kills" || exit
 job='echo $SLURM_JOB_ID >>began; sleep 1; echo $SLURM_JOB_ID >>ended'
@@ -54,8 +55,8 @@ batches() {
 }
 steps() {
     while [ ! -e stop ]; do
-        srun --quiet --mpi=none -n1 --chdir=. sh -c "$job" >>steps.out 2>&1
-        salloc --quiet -n1 --chdir=. srun --quiet --mpi=none sh -c "$job" >>steps.out 2>&1
+        timeout 120 srun --quiet --mpi=none -n1 --chdir=. sh -c "$job" >>steps.out 2>&1
+        timeout 120 salloc --quiet -n1 --chdir=. srun --quiet --mpi=none sh -c "$job" >>steps.out 2>&1
         sleep 0.2
     done
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -60,6 +61,42 @@ def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
     assert cluster.job(ended(cluster, job))["JobState"] == "COMPLETED"
     assert out.read_text() == "start\nend\n"
     assert step.read_text() == "start\nend\n"
+
+
+def kill_with_slurmd(cluster: LocalCluster, script: str) -> str:
+    """End slurmd and a batch script's slurmstepd at once; returns what is said by what then looks for lost jobs."""
+    before = slurmd(cluster)
+    cluster.on(NODE, "sh", "-c", f"kill -KILL {before} {scripts(cluster)[script]}").ok()
+    wait_for_another(cluster, before)
+    look = "timeout 20 /usr/lib/cellblock/requeue-lost-jobs worker-1 1 2>&1"
+    return cluster.on(NODE, "sh", "-c", look).out
+
+
+def scripts(cluster: LocalCluster) -> dict[str, str]:
+    """Jobs whose batch script runs on the node, and the pids of its slurmstepd and of what that forked."""
+    seen = """for p in /proc/[0-9]*; do echo "${p#/proc/} $(tr '\\0' ' ' <$p/cmdline)"; done 2>/dev/null"""
+    found = re.findall(r"^(\d+) slurmstepd: \[(\d+)\.batch\]", cluster.on(NODE, "sh", "-c", seen).out, re.M)
+    return {job: " ".join(pid for pid, of in found if of == job) for _, job in found}
+
+
+@pytest.mark.every_slurm
+def test_a_job_that_no_slurmd_runs_begins_again(cluster: LocalCluster) -> None:
+    """as one whose launch a slurmd had answered when it was killed: slurmctld sees its extern step, and waits"""
+    cluster.add_user("grace")
+    options = ("-w", NODE, "-n1", "-o", "/dev/null")
+    lost = submit(cluster, "grace", "sleep 600", *options)
+    kept = submit(cluster, "grace", "sleep 600", "--no-requeue", *options)
+    try:
+        cluster.wait_until("both run", lambda: {lost, kept} <= set(scripts(cluster)))
+        said = kill_with_slurmd(cluster, lost)
+        assert f"begun job {lost}, which waited since; it is requeued\n" in said
+        assert cluster.job(lost)["Restarts"] == "1"
+        assert (kept in said, cluster.job(kept)["JobState"]) == (False, "RUNNING")
+        said = kill_with_slurmd(cluster, kept)
+        assert f"begun job {kept}, which waited since; it is cancelled, for it may not be requeued\n" in said
+        assert cluster.job(ended(cluster, kept))["JobState"] == "CANCELLED"
+    finally:
+        cluster.on("controller", "scancel", lost, kept)
 
 
 def test_the_cluster_goes_on_when_slurmctld_is_killed(cluster: LocalCluster) -> None:
