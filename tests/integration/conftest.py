@@ -161,7 +161,7 @@ _WITHOUT_WAITING = """\
 slurm:
   extra:
     slurm.conf: |
-      SchedulerParameters=batch_sched_delay=0,bf_interval=3,sched_interval=5
+      SchedulerParameters=nohold_on_prolog_fail,batch_sched_delay=0,bf_interval=3,sched_interval=5
       KillWait=5
 """
 

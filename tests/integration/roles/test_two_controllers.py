@@ -37,7 +37,7 @@ slurm:
     slurm.conf: |
       MessageTimeout=10
       SlurmctldTimeout=10
-      SchedulerParameters=batch_sched_delay=0,bf_interval=3,sched_interval=5
+      SchedulerParameters=nohold_on_prolog_fail,batch_sched_delay=0,bf_interval=3,sched_interval=5
       KillWait=5
 """
 SLEEP = ("sbatch", "--parsable", "-n1", "--mem=1", "--chdir=/", "--output=/dev/null", "--wrap=sleep 900")
