@@ -17,6 +17,7 @@
  */
 #include <asm/unistd.h>
 #include <errno.h>
+#include <linux/fcntl.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <sys/ioctl.h>
@@ -31,6 +32,9 @@
 #endif
 #ifndef __NR_quotactl_fd
 #define __NR_quotactl_fd 443
+#endif
+#ifndef F_SETDELEG
+#define F_SETDELEG 1040
 #endif
 #ifndef AF_VSOCK
 #define AF_VSOCK 40
@@ -103,6 +107,12 @@ const struct jail_syscall_rule jail_syscall_rules[] = {
 	/* The error by which PAM, sshd, su and useradd know a kernel without auditing, and go on. */
 	{ CALL(socket), EAFNOSUPPORT, "AF_NETLINK with NETLINK_AUDIT: the audit log is the node's, entries could be forged",
 	  { ARGUMENT(0, IS, AF_NETLINK), ARGUMENT(2, IS, NETLINK_AUDIT) } },
+
+	/* The error of file systems without leases, which programs that take them (Samba) know. */
+	{ CALL(fcntl), EINVAL, "F_SETLEASE: who opens the file waits for 45 s, as a backup of the volume, for each file",
+	  { ARGUMENT(1, IS, F_SETLEASE) } },
+	{ CALL(fcntl), EINVAL, "F_SETDELEG: a lease by another name, of directories, too (Linux 6.19)",
+	  { ARGUMENT(1, IS, F_SETDELEG) } },
 
 #ifdef __NR_iopl
 	{ CALL(iopl), EPERM, "access to the hardware's ports", {{ 0 }} },

@@ -13,7 +13,7 @@ from tests.spank_jail import mount_core as core
 from tests.spank_jail.conftest import Distribution, Jail
 
 # Refused for some of their arguments only: tests/test_seccomp.c has those.
-CONDITIONAL = {"clone", "unshare", "personality", "ioctl", "socket"}
+CONDITIONAL = {"clone", "unshare", "personality", "ioctl", "socket", "fcntl"}
 
 STATUS = """
     def status(field):

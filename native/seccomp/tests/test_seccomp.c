@@ -5,6 +5,7 @@
 
 #include <asm/unistd.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -105,6 +106,12 @@ static void test_arguments(void)
 	CHECK(answer(NATIVE, __NR_ioctl, 0, TIOCLINUX, 0) == EPERM);
 	CHECK(answer(NATIVE, __NR_ioctl, 0, TIOCSETD, 0) == EPERM);
 	CHECK(answer(NATIVE, __NR_ioctl, TIOCSTI, 0, 0) == 0);
+	CHECK(answer(NATIVE, __NR_fcntl, 0, F_SETFL, 0) == 0);
+	CHECK(answer(NATIVE, __NR_fcntl, 0, F_OFD_SETLKW, 0) == 0);
+	CHECK(answer(NATIVE, __NR_fcntl, 0, F_GETLEASE, 0) == 0);
+	CHECK(answer(NATIVE, __NR_fcntl, 0, F_SETLEASE, F_RDLCK) == EINVAL);
+	CHECK(answer(NATIVE, __NR_fcntl, 0, F_SETLEASE | UINT64_C(1) << 32, F_WRLCK) == EINVAL);
+	CHECK(answer(NATIVE, __NR_fcntl, 0, 1040, 0) == EINVAL); /* F_SETDELEG */
 	CHECK(answer(NATIVE, __NR_socket, AF_INET, SOCK_STREAM, 0) == 0);
 	CHECK(answer(NATIVE, __NR_socket, AF_ALG, SOCK_SEQPACKET, 0) == EAFNOSUPPORT);
 	CHECK(answer(NATIVE, __NR_socket, 40, SOCK_STREAM, 0) == EAFNOSUPPORT);

@@ -8,6 +8,7 @@
 #include <linux/keyctl.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/io.h>
 #include <sys/mman.h>
@@ -197,7 +198,22 @@ static void keyring(void)
 }
 
 
+/* Who opens such a file outside, as a backup of the volume, waits until the lease is broken. */
+static void take_lease(void)
+{
+	char path[] = "/escape/out/lease-XXXXXX";
+	int fd = mkstemp(path);
+
+	if (fd < 0)
+		broken("mkstemp %s", path);
+	(void)unlink(path);
+	if (!fcntl(fd, F_SETLEASE, F_WRLCK))
+		escaped("a file of the volume is leased");
+	held("fcntl F_SETLEASE");
+}
+
 const struct attack kernel_attacks[] = {
+	{ "take-lease", take_lease },
 	{ "load-module", load_module },
 	{ "load-module-file", load_module_file },
 	{ "delete-module", delete_module },
