@@ -9,6 +9,7 @@
 #include <linux/keyctl.h>
 #include <stdint.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "native/seccomp/seccomp.h"
 #include "native/base/sys.h"
@@ -64,6 +65,25 @@ static int cut_bounding_set(struct jail_error *err)
 	return 0;
 }
 
+/* The kernel counts queued signals, and timers, by uid for the whole machine, and compares the count with the limit of who
+ * gets one more. Root inside who may have as many as the node's daemons leaves these none: C libraries tell the threads of a
+ * process of a new uid by such a signal, and slurmstepd tries for ever. Half is left to them. */
+static int leave_signals(struct jail_error *err)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_SIGPENDING, &limit))
+		return jail_fail(err, "getrlimit", errno, "cannot read how many signals may be pending");
+	if (limit.rlim_max == RLIM_INFINITY)
+		return 0;
+	limit.rlim_max /= 2;
+	if (limit.rlim_cur > limit.rlim_max)
+		limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_SIGPENDING, &limit))
+		return jail_fail(err, "setrlimit", errno, "cannot limit how many signals may be pending");
+	return 0;
+}
+
 static uint64_t joined(const uint32_t words[2])
 {
 	return words[0] | (uint64_t)words[1] << 32;
@@ -108,7 +128,7 @@ int jail_confine(enum jail_level level, struct jail_error *err)
 	if (level < JAIL_LEVEL_CAPABILITIES)
 		return 0;
 	/* The filter comes late: it refuses keyctl, and needs CAP_SYS_ADMIN. */
-	return leave_keyring(err) || cut_bounding_set(err) || keep_capabilities(UINT64_MAX, err) ||
+	return leave_keyring(err) || leave_signals(err) || cut_bounding_set(err) || keep_capabilities(UINT64_MAX, err) ||
 	       jail_seccomp_attach(err) || drop_ptrace_and_admin(err) ? -1 : 0;
 }
 

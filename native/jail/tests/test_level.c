@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdint.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,10 +70,17 @@ static int confined(void)
 		return 1;
 	if (gain_ambient() || sets(&before, &permitted, &inheritable) || !inheritable)
 		return 2;
+	/* Root outside has more than it leaves to root inside. */
+	const struct rlimit given = { 1000, 2000 };
+	struct rlimit left;
+	if (setrlimit(RLIMIT_SIGPENDING, &given))
+		return 12;
 	if (jail_confine(JAIL_LEVEL_CAPABILITIES, &err)) {
 		fprintf(stderr, "%s (%d): %s\n", err.syscall, err.number, err.message);
 		return 3;
 	}
+	if (getrlimit(RLIMIT_SIGPENDING, &left) || left.rlim_cur != 1000 || left.rlim_max != 1000)
+		return 13;
 	/* Between the two calls root can still set limits and ids, but follow no /proc/PID/root of the node's. */
 	const uint64_t doors = UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_PTRACE;
 	if (sets(&effective, &permitted, &inheritable) || effective != (before & ~doors) || inheritable)

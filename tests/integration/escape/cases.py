@@ -214,6 +214,7 @@ _ENDING_BY_UID = (
     "called-slurmstepd",
     "traced-by-another-job",
     "traced-by-an-orphan",
+    "signals-of-root",
 )
 _ENDINGS = [
     Case(name, "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem", user, way=way)
@@ -229,6 +230,7 @@ _ENDINGS = [
         ("waits-in-a-thread", endings.waits_in_a_thread),
         ("exits-into-itself", endings.exits_into_itself),
         ("executes-for-ever", endings.executes_for_ever),
+        ("signals-of-root", endings.signals_of_root),
     )
     for user in ("root", "eve")
 ]

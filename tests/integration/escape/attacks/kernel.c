@@ -7,6 +7,7 @@
 #include <linux/bpf.h>
 #include <linux/keyctl.h>
 #include <linux/perf_event.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/timex.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "attack.h"
@@ -212,7 +214,44 @@ static void take_lease(void)
 	held("fcntl F_SETLEASE");
 }
 
+/* Of its own uid, which is root's on the whole machine: no longer than is needed. */
+static void queue_signals(void)
+{
+	const union sigval none = { 0 };
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	while (!sigqueue(getpid(), SIGRTMIN, none))
+		;
+	if (errno != EAGAIN)
+		broken("sigqueue");
+	printf("stays\n");
+	fflush(stdout);
+	/* Whatever becomes free is taken. */
+	for (int i = 0; i < 60000 && access(given("OVER"), F_OK); i++) {
+		while (!sigqueue(getpid(), SIGRTMIN, none))
+			;
+		usleep(1000);
+	}
+	_exit(0);
+}
+
+/* Outside, as a daemon would. */
+static void have_signal(void)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_NONE };
+	timer_t timer;
+
+	if (timer_create(CLOCK_MONOTONIC, &event, &timer))
+		escaped("root outside has no room for a signal or a timer: %s", strerrorname_np(errno));
+	errno = 0;
+	held("root outside has room for a timer");
+}
+
 const struct attack kernel_attacks[] = {
+	{ "queue-signals", queue_signals },
+	{ "have-signal", have_signal },
 	{ "take-lease", take_lease },
 	{ "load-module", load_module },
 	{ "load-module-file", load_module_file },

@@ -169,6 +169,21 @@ def asked_for_numbers(arena: Arena, user: str) -> Outcome:
     return escaped("slurmd waits for the step") if asked.status == 124 else broken(str(asked))
 
 
+def signals_of_root(arena: Arena, user: str) -> Outcome:
+    """What the kernel counts by uid: root inside queues all signals that uid 0 may have on the machine.
+
+    No step of the node's begins or ends then: slurmstepd tries for ever to tell its threads of a new uid.
+    """
+    over = fresh(arena) / "over"
+    job, said = _stays(arena, user, f"OVER={arena.inside(over)} exec /escape/attack queue-signals")
+    try:
+        outside = arena.on_worker("escape-attack", "have-signal").out if "stays" in said else said
+    finally:
+        over.touch()
+        arena.cluster.wait_until("it is over", lambda: _is_over(arena, job))
+    return Outcome.read(outside)
+
+
 def stopped_clients(arena: Arena, user: str) -> Outcome:
     """srun and three sattaches that do not answer when slurmstepd tells them of the end."""
     out = fresh(arena)
