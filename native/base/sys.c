@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "unshare.h"
+
 /* One number on every architecture, for C libraries older than the call. */
 #ifndef SYS_mount_setattr
 #define SYS_mount_setattr 442
@@ -136,7 +138,11 @@ int sys_fchownat(int dir, const char *name, uid_t uid, gid_t gid)
 
 int sys_unshare(int flags)
 {
-	return CALL(SYS_unshare, flags);
+	if (fault())
+		return -1;
+	if (!syscall(SYS_unshare, flags))
+		return 0;
+	return unshare_is_counted(flags) ? unshare_as_another(flags) : -1;
 }
 
 int sys_setns(int fd, int flags)

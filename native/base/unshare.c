@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes namespaces that are counted for a uid which nobody has used up. sys.c calls it.
+ *
+ * The kernel counts namespaces by the effective uid of who makes them, for the whole machine (user.max_mnt_namespaces and
+ * the like). Root inside a jail is uid 0 to it, and may make all that uid 0 may have, in user namespaces. It may be any other
+ * uid as well, but to use up thousands of them it would need more memory than there is.
+ */
+#define _GNU_SOURCE
+#include "unshare.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdint.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sys.h"
+
+#define NAMESPACES (CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS)
+
+/* Uids that are mapped in a container's user namespace, too, and are no system user's. */
+#define FIRST_UID 1000
+#define N_UIDS 59000
+/* One of them may be a user's who has used up his own. */
+#define TRIES 4
+
+/* The calling thread's alone, past the C library: the others go on as root. */
+static int set_effective_uid(uid_t uid)
+{
+	return (int)syscall(SYS_setresuid, -1, uid, -1);
+}
+
+/* Becoming another uid takes the effective capabilities away, not the permitted ones. */
+static int unshare_as(uid_t uid, int flags)
+{
+	uint32_t effective[2], permitted[2], inheritable[2];
+
+	if (sys_capget(effective, permitted, inheritable) || set_effective_uid(uid))
+		return -1;
+	int result = sys_capset(permitted, permitted, inheritable) ? -1 : (int)syscall(SYS_unshare, flags);
+	int number = errno;
+	if (set_effective_uid(0) || sys_capset(effective, permitted, inheritable))
+		return -1;
+	errno = number;
+	return result;
+}
+
+/* A user namespace is its maker's: that stays root's. */
+bool unshare_is_counted(int flags)
+{
+	return errno == ENOSPC && flags & NAMESPACES && !(flags & CLONE_NEWUSER) && !geteuid();
+}
+
+int unshare_as_another(int flags)
+{
+	uint32_t number;
+
+	for (int i = 0; i < TRIES; i++) {
+		if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+			break;
+		if (!unshare_as(FIRST_UID + number % N_UIDS, flags))
+			return 0;
+		if (errno != ENOSPC)
+			break;
+	}
+	errno = ENOSPC;
+	return -1;
+}
