@@ -9,13 +9,12 @@
 #include "unshare.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <stdint.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "sys.h"
 
 #define NAMESPACES (CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS)
 
@@ -34,13 +33,18 @@ static int set_effective_uid(uid_t uid)
 /* Becoming another uid takes the effective capabilities away, not the permitted ones. */
 static int unshare_as(uid_t uid, int flags)
 {
-	uint32_t effective[2], permitted[2], inheritable[2];
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct own[2], all[2];
 
-	if (sys_capget(effective, permitted, inheritable) || set_effective_uid(uid))
+	if (syscall(SYS_capget, &header, own) || set_effective_uid(uid))
 		return -1;
-	int result = sys_capset(permitted, permitted, inheritable) ? -1 : (int)syscall(SYS_unshare, flags);
+	for (int i = 0; i < 2; i++) {
+		all[i] = own[i];
+		all[i].effective = own[i].permitted;
+	}
+	int result = syscall(SYS_capset, &header, all) ? -1 : (int)syscall(SYS_unshare, flags);
 	int number = errno;
-	if (set_effective_uid(0) || sys_capset(effective, permitted, inheritable))
+	if (set_effective_uid(0) || syscall(SYS_capset, &header, own))
 		return -1;
 	errno = number;
 	return result;
