@@ -119,6 +119,35 @@ def test_the_jails_munged_vouches_for_no_system_user() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ends", "starts"),
+    [
+        # By a signal, then by what root inside used up for a while, then as it was told to.
+        ("137 1 exit 1 0", 5),
+        ("1", 1),
+        ("0", 1),
+    ],
+)
+def test_what_once_vouched_for_the_jail_is_started_again(tmp_path: Path, ends: str, starts: int) -> None:
+    """`exit` ends the whole shell, as a wait does that was too long."""
+    count = tmp_path / "starts"
+    lines = "\n".join(
+        f"{number}) {'exit 1' if end == 'exit' else f'return {end}'} ;;" for number, end in enumerate(ends.split(), 1)
+    )
+    daemon = f'daemon() {{ echo >>{count}; case $(wc -l <{count}) in {lines} esac; }}; sleep() {{ :; }}'
+    done = ids_shell(f'{daemon}\nsupervise_for_jail "the daemon" daemon; echo over')
+    assert done.stdout == "over\n", done.stderr
+    assert len(count.read_text().splitlines()) == starts
+    assert done.stderr.count("it is started again") == starts - 1
+
+
+def test_a_user_namespace_that_is_not_to_be_had_is_told_at_once(tmp_path: Path) -> None:
+    fakes = "mkfifo() { command mkfifo \"$3\"; }; setpriv() { return 1; }"
+    done = ids_shell(f"{fakes}; run_for_jail munge {tmp_path}/munge true", CELLBLOCK_WAIT_S="20")
+    assert done.returncode == 1
+    assert "there is no user namespace for the jail" in done.stderr
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ("ada", "CELLBLOCK_NOT_VOUCHED: 'ada' is neither a uid nor a range"),

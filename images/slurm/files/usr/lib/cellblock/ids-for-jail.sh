@@ -47,6 +47,9 @@ gids_vouched_for() {
 # ids_unmapped PID - whether PID is in a user namespace that has no ids yet.
 ids_unmapped() { [ -e "/proc/$1" ] && [ -z "$(cat "/proc/$1/uid_map")" ]; }
 
+# ids_unmapped_or_ended PID - the same, or PID, a child of this shell's, has ended.
+ids_unmapped_or_ended() { ids_unmapped "$1" || ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; }
+
 # run_for_jail USER PLACE COMMAND... - COMMAND as USER, in a user namespace that has the ids of users alone, until it ends.
 # PLACE.pid has its number. COMMAND is a file that can be executed and not read, of an owner whom the namespace does not
 # have: the kernel then ties /proc/PID and ptrace to CAP_SYS_PTRACE on the node, which nobody in the jail has. Otherwise
@@ -68,7 +71,12 @@ run_for_jail() {
     child=$!
     exec 9>"$place.go"
     rm "$place.go"
-    wait_for "a user namespace for the jail; is user.max_user_namespaces 0?" ids_unmapped $child
+    wait_for "a user namespace for the jail" ids_unmapped_or_ended $child
+    ids_unmapped $child || {
+        exec 9>&-
+        echo "cellblock-init: there is no user namespace for the jail; is user.max_user_namespaces 0, or too small?" >&2
+        return 1
+    }
     { echo "$uids" >/proc/$child/uid_map && echo "$gids" >/proc/$child/gid_map && echo go >&9; } || return 1
     exec 9>&-
     echo $child >"$place.pid"
@@ -76,13 +84,17 @@ run_for_jail() {
 }
 
 # supervise_for_jail WHAT FUNCTION - start it again when a signal ends it; node-supervise cannot, for it gives it no ids.
+# What could be started before is also tried again when it fails: root inside, who may be any uid, can use up its user
+# namespaces for a while. What never could be, for a wrong setting as an example, is not.
 supervise_for_jail() {
-    until
-        "$2"
-        status=$?
-        [ $status -le 128 ]
-    do
+    begun=
+    while :; do
+        status=0
+        # In a shell of its own, which may end.
+        ("$2") || status=$?
+        [ $status -le 128 ] || begun=yes
+        { [ $status -ne 0 ] && [ -n "$begun" ]; } || return 0
         echo "cellblock-init: $1 ended with status $status; it is started again" >&2
-        sleep 0.2
+        if [ $status -gt 128 ]; then sleep 0.2; else sleep 1; fi
     done
 }
