@@ -131,9 +131,10 @@ def test_what_once_vouched_for_the_jail_is_started_again(tmp_path: Path, ends: s
     """`exit` ends the whole shell, as a wait does that was too long."""
     count = tmp_path / "starts"
     lines = "\n".join(
-        f"{number}) {'exit 1' if end == 'exit' else f'return {end}'} ;;" for number, end in enumerate(ends.split(), 1)
+        f"{number}) {'exit 1' if end == 'exit' else f'return {end}'} ;;"
+        for number, end in enumerate(ends.split(), 1)
     )
-    daemon = f'daemon() {{ echo >>{count}; case $(wc -l <{count}) in {lines} esac; }}; sleep() {{ :; }}'
+    daemon = f"daemon() {{ echo >>{count}; case $(wc -l <{count}) in {lines} esac; }}; sleep() {{ :; }}"
     done = ids_shell(f'{daemon}\nsupervise_for_jail "the daemon" daemon; echo over')
     assert done.stdout == "over\n", done.stderr
     assert len(count.read_text().splitlines()) == starts
@@ -141,7 +142,7 @@ def test_what_once_vouched_for_the_jail_is_started_again(tmp_path: Path, ends: s
 
 
 def test_a_user_namespace_that_is_not_to_be_had_is_told_at_once(tmp_path: Path) -> None:
-    fakes = "mkfifo() { command mkfifo \"$3\"; }; setpriv() { return 1; }"
+    fakes = 'mkfifo() { command mkfifo "$3"; }; setpriv() { return 1; }'
     done = ids_shell(f"{fakes}; run_for_jail munge {tmp_path}/munge true", CELLBLOCK_WAIT_S="20")
     assert done.returncode == 1
     assert "there is no user namespace for the jail" in done.stderr
