@@ -41,8 +41,8 @@ RECOVERY_S = 300
 TIMEOUT_S = 7200
 
 # What users do until there is a file `stop`. Each job writes its number down when it begins and when it ends;
-# `accepted` has those whose submission was answered. What waits for a job of slurmctld's last tenth of a second, which is
-# lost, waits for ever: Slurm's commands ask nobody.
+# `accepted` has those whose submission was answered. What waits for a job of slurmctld's last tenth of a
+# second, which is lost, waits for ever: Slurm's commands ask nobody.
 LOAD = r"""#!/bin/bash
 cd "$HOME/kills" || exit
 job='echo $SLURM_JOB_ID >>began; sleep 1; echo $SLURM_JOB_ID >>ended'

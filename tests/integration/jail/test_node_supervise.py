@@ -64,7 +64,7 @@ def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
 
 
 def kill_with_slurmd(cluster: LocalCluster, script: str) -> str:
-    """End slurmd and a batch script's slurmstepd at once; returns what is said by what then looks for lost jobs."""
+    """End slurmd and a batch script's slurmstepd; returns what is said by what then looks for lost jobs."""
     before = slurmd(cluster)
     cluster.on(NODE, "sh", "-c", f"kill -KILL {before} {scripts(cluster)[script]}").ok()
     wait_for_another(cluster, before)
@@ -81,7 +81,7 @@ def scripts(cluster: LocalCluster) -> dict[str, str]:
 
 @pytest.mark.every_slurm
 def test_a_job_that_no_slurmd_runs_begins_again(cluster: LocalCluster) -> None:
-    """as one whose launch a slurmd had answered when it was killed: slurmctld sees its extern step, and waits"""
+    """as one whose launch a killed slurmd had answered: slurmctld sees its extern step, and waits"""
     cluster.add_user("grace")
     options = ("-w", NODE, "-n1", "-o", "/dev/null")
     lost = submit(cluster, "grace", "sleep 600", *options)

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -308,9 +307,8 @@ def memory_mb(process: int) -> int:
     with suppress(OSError, ValueError):
         status = Path(f"/proc/{process}/status").read_text()
         if status.startswith("Name:\tslurmrestd\n"):
-            # One that has ended has no memory.
-            peak_kb = re.search(r"^VmHWM:\s+(\d+)", status, re.MULTILINE)
-            return int(peak_kb[1]) // 1024 if peak_kb else 0
+            # One that has ended has no such line.
+            return int(status.partition("VmHWM:")[2].partition("kB")[0] or 0) // 1024
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
         return max([memory_mb(int(child)) for child in children], default=0)
     return 0
