@@ -172,6 +172,20 @@ def _without_lost(plan: Plan, files: KeptFiles) -> Plan:
     return replace(plan, actions=actions.all(), findings=tuple(findings))
 
 
+def _refuse_damaged(plan: Plan, files: KeptFiles) -> None:
+    """Raise ValueError when files that were kept are gone or empty: half of an upgrade would be undone."""
+    faults = [
+        fault
+        for action in plan.actions
+        if action.after is not None and action.after.digest not in plan.contents
+        for fault in [files.fault(action)]
+        if fault
+    ]
+    if faults:
+        more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+        raise ValueError(faults[0] + more)
+
+
 def _can_make(action: Action, plan: Plan, files: KeptFiles) -> bool:
     return (action.after is not None and action.after.digest in plan.contents) or files.has(action)
 
@@ -181,6 +195,8 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     with history.whole(last.folder):
         opened = KeptFiles(last, ActionIndex(done.actions))
     with opened as files:
+        with history.whole(last.folder):
+            _refuse_damaged(plan, files)
         plan = _without_lost(plan, files)
         actions = arranged(plan, files.find)
 

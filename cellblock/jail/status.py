@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,13 +18,10 @@ from typing import Any
 from cellblock.errors import CellblockError
 from cellblock.jail.apply import transaction
 from cellblock.jail.tree.manifest import DAMAGED_HINT
-from cellblock.jail.volume import history, last_backup
+from cellblock.jail.volume import history, last_backup, record_faults
 from cellblock.jail.volume.holders import Mounts, Writer, mounts, writer
 from cellblock.jail.volume.volume import RESTORE, Volume, VolumeState
 from cellblock.privilege import require_root
-
-_END = 200
-"""Bytes at a manifest's end that hold its last line."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,14 @@ def status(path: Path) -> Status:
             hint="`jail assemble SOURCE VOLUME` makes one; `jail status VOLUME` shows it",
         )
     kept = [one for one in history.listed(volume) if history.is_there(volume, one.number)]
-    problems += [one.why for one in kept if isinstance(one, history.Damaged)]
+    faults_of = {
+        one.number: why
+        for one in kept
+        if (why := one.why if isinstance(one, history.Damaged) else record_faults.fault(volume, one))
+        is not None
+        and history.is_there(volume, one.number)
+    }
+    problems += faults_of.values()
     if state is not None and now is None:
         faults = list(_faults_of_manifest(volume, state))
         # A writer may have begun since.
@@ -123,7 +127,7 @@ def status(path: Path) -> Status:
         mounts=mounts(volume),
         unfinished=transaction.pending(volume) is not None,
         kept=tuple(kept),
-        undoable=_undoable(kept),
+        undoable=_undoable(kept, faults_of),
         backup=backup,
         space=_space(volume),
         homes=_homes(volume),
@@ -139,13 +143,16 @@ def _noted(problems: list[CellblockError]) -> Iterator[None]:
         problems.append(error)
 
 
-def _undoable(kept: list[history.Done | history.Damaged]) -> int:
-    """Rollbacks go backwards, and not past a record that is damaged."""
+def _undoable(kept: list[history.Done | history.Damaged], damaged: Container[int]) -> int:
+    """Rollbacks go backwards, and not past a record that they need and that is damaged."""
     count = 0
     for one in reversed(kept):
         if isinstance(one, history.Damaged):
             break
-        count += one.operation != "rollback" and not one.undone_by
+        if one.can_be_undone:
+            if one.number in damaged:
+                break
+            count += 1
     return count
 
 
@@ -153,10 +160,8 @@ def _faults_of_manifest(volume: Volume, state: VolumeState) -> Iterator[Cellbloc
     """Whether the manifest belongs to the state, by its last line alone: `verify` reads all of it."""
     path = volume.manifest
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
-            words = file.read().splitlines()[-1].split()
-    except (OSError, IndexError) as error:
+        words = record_faults.last_line(path).split()
+    except OSError as error:
         yield CellblockError(f"{path}: cannot be read: {error}", hint=DAMAGED_HINT)
         return
     if len(words) != 3 or words[0] != b"end":

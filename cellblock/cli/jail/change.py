@@ -178,20 +178,34 @@ def history(volume: VolumeArgument, as_json: JsonOption = False) -> None:
     """List what was done to a volume, the newest last."""
     from cellblock.jail.apply.transaction_runner import open_volume
     from cellblock.jail.volume import history as code
+    from cellblock.jail.volume.record_faults import fault
 
     target, state = open_volume(volume)
     done = code.listed(target)
+    faults = {
+        one.number: why
+        for one in done
+        if isinstance(one, code.Done) and (why := fault(target, one)) is not None
+    }
     if as_json:
         now = {"source": str(state.source), "since": state.assembled_at}
-        print_json({"now": now, "history": [one.record() for one in done]})
+        records = [
+            {**one.record(), **code.Damaged(one.number, faults[one.number]).record()}
+            if one.number in faults
+            else one.record()
+            for one in done
+        ]
+        print_json({"now": now, "history": records})
         return
     for one in done:
         if isinstance(one, code.Damaged):
-            print(f"{one.number:4d}  {one.why}")
+            print(typeable(f"{one.number:4d}  {one.why}"))
             continue
         undone = f", undone by {one.undone_by}" if one.undone_by else ""
         print(
             f"{one.number:4d}  {one.finished_at}  {one.operation}: {one.previous} -> {one.source}, "
             f"{one.actions} change{'' if one.actions == 1 else 's'}{undone}"
         )
+        if one.number in faults:
+            print(typeable(f"      damaged: {faults[one.number]}"))
     print(f" now  {state.source}, since {state.assembled_at}")

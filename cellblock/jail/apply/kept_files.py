@@ -14,7 +14,7 @@ from cellblock.jail.apply.step import gives_rights
 from cellblock.jail.merge.action import Action
 from cellblock.jail.merge.action_lists import ActionIndex
 from cellblock.jail.tree.databases import MOST, is_database
-from cellblock.jail.tree.entry import Entry
+from cellblock.jail.tree.entry import Entry, shown
 from cellblock.jail.tree.file_handle import FileHandle, UnreadableError
 from cellblock.jail.volume.history import Done
 
@@ -27,6 +27,7 @@ class KeptFiles:
 
     def __init__(self, done: Done, numbers: ActionIndex) -> None:
         self._numbers = numbers
+        self._skipped = frozenset(path.encode("utf-8", "surrogateescape") for _, path, _ in done.skipped)
         self._folder = os.open(done.folder / "kept", _FOLDER)
 
     def __enter__(self) -> KeptFiles:
@@ -49,6 +50,28 @@ class KeptFiles:
             return False
         with handle:
             return _has_content(handle, entry)
+
+    def fault(self, action: Action) -> str:
+        """Say what damaged the kept file that an action of the rollback needs; empty when nothing did.
+
+        A file of root's that is not there or has lost its content was not taken by users, who can do that to
+        files of their own alone. Those of an exchange are in the upgrade's list of what it skipped.
+        """
+        entry = action.after
+        if action.verb != "put" or entry is None or entry.kind != "f" or entry.uid:
+            return ""
+        if action.path in self._skipped:
+            return ""
+        number = self._numbers.of_taken(entry.path)
+        if number is None:
+            return ""
+        handle = self.own(entry)
+        if handle is None:
+            return f"kept/{number}, the old {shown(entry.path)}, is missing"
+        with handle:
+            if entry.size and not handle.status.st_size:
+                return f"kept/{number}, the old {shown(entry.path)}, is empty; it had {entry.size} bytes"
+        return ""
 
     def find(self, entry: Entry) -> int | None:
         """Open the kept content of `entry`: a descriptor that the caller closes, or None."""

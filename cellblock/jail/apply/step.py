@@ -266,10 +266,14 @@ class Step:
         self._check_kept()
         parent, name = self.access.at(self.action.path)
         handle = FileHandle.at(parent, name)
+        taken = self._inside(self.folders.kept) is not None
         if handle is None:
+            if not taken:
+                # Said, because the record has no old file then, and that must not look like damage.
+                raise MovedError("users removed it meanwhile")
             return
         with handle:
-            if self._inside(self.folders.kept) is not None:
+            if taken:
                 raise MovedError("users made it anew meanwhile")
             self._expect(handle.status)
             os.rename(name, self._name, src_dir_fd=parent, dst_dir_fd=self.folders.kept)

@@ -196,6 +196,14 @@ class ActionIndex:
             return self._actions.number_of(path)
         return self._paths.get(path)
 
+    def of_taken(self, path: bytes) -> int | None:
+        """Return the number of the last action with this path, if it removes or replaces a file."""
+        number = self.of_path(path)
+        if number is None:
+            return None
+        action = self._actions[number]
+        return number if action.before is not None and _takes_content(action) else None
+
     def of_content(self, digest: str) -> int | None:
         """Return the number of the last action that removes or replaces a file with this content."""
         if isinstance(self._actions, StoredActions):

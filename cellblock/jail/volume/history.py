@@ -37,9 +37,19 @@ class Done:
     skipped: tuple[tuple[str, str, str], ...]
     undone_by: int
 
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether it is something that a rollback undoes, and has not yet."""
+        return self.operation != "rollback" and not self.undone_by
+
     def plan(self) -> Plan:
-        """Read the plan that was carried out."""
-        return change_plan.read(self.folder / "plan")
+        """Read the plan that was carried out. Raises CellblockError when it has lost some of its actions."""
+        plan = change_plan.read(self.folder / "plan")
+        if len(plan.actions) != self.actions:
+            raise CellblockError(
+                f"{self.folder / 'plan'} has {len(plan.actions)} actions, and {self.actions} were carried out"
+            )
+        return plan
 
     def findings(self) -> tuple[Finding, ...]:
         """Read what stayed as users had it. Raises CellblockError when the record is damaged."""
@@ -120,8 +130,11 @@ def _folders(volume: Volume) -> list[Path]:
 
 
 @contextmanager
-def whole(folder: Path) -> Iterator[None]:
-    """Turn errors in the block into one that says that the record in `folder` is damaged."""
+def whole(folder: Path, *, is_needed: bool = True) -> Iterator[None]:
+    """Turn errors in the block into one that says that the record in `folder` is damaged.
+
+    `is_needed`: a rollback may still have to read it.
+    """
     try:
         yield
     except NoRoomError:
@@ -129,9 +142,9 @@ def whole(folder: Path) -> Iterator[None]:
     except (CellblockError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.message if isinstance(error, CellblockError) else str(error)
         aside = folder.parent.parent / f"damaged-{folder.name}"
+        lost = "that one cannot be undone" if is_needed else "it is not known what users kept then"
         raise CellblockError(
-            f"{folder}, the record of an upgrade, is damaged, so that one cannot be undone: {why}; "
-            "nothing was changed",
+            f"{folder}, the record of an upgrade, is damaged, so {lost}: {why}; nothing was changed",
             hint=f"a backup has it (`jail restore VOLUME REPO`); or do without: mv {folder} {aside}",
         ) from error
 
@@ -158,7 +171,9 @@ def _report(volume: Volume, folder: Path) -> dict[str, Any]:
         return report
     # A power cut can leave it empty. The other records have all that it says.
     plan = change_plan.read(folder / "plan")
-    ended = datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc)
+    # Not the time of `folder`, which a rollback changes by its note. The last action changed that of kept/.
+    ends = (path,) if path.exists() else (folder / "plan", folder / "kept")
+    ended = datetime.fromtimestamp(max(one.stat().st_mtime for one in ends), timezone.utc)
     return {
         "operation": plan.operation,
         "source": str(plan.source),
@@ -199,7 +214,7 @@ def last_undoable(volume: Volume) -> Done | None:
     for one in reversed(listed(volume)):
         if isinstance(one, Damaged):
             raise one.why
-        if one.operation != "rollback" and not one.undone_by:
+        if one.can_be_undone:
             return one
     return None
 
@@ -226,7 +241,7 @@ def undoable_since(volume: Volume, number: int) -> list[Done]:
         if isinstance(one, Damaged):
             if one.number > number:
                 raise one.why
-        elif one.number > number and one.operation != "rollback" and not one.undone_by:
+        elif one.number > number and one.can_be_undone:
             since.append(one)
         elif one.number > number and (older := _undone_before(one, number, found)):
             raise CellblockError(
@@ -260,7 +275,7 @@ def _spent(volume: Volume) -> set[int]:
         known = read(volume)
     except CellblockError:
         return set()  # no room to read them: what was done is done, whatever the old ones are
-    return {one.number for one in known if one.operation == "rollback" or one.undone_by}
+    return {one.number for one in known if not one.can_be_undone}
 
 
 def prune(volume: Volume, keep: int = KEEP) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -126,6 +127,111 @@ def test_the_last_record_of_an_upgrade_is_made_again_of_the_others(
     assert verify(upgraded.path, upgraded.events, repair=True).is_clean
     assert upgraded.rollback().plan.operation == "rollback"
     assert "foo 1" in upgraded.read("usr/bin/foo")
+
+
+def ran(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cellblock.cli", "jail", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("emptied", [True, False], ids=["empty", "zeros"])
+@pytest.mark.parametrize("record", ["plan", "before", "after", "old/manifest", "old/state.json"])
+def test_a_record_that_a_power_cut_emptied_is_listed_as_damaged(
+    upgraded: Jail, record: str, *, emptied: bool
+) -> None:
+    path = upgraded.path / ".cellblock/history/0001" / record
+    path.write_bytes(b"" if emptied else bytes(path.stat().st_size))
+    listed = ran("history", str(upgraded.path))
+    assert listed.returncode == 0
+    assert re.search(r"^ +1  .*changes\n +damaged: .*history/0001.*is damaged", listed.stdout, re.MULTILINE)
+    assert f"mv {path.parents[len(Path(record).parts) - 1]} " in listed.stdout
+    (one,) = json.loads(ran("history", str(upgraded.path), "--json").stdout)["history"]
+    assert "is damaged" in one["error"]
+    assert one["operation"] == "upgrade"
+    assert "mv " in one["next"]
+    told = ran("status", str(upgraded.path))
+    assert told.returncode == 1
+    assert "0 can be undone" in told.stdout
+    assert "history/0001" in told.stdout
+    assert ran("rollback", str(upgraded.path)).returncode == 1
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+def test_history_calls_nothing_damaged_that_is_whole(upgraded: Jail) -> None:
+    upgraded.write("usr/bin/foo", "broken")
+    verify(upgraded.path, upgraded.events, repair=True)
+    upgraded.rollback()
+    upgraded.rollback()
+    assert len(history.read(open_volume(upgraded.path)[0])) == 4
+    listed = ran("history", str(upgraded.path))
+    assert "damaged" not in listed.stdout
+    assert ran("status", str(upgraded.path)).returncode == 0
+
+
+@pytest.mark.parametrize("record", ["before", "old/manifest", "kept"])
+def test_what_nobody_undoes_again_needs_its_plan_alone(upgraded: Jail, record: str) -> None:
+    upgraded.rollback()
+    for number in ("0001", "0002"):
+        path = upgraded.path / ".cellblock/history" / number / record
+        shutil.rmtree(path) if path.is_dir() else path.write_bytes(b"")
+    assert "damaged" not in ran("history", str(upgraded.path)).stdout
+    (upgraded.path / ".cellblock/history/0002/plan").write_bytes(b"")
+    assert "it is not known what users kept then" in ran("history", str(upgraded.path)).stdout
+
+
+@pytest.mark.parametrize("left", [b"", None], ids=["empty", "missing"])
+def test_the_date_of_an_upgrade_whose_last_record_is_gone_stays(upgraded: Jail, left: bytes | None) -> None:
+    """A rollback writes its note into the same folder."""
+    folder = upgraded.path / ".cellblock/history/0001"
+    long_ago = 1_700_000_000
+    (folder / "finished.json").write_bytes(b"")
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (long_ago, long_ago))
+    if left is None:
+        (folder / "finished.json").unlink()
+    volume = open_volume(upgraded.path)[0]
+    assert [one.finished_at for one in history.read(volume)] == ["2023-11-14T22:13:20+00:00"]
+    upgraded.rollback()
+    assert history.read(volume)[0].finished_at == "2023-11-14T22:13:20+00:00"
+    assert history.read(volume)[0].undone_by == 2
+
+
+def _remove(path: Path) -> None:
+    path.unlink()
+
+
+def _empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+@pytest.mark.parametrize("damage", [_remove, _empty])
+@pytest.mark.parametrize("which", ["all", "program"])
+def test_kept_files_that_are_gone_are_no_rollback_of_nothing(
+    upgraded: Jail, damage: Callable[[Path], None], which: str
+) -> None:
+    """It would note the upgrade as undone, and leave the new files, or write empty ones."""
+    kept = upgraded.path / ".cellblock/history/0001/kept"
+    chosen = [one for one in kept.iterdir() if which == "all" or b"echo foo 1" in one.read_bytes()]
+    assert chosen
+    for one in chosen:
+        damage(one)
+    with pytest.raises(
+        CellblockError, match=r"history/0001.*is damaged.*kept/.*nothing was changed"
+    ) as caught:
+        upgraded.rollback()
+    assert "mv " in caught.value.hint
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+    assert [one.undone_by for one in history.read(open_volume(upgraded.path)[0])] == [0]
+    assert upgraded.upgrade("old").changed  # the way that is left
+    assert "foo 1" in upgraded.read("usr/bin/foo")
+
+
+def test_a_plan_that_lost_its_actions_is_no_rollback_of_nothing(upgraded: Jail) -> None:
+    path = upgraded.path / ".cellblock/history/0001/plan"
+    path.write_text(path.read_text().splitlines()[0] + '\n{"end": 0}\n')
+    with pytest.raises(CellblockError, match=r"has 0 actions, and .* were carried out"):
+        upgraded.rollback()
+    assert "foo 2" in upgraded.read("usr/bin/foo")
 
 
 def test_an_upgrade_whose_record_is_damaged_holds_up_no_other(upgraded: Jail) -> None:
