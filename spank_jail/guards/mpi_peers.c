@@ -119,7 +119,8 @@ static void take_port(int fd, sa_family_t family)
 	own.any.sa_family = family;
 	/* Connections that are over keep a port for a minute, which another one can use all the same. */
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	(void)getrandom(&start, sizeof(start), 0);
+	if (getrandom(&start, sizeof(start), 0) != sizeof(start))
+		start = 0; /* Those that begin at one place try more ports, and that is all. */
 	for (int i = 0; i < n; i++) {
 		in_port_t port = htons((uint16_t)(first + (start + i) % n));
 		if (family == AF_INET6)
