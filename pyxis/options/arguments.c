@@ -59,8 +59,10 @@ static int parse_one(const char *argument, struct pyxis_arguments *arguments, st
 	for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
 		if ((value = jail_value_of(argument, switches[i].key)))
 			return set_switch(switches[i].on, argument, value, err);
-	if ((value = jail_value_of(argument, "runtime_path")) && *value)
-		return set_path(&arguments->runtime_path, argument, value, err);
+	if ((value = jail_value_of(argument, "runtime_path")))
+		/* Unlike the others it cannot be left empty: containers of jobs are kept there. */
+		return *value ? set_path(&arguments->runtime_path, argument, value, err) :
+				jail_fail(err, NULL, 0, "\"%s\" in plugstack.conf: it takes an absolute path", argument);
 	if ((value = jail_value_of(argument, "importer")))
 		return set_path(&arguments->importer, argument, value, err);
 	if ((value = jail_value_of(argument, "jail_enter")))

@@ -48,6 +48,7 @@ int main(void)
 	check_wrong("execute_entrypoint=on", "it is 1, true, yes, y, 0, false, no or n");
 	check_wrong("execute_entrypoint=", "it is 1, true, yes, y, 0, false, no or n");
 	check_wrong("importer=get", "an absolute path");
+	check_wrong("runtime_path=", "an absolute path");
 	check_wrong("image_mount=loop", "it is auto, fuse, unpack or kernel");
 	check_wrong("colour=red", "unknown argument");
 	return check_result("arguments");

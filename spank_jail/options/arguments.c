@@ -181,6 +181,24 @@ void jail_arguments_free(struct jail_arguments *arguments)
 		free(arguments->bind_allow[--arguments->n_bind_allow].path);
 }
 
+/* The later would win, and an administrator who reads the first line, level=pid, believes that one. */
+static int check_once(int ac, const char *const av[], struct jail_error *err)
+{
+	static const char *const repeatable[] = { "window", "bind-allow", NULL };
+
+	for (int i = 0; i < ac; i++) {
+		size_t length = strcspn(av[i], "=");
+		bool may_repeat = false;
+		for (const char *const *key = repeatable; *key; key++)
+			may_repeat |= strlen(*key) == length && !strncmp(av[i], *key, length);
+		for (int j = 0; j < i && !may_repeat; j++)
+			if (!strncmp(av[i], av[j], length + 1))
+				return jail_fail(err, NULL, 0, "\"%s\" and \"%s\" in plugstack.conf: give %.*s= once", av[j], av[i],
+						 (int)length, av[i]);
+	}
+	return 0;
+}
+
 int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *arguments, struct jail_error *err)
 {
 	*arguments = (struct jail_arguments){
@@ -194,6 +212,8 @@ int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *
 	int result = set_users(arguments, JAIL_USERS, err);
 	for (int i = 0; i < ac && !result; i++)
 		result = parse_one(av[i], arguments, err);
+	if (!result)
+		result = check_once(ac, av, err);
 	if (!result)
 		result = check_together(arguments, err);
 	if (result)

@@ -39,6 +39,20 @@ static void test_binds(void)
 	CHECK_HAS(err.message, "would give users \"/srv/tickets\"");
 }
 
+static void test_repeated(void)
+{
+	const char *const once[] = { "root=/a", "plan=/a", "level=pid", "init=/a", "users=1", "bcast=/a", "spool=/a",
+				     "no-jail-uids=1", "no-jail-tickets=/t", "allow=perf_event_open" };
+	for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++) {
+		CHECK(parse_two(once[i], once[i]) == -1);
+		CHECK_HAS(err.message, "in plugstack.conf: give ");
+		CHECK_HAS(err.message, "= once");
+	}
+	CHECK(parse_two("level=pid", "level=filesystem") == -1);
+	CHECK_HAS(err.message, "\"level=pid\" and \"level=filesystem\" in plugstack.conf: give level= once");
+	CHECK(!parse_two("window=/opt/a", "window=/opt/b"));
+}
+
 static void test_no_jail(void)
 {
 	CHECK(!parse_two("no-jail-uids=0,1000", "no-jail-tickets=/mnt/jail/no-jail") && arguments.n_no_jail_uids == 2);
@@ -98,6 +112,7 @@ int main(void)
 	CHECK(jail_arguments_parse(8, many, &arguments, &err) == 0 && !arguments.window[9]);
 	CHECK(jail_arguments_parse(9, many, &arguments, &err) == -1);
 	test_binds();
+	test_repeated();
 	test_no_jail();
 	jail_arguments_free(&arguments);
 	test_users();
