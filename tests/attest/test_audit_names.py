@@ -26,6 +26,13 @@ def policy(write_policy: WritePolicy) -> Policy:
             "MYSQL_ROOT_PASSWORD=hunter2",
         ),
         *("RESTIC_PASSWORD=/starts/with/a/slash", "OPENAI_API_KEY=hunter2", "app_secret=hunter2"),
+        *(
+            "PGPASSWORD=hunter2",
+            "SSHPASS=hunter2",
+            "MYSQL_PWD=hunter2",
+            "SLURM_JWT=hunter2",
+            "RPCSECRET=hunter2",
+        ),
         "http_proxy=http://user:hunter2@proxy.example:3128",
     ],
 )
@@ -55,7 +62,8 @@ def test_variables_about_a_secret_are_none(make: MakeSubject, policy: Policy) ->
     names = (
         *("RESTIC_PASSWORD_FILE=/run/secrets/x", "RESTIC_PASSWORD_COMMAND=cat x", "TOKENIZERS_PARALLELISM=0"),
         *("AWS_ACCESS_KEY_ID=x", "SSH_KEYS=x", "GITHUB_TOKEN=", "COMPASS=x", "VAULT_TOKEN_TTL=1h"),
-        "http_proxy=http://proxy.example:3128",
+        *("http_proxy=http://proxy.example:3128", "PWD=/x", "OLDPWD=/x", "PGPASSFILE=/x"),
+        "GOOGLE_APPLICATION_CREDENTIALS=/run/secrets/x",
     )
     history = ["RUN GITHUB_TOKEN=$TOKEN make", "COPY password=x.txt /"[:4], "ENV PASSWORD_FILE=/run/x"]
     assert found(policy, make([], settings={"Env": list(names)}, history=history)) == []

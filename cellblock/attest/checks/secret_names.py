@@ -12,8 +12,13 @@ from itertools import pairwise
 
 _WORDS = {
     *("PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "SECRET", "SECRETS"),
-    *("TOKEN", "CREDENTIAL", "CREDENTIALS", "APIKEY", "PAT"),
+    *("TOKEN", "CREDENTIAL", "CREDENTIALS", "APIKEY", "PAT", "JWT"),
 }
+# libpq, sshpass, mysql and redis-cli run these words together, or shorten them: PGPASSWORD, SSHPASS.
+_ENDINGS = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET")
+_NAMES = {"SSHPASS", "MYSQL_PWD", "REDISCLI_AUTH"}
+# Of Google's libraries: a file's path.
+_PLACES = {"GOOGLE_APPLICATION_CREDENTIALS"}
 _PAIRS = frozenset(
     (("API", "KEY"), ("ACCESS", "KEY"), ("PRIVATE", "KEY"), ("ENCRYPTION", "KEY"), ("SIGNING", "KEY"))
 )
@@ -33,8 +38,10 @@ _ASSIGNMENT = re.compile(
 def names_secret(name: str) -> bool:
     """Whether a variable of this name holds a secret, going by what people call them."""
     words = name.upper().split("_")
-    if words[-1] in _ABOUT:
+    if words[-1] in _ABOUT or name.upper() in _PLACES:
         return False
+    if name.upper() in _NAMES or words[-1].endswith(_ENDINGS):
+        return True
     return bool(_WORDS & set(words)) or any(pair in _PAIRS for pair in pairwise(words))
 
 
