@@ -68,9 +68,10 @@ def upgrade(
         made = code.plan_upgrade(reference, volume, jobs=jobs)
         if output is not None:
             change_plan.write(made, output)
-        print_plan(made, predict_losses(Volume(volume), made), as_json=as_json)
+        losses = predict_losses(Volume(volume), made)
+        print_plan(made, losses, as_json=as_json)
         if not as_json:
-            print(f"  next: {_next_of_plan(made, output, source, volume)}")
+            print(f"  next: {_next_of_plan(made, output, source, volume, lossy=bool(losses[0]))}")
         return
     run(
         reference,
@@ -83,14 +84,16 @@ def upgrade(
     )
 
 
-def _next_of_plan(made: Plan, output: Path | None, source: str, volume: Path) -> str:
+def _next_of_plan(made: Plan, output: Path | None, source: str, volume: Path, *, lossy: bool) -> str:
     if not made.actions:
         return "nothing: the volume has all of it"
     words = (
         ["jail", "apply", str(output), str(volume)] if output else ["jail", "upgrade", source, str(volume)]
     )
+    words += ["--allow-lossy"] if lossy else []
     drained = " --drained (when no job runs)" if made.glibc else ""
-    return typeable(f"`{printable(shlex.join(words))}`{drained} does it")
+    losing = ", and loses that" if lossy else ""
+    return typeable(f"`{printable(shlex.join(words))}`{drained} does it{losing}")
 
 
 def apply(

@@ -115,7 +115,7 @@ def _print_losses(predicted: PredictedLosses) -> None:
 
     lost, unknown = predicted
     for one in lost:
-        where = f"{one.what} of {one.count} files, for example {one.example}"
+        where = f"{one.what} of {one.count} file{'s' * (one.count != 1)}, for example {one.example}"
         print(printable(f"loss      {where}: {CONSEQUENCES[one.what]}"))
     if lost:
         print("The volume's filesystem cannot hold these: the upgrade is refused without --allow-lossy.")
