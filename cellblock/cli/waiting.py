@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
+
+from cellblock.launcher.intervals import called_every
 
 # Seconds of silence after which a person asks whether anything happens, and between two such lines.
 _EVERY_S = 5.0
@@ -34,17 +35,11 @@ class Waiting:
 def told_when_slow(stream: TextIO | None = None, every_s: float = _EVERY_S) -> Iterator[Waiting]:
     """Write a line on `stream` (default: stderr) each `every_s` seconds until the block ends."""
     out = stream or sys.stderr
-    waiting, over = Waiting(), threading.Event()
+    waiting = Waiting()
 
     def tell() -> None:
-        while not over.wait(every_s):
-            out.write(f"{waiting.line()}\n")
-            out.flush()
+        out.write(f"{waiting.line()}\n")
+        out.flush()
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
+    with called_every(every_s, tell):
         yield waiting
-    finally:
-        over.set()
-        teller.join()

@@ -13,12 +13,12 @@ import os
 import re
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from cellblock.launcher import failure
+from cellblock.launcher.intervals import called_every
 
 # A log is read by people; a CI system gives up on a job that is silent for minutes.
 _EVERY_S = 5.0
@@ -39,7 +39,6 @@ def shown(args: list[str]) -> Iterator[Callable[[str], None]]:
     `args`, the words after `build.py`, say in which way (`--log json`).
     """
     redraws = _redraws(args)
-    over = threading.Event()
     last, started = [""], time.monotonic()
 
     def show(line: str) -> None:
@@ -48,25 +47,18 @@ def shown(args: list[str]) -> Iterator[Callable[[str], None]]:
             last[0] = text
 
     def tell() -> None:
+        text = f"  {last[0] or 'at work'} ({time.monotonic() - started:.0f} s)"
         with suppress(OSError):  # whoever read stderr is gone: the next line of the launcher finds out
-            draw()
-
-    def draw() -> None:
-        while not over.wait(_DRAWN_EVERY_S if redraws else _EVERY_S):
-            text = f"  {last[0] or 'at work'} ({time.monotonic() - started:.0f} s)"
             if redraws:
                 sys.stderr.write(_CLEAR + _cut(f"build.py: {text}", shutil.get_terminal_size().columns - 1))
                 sys.stderr.flush()
             else:
                 failure.inform(_cut(text, _MOST_COLUMNS), args)
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
     try:
-        yield show
+        with called_every(_DRAWN_EVERY_S if redraws else _EVERY_S, tell):
+            yield show
     finally:
-        over.set()
-        teller.join()
         if redraws:
             with suppress(OSError):
                 sys.stderr.write(_CLEAR)
