@@ -70,6 +70,14 @@ def test_munge_vouches_for_users(cluster: LocalCluster, hostname: str, uid: str)
 
 
 @pytest.mark.needs_munge
+def test_a_credential_that_is_asked_for_an_hour_is_remembered_for_minutes(
+    cluster: LocalCluster, user: str
+) -> None:
+    made = cluster.jail("sh", "-c", "munge --no-input --ttl=3600 | unmunge", user=user).ok()
+    assert re.search(r"^TTL: +300$", made, re.MULTILINE)
+
+
+@pytest.mark.needs_munge
 def test_munge_on_the_node_vouches_for_root(cluster: LocalCluster) -> None:
     """slurmd's own, or it would be nobody, too."""
     done = cluster.on("worker-1", "sh", "-c", "munge --no-input | unmunge | grep ^UID:")

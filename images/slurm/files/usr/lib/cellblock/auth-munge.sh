@@ -38,6 +38,6 @@ start_auth() {
     prepare_munge
     install -d -o munge -g munge -m 0700 /etc/munge /var/log/munge /var/lib/munge
     install -o munge -g munge -m 0400 "$SECRETS/munge.key" /etc/munge/munge.key
-    vital munged node-supervise setpriv --reuid=munge --regid=munge --clear-groups munged --foreground &
+    vital munged node-supervise setpriv --reuid=munge --regid=munge --clear-groups munged --foreground --max-ttl=300 &
     wait_for "munged to answer" munge_answers
 }

@@ -10,13 +10,17 @@ MUNGED_FOR_JAIL=/usr/libexec/cellblock/munged-for-jail
 # Mounted at /run/munge in the jail.
 MUNGE_FOR_JAIL=/run/munge-for-jail
 
+# Seconds that a credential is good for, at most: munge's default. Whoever decodes one has munged remember it so long, some 50
+# bytes, and anybody may make as many as he can of an hour's.
+MUNGE_LIFE_S=300
+
 # munged_for_jail - serve MUNGE_FOR_JAIL until munged ends.
 munged_for_jail() {
     install -d -o munge -g munge -m 0755 $MUNGE_FOR_JAIL || return 1
     # A socket of a run before this one would look like an answer.
     rm -f $MUNGE_FOR_JAIL/*
     run_for_jail munge $MUNGE_FOR_JAIL $MUNGED_FOR_JAIL --foreground --socket=$MUNGE_FOR_JAIL/munge.socket.2 \
-        --pid-file=$MUNGE_FOR_JAIL/munged.pid --seed-file=/var/lib/munge/for-jail.seed
+        --pid-file=$MUNGE_FOR_JAIL/munged.pid --seed-file=/var/lib/munge/for-jail.seed --max-ttl=$MUNGE_LIFE_S
 }
 
 supervise_munged_for_jail() { supervise_for_jail "the jail's munged" munged_for_jail; }
