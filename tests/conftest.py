@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests may run side by side, when `build.py test` runs all of them with four workers.
+"""Which tests may run side by side, when `build.py test` runs all of them with six workers.
 
 A group runs in one worker, one test after the other: tests that share a cluster, a daemon or an image, or
 else those of a file. The long groups come first, so that the workers end together
@@ -53,13 +53,15 @@ _APART_BY_VARIANT = (
         )
     ),
 )
-# In this order; what is not named follows as it is collected. Of four groups side by side about two wait for
-# Slurm, and two compute: four that wait leave a third of the processors idle.
+# In this order; what is not named follows as it is collected. Of six groups side by side about four wait for
+# Slurm, and two compute.
 _FIRST = (
-    "tests/integration/escape",  # a quarter of its time is computing
+    "tests/integration/escape capabilities",  # a quarter of its time is computing
+    "tests/integration/escape pid",
     "cluster debian13",
     "tests/integration/build/test_slurm_source.py",  # 160 s and more, of both cores
     "tests/integration/push",
+    "tests/integration/escape",
     "cluster debian12",
     "cluster debian14",
     "tests/launcher/test_launcher.py",
@@ -96,6 +98,8 @@ _FOLDERS = ("tests/integration/docker_engine", "tests/integration/escape", "test
 _APART = ("tests/integration/cluster/test_soak.py",)
 # The id of a test in the shared cluster of a variant (tests/integration/conftest.py).
 _CLUSTER = re.compile(r"^tests/integration/.*[\[-](debian\d+)[\]-]")
+# The id of a test at the levels that most of the escape suite's tests are at: each has a cluster of its own.
+_LEVEL = re.compile(r"^tests/integration/escape/test_escape\.py::test_holds\[.*\[(capabilities|pid)\]\]$")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -133,7 +137,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: `fuzzing`, `cluster VARIANT`, a folder or a file."""
+    """The group of a test: `fuzzing`, `cluster VARIANT`, a folder or a file, some by variant or level."""
     if _FUZZING in nodeid:
         return "fuzzing"
     path = nodeid.partition("::")[0]
@@ -141,6 +145,8 @@ def group_of(nodeid: str) -> str:
     found = _CLUSTER.match(nodeid)
     if found and (folder.endswith("/escape") or path in _APART_BY_VARIANT):
         return f"{folder} {found[1]}"
+    if level := _LEVEL.match(nodeid):
+        return f"{folder} {level[1]}"
     return f"cluster {found[1]}" if found and folder == path and path not in _APART else folder
 
 
