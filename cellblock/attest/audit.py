@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py audit`: looks in images for what must not be pushed.
+"""Looks in images for what must not be pushed: `build.py audit`, and `push` by release/auditing.py.
 
 Each check is a module of cellblock/attest/checks and yields findings; the policy's exceptions are taken out
 here. Checks of one image and checks over all images of a variant see the same files, read once.

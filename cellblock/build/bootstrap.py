@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines that put exactly the locked packages into a root: mmdebstrap for the first layer, then apt.
+"""Makes the command lines that install exactly the locked packages in the root of a layer.
 
-Both programs see one flat archive that holds the locked packages alone (cellblock.packages.repository).
+mmdebstrap makes a first layer where tar cannot lay it down, and apt installs where dpkg alone fails:
+layer_builder.py decides. Both see one flat archive that holds the locked packages alone
+(cellblock.packages.repository).
 It also makes the files that mmdebstrap would make, for a first layer whose packages are laid down by tar.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies files out of images, and sources into a root; runs no program of either."""
+"""Copies files out of built images, and a folder of the project into a root. No program of an image runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key of an image: the inputs that it is made of, each with a digest of its own; `why` compares them.
+"""Makes the plan of each image: its layers, its settings and its key, over all inputs that it is made of.
+
+prepare.py and docker_build.py call it. Each input has a digest of its own, and `why` compares them.
 
 An image of the native engine has the keys of its layers (`cellblock.build.layer_graph`) and of its settings.
 An engine that carries out recipes locks no packages and knows no layers: its key is over the definition.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of this machine's kernel that shield users from each other, in the jail and outside.
+"""Checks the sysctls of this machine that shield users from each other; `doctor` shows them, `up` warns.
 
-The jail's isolation needs none of them. They protect careless programs, in the jail and on the node.
+The jail holds without them: they protect careless programs, in the jail and on the node. User namespaces
+alone are needed, by the jail's munged, and `up` does not start without them.
 """
 
 from __future__ import annotations

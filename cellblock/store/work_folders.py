@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders for working roots, each owned by whoever holds the flock(2) of its lock file.
+"""Makes the working folders of builds, and removes those that a killed build left.
+
+Each is owned by whoever holds the flock(2) of its lock file.
 
     FOLDER/PID-RANDOM        one working root; the pid is for a person who looks
     FOLDER/PID-RANDOM.lock   held as long as the root is in use

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what most commands begin with: settings, the one word they take, and the path of its container. All commands
- * call it. */
+/* Does what most commands begin with: loads the settings, reads the one word that they take, checks it as a container's
+ * name and makes its path. The commands of this folder and of enroot/importing call it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies one cdi line of a mount plan: mounts files and devices of a CDI specification into the jail's tree. Files
- * of this folder, other libraries in native/ and spank_jail/ call it. */
+/* Applies one cdi line of a mount plan: mounts files and all devices of a CDI specification into the jail's tree; which a job
+ * may open is for Slurm's ConstrainDevices. Files of this folder, other libraries in native/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "apply.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decompresses gzip with ISA-L. inflate.c calls it where that library is there. */
+/* Decompresses gzip with ISA-L, where it was there to compile with; else inflate_zlib.c does. inflate.c calls it. */
 #ifdef IMAGE_ISAL
 #define _GNU_SOURCE
 #include <isa-l/igzip_lib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes and opens the mount namespaces of a job, once for all its steps. opening.c calls it. */
+/* Makes, keeps and opens the mount namespaces of a job, once for all its steps. opening.c makes them, step.c removes
+ * them. */
 #define _GNU_SOURCE
 #include "job_mount_namespaces.h"
 

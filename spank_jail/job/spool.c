@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows a task its part of slurmd's spool directory. step.c and job_mount_namespaces.c call it. */
+/* Mounts the part of slurmd's spool directory that a job's tasks may see. step.c, opening.c, mpi.c, fallback.c and
+ * job_mount_namespaces.c call it. */
 #define _GNU_SOURCE
 #include "spool.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes a step through the stages of entering the jail, in the order in which Slurm calls. failure.c, forks.c,
- * opening.c and plugin.c call it. */
+/* Puts a step of a user's job into the jail, in stages, in the order of Slurm's hooks. plugin.c, opening.c, forks.c and
+ * failure.c call it. */
 #define _GNU_SOURCE
 #include "step.h"
 

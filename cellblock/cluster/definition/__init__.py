@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster is to be: its file, its names, and the types that all of this package speaks in."""
+"""Reads and checks the cluster file; its types say what a cluster is made of, to all folders beside it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides which snapshots of one volume stay, by restic's rules; snapshots of others are never touched."""
+"""Has restic forget the old snapshots of one volume, and remove what only they held; those of others stay."""
 
 from __future__ import annotations
 

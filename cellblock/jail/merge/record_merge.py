@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three-way merges of files that are lists of records: by line, by entry, by stanza.
+"""Merges dpkg's databases, and other files that list records, three ways: by line, by entry, by stanza.
 
 Each merge takes the old image's content, the new image's and the tree's. A record that users changed stays
 theirs; others follow the image. The order is the tree's; new records come at the end.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of slurmctld and its schedulers, as sdiag shows them. Times are microseconds, as there."""
+"""Makes metrics of what sdiag says of slurmctld and its schedulers. Times are microseconds, as there."""
 
 from __future__ import annotations
 
