@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes, keeps and opens the mount namespaces of a job, once for all its steps. opening.c makes them, step.c removes
- * them. */
+/* Makes, keeps and opens the mount namespaces of a job, once for all its steps. opening.c and step.c call it. */
 #define _GNU_SOURCE
 #include "job_mount_namespaces.h"
 
