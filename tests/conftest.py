@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests may run side by side, when `build.py test` runs all of them with six workers.
+"""Which tests may run side by side, when `build.py test` runs all of them with five workers.
 
 A group runs in one worker, one test after the other: tests that share a cluster, a daemon or an image, or
 else those of a file. The long groups come first, so that the workers end together
@@ -53,7 +53,7 @@ _APART_BY_VARIANT = (
         )
     ),
 )
-# In this order; what is not named follows as it is collected. Of six groups side by side about four wait for
+# In this order; what is not named follows as it is collected. Of five groups side by side about three wait for
 # Slurm, and two compute.
 _FIRST = (
     "tests/integration/escape capabilities",  # a quarter of its time is computing

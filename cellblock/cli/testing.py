@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 # Most of their time is waiting: for Slurm, for containers, for disks (docs/decisions/ci-side-by-side.md).
-_JOBS = 6
+_JOBS = 5
 # What pytest does in its own process only.
 _ALONE = ("--pdb", "--trace", "-s", "--capture=no", "--collect-only", "--co")
 
@@ -53,7 +53,7 @@ def run_tests(
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", min=1, help="Tests at once (default: 6; 1 when tests are named)."),
+        typer.Option("--jobs", "-j", min=1, help="Tests at once (default: 5; 1 when tests are named)."),
     ] = None,
 ) -> None:
     """Run all tests: linters, type checker, unit tests, integration tests. More arguments go to pytest."""
