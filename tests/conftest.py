@@ -53,8 +53,8 @@ _APART_BY_VARIANT = (
         )
     ),
 )
-# In this order; what is not named follows as it is collected. Of five groups side by side about three wait for
-# Slurm, and two compute.
+# In this order; what is not named follows as it is collected. Of five groups side by side about three wait
+# for Slurm, and two compute.
 _FIRST = (
     "tests/integration/escape capabilities",  # a quarter of its time is computing
     "tests/integration/escape pid",
