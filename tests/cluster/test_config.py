@@ -70,6 +70,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
         "KillOnBadExit=1",
         "BcastParameters=DestDir=/run/bcast",
         "MpiDefault=pmix",
+        "SchedulerParameters=nohold_on_prolog_fail",
         "SchedulerType=sched/backfill",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core_Memory",
