@@ -174,7 +174,7 @@ def asked_for_numbers(arena: Arena, user: str) -> Outcome:
 def signals_of_root(arena: Arena, user: str) -> Outcome:
     """What the kernel counts by uid: root inside queues more than half of what uid 0 may have on the machine.
 
-    With all, no step of the node's begins or ends: slurmstepd tries for ever to tell its threads of a new uid.
+    With all, no step of the node begins or ends: slurmstepd tries for ever to tell its threads of a new uid.
     The same would happen to clusters whose tests run beside.
     """
     limits = arena.on_worker("grep", "Max pending signals", "/proc/self/limits").ok()
