@@ -65,11 +65,10 @@ def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
 
 def kill_with_slurmd(cluster: LocalCluster, script: str) -> str:
     """End slurmd and a batch script's slurmstepd; returns what is said by what then looks for lost jobs."""
-    before = slurmd(cluster)
-    cluster.on(NODE, "sh", "-c", f"kill -KILL {before} {scripts(cluster)[script]}").ok()
-    wait_for_another(cluster, before)
+    # The node's own waits for a minute and a half.
     look = "timeout 20 /usr/lib/cellblock/requeue-lost-jobs worker-1 1 2>&1"
-    return cluster.on(NODE, "sh", "-c", look).out
+    kill = f"sleep 2; kill -KILL {slurmd(cluster)} {scripts(cluster)[script]}"
+    return cluster.on(NODE, "sh", "-c", f"({kill}) & {look}").out
 
 
 def scripts(cluster: LocalCluster) -> dict[str, str]:
