@@ -67,11 +67,21 @@ class KeptFiles:
             return ""
         handle = self.own(entry)
         if handle is None:
+            # An older Cellblock kept what users had put in the place of a file: that is a conflict.
+            if self._is_there(number):
+                return ""
             return f"kept/{number}, the old {shown(entry.path)}, is missing"
         with handle:
             if entry.size and not handle.status.st_size:
                 return f"kept/{number}, the old {shown(entry.path)}, is empty; it had {entry.size} bytes"
         return ""
+
+    def _is_there(self, number: int) -> bool:
+        try:
+            os.stat(str(number), dir_fd=self._folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
 
     def find(self, entry: Entry) -> int | None:
         """Open the kept content of `entry`: a descriptor that the caller closes, or None."""
