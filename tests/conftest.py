@@ -56,12 +56,12 @@ _APART_BY_VARIANT = (
 # In this order; what is not named follows as it is collected. Of five groups side by side about three wait
 # for Slurm, and two compute.
 _FIRST = (
-    "tests/integration/escape capabilities",  # a quarter of its time is computing
-    "tests/integration/escape pid",
+    "tests/integration/escape",  # a quarter of its time is computing
+    "tests/integration/escape capabilities",
     "cluster debian13",
     "tests/integration/build/test_slurm_source.py",  # 160 s and more, of both cores
     "tests/integration/push",
-    "tests/integration/escape",
+    "tests/integration/escape pid",
     "cluster debian12",
     "cluster debian14",
     "tests/launcher/test_launcher.py",
