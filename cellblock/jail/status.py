@@ -106,11 +106,9 @@ def status(path: Path) -> Status:
         )
     kept = [one for one in history.listed(volume) if history.is_there(volume, one.number)]
     faults_of = {
-        one.number: why
-        for one in kept
-        if (why := one.why if isinstance(one, history.Damaged) else record_faults.fault(volume, one))
-        is not None
-        and history.is_there(volume, one.number)
+        number: why
+        for number, why in record_faults.faults(volume, kept).items()
+        if history.is_there(volume, number)
     }
     problems += faults_of.values()
     if state is not None and now is None:

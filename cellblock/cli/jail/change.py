@@ -181,15 +181,11 @@ def history(volume: VolumeArgument, as_json: JsonOption = False) -> None:
     """List what was done to a volume, the newest last."""
     from cellblock.jail.apply.transaction_runner import open_volume
     from cellblock.jail.volume import history as code
-    from cellblock.jail.volume.record_faults import fault
+    from cellblock.jail.volume import record_faults
 
     target, state = open_volume(volume)
     done = code.listed(target)
-    faults = {
-        one.number: why
-        for one in done
-        if isinstance(one, code.Done) and (why := fault(target, one)) is not None
-    }
+    faults = record_faults.faults(target, done)
     if as_json:
         now = {"source": str(state.source), "since": state.assembled_at}
         records = [

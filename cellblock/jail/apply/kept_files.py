@@ -27,7 +27,7 @@ class KeptFiles:
 
     def __init__(self, done: Done, numbers: ActionIndex) -> None:
         self._numbers = numbers
-        self._skipped = frozenset(path.encode("utf-8", "surrogateescape") for _, path, _ in done.skipped)
+        self._skipped = done.skipped_paths()
         self._folder = os.open(done.folder / "kept", _FOLDER)
 
     def __enter__(self) -> KeptFiles:
@@ -65,23 +65,14 @@ class KeptFiles:
         number = self._numbers.of_taken(entry.path)
         if number is None:
             return ""
-        handle = self.own(entry)
+        handle = self._at(number)
         if handle is None:
-            # An older Cellblock kept what users had put in the place of a file: that is a conflict.
-            if self._is_there(number):
-                return ""
             return f"kept/{number}, the old {shown(entry.path)}, is missing"
         with handle:
-            if entry.size and not handle.status.st_size:
+            # Of another type is what users had put there, and an older Cellblock kept: a conflict.
+            if handle.kind == "f" and entry.size and not handle.status.st_size:
                 return f"kept/{number}, the old {shown(entry.path)}, is empty; it had {entry.size} bytes"
         return ""
-
-    def _is_there(self, number: int) -> bool:
-        try:
-            os.stat(str(number), dir_fd=self._folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
 
     def find(self, entry: Entry) -> int | None:
         """Open the kept content of `entry`: a descriptor that the caller closes, or None."""
@@ -119,8 +110,11 @@ class KeptFiles:
         """Open another kept file with the entry's content; the caller closes it."""
         return self._open(self._numbers.of_content(entry.digest)) if entry.digest else None
 
+    def _at(self, number: int) -> FileHandle | None:
+        return FileHandle.at(self._folder, b"%d" % number)
+
     def _open(self, number: int | None) -> FileHandle | None:
-        handle = None if number is None else FileHandle.at(self._folder, b"%d" % number)
+        handle = None if number is None else self._at(number)
         if handle is None or handle.kind == "f":
             return handle
         handle.close()

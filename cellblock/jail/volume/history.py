@@ -56,6 +56,10 @@ class Done:
         with whole(self.folder):
             return change_plan.read(self.folder / "plan", actions_too=False).findings
 
+    def skipped_paths(self) -> frozenset[bytes]:
+        """Return the paths that were left because users changed them meanwhile."""
+        return frozenset(path.encode("utf-8", "surrogateescape") for _, path, _ in self.skipped)
+
     def record(self) -> dict[str, Any]:
         """For `--json`."""
         return {
@@ -110,7 +114,7 @@ def kept_by_users(volume: Volume) -> tuple[set[bytes], list[Damaged]]:
             continue
         try:
             paths.update(finding.path for finding in one.findings())
-            paths.update(path.encode("utf-8", "surrogateescape") for _, path, _ in one.skipped)
+            paths.update(one.skipped_paths())
         except NoRoomError:
             raise
         except CellblockError as error:

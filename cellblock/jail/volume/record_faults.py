@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from cellblock.errors import CellblockError
@@ -21,7 +22,15 @@ _END = 4096
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-def fault(volume: Volume, done: history.Done) -> CellblockError | None:
+def faults(volume: Volume, listed: Iterable[history.Done | history.Damaged]) -> dict[int, CellblockError]:
+    """Return what is wrong with the records of transactions, by number; the whole ones are left out."""
+    found = (
+        (one.number, one.why if isinstance(one, history.Damaged) else _fault(volume, one)) for one in listed
+    )
+    return {number: why for number, why in found if why is not None}
+
+
+def _fault(volume: Volume, done: history.Done) -> CellblockError | None:
     """Return what is wrong with the record of `done`, or None.
 
     What a rollback has undone, and a rollback itself, is never undone again: of these the plan alone counts,
