@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Shell functions of cellblock-init: munge says to Slurm who asks. Needs waiting.sh and node.sh.
 # shellcheck shell=sh
+# shellcheck source=images/slurm/files/usr/lib/cellblock/munge-for-jail.sh
+. /usr/lib/cellblock/munge-for-jail.sh
 
 # shellcheck disable=SC2034 # node.sh uses it
 KEY_OF_CLUSTER=munge.key
@@ -24,8 +26,6 @@ start_auth_of_node() {
         --inh-caps=+net_bind_service --ambient-caps=+net_bind_service &
     wait_for "munged to answer" munge_answers
     if [ "${CELLBLOCK_JAIL_ROOT:-nobody}" != operator ]; then
-        # shellcheck source=images/slurm/files/usr/lib/cellblock/munge-for-jail.sh
-        . /usr/lib/cellblock/munge-for-jail.sh
         wait_for "the jail's munged to answer" munge_for_jail_answers
         read_only $MUNGE_FOR_JAIL
     fi
@@ -38,6 +38,7 @@ start_auth() {
     prepare_munge
     install -d -o munge -g munge -m 0700 /etc/munge /var/log/munge /var/lib/munge
     install -o munge -g munge -m 0400 "$SECRETS/munge.key" /etc/munge/munge.key
-    vital munged node-supervise setpriv --reuid=munge --regid=munge --clear-groups munged --foreground --max-ttl=300 &
+    vital munged node-supervise setpriv --reuid=munge --regid=munge --clear-groups \
+        munged --foreground --max-ttl=$MUNGE_LIFE_S &
     wait_for "munged to answer" munge_answers
 }
