@@ -29,13 +29,10 @@ WITHOUT = "without"
 """Name of the runs with an empty plugstack.conf."""
 
 TASKS_AT_ONCE = 64
-"""Tasks of the steps that measure how the cost grows with tasks."""
+"""Tasks of the steps that measure how the cost grows with tasks, and of those of which the memory is read."""
 
 TASK_ROUNDS = 15
 """How many of those steps."""
-
-MEMORY_TASKS = 16
-"""Tasks of the step of which the memory is read."""
 
 LEVELS = ("capabilities", "pid")
 """Measured unless asked otherwise: those of the keys without a level in their name."""
@@ -147,7 +144,6 @@ def step_cost(name: str, levels: Sequence[str], rounds: int, mounts: int, events
         "MOUNTS": str(mounts),
         "TASKS": str(TASKS_AT_ONCE),
         "TASK_ROUNDS": str(min(rounds, TASK_ROUNDS)),
-        "MEMORY_TASKS": str(MEMORY_TASKS),
     }
     script = files("cellblock.bench").joinpath("jail.sh").read_text()
     with connect(known.engine) as client, events.step("steps", f"{rounds} rounds of srun true"):

@@ -3,7 +3,7 @@
 # Runs on a worker, outside the jail, in an allocation. Prints KIND NAME NUMBER, a line a run:
 #   step NAME MICROSECONDS     srun true; without the plugin in the rounds of a level: without:LEVEL
 #   tasks LEVEL MICROSECONDS   what all tasks of srun --ntasks=$TASKS true together spent on entering
-#   memory NAME KIB            proportional set size a task, of a step with $MEMORY_TASKS tasks
+#   memory NAME KIB            proportional set size a task, of a step with $TASKS tasks
 # NAME is a level of the jail, or "without" the plugin.
 set -eu
 cd /var/spool/slurmd/conf-cache
@@ -90,11 +90,12 @@ for level in "${levels[@]}"; do
 done
 for name in "${names[@]}"; do
     use "$name"
-    srun --ntasks="$MEMORY_TASKS" --overcommit sleep 60 &
+    srun --ntasks="$TASKS" --overcommit sleep 60 &
     client=$!
-    sleep 3
-    stepd=$(pgrep -f "^slurmstepd: \[$SLURM_JOB_ID\.[0-9]*\]")
-    echo "memory $name $(( $(pss "$stepd" | paste -sd+) ))" | awk -v n="$MEMORY_TASKS" '{ printf "%s %s %d\n", $1, $2, $3 / n }'
+    sleep 5
+    # The oldest: what it forks has its command line, too.
+    stepd=$(pgrep -o -f "^slurmstepd: \[$SLURM_JOB_ID\.[0-9]*\]")
+    echo "memory $name $(( $(pss "$stepd" | paste -sd+) ))" | awk -v n="$TASKS" '{ printf "%s %s %d\n", $1, $2, $3 / n }'
     kill "$client"
     wait "$client" || true
 done

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import docker
-from docker.errors import DockerException, NotFound
+from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container as Running
 from docker.types import LogConfig, Ulimit
 
@@ -110,7 +110,7 @@ def controller(client: docker.DockerClient, cluster: str) -> str | None:
 def stop_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
     """End what runs in a container of the cluster, and keep the container. Raises CellblockError."""
     with _of_engine(cluster, hostname, "stopped"):
-        client.containers.get(container_name(cluster, hostname)).stop(timeout=_STOP_KEEPERS_S)
+        _stop(client.containers.get(container_name(cluster, hostname)), _STOP_KEEPERS_S)
 
 
 def start_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
@@ -345,10 +345,24 @@ def _remove_if_there(client: docker.DockerClient, name: str) -> None:
 def _remove(container: Running) -> None:
     try:
         keeps = container.labels.get(LABEL_ROLE) in _KEEPERS
-        container.stop(timeout=_STOP_KEEPERS_S if keeps else _STOP_S)
+        _stop(container, _STOP_KEEPERS_S if keeps else _STOP_S)
         container.remove(force=True, v=True)
     except NotFound:
         pass  # gone meanwhile, as wished
+
+
+def _stop(container: Running, patience_s: int) -> None:
+    """End what runs in a container; SIGKILL comes after so many seconds. Raises DockerException.
+
+    podman answers with an error for a container that it stopped while a command that was executed in it
+    counts as running: it learns of that command's end a moment later.
+    """
+    try:
+        container.stop(timeout=patience_s)
+    except APIError:
+        container.reload()
+        if container.status == "running":
+            raise
 
 
 def _execute(
