@@ -16,6 +16,7 @@ import docker
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container as Running
 from docker.types import LogConfig, Ulimit
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_fixed
 
 from cellblock.cluster.definition.model import EngineName, NodeStatus
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
@@ -342,27 +343,30 @@ def _remove_if_there(client: docker.DockerClient, name: str) -> None:
         _remove(client.containers.get(name))
 
 
+# podman answers with an error for a container that it stopped while a command that was executed in it counts
+# as running: it learns of that command's end a moment later.
+_again = retry(
+    retry=retry_if_exception(lambda error: isinstance(error, APIError) and error.is_server_error()),
+    stop=stop_after_attempt(3),
+    wait=wait_fixed(1),
+    reraise=True,
+)
+
+
+@_again
+def _stop(container: Running, patience_s: int) -> None:
+    """End what runs in a container, after so many seconds by SIGKILL. Raises DockerException."""
+    container.stop(timeout=patience_s)
+
+
+@_again
 def _remove(container: Running) -> None:
     try:
         keeps = container.labels.get(LABEL_ROLE) in _KEEPERS
-        _stop(container, _STOP_KEEPERS_S if keeps else _STOP_S)
+        container.stop(timeout=_STOP_KEEPERS_S if keeps else _STOP_S)
         container.remove(force=True, v=True)
     except NotFound:
         pass  # gone meanwhile, as wished
-
-
-def _stop(container: Running, patience_s: int) -> None:
-    """End what runs in a container; SIGKILL comes after so many seconds. Raises DockerException.
-
-    podman answers with an error for a container that it stopped while a command that was executed in it
-    counts as running: it learns of that command's end a moment later.
-    """
-    try:
-        container.stop(timeout=patience_s)
-    except APIError:
-        container.reload()
-        if container.status == "running":
-            raise
 
 
 def _execute(

@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from subprocess import check_output
+from threading import Timer
 
 import pytest
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
+from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.capabilities import capabilities
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.containers import LABEL_CLUSTER, container_name
 from cellblock.cluster.engine.inside import run_inside
 from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError
@@ -107,6 +112,35 @@ def slurmd_start(cluster: LocalCluster, node: str) -> int:
     command = ("env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "node", node)
     shown = cluster.on("controller", *command).ok()
     return int(shown.partition(" SlurmdStartTime=")[2].split()[0])
+
+
+def test_a_cluster_is_removed_though_podman_learns_late_that_a_command_in_it_ended(
+    cluster: LocalCluster,
+) -> None:
+    name = "late"
+    with connect("podman") as client:
+        container = client.containers.create(
+            cluster.result.build.images["worker"].id,
+            ["sleep", "infinity"],
+            entrypoint=[],
+            labels={LABEL_CLUSTER: name},
+            name=container_name(name, "worker-1"),
+            network_mode="none",
+        )
+        container.start()
+        executed = client.api.exec_create(container.id, ["sleep", "infinity"])["Id"]
+        client.api.exec_start(executed, detach=True)
+        monitor = int(check_output(["pgrep", "-f", f"conmon.*{executed}"], text=True))
+        os.kill(monitor, signal.SIGSTOP)
+        # After the engine's patience with one request, 15 s.
+        later = Timer(18, os.kill, (monitor, signal.SIGCONT))
+        later.start()
+        try:
+            assert running.remove(client, name)
+            assert running.find(client, name) == []
+        finally:
+            later.join()
+            running.remove(client, name)
 
 
 def test_workers_follow_a_reconfiguration(cluster: LocalCluster, user: str) -> None:
