@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from cellblock.build.root import WorkingRoot
+from cellblock.build.working_root import WorkingRoot
 from cellblock.engine.recipe import CopyFrom
 from cellblock.errors import DefinitionError
 from cellblock.key import NOT_SOURCES

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs a program inside a root filesystem made of layers, in namespaces of its own: what it mounts and starts
-# is gone when it ends, however it ends. Called by cellblock/build/root.py under
+# is gone when it ends, however it ends. Called by cellblock/build/working_root.py under
 #   unshare --mount --pid --ipc --uts --fork --kill-child
 #
 # in_root.sh LOWER UPPER WORK ROOT TMP [SOURCE:TARGET:(ro|rw) ...] -- PROGRAM [ARGUMENT ...]

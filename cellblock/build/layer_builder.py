@@ -20,15 +20,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cellblock.bind import Bind
-from cellblock.build import bootstrap
+from cellblock.build import install_commands
 from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.kept_objects import KeptObjects
 from cellblock.build.layer_graph import Node
-from cellblock.build.root import FailedInRoot, WorkingRoot
 from cellblock.build.steps import add_users, definition_steps
 from cellblock.build.tidy import inside, is_whiteout, mark_automatic, tidy
-from cellblock.build.unpack import unpack_layer
-from cellblock.build.unpacking import TAR, Opened, feed, frames, in_order, plan_unpacking
+from cellblock.build.unpack_layer import unpack_layer
+from cellblock.build.unpack_packages import TAR, Opened, feed, frames, in_order, plan_unpacking
+from cellblock.build.working_root import FailedInRoot, WorkingRoot
 from cellblock.engine import manuals
 from cellblock.engine.advice import advice
 from cellblock.engine.recipe import (
@@ -189,7 +189,7 @@ class LayerMaker:
         with report.step("install packages"):
             unpacking = plan_unpacking(opened, root.trees)
             root.run(
-                bootstrap.install(unpacking, _HANDED_IN),
+                install_commands.install(unpacking, _HANDED_IN),
                 binds=[Bind(repository, _HANDED_IN)],
                 on_line=report.line,
                 feed=lambda to: feed(unpacking.laid, unpacking, to),
@@ -217,7 +217,7 @@ class LayerMaker:
         self, node: Node, root: WorkingRoot, opened: Sequence[Opened], report: StepReport
     ) -> Sequence[Opened]:
         sources = "".join(f"{line}\n" for line in self._settings.sources)
-        merged = bootstrap.merged_folders(opened)
+        merged = install_commands.merged_folders(opened)
         laid: Sequence[Opened] = ()
         if merged is None:
             self._mmdebstrap(node, root, sources, report)
@@ -231,7 +231,7 @@ class LayerMaker:
                 root.upper.mkdir()
                 self._mmdebstrap(node, root, sources, report)
             else:
-                bootstrap.settle(root.upper, sources)
+                install_commands.settle(root.upper, sources)
         root.upper.chmod(0o755)
         return laid
 
@@ -250,11 +250,11 @@ class LayerMaker:
             on_line=report.line,
             feed=lambda to: feed(first, unpacking, to),
         )
-        time.sleep(bootstrap.PAUSE_S)
+        time.sleep(install_commands.PAUSE_S)
         root.mark()
-        time.sleep(bootstrap.PAUSE_S)
+        time.sleep(install_commands.PAUSE_S)
         root.run(
-            bootstrap.configure_base(unpacking, _HANDED_IN),
+            install_commands.configure_base(unpacking, _HANDED_IN),
             binds=[Bind(root.folder / "repository", _HANDED_IN)],
             on_line=report.line,
         )
@@ -265,7 +265,7 @@ class LayerMaker:
         listed.write_text(sources, encoding="utf-8")
         listed.chmod(0o644)
         names = [package.name for package in node.packages]
-        argv = bootstrap.mmdebstrap(
+        argv = install_commands.mmdebstrap(
             self._variant, names, root.folder / "repository", listed, root.folder / "root"
         )
         environment = {

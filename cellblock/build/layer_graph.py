@@ -16,7 +16,7 @@ from typing import Any
 
 import cellblock
 from cellblock.build.extra_archives import of_images
-from cellblock.build.layers import Closure, PackageLayer, plan_package_layers
+from cellblock.build.package_layers import Closure, PackageLayer, plan_package_layers
 from cellblock.build.rendering import RenderedImage
 from cellblock.errors import UsageError
 from cellblock.key import Key, digest_of, digest_of_tree, digests_of_files

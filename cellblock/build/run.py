@@ -17,7 +17,7 @@ from cellblock.build.prepare import Prepared, prepare
 from cellblock.build.references import KEPT_BUILDS, key_prefix
 from cellblock.build.request import BuildRequest, BuildResult
 from cellblock.build.scheduler import DirectBuild, build_layers
-from cellblock.build.unpacking import Opened
+from cellblock.build.unpack_packages import Opened
 from cellblock.engine import apt
 from cellblock.engine.recipe import BuiltImage
 from cellblock.engine.storage import ContainersStorage, image_id

@@ -23,8 +23,8 @@ from cellblock.build.image_key import ImagePlan, all_inputs
 from cellblock.build.layer_builder import LayerMaker
 from cellblock.build.layer_graph import Node
 from cellblock.build.references import LABEL
-from cellblock.build.root import FailedInRoot
 from cellblock.build.step_events import StepEvents
+from cellblock.build.working_root import FailedInRoot
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events, State, SubjectState
 from cellblock.files.flock import locked

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.build.mirrors import Archive
-from cellblock.build.root import WorkingRoot
+from cellblock.build.working_root import WorkingRoot
 from cellblock.cuda import CudaRepository
 from cellblock.engine import apt
 from cellblock.engine.recipe import Bootstrap

@@ -78,7 +78,7 @@ def image_graph(
 ) -> ImageGraph:
     """The graph of all `images`; `records` are those that exist of that variant, by image.
 
-    `stale` are those of them whose inputs have changed since (`cellblock.build.stale`).
+    `stale` are those of them whose inputs have changed since (`cellblock.build.outdated_images`).
 
     Raises DefinitionError for a cycle.
     """

@@ -54,7 +54,7 @@ int jail_cdi_parent(const struct jail_cdi_stage *stage, const char *path, struct
 int jail_cdi_bind(const char *source, bool recursive, uint64_t attributes, int parent, const char *name,
 		  struct jail_error *err);
 
-/* device.c: makes the node in the private /dev, or lays the node's own over what is there. */
+/* device_nodes.c: makes the node in the private /dev, or lays the node's own over what is there. */
 int jail_cdi_place_device(const struct jail_cdi_stage *stage, const struct jail_cdi_device_node *node,
 			  struct jail_error *err);
 

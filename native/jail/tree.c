@@ -10,7 +10,7 @@
 #include <sys/statvfs.h>
 
 #include "native/cdi/apply.h"
-#include "native/mount/device.h"
+#include "native/mount/dev_directory.h"
 #include "native/mount/filesystem.h"
 #include "native/mount/mask.h"
 #include "native/mount/resolve.h"

@@ -11,7 +11,7 @@
 
 #include "native/base/scoped.h"
 #include "bounded_read.h"
-#include "imports.h"
+#include "imported_functions.h"
 #include "process_status.h"
 
 #define PROCESSES "/proc/"

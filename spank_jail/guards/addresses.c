@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds what the address at the other end of a connection has. connections.c, crowd.c and large_messages.c call it. */
+/* Finds what the address at the other end of a connection has. connections.c, service_connections.c and large_messages.c call it. */
 #include "addresses.h"
 
 #include <netinet/in.h>

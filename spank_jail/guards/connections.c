@@ -18,7 +18,7 @@
 
 #include "native/base/scoped.h"
 #include "addresses.h"
-#include "imports.h"
+#include "imported_functions.h"
 #include "large_messages.h"
 #include "relays.h"
 

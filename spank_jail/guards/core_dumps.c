@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "imports.h"
+#include "imported_functions.h"
 #include "process_status.h"
 
 /* When slurmstepd asked first; 0: not yet. Two threads may ask at a time, in the same second. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aborts FUSE connections through fusectl, which no path leads to. stuck.c calls it. */
+/* Aborts FUSE connections through fusectl, which no path leads to. stuck_processes.c calls it. */
 #define _GNU_SOURCE
 #include "fuse_connections.h"
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "addresses.h"
-#include "imports.h"
+#include "imported_functions.h"
 
 /* Numbers above are nobody's. */
 #define MOST_FILES 65536

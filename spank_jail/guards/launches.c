@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "imports.h"
+#include "imported_functions.h"
 
 /* slurmd waits for an announcement second by second, for two minutes by default (MessageTimeout). One that comes takes less. */
 #define IN_VAIN_S 5

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what the kernel tells of a process. accounting.c, errands.c, fuse_connections.c, process_tree.c and stuck.c call it. */
+/* Reads what the kernel tells of a process. accounting.c, stuck_children.c, fuse_connections.c, process_tree.c and stuck_processes.c call it. */
 #define _GNU_SOURCE
 #include "process_status.h"
 

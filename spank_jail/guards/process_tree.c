@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "imports.h"
+#include "imported_functions.h"
 #include "process_status.h"
-#include "stuck.h"
+#include "stuck_processes.h"
 
 #define SPARED "slurmstepd"
 /* Of proc_pid_status(5). */

@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "imports.h"
+#include "imported_functions.h"
 #include "native/base/scoped.h"
 #include "own_thread.h"
 

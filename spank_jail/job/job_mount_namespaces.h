@@ -7,7 +7,7 @@
  *   window   pivoted into the window (core/window.h): slurmstepd visits it by chroot
  *
  * `window` has no /proc. At level pid `tasks` has none, either: a step adds one of its own.
- * They are pinned beside the job's mounts (job_mounts.h), with a record (record.h) of what they were made
+ * They are pinned beside the job's mounts (job_mounts.h), with a record (tree_record.h) of what they were made
  * from. Making them takes about 1 ms, finding them 0.05 ms.
  */
 #ifndef JAIL_VIEWS_H
@@ -19,7 +19,7 @@
 #include "native/mount/level.h"
 #include "native/mount/plan.h"
 #include "native/mount/window.h"
-#include "record.h"
+#include "tree_record.h"
 #include "spool.h"
 
 struct jail_views {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes, finds and removes the mounts that all steps of a job share. opening.c, step.c and plugin.c call it. */
+/* Makes, finds and removes the mounts that all steps of a job share. open_step.c, enter_step.c and plugin.c call it. */
 #define _GNU_SOURCE
 #include "job_mounts.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pins the namespaces that all steps of a job share. job_mounts.c, step.c and job_mount_namespaces.c call it. */
+/* Pins the namespaces that all steps of a job share. job_mounts.c, enter_step.c and job_mount_namespaces.c call it. */
 #define _GNU_SOURCE
 #include "job_namespaces.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts the part of slurmd's spool directory that a job's tasks may see. step.c, opening.c, mpi.c, fallback.c and
+/* Mounts the part of slurmd's spool directory that a job's tasks may see. enter_step.c, open_step.c, mpi_files.c, fallback_window.c and
  * job_mount_namespaces.c call it. */
 #define _GNU_SOURCE
 #include "spool.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the plugin's arguments in plugstack.conf. option_input.c, options.c and step.c call it. */
+/* Parses the plugin's arguments in plugstack.conf. option_input.c, options.c and enter_step.c call it. */
 #include "arguments.h"
 
 #include <errno.h>

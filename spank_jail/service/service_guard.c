@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spank_jail/guards/crowd.h"
-#include "spank_jail/guards/imports.h"
+#include "spank_jail/guards/service_connections.h"
+#include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
 
 #define EXPORT __attribute__((visibility("default")))

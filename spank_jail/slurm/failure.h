@@ -7,7 +7,7 @@
 
 #include "native/base/error.h"
 #include "spank_jail/job/step_counters.h"
-#include "step.h"
+#include "enter_step.h"
 
 #define JAIL_LOG_NAME "spank_jail: "
 

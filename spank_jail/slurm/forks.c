@@ -5,7 +5,7 @@
 #include "native/mount/namespace.h"
 #include "native/jail/pid.h"
 #include "native/base/sys.h"
-#include "step.h"
+#include "enter_step.h"
 
 /* Slurm forks as the user. */
 static void enter_pids(int namespace)

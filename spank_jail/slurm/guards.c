@@ -3,13 +3,13 @@
 #include "guards.h"
 
 #include "spank_jail/guards/accounting.h"
-#include "spank_jail/guards/clients.h"
+#include "spank_jail/guards/silent_clients.h"
 #include "spank_jail/guards/connections.h"
 #include "spank_jail/guards/core_dumps.h"
-#include "spank_jail/guards/errands.h"
+#include "spank_jail/guards/stuck_children.h"
 #include "spank_jail/guards/launches.h"
 #include "spank_jail/guards/process_tree.h"
-#include "spank_jail/guards/served.h"
+#include "spank_jail/guards/confined_forks.h"
 #include "spank_jail/guards/wakeups.h"
 #include "failure.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SPANK plugin of the jail: srun, sbatch, salloc, slurmd and slurmstepd load it, and its hooks open and enter the jail
- * of a step (step.h).
+ * of a step (enter_step.h).
  *
  * slurmstepd only visits the jail, from init_post_opt to user_init, to open the job's files; tasks enter
  * it for good in task_init_privileged. docs/decisions/jail-entering.md says why.
@@ -27,16 +27,16 @@
 #include "spank_jail/guards/mpi_peers.h"
 #include "spank_jail/options/option_input.h"
 #include "spank_jail/guards/pmix.h"
-#include "spank_jail/guards/stuck.h"
+#include "spank_jail/guards/stuck_processes.h"
 #include "spank_jail/job/sessions.h"
 #include "configuration.h"
 #include "failure.h"
 #include "guards.h"
-#include "mpi.h"
+#include "mpi_files.h"
 #include "new_accounts.h"
-#include "step.h"
-#include "streams.h"
-#include "watch.h"
+#include "enter_step.h"
+#include "task_descriptors.h"
+#include "fifo_watch.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

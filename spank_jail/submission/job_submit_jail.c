@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "spank_jail/guards/held_locks.h"
-#include "spank_jail/guards/imports.h"
+#include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
 #include "spank_jail/guards/saves.h"
 #include "spank_jail/guards/unsent_records.h"

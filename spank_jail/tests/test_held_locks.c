@@ -6,7 +6,7 @@
 
 #include "native/testing/check.h"
 #include "spank_jail/guards/held_locks.h"
-#include "spank_jail/guards/imports.h"
+#include "spank_jail/guards/imported_functions.h"
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 

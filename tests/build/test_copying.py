@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cellblock.build.copying import copy_out, copy_sources
-from cellblock.build.root import WorkingRoot
 from cellblock.build.tidy import tidy
+from cellblock.build.working_root import WorkingRoot
 from cellblock.engine.recipe import CopyFrom
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.process import Programs

@@ -193,8 +193,8 @@ def test_each_source_begins_with_what_it_does_and_who_calls_it() -> None:
         ("native/cache/blob.c", "enroot/command/command.h", True),
         ("pyxis/step/task.c", "enroot/command/command.h", True),
         ("pyxis/step/task.c", "native/base/text.h", False),
-        ("spank_jail/guards/clients.c", "spank_jail/slurm/step.h", True),
-        ("spank_jail/slurm/step.c", "spank_jail/job/spool.h", False),
+        ("spank_jail/guards/silent_clients.c", "spank_jail/slurm/enter_step.h", True),
+        ("spank_jail/slurm/enter_step.c", "spank_jail/job/spool.h", False),
         ("native/mount/plan.c", "native/base/text.h", False),
     ],
 )

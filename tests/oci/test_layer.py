@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from cellblock.build.unpack import unpack_layer
+from cellblock.build.unpack_layer import unpack_layer
 from cellblock.errors import CellblockError, UsageError
 from cellblock.oci.layer import Compression, Frame, Layer, open_layer, store_layer
 from cellblock.oci.layout import Layout

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.build.mirrors import archive
-from cellblock.build.root import WorkingRoot
+from cellblock.build.working_root import WorkingRoot
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Event, Events, StepStarted
 from cellblock.lock.apt_root import AptRoot

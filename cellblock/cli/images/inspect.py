@@ -46,8 +46,8 @@ def graph(
     as_json: JsonOption = False,
 ) -> None:
     """Draw the images, what each needs, and the sizes of those that were built."""
+    from cellblock.build.outdated_images import stale_images
     from cellblock.build.request import BuildRequest
-    from cellblock.build.stale import stale_images
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
@@ -87,8 +87,8 @@ def report(
     """Write one HTML page: where the bytes and the time of the images go, and what they share."""
     from datetime import datetime, timezone
 
+    from cellblock.build.outdated_images import stale_images
     from cellblock.build.request import BuildRequest
-    from cellblock.build.stale import stale_images
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.inspect import report as reports

@@ -12,7 +12,7 @@ from cellblock.cli.options import JsonOption, LogOption, MirrorOption, SitesOpti
 from cellblock.launcher.failure import typeable
 
 if TYPE_CHECKING:
-    from cellblock.build.locking import LockResult
+    from cellblock.build.package_locks import LockResult
     from cellblock.lock.diff import Change, LockDiff
 
 
@@ -44,7 +44,7 @@ def lock(
     as_json: JsonOption = False,
 ) -> None:
     """Pin every package of every image of a variant by version and SHA-256."""
-    from cellblock.build.locking import LockRequest, compare_lock, make_lock
+    from cellblock.build.package_locks import LockRequest, compare_lock, make_lock
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.overrides import images_options

@@ -17,7 +17,7 @@ import pytest
 
 from cellblock import paths
 from cellblock.build import BuildRequest, BuildResult, build_images
-from cellblock.build.unpack import unpack_layer
+from cellblock.build.unpack_layer import unpack_layer
 from cellblock.engine.recipe import StepFailed
 from cellblock.engine.storage import ContainersStorage
 from cellblock.errors import CellblockError, DefinitionError

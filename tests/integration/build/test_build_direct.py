@@ -13,8 +13,8 @@ import pytest
 
 from cellblock import paths
 from cellblock.build import BuildRequest, bootstrap, build_images, copy_images, layer_builder
-from cellblock.build.locking import LockRequest, make_lock
-from cellblock.build.unpacking import Opened, Unpacking, plan_unpacking
+from cellblock.build.package_locks import LockRequest, make_lock
+from cellblock.build.unpack_packages import Opened, Unpacking, plan_unpacking
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Message
 from cellblock.inspect.verifying import verify_images

@@ -15,7 +15,7 @@ import yaml
 
 from cellblock import paths
 from cellblock.build import BuildRequest, build_images
-from cellblock.build.locking import LockRequest, compare_lock, make_lock
+from cellblock.build.package_locks import LockRequest, compare_lock, make_lock
 from cellblock.build.prepare import prepare
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events

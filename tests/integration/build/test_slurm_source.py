@@ -19,8 +19,8 @@ import pytest
 
 from cellblock import paths
 from cellblock.build.mirrors import archive
-from cellblock.build.root import WorkingRoot
 from cellblock.build.toolchain import LockedToolchain
+from cellblock.build.working_root import WorkingRoot
 from cellblock.events import Events
 from cellblock.files.sha256 import sha256_of_file
 from cellblock.key import digest_of, digest_of_tree

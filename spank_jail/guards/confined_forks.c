@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Confines processes that slurmd forks for a user: they write in one place alone, and connect to that user's sockets alone.
+ * guards.c calls it. */
+#define _GNU_SOURCE
+#include "confined_forks.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "native/base/scoped.h"
+#include "native/base/sys.h"
+#include "imported_functions.h"
+
+#define SHUT (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+static pid_t daemon_pid;
+static char open_place[PATH_MAX];
+
+/* A mount of its own, wherever it lies. */
+static int leave_open(const char *path)
+{
+	const struct mount_attr attributes = {
+		.attr_set = MOUNT_ATTR_NOSYMFOLLOW, .attr_clr = MOUNT_ATTR_RDONLY,
+	};
+	scoped_fd mount = sys_open_tree(AT_FDCWD, path, OPEN_TREE_CLONE);
+
+	if (mount < 0)
+		return errno == ENOENT ? 0 : -1;
+	return sys_mount_attributes(mount, "", AT_EMPTY_PATH, &attributes) ||
+	       sys_move_mount(mount, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
+}
+
+/* In the child, which is root still. Without /proc: /proc/self/fd leads to what slurmd has open, by the mounts that are not
+ * shut. */
+static int shut_out(void)
+{
+	return sys_unshare(CLONE_NEWNS) || sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, SHUT, JAIL_MS_PRIVATE) ||
+	       sys_umount2("/proc", JAIL_MNT_DETACH) || leave_open(open_place) ? -1 : 0;
+}
+
+/* In place of setgid(2) in slurmd, which calls it in such children alone, before it changes the uid. When it fails, Slurm logs
+ * the error, and the child ends. */
+static int become_group(gid_t group)
+{
+	if (getpid() != daemon_pid && shut_out())
+		return -1;
+	return setgid(group);
+}
+
+/* What lies in the spool is root's to make, so nobody exchanges it between the look and the act. */
+static bool is_own(const struct sockaddr *address, socklen_t size)
+{
+	struct sockaddr_un local = { 0 };
+	struct stat st;
+
+	memcpy(&local, address, size < sizeof(local) ? size : sizeof(local) - 1);
+	return !lstat(local.sun_path, &st) && S_ISSOCK(st.st_mode) && st.st_uid == geteuid();
+}
+
+/* In place of connect(2), for such a child that has become the user. Everybody may connect to the sockets by which slurmstepd
+ * takes orders, and reads are answered there by the rights of who connects. */
+static int connect_to_own(int fd, const struct sockaddr *address, socklen_t size)
+{
+	if (getpid() == daemon_pid || !geteuid() || address->sa_family != AF_UNIX || is_own(address, size))
+		return connect(fd, address, size);
+	errno = EACCES;
+	return -1;
+}
+
+/* slurmd's own call, or one of Slurm's library for it, by release. */
+static int guard_connections(const struct link_map *slurmd, struct jail_error *err)
+{
+	const struct link_map *library = jail_imports_library("libslurm");
+	int missing = jail_imports_replace(slurmd, "connect", (void *)connect_to_own, err);
+	int others = missing < 0 || !library ? 1 : jail_imports_replace(library, "connect", (void *)connect_to_own, err);
+
+	if (missing < 0 || others < 0)
+		return -1;
+	return !missing || !others ? 0 : jail_fail(err, NULL, 0, "this slurmd connects to sockets in an unknown way: users can have "
+						   "it write to those of other users' steps");
+}
+
+int jail_served_guard(const char *bcast, struct jail_error *err)
+{
+	const struct link_map *slurmd = jail_imports_program();
+	int missing;
+
+	daemon_pid = getpid();
+	if (snprintf(open_place, sizeof(open_place), "%s", bcast) >= (int)sizeof(open_place))
+		return jail_fail(err, NULL, 0, "bcast= is too long");
+	missing = slurmd ? jail_imports_replace(slurmd, "setgid", (void *)become_group, err) : 1;
+	if (missing < 0)
+		return -1;
+	if (!missing)
+		return guard_connections(slurmd, err);
+	return jail_fail(err, NULL, 0, "this slurmd becomes a user in an unknown way: what sbcast and `srun --bcast` bring can be "
+			 "written wherever the user may write on the node");
+}

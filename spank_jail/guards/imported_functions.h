@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions that a loaded program or library has from another one, and what to call in their place. */
+#ifndef JAIL_IMPORTED_FUNCTIONS_H
+#define JAIL_IMPORTED_FUNCTIONS_H
+
+#include <link.h>
+
+#include "native/base/error.h"
+
+/* The program itself; what it has loaded follows by l_next. NULL if it cannot be told. */
+struct link_map *jail_imports_program(void);
+
+/* The first of what is loaded whose file's name begins with `name`; NULL if there is none. */
+const struct link_map *jail_imports_library(const char *name);
+
+/* Lets `map` call `function` where it calls `name`. Returns 0; 1 when it does not call it; -1. */
+int jail_imports_replace(const struct link_map *map, const char *name, void *function, struct jail_error *err);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections to a service that serves some at a time, and waits on each as long as its client likes. */
+#ifndef JAIL_SERVICE_CONNECTIONS_H
+#define JAIL_SERVICE_CONNECTIONS_H
+
+#include <stddef.h>
+
+/* How many connections stay open; 0: any number. */
+void jail_crowd_limit(size_t most);
+
+/* A connection that the service has accepted. Ends another one where there are more than the limit: one on which nothing was
+ * said, or one of the address that has most; on this node, of the user. */
+void jail_crowd_add(int fd);
+
+/* Before the service closes it. */
+void jail_crowd_remove(int fd);
+
+#endif
