@@ -17,9 +17,12 @@ wait_for() {
     shift
     # By the clock: a try can itself take seconds.
     deadline=$(($(date +%s) + wait_s))
+    tries=0
     until "$@"; do
         [ "$(date +%s)" -lt "$deadline" ] || die "after $wait_s seconds, still waiting for $what"
-        sleep 0.1
+        tries=$((tries + 1))
+        # What is late is often never there, and others need the processor.
+        if [ $tries -lt 30 ]; then sleep 0.1; else sleep 0.5; fi
     done
 }
 
