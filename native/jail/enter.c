@@ -30,6 +30,7 @@ static int start_namespace(const struct jail_entry_request *request, const struc
 			   struct jail_error *err)
 {
 	struct jail_pid_view view;
+	pid_t init;
 
 	scoped_fd program = jail_pid_program(request->init, err);
 	if (program < 0)
@@ -37,7 +38,7 @@ static int start_namespace(const struct jail_entry_request *request, const struc
 	const struct jail_pid_request start = {
 		.program = program, .namespace = -1, .root = root, .view = &view, .level = request->level,
 	};
-	int namespace = jail_pid_view_take(plan, &view, err) ? -1 : jail_pid_start(&start, err);
+	int namespace = jail_pid_view_take(plan, &view, err) ? -1 : jail_pid_start(&start, &init, err);
 	jail_pid_view_free(&view);
 	return namespace;
 }

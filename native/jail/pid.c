@@ -197,7 +197,7 @@ int jail_pid_start_detached(int program, pid_t *init, struct jail_error *err)
 	return start.namespace;
 }
 
-int jail_pid_start(const struct jail_pid_request *request, struct jail_error *err)
+int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct jail_error *err)
 {
 	struct start start = { .request = request, .err = err, .result = -1 };
 	struct jail_error back;
@@ -210,6 +210,7 @@ int jail_pid_start(const struct jail_pid_request *request, struct jail_error *er
 		return jail_fail(err, "pidfd_open", errno, "cannot open this process");
 	start.parent = parent;
 	scoped_fd namespace = start_init(&start, err);
+	*init = start.init;
 	if (jail_pid_enter(own, &back)) {
 		*err = back;
 		return -1;

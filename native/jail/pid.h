@@ -44,9 +44,9 @@ struct jail_pid_request {
 };
 
 /* Makes a PID namespace and starts its init. It ends, and with it all of the namespace, when the calling
- * thread does. The thread, which sees the node's /proc, stays where it is. Other threads may be running.
- * Returns a descriptor of the namespace, or -1. */
-int jail_pid_start(const struct jail_pid_request *request, struct jail_error *err);
+ * thread does. The thread, which sees the node's /proc, stays where it is. Other threads may be running. `init` is the number
+ * of its init for the thread. Returns a descriptor of the namespace, or -1. */
+int jail_pid_start(const struct jail_pid_request *request, pid_t *init, struct jail_error *err);
 
 /* Makes one that outlives the thread, its process and that one's parent, and has no /proc anywhere yet. `init` is the number
  * of its init for the thread. Returns a descriptor of the namespace, or -1. */

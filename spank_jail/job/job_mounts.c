@@ -17,6 +17,7 @@
 #include "native/base/sys.h"
 #include "native/jail/tree.h"
 #include "job_directory.h"
+#include "step_inits.h"
 
 /* "!dev!shm" for /dev/shm: by target and not by line, which an edit of the plan would move. */
 static int place_name(const struct jail_entry *entry, char name[NAME_MAX + 1], struct jail_error *err)
@@ -148,6 +149,7 @@ static int remove_job(int directory, uint32_t job, jail_user_release *release, s
 	snprintf(path, sizeof(path), JAIL_HOLDER "/%u", job);
 	if (fstat(directory, &st))
 		return jail_fail(err, "fstat", errno, "cannot tell whose job \"%s\" is of", path);
+	jail_step_inits_end(directory, st.st_uid, release);
 	if (jail_job_mounts_clear(directory, err))
 		return jail_error_at(err, NULL, 0, path);
 	if (rmdir(path))

@@ -18,6 +18,7 @@
 #include "spank_jail/job/job_directory.h"
 #include "spank_jail/job/job_mounts.h"
 #include "spank_jail/job/job_namespaces.h"
+#include "spank_jail/job/step_inits.h"
 #include "spank_jail/job/user_steps.h"
 #include "open_step.h"
 #include "task_descriptors.h"
@@ -56,10 +57,11 @@ static int start_pids(struct jail_opening *opening, struct jail_error *err)
 		.program = opening->init, .namespace = step->namespace, .root = -1, .view = &opening->processes,
 		.level = step->arguments.level,
 	};
+	pid_t init = 0;
 
 	step->own_pids = jail_pid_own(err);
-	step->pids = step->own_pids < 0 ? -1 : jail_pid_start(&request, err);
-	return step->pids < 0 ? -1 : 0;
+	step->pids = step->own_pids < 0 ? -1 : jail_pid_start(&request, &init, err);
+	return step->pids < 0 ? -1 : jail_step_init_note(opening->directory, init, err);
 }
 
 /* Not part of the record: what is taken here is the step's own. */

@@ -37,7 +37,7 @@ class Case:
     `stops` is the lowest level that closes it. Without `way`, it is the attack of its own name (attacks/),
     run in one step with the others; with one, that function makes jobs of its own. `open` says why the way
     is known to be open at and above `stops`: the test then must see it open, so that who closes it knows.
-    `open_at` names the levels at which it is, `open_with` the releases of Slurm; () is all.
+    `open_with` names the releases of Slurm with which it is; () is all.
     """
 
     name: str
@@ -47,12 +47,9 @@ class Case:
     below: str = "escaped"
     open: str = ""
     open_with: tuple[str, ...] = ()
-    open_at: tuple[Level, ...] = ()
 
-    def is_open(self, release: str, level: Level) -> bool:
-        """Whether it is known to be open with that release of Slurm, at that level."""
-        if self.open_at and level not in self.open_at:
-            return False
+    def is_open(self, release: str) -> bool:
+        """Whether it is known to be open with that release of Slurm."""
         return bool(self.open) and (not self.open_with or release in self.open_with)
 
     @property
@@ -187,20 +184,9 @@ _LEFT: list[tuple[str, Level, Way]] = [
     ("objects-after-the-job", "filesystem", remains.objects_after_the_job),
     ("objects-of-another-job", "filesystem", remains.objects_of_another_job),
     ("processes-after-the-job", "capabilities", remains.processes_after_the_job),
+    ("served-after-the-job", "capabilities", remains.served_after_the_job),
 ]
 _REMAINS = [Case(name, stops, user, way=way) for name, stops, way in _LEFT for user in ("root", "eve")]
-_SERVED = "the namespace of a step has no init that the epilog knows"
-_REMAINS += [
-    Case(
-        "served-after-the-job",
-        "capabilities",
-        user,
-        way=remains.served_after_the_job,
-        open=_SERVED,
-        open_at=("pid",),
-    )
-    for user in ("root", "eve")
-]
 # Root's own are left: it could write there without sbcast, and whose they are cannot be told.
 _REMAINS += [
     Case("brought-files-after-the-job", "filesystem", "eve", way=remains.brought_files_after_the_job),

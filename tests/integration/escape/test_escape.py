@@ -65,7 +65,7 @@ def test_holds(case: Case, level: Level, arena: Arena) -> None:
 
 def check_held(case: Case, level: Level, arena: Arena) -> None:
     outcome = outcome_of(case, level, arena)
-    if case.is_open(arena.cluster.status.release, level):
+    if case.is_open(arena.cluster.status.release):
         assert outcome.kind == "escaped", f"it is closed now ({outcome.what}): let its case say so"
         pytest.xfail(f"{outcome.what}: {case.open}")
     assert outcome.kind in ("held", "absent"), outcome.what
