@@ -172,6 +172,16 @@ def test_a_download_goes_on_where_it_broke(layout: Layout, proxy: Proxy, path: s
     assert len([each for each in ranges if each]) == 2
 
 
+def test_a_download_whose_connection_breaks_at_its_end(layout: Layout, proxy: Proxy, path: str) -> None:
+    """There is no rest to ask for: registries answer 416 to that. It is read in blocks of 256 KiB."""
+    whole = content(path, 512 * 1024)
+    send(layout, proxy.host, image("a", add(layout, "a", whole), path))
+    (layer,) = layout.image("a").manifest.layers
+    proxy.faults = [Fault("GET .*blobs", drop_after_all=True)]
+    assert b"".join(blob_chunks(Registry(proxy.host).repository(path), layer)) == whole
+    assert len([seen for seen in proxy.seen if seen.method == "GET" and "/blobs/sha256" in seen.path]) == 1
+
+
 def test_a_download_that_is_changed_is_refused(layout: Layout, proxy: Proxy, path: str) -> None:
     send(layout, proxy.host, image("a", add(layout, "a", content(path)), path))
     (layer,) = layout.image("a").manifest.layers
