@@ -11,6 +11,8 @@ _ANSWER = re.compile(
 )
 # Those that say: not here, now or at all; and not that what is here is not signed.
 _GONE = ("404", "410")
+# Those that say: ask again.
+_BUSY = ("408", "425", "429")
 
 _ADVICE = {
     "does the network require authentication": "something answers in the mirror's place, such as a login "
@@ -33,6 +35,11 @@ def apt_advice(text: str) -> str:
     answer = _ANSWER.search(text)
     if answer and "NO_PUBKEY" not in text:
         status, words = answer.groups()
+        if status in _BUSY or status.startswith("5"):
+            return (
+                f"the mirror cannot answer now ({status} {words}): run this again later, or name another "
+                "with --mirror"
+            )
         what = "has no such archive" if status in _GONE else "refuses"
         return f"the mirror {what} ({status} {words}): check its address, or name another with --mirror"
     return next((advice for symptom, advice in _ADVICE.items() if symptom in text), "")

@@ -211,6 +211,11 @@ def test_a_login_page_in_the_mirrors_place_is_called_that(
         (400, "the mirror refuses (400 Bad Request): check its address, or name another with --mirror"),
         (403, "the mirror refuses (403 Forbidden): check its address, or name another with --mirror"),
         (404, "the mirror has no such archive (404 Not Found): check its address, or name another"),
+        (429, "the mirror cannot answer now (429 Too Many Requests): run this again later, or name another"),
+        (
+            503,
+            "the mirror cannot answer now (503 Service Unavailable): run this again later, or name another",
+        ),
     ],
 )
 def test_what_a_mirror_answers_is_no_matter_of_keys(resolved: Resolve, status: int, advice: str) -> None:
