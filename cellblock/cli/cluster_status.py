@@ -13,6 +13,7 @@ from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption
 from cellblock.cli.rows import Whole, print_rows
 from cellblock.cli.waiting import told_when_slow
+from cellblock.launcher.failure import typeable
 
 if TYPE_CHECKING:
     from cellblock.cluster import ClusterStatus
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
     """Show the cluster's containers and Slurm's nodes."""
     from cellblock import cluster
-    from cellblock.cluster.facts import rotation_record, upgrade_record
+    from cellblock.cluster.facts import rotation_record, state, upgrade_record
 
     with told_when_slow() as waits_for:
         found = cluster.status(name, waits_for)
@@ -42,7 +43,7 @@ def status(name: NameOption = "cellblock", as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
     if not found.ready:
         print(f"not ready: {_what_is_missing(found)}")
-        print(f"  next: `python3 build.py up{cluster.name_option(name)}`, with its other options, starts it")
+        print(typeable(f"  next: {state.same_up(name)} starts it"))
         raise typer.Exit(1)
 
 

@@ -42,7 +42,7 @@ def cluster_diff(request: UpRequest, events: Events) -> tuple[str, Changes]:
     file = cluster_file(request) if request.file else kept_file(known, request)
     spec = cluster_spec(request, file)
     refuse_other(spec.name, spec.variant.name, spec.engine, spec.volume)
-    ids = _image_ids(spec, images_of(file), request.mirrors, known, events)
+    ids = _image_ids(spec, images_of(file), request.mirrors or known.mirrors, known, events)
     spec = ClusterSpec(spec.file, spec.variant, ids, spec.volume, spec.engine)
     folder = state.folder(spec.name)
     with connect(spec.engine) as client:

@@ -73,7 +73,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
                 *(known.containers, target.records, alive, old, target.texts, spec.variant.release)
             )
             if not changes.changes and not changes.files:
-                if known.file != target.state.file:
+                if (known.file, known.options) != (target.state.file, target.state.options):
                     state.write(target.state)
                 now = _describe(client, known)
                 # A node that an administrator drained, or that is full, is no reason to touch anything.
@@ -281,8 +281,8 @@ def _refuse_unless_asked(spec: ClusterSpec, changes: Changes, patience_s: float)
     )
     raise CellblockError(
         f"cluster {spec.name}: nodes that run would have to start anew ({said}), {why}",
-        hint=f"`build.py up{name_option(spec.name)} --wait 0`, with its other options, starts the whole "
-        "cluster anew: jobs that run end, and those that can be are queued again",
+        hint=f"{state.up_command(spec.name, spec.options, '--wait', '0')} starts the whole cluster anew: "
+        "jobs that run end, and those that can be are queued again",
     )
 
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from cellblock.cluster.definition.names import CONTROLLERS, name_option
+from cellblock.cluster.definition.names import CONTROLLERS
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect, podman_environment
 from cellblock.cluster.engine.containers import container_name
@@ -75,5 +75,5 @@ def require_running(name: str, argv: Sequence[str]) -> None:
         return
     raise CellblockError(
         f"cluster {name}: container {container} does not run ({status or 'it is gone'})",
-        hint=f"`build.py up{name_option(name)}`, with its other options, starts what is missing",
+        hint=f"{state.same_up(name)} starts what is missing",
     )

@@ -46,6 +46,23 @@ class UpRequest:
     """Folders of a site's own definitions (`--images`), after those of the file."""
 
 
+def up_options(request: UpRequest) -> dict[str, tuple[str, ...]]:
+    """The options of `request` -> their values: what the same `up` is given again, besides its --name."""
+    given: dict[str, tuple[object, ...]] = {
+        "--cluster": () if request.file is None else (request.file.absolute(),),
+        "--variant": () if request.variant is None else (request.variant,),
+        "--workers": () if request.workers is None else (request.workers,),
+        "--ssh-port": () if request.ssh_port is None else (request.ssh_port,),
+        "--engine": () if request.engine == UpRequest.engine else (request.engine,),
+        "--jail-root": () if request.jail_root is None else (request.jail_root,),
+        "--jail": () if request.jail is None else (request.jail,),
+        "--without": request.without,
+        "--mirror": request.mirrors,
+        "--images": tuple(each.absolute() for each in request.sites),
+    }
+    return {option: tuple(map(str, values)) for option, values in given.items() if values}
+
+
 def patience_s(request: UpRequest) -> float:
     """Seconds that nodes which must start anew wait for their jobs. Raises UsageError."""
     if request.wait is None:
@@ -85,6 +102,7 @@ def cluster_spec(request: UpRequest, file: ClusterFile) -> ClusterSpec:
         images={},
         volume=volume_path(file.name),
         engine=cast(EngineName, request.engine),
+        options=up_options(request),
     )
 
 

@@ -207,7 +207,9 @@ def test_a_reader_that_is_gone_ends_a_command_quietly(arguments: tuple[str, ...]
     )
     os.close(writer)
     assert done.returncode == 141
-    assert (done.stdout or b"") + (done.stderr or b"") == b""
+    said = ((done.stdout or b"") + (done.stderr or b"")).splitlines()
+    # `plan` tells of package lists that it fetches, where nothing has yet.
+    assert [line for line in said if not line.startswith(b"lock: ")] == []
 
 
 def as_nobody(arguments: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -343,3 +345,22 @@ def test_an_ordinary_user_is_told_why_it_is_unknown_whether_clusters_run(tmp_pat
         "one, two: whether it runs is unknown: clusters are containers of root's podman",
         "  next: run this as root (sudo)",
     ]
+
+
+@pytest.mark.parametrize("command", ["status", "history", "diff"])
+def test_a_clusters_name_in_the_place_of_a_volume_is_told_where_that_is(command: str, tmp_path: Path) -> None:
+    volume = tmp_path / "state/clusters/theirs/volume"
+    volume.mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "cellblock.cli", "jail", command, "theirs"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "CELLBLOCK_STATE": str(tmp_path / "state")},
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: theirs is no directory of a volume; the cluster of that name has its jail in {volume}\n"
+        f"  next: name that directory: {volume}\n"
+    )

@@ -17,7 +17,7 @@ from cellblock.cluster.down import take_down
 from cellblock.cluster.facts import state
 from cellblock.cluster.facts.state import ClusterState
 from cellblock.cluster.up import assemble_jail, bring_up
-from cellblock.cluster.up_request import UpRequest, cluster_file, kept_file, volume_path
+from cellblock.cluster.up_request import UpRequest, cluster_file, kept_file, up_options, volume_path
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Message, StepStarted
 from cellblock.jail.volume.writer_lock import BusyError
@@ -159,3 +159,32 @@ def test_a_kept_file_has_the_options_of_the_last_up() -> None:
     broken = replace(known, file={"name": 7})
     with pytest.raises(CellblockError, match="of another Cellblock"):
         kept_file(broken, UpRequest(name="test"))
+
+
+def test_hints_name_the_same_up_with_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = UpRequest(
+        *("test", "debian13", 3, 2299, "docker", ("http://mirror.example/debian", "deb file:/srv ./")),
+        file=Path("c.yaml"),
+        without=("rest", "metrics"),
+        sites=(Path("ours"),),
+    )
+    known = ClusterState(
+        *("test", "debian13", "24.11", "docker", [], [], 2299, "/volume"),
+        options={option: list(values) for option, values in up_options(request).items()},
+    )
+    assert known.mirrors == ("http://mirror.example/debian", "deb file:/srv ./")
+    with state.locked("test"):
+        state.write(known)
+    assert state.same_up("test", "--wait", "0") == (
+        f"`build.py up --name test --cluster {tmp_path}/c.yaml --variant debian13 --workers 3 "
+        "--ssh-port 2299 --engine docker --without rest --without metrics "
+        f"--mirror http://mirror.example/debian --mirror 'deb file:/srv ./' --images {tmp_path}/ours --wait 0`"
+    )
+    with state.locked("test"):
+        state.write(replace(known, options={}))
+    assert state.same_up("test") == "`build.py up --name test`"
+    # An earlier Cellblock did not note them.
+    with state.locked("test"):
+        state.write(replace(known, options=None))
+    assert state.same_up("test") == "`build.py up --name test`, with its other options,"

@@ -27,7 +27,25 @@ from cellblock.text.printable import printable
 if TYPE_CHECKING:
     from cellblock.jail.merge.change_plan import Plan
 
-VolumeArgument = Annotated[Path, typer.Argument(help="Directory of the volume.")]
+
+def _not_a_cluster(volume: Path) -> Path:
+    """`volume`. Raises UsageError, naming the directory, for the name of a cluster in its place."""
+    if volume.exists() or volume.name != str(volume):
+        return volume
+    from cellblock.cluster.facts import state
+    from cellblock.cluster.up_request import volume_path
+    from cellblock.errors import UsageError
+
+    if volume.name in state.names() and volume_path(volume.name).is_dir():
+        place = volume_path(volume.name)
+        raise UsageError(
+            f"{volume} is no directory of a volume; the cluster of that name has its jail in {place}",
+            hint=f"name that directory: {place}",
+        )
+    return volume
+
+
+VolumeArgument = Annotated[Path, typer.Argument(help="Directory of the volume.", callback=_not_a_cluster)]
 DrainedOption = Annotated[
     bool,
     typer.Option("--drained", help="No job uses the volume: needed for a new version of the C library."),

@@ -99,7 +99,8 @@ class ClusterChange:
         again = [host for host in self._workers(self.changes.replaced) if host in self.alive]
         gone = self._workers(self.changes.removed)
         waiting = WaitingJobs(self.client, self.known.name, self.folder)
-        with Draining(self.client, self.known.name, [*again, *gone], waiting, self.events) as draining:
+        hosts, later = [*again, *gone], state.up_command(self.known.name, self.target.state.options)
+        with Draining(self.client, self.known.name, hosts, waiting, self.events, later) as draining:
             if self.patience_s == 0:
                 draining.end_jobs()
             other = [host for host in again if host in self.changes.other]

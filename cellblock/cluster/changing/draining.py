@@ -96,8 +96,11 @@ class Draining:
         nodes: Sequence[str],
         waiting: WaitingJobs,
         events: Events,
+        again: str = "",
     ) -> None:
         self._client, self._cluster, self._events = client, cluster, events
+        # The command that goes on where a wait was too short.
+        self._again = again
         self._waiting = waiting
         self._left = list(nodes)
         self._theirs: dict[str, str] = {}
@@ -193,13 +196,12 @@ class Draining:
         return ", ".join(jobs[:6]) + (" and more" if len(jobs) > 6 else "")
 
     def _not_over(self, nodes: Sequence[str], patience_s: float) -> CellblockError:
-        option = name_option(self._cluster)
         return CellblockError(
             f"cluster {self._cluster}: after {patience_s:.0f} s, jobs {self._jobs(nodes)} still run on "
             f"{', '.join(nodes)}, which start anew only when their jobs have ended; they go on as they "
             "were",
-            hint=f"`build.py up{option}` again later, with its other options, goes on; with `--wait 2h` it "
-            "waits longer, with `--wait 0` it ends these jobs and queues again those that can be",
+            hint=f"later {self._again} goes on; with `--wait 2h` it waits longer, with `--wait 0` it ends "
+            "these jobs and queues again those that can be",
         )
 
 

@@ -50,6 +50,7 @@ def plan_cluster(
         str(spec.volume),
         records,
         spec.file.model_dump(mode="json", by_alias=True),
+        {option: list(values) for option, values in spec.options.items()},
     )
     external = spec.file.accounting.external if spec.file.accounting else None
     password = read_password(external) if external else None

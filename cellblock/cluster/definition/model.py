@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -44,6 +44,8 @@ class ClusterSpec:
     images: Mapping[str, str]
     volume: Path
     engine: EngineName = "podman"
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Options of the `up` that asked for it -> their values, without --name and --wait."""
 
     def __post_init__(self) -> None:
         """Refuse what no machine can run."""

@@ -29,6 +29,7 @@ from cellblock.cluster.engine.containers import (
     network_name,
 )
 from cellblock.cluster.engine.inside import run_inside
+from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 
 # Lines of a container's log shown when it fails.
@@ -128,7 +129,7 @@ def _of_engine(cluster: str, hostname: str, what: str) -> Iterator[None]:
     except (DockerException, OSError) as error:
         raise CellblockError(
             f"container {container_name(cluster, hostname)} cannot be {what}: {error}",
-            hint=f"`build.py up{name_option(cluster)}`, with its other options, starts what is missing",
+            hint=f"{state.same_up(cluster)} starts what is missing",
         ) from error
 
 

@@ -23,8 +23,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -61,11 +62,18 @@ class ClusterState:
     containers: dict[str, dict[str, Any]] = field(default_factory=dict)
     file: dict[str, Any] = field(default_factory=dict)
     """The cluster file that it is made from, with what options said; empty of an earlier Cellblock's."""
+    options: dict[str, list[str]] | None = None
+    """Options of the last `up` -> their values, without --name and --wait; None of an earlier Cellblock's."""
 
     @property
     def auth(self) -> Auth:
         """What says to Slurm who asks."""
         return "slurm" if self.file.get("auth") == "slurm" else "munge"
+
+    @property
+    def mirrors(self) -> tuple[str, ...]:
+        """Archives that the last `up` was given."""
+        return tuple((self.options or {}).get("--mirror", ()))
 
     @property
     def rest_ports(self) -> dict[str, int]:
@@ -171,6 +179,22 @@ def require(name: str) -> ClusterState:
             raise CellblockError(f"cluster {name} is stopped; what is in its jail is kept", hint=start)
         raise no_such_cluster(name, start)
     return known
+
+
+def same_up(name: str, *more: str) -> str:
+    """The command of the last `up` of cluster `name`, with `more` behind it, as a hint begins with it."""
+    try:
+        known = read(name)
+    except CellblockError:
+        known = None
+    return up_command(name, known.options if known else None, *more)
+
+
+def up_command(name: str, options: Mapping[str, Sequence[str]] | None, *more: str) -> str:
+    """`build.py up` with these options; where nobody knows them, the text says that there may be some."""
+    words = [word for option, values in (options or {}).items() for each in values for word in (option, each)]
+    typed = f"`build.py up{name_option(name)}{''.join(f' {shlex.quote(word)}' for word in (*words, *more))}`"
+    return typed if options is not None else f"{typed}, with its other options,"
 
 
 def write(state: ClusterState) -> None:

@@ -195,5 +195,5 @@ def _refuse_missing(client: docker.DockerClient, known: state.ClusterState, *, g
     if missing:
         raise CellblockError(
             f"cluster {known.name}: {', '.join(missing)} does not run, and would not get the new secrets",
-            hint=f"`build.py up{name_option(known.name)}`, with its other options, starts what is missing",
+            hint=f"{state.same_up(known.name)} starts what is missing",
         )

@@ -9,7 +9,6 @@ from cellblock.cluster.changing.changes import compare
 from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
 from cellblock.cluster.configuration import config
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
-from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.rotation_record import refuse_unfinished
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
@@ -75,6 +74,9 @@ def find_upgrade(request: UpRequest) -> Upgrade:
     kept = kept_file(known, UpRequest(name=name, file=request.file))
     file = given or kept.model_copy(update={"variant": request.variant})
     spec = cluster_spec(replace(request, engine=known.engine), file)
+    if not given:
+        # The `up` of later is the last one, of the new variant.
+        spec = replace(spec, options={**_options(known), **spec.options})
     record = upgrade_record.read(name)
     if record and record.phase != "done":
         if record.phase == "going back" or record.new_variant != spec.variant.name:
@@ -96,6 +98,10 @@ def find_upgrade(request: UpRequest) -> Upgrade:
     return Upgrade(known, spec, None)
 
 
+def _options(known: state.ClusterState) -> dict[str, tuple[str, ...]]:
+    return {option: tuple(values) for option, values in (known.options or {}).items()}
+
+
 def refuse_other_changes(upgrade: Upgrade, alive: set[str]) -> None:
     """Raise CellblockError when the cluster is not what its file says already, but for the release."""
     known, planned = upgrade.known, upgrade.plan_as_it_was()
@@ -107,6 +113,5 @@ def refuse_other_changes(upgrade: Upgrade, alive: set[str]) -> None:
         said = "; ".join(change.what for change in changes.changes[:4]) or ", ".join(changes.files)
         raise CellblockError(
             f"cluster {known.name} is not what its file says; an upgrade changes the release alone: {said}",
-            hint=f"`build.py up --variant {known.variant}{name_option(known.name)}` first, with its other "
-            "options",
+            hint=f"first {state.same_up(known.name)} makes it so",
         )

@@ -20,7 +20,6 @@ from cellblock.cluster.backup import write_backup
 from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
 from cellblock.cluster.changing.trial import try_configuration
 from cellblock.cluster.definition.model import ClusterSpec, Proof
-from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
@@ -166,7 +165,7 @@ def _build(
         BuildRequest(
             tuple(dict.fromkeys((file.jail.image, *run))),
             found.spec.variant.name,
-            request.mirrors,
+            request.mirrors or found.known.mirrors,
             load=run,
             sites=tuple(map(Path, file.images)),
         ),
@@ -206,8 +205,7 @@ def _begin(
     if missing:
         raise CellblockError(
             f"cluster {name}: {', '.join(missing)} does not run, and what is upgraded has to",
-            hint=f"`build.py up --variant {known.variant}{name_option(name)}`, with its other options, "
-            "starts what is missing",
+            hint=f"{state.same_up(name)} starts what is missing",
         )
     refuse_other_changes(found, alive)
     folder = state.folder(name)
