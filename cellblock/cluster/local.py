@@ -25,7 +25,7 @@ from cellblock.cluster.changing.gone_nodes import forget_gone
 from cellblock.cluster.changing.planned import plan_cluster
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.releases import refuse_converting, refuse_release
-from cellblock.cluster.changing.trial import try_configuration
+from cellblock.cluster.changing.trial import PLUGSTACK, try_configuration, try_on_nodes
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config, secrets
 from cellblock.cluster.definition.cluster_file import ClusterFile
@@ -89,6 +89,8 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
         if changes and changes.slurm:
             with events.step("cluster", "try the new configuration"):
                 try_configuration(client, spec.name, spec.images["controller"], target.texts, folder)
+                if old.get(PLUGSTACK) != target.texts[PLUGSTACK]:
+                    try_on_nodes(client, spec.name, _node_images(target, known, alive), target.texts, folder)
         if planned.cgroup == "disabled":
             events.warning(
                 "this host gives containers no cgroup v2 controllers that this Slurm can use: "
@@ -111,6 +113,14 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
             state.write(target.state)
         events.emit(SubjectState("cluster", "done", spec.name, time.monotonic() - started))
         return _describe(client, target.state, changed=True)
+
+
+def _node_images(target: Target, known: state.ClusterState | None, alive: set[str]) -> dict[str, str]:
+    """Images -> a node: of those that run, which have the files before they start anew; and of the new."""
+    before = known.containers if known else {}
+    running_now = {host: one for host, one in before.items() if host in alive}
+    both = (*target.records.items(), *running_now.items())
+    return {str(one["image"]): host for host, one in both if one["role"] == "worker"}
 
 
 def stop(name: str, events: Events, *, purge: bool = False) -> bool:

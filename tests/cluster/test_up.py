@@ -179,7 +179,8 @@ def test_hints_name_the_same_up_with_its_options(monkeypatch: pytest.MonkeyPatch
     assert state.same_up("test", "--wait", "0") == (
         f"`build.py up --name test --cluster {tmp_path}/c.yaml --variant debian13 --workers 3 "
         "--ssh-port 2299 --engine docker --without rest --without metrics "
-        f"--mirror http://mirror.example/debian --mirror 'deb file:/srv ./' --images {tmp_path}/ours --wait 0`"
+        "--mirror http://mirror.example/debian --mirror 'deb file:/srv ./' "
+        f"--images {tmp_path}/ours --wait 0`"
     )
     with state.locked("test"):
         state.write(replace(known, options={}))

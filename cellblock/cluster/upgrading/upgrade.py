@@ -18,7 +18,7 @@ from docker.errors import DockerException, ImageNotFound
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster.backup import write_backup
 from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
-from cellblock.cluster.changing.trial import try_configuration
+from cellblock.cluster.changing.trial import try_configuration, try_on_nodes
 from cellblock.cluster.definition.model import ClusterSpec, Proof
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
@@ -214,6 +214,10 @@ def _begin(
         # Of before, too: it stays until nodes and commands are new.
         for texts in (old, planned.target.texts):
             try_configuration(client, name, spec.images["controller"], texts, folder)
+        nodes = {
+            str(one["image"]): host for host, one in planned.target.records.items() if one["role"] == "worker"
+        }
+        try_on_nodes(client, name, nodes, planned.target.texts, folder)
     if "accounting" in known.containers:
         with events.step("cluster", f"ask slurmdbd {spec.variant.release} about the database"):
             events.info(f"cluster: {ask_slurmdbd(client, name, spec.images['accounting'], folder)}")

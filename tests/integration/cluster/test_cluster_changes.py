@@ -9,13 +9,18 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cellblock.cluster.changing.changes import Changes
+from cellblock.cluster.changing.trial import PLUGSTACK, try_on_nodes
+from cellblock.cluster.configuration import config
 from cellblock.cluster.diff import cluster_diff
+from cellblock.cluster.engine.api import connect
+from cellblock.cluster.facts import state
 from cellblock.cluster.local import stop
 from cellblock.cluster.up import bring_up
 from cellblock.cluster.up_request import UpRequest
@@ -308,3 +313,20 @@ def test_accounting_comes_to_a_cluster_that_runs(changed: LocalCluster, tmp_path
     changed.wait_until(
         "it is accounted for", lambda: f"{new}|COMPLETED" in changed.on("controller", *asked).out
     )
+
+
+@pytest.mark.parametrize(
+    ("plugin", "fault"),
+    [("spank_jail", ""), ("spank_jail", "nonsense=1"), ("pyxis", ""), ("pyxis", "nonsense=1")],
+)
+def test_a_plugstack_that_nodes_would_end_by_is_tried_on_another_slurmd(
+    changed: LocalCluster, tmp_path: Path, plugin: str, fault: str
+) -> None:
+    """Nodes that run have the plugins of when they started, and get what is written today."""
+    known = state.require(changed.request.name or "")
+    texts = dict(config.read(state.folder(known.name) / "config"))
+    texts[PLUGSTACK] = texts[PLUGSTACK].replace(f"{plugin}.so ", f"{plugin}.so {fault} ")
+    images = {one["image"]: host for host, one in known.containers.items() if one["role"] == "worker"}
+    refused = pytest.raises(CellblockError, match=f'{plugin}: unknown argument "{fault}"')
+    with connect(known.engine) as client, refused if fault else nullcontext():
+        try_on_nodes(client, known.name, images, texts, tmp_path)
