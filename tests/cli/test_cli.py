@@ -348,9 +348,14 @@ def test_an_ordinary_user_is_told_why_it_is_unknown_whether_clusters_run(tmp_pat
 
 
 @pytest.mark.parametrize("command", ["status", "history", "diff"])
-def test_a_clusters_name_in_the_place_of_a_volume_is_told_where_that_is(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", ["", "theirs/__init__.py"])
+def test_a_clusters_name_in_the_place_of_a_volume_is_told_where_that_is(
+    command: str, there: str, tmp_path: Path
+) -> None:
+    """The default cluster has the name of a folder of the checkout, which is no volume."""
     volume = tmp_path / "state/clusters/theirs/volume"
     volume.mkdir(parents=True)
+    (tmp_path / there).mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "cellblock.cli", "jail", command, "theirs"],
         capture_output=True,

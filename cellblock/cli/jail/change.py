@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 def _not_a_cluster(volume: Path) -> Path:
     """`volume`. Raises UsageError, naming the directory, for the name of a cluster in its place."""
-    if volume.exists() or volume.name != str(volume):
+    if volume.name != str(volume) or (volume / ".cellblock").exists():
+        return volume
+    # The default cluster has the name of a folder of the checkout. A restore may fill an empty directory.
+    if volume.is_dir() and not any(volume.iterdir()):
         return volume
     from cellblock.cluster.facts import state
     from cellblock.cluster.up_request import volume_path
