@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the image of the jail: the programs of a login shell, and no runtime for GPUs that no node has."""
+"""What is in the image of the jail: a login shell's programs, and no runtime for GPUs that no node has."""
 
 from __future__ import annotations
 
