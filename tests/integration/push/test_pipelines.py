@@ -106,6 +106,10 @@ def test_the_workflow_of_github_builds_pushes_signs_and_joins(
         (tmp_path / ".docker/config.json").write_text(auth_file.read_text())
         done = cosign.run(tmp_path, "verify", public, reference)
         assert done.returncode == 0, done.stderr
+    # What is said of an image is said of one architecture's.
+    of_amd64 = ("--type", "slsaprovenance1", f"{repository}/worker:{VARIANT}-amd64")
+    done = cosign.run(tmp_path, "verify-attestation", public, *of_amd64)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("variant", EVERY_SLURM)
