@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import stop
 from cellblock.cluster.up_request import volume_path
 from cellblock.events import Events
+from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.volume.volume import Volume
 
 
@@ -53,4 +52,5 @@ def delete_unused(name: str, events: Events) -> None:
 def _delete(name: str, events: Events) -> None:
     folder = state.folder(name)
     events.info(f"deleting {folder}")
-    shutil.rmtree(folder)
+    # Users' files are in it, which may be a thousand folders deep.
+    remove_tree(folder)

@@ -63,16 +63,17 @@ class Summary:
     bytes: int = 0
 
 
-def changes(path: Path) -> Iterator[Change]:
+def changes(path: Path, too_long: TooLong | None = None) -> Iterator[Change]:
     """List every change: first of paths in the image, then of others, each in the order of a sorted walk.
 
-    Files are compared by metadata, a file's time included. Raises CellblockError.
+    Files are compared by metadata, a file's time included; `too_long` is called as by `walk`. Raises
+    CellblockError.
     """
-    for found in _both(path):
+    for found in _both(path, too_long):
         yield from found
 
 
-def _both(path: Path) -> tuple[Iterator[Change], Iterator[Change]]:
+def _both(path: Path, too_long: TooLong | None) -> tuple[Iterator[Change], Iterator[Change]]:
     """Changes of paths in the image, and changes of others."""
     volume, state = open_volume(path)
     manifest_diff.check(volume.manifest)
@@ -89,11 +90,12 @@ def _both(path: Path) -> tuple[Iterator[Change], Iterator[Change]]:
 
     return (
         (_of_the_image(one, names, package) for one in differing(volume, content=False)),
-        (_added_one(seen, names, package) for seen in _added(volume.manifest, os.fsencode(volume.root))),
+        (_added_one(seen, names, package) for seen in _added(volume, too_long)),
     )
 
 
 Package = Callable[[bytes], str]
+TooLong = Callable[[bytes], None]
 
 
 def _of_the_image(one: Differing, names: dict[int, str], package: Package) -> Change:
@@ -149,11 +151,11 @@ def summarize(found: Iterator[Change]) -> Summary:
     return summary
 
 
-def _added(path: Path, root: bytes) -> Iterator[Seen]:
+def _added(volume: Volume, too_long: TooLong | None) -> Iterator[Seen]:
     """List files of the tree that are not in the manifest; both are read side by side."""
-    lines = _paths(path)
+    lines = _paths(volume.manifest)
     expected = next(lines, None)
-    for seen in walk.walk(root):
+    for seen in walk.walk(os.fsencode(volume.root), too_long=too_long):
         key = order(seen.path)
         while expected is not None and expected < key:
             expected = next(lines, None)
@@ -172,15 +174,15 @@ def _paths(path: Path) -> Iterator[bytes]:
                 yield order(name)
 
 
-def export(path: Path, target: Path) -> int:
+def export(path: Path, target: Path, too_long: TooLong | None = None) -> int:
     """Write the changes as a layer (OCI image-spec 1.1): files as they are, removals as whiteouts.
 
-    Laid over the image, it makes the users' tree again. Returns the number of members. Raises
-    CellblockError and OSError; what was written by then is removed.
+    Laid over the image, it makes the users' tree again. Returns the number of members.
+    `too_long` is called as by `walk`. Raises CellblockError and OSError; what was written by then is removed.
     """
     volume, _ = open_volume(path)
     # Both are sorted: users may have made millions of files.
-    members = heapq.merge(*_both(path), key=lambda change: order(change.path))
+    members = heapq.merge(*_both(path, too_long), key=lambda change: order(change.path))
     try:
         file = target.open("xb")
     except FileExistsError:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from collections.abc import Callable
@@ -303,6 +304,21 @@ def test_taking_down_twice_says_what_ran_and_purging_leaves_no_folder(
     assert not cluster_state.folder("test").exists()
     with pytest.raises(CellblockError, match="there is no cluster test"):
         take_down("test", events, purge=True)
+    assert not cluster_state.folder("test").exists()
+
+
+def test_purging_removes_what_users_made_however_deep(
+    spec: Make, engine: FakeEngine, events: Events, free_port: int, volume: Path
+) -> None:
+    start(spec(ssh_port=free_port), events)
+    descriptor = os.open(volume / "root", os.O_RDONLY)
+    for _ in range(20000):
+        os.mkdir("d", dir_fd=descriptor)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = deeper
+    os.close(descriptor)
+    take_down("test", events, purge=True)
     assert not cluster_state.folder("test").exists()
 
 

@@ -8,11 +8,12 @@ that never end. Moments are hit by a hook where the attacker would have to be lu
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from cellblock.jail.source.listings import LayerListings
 from cellblock.jail.tree import walk
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import shown
+from cellblock.jail.tree.removal import remove_tree
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -230,6 +232,64 @@ def test_a_walk_goes_deeper_than_files_may_be_open(tmp_path: Path) -> None:
     found = [one.path for one in walk.walk(os.fsencode(root))]
     assert len(found) == 400
     assert found == sorted(found, key=lambda one: one.replace(b"/", b"\0"))
+
+
+def make_deep(top: Path, levels: int, name: str = "d") -> None:
+    """Directories without end, as a user makes them: each with a file that comes after the next one."""
+    top.mkdir()
+    descriptor = os.open(top, os.O_RDONLY)
+    for _ in range(levels):
+        os.close(os.open("z", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+        os.mkdir(name, dir_fd=descriptor)
+        deeper = os.open(name, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = deeper
+    os.close(descriptor)
+
+
+def test_what_is_deeper_than_a_path_may_be_long_is_left_out_and_told(
+    jail: Jail, tmp_path: Path, few_files: None
+) -> None:
+    jail.assemble(FOO)
+    make_deep(jail.root / "home/deep", 9000)
+    jail.write("home/zoe/thesis", "hers")
+    too_long = walk.TooLong()
+    found = [one.path for one in changes(jail.path, too_long)]
+    assert b"home/zoe/thesis" in found
+    assert max(len(os.fsencode(jail.root) + b"/" + one) for one in found) == walk.LONGEST
+    assert too_long.count == 1
+    assert too_long.first.startswith(b"home/deep/d/")
+    assert "1 directories hold files of paths longer than 4095 bytes, below /home/deep/d/d" in str(too_long)
+    assert export(jail.path, tmp_path / "diff.tar") == len(found)
+    assert len(list(listing.read_tree(os.fsencode(jail.root)))) > len(found)
+
+
+def test_a_deep_path_takes_no_more_files_than_may_be_open(tmp_path: Path, few_files: None) -> None:
+    make_deep(tmp_path / "root", 1500)
+    with TreeAccess(os.fsencode(tmp_path / "root")) as access:
+        for depth in (1400, 64, 65, 66, 1, 1500):
+            path = b"/".join([b"d"] * depth)
+            expected = (tmp_path / "root" / os.fsdecode(path)).stat()
+            for _ in range(2):
+                found = os.fstat(access.folder(path))
+                assert (found.st_dev, found.st_ino) == (expected.st_dev, expected.st_ino), depth
+        assert access.status(b"/".join([b"d"] * 1400 + [b"z"]))
+        with pytest.raises(FileNotFoundError):
+            access.folder(b"/".join([b"d"] * 1400 + [b"none", b"d"]))
+        assert access.status(b"d/d/z")
+
+
+@pytest.fixture
+def few_files(tmp_path: Path) -> Iterator[None]:
+    """A process may have so many open at once, as under many service managers."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    # pytest removes nothing that is so deep.
+    for folder in tmp_path.iterdir():
+        if folder.is_dir():
+            remove_tree(folder)
 
 
 def test_a_diff_goes_on_when_a_folder_becomes_a_link(jail: Jail, outside: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from cellblock.text.printable import printable, shown
 
 if TYPE_CHECKING:
     from cellblock.jail.comparison import Differing
+    from cellblock.jail.tree.walk import TooLong
     from cellblock.jail.verify import VerifyResult
 
 _SHOWN = 40
@@ -148,14 +150,25 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Say what users changed against the image, by package, size and owner."""
+    from cellblock.jail.tree.walk import TooLong
+
+    too_long = TooLong()
+    try:
+        _diff(volume, tar, too_long, files=files, as_json=as_json)
+    finally:
+        if too_long.count:
+            print(f"warning: {too_long}", file=sys.stderr)
+
+
+def _diff(volume: Path, tar: Path | None, too_long: TooLong, *, files: bool, as_json: bool) -> None:
     from cellblock.jail import changes as code
 
     if tar is not None:
-        members = code.export(volume, tar)
+        members = code.export(volume, tar, too_long)
         print(json.dumps({"tar": str(tar), "members": members}) if as_json else f"{tar}: {members} members")
         return
     if files:
-        for one in code.changes(volume):
+        for one in code.changes(volume, too_long):
             path = "/" + one.path.decode(errors="backslashreplace")
             if as_json:
                 print_json({**one._asdict(), "path": path})
@@ -163,7 +176,7 @@ def diff(
                 line = f"{one.kind:8s} {one.size:12d} {one.owner or '-':12s} {one.package or '-':20s} {path}"
                 print(printable(line))
         return
-    summary = code.summarize(code.changes(volume))
+    summary = code.summarize(code.changes(volume, too_long))
     if as_json:
         groups = [vars(group) for group in summary.groups]
         print_json({"files": summary.files, "bytes": summary.bytes, "groups": groups})

@@ -28,11 +28,13 @@ from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import HOST, TAG, Restic, ResticError, Snapshot, pattern
 from cellblock.jail.backup.retention import Keep, retain
 from cellblock.jail.tree.access import Blocked, TreeAccess
+from cellblock.jail.tree.walk import TooLong
 from cellblock.jail.volume import last_backup
 from cellblock.jail.volume.apt_lock import apt_locked
 from cellblock.jail.volume.last_backup import FOLDER
 from cellblock.jail.volume.volume import Volume, VolumeState
 
+_TOO_LONG = re.compile(r"[Ff]ile name too long$")
 _UNSAID = "restic does not say why"
 """restic 0.14 writes `{}` for some errors, that a file is gone when it is opened among them (seen)."""
 
@@ -241,14 +243,17 @@ class _Running:
         clock.write_bytes(b"")
         began_ns = clock.stat().st_ctime_ns
         clock.unlink()
+        too_long = TooLong()
         try:
-            listing.write(path, listing.read_tree(os.fsencode(self.volume.root)))
+            listing.write(path, listing.read_tree(os.fsencode(self.volume.root), too_long))
         except OSError as error:
             path.unlink(missing_ok=True)
             self.events.warning(
                 f"no list of the tree is in this snapshot ({error.strerror}: {error.filename or path}): "
                 "a restore will not be compared, and sparse files take all their space"
             )
+        if too_long.count:
+            self.events.warning(str(too_long))
         return began_ns
 
     def _arguments(self, name: str, parent: str) -> list[str]:
@@ -276,7 +281,9 @@ class _Running:
         elif kind == "error":
             error = record["error"]
             why = str(error.get("message") or _errno(error.get("Err")) or _UNSAID)
-            failed.append((str(record.get("item", "")), why))
+            # The list of the tree has told of these. Users make them: no reason to keep old snapshots.
+            if not _TOO_LONG.search(why):
+                failed.append((str(record.get("item", "")), why))
         elif kind == "summary":
             summary.update(record)
 

@@ -22,7 +22,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,17 +99,18 @@ def total(path: Path) -> Sum:
     return Sum(entries, size)
 
 
-def read_tree(root: bytes) -> Iterator[Entry]:
+def read_tree(root: bytes, too_long: Callable[[bytes], None] | None = None) -> Iterator[Entry]:
     """List every entry below `root`, sorted, while others write there; vanished files are left out.
 
-    The root itself (path `b""`) comes first. Raises OSError for what cannot be read at all.
+    So are files of paths that are too long: `too_long` is called as by `walk`. The root itself (path
+    `b""`) comes first. Raises OSError for what cannot be read at all.
     """
     first_names: dict[tuple[int, int], bytes] = {}
     with FileHandle(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as top:
         first = _entry(b"", top, first_names)
     if first:
         yield first
-    for seen in walk.walk(root):
+    for seen in walk.walk(root, too_long=too_long):
         if _FETCHED_AGAIN.match(seen.path):
             continue
         entry = None

@@ -20,6 +20,8 @@ from cellblock.jail.tree.file_handle import Stamp as Stamp
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_OPEN = 64
+"""Directories that stay open: a path may have two thousand, and a process a thousand files."""
 _GET_FLAGS, _IMMUTABLE, _APPEND = 0x80086601, 0x10, 0x20
 """FS_IOC_GETFLAGS and two of its flags (linux/fs.h)."""
 
@@ -46,7 +48,7 @@ class TreeAccess:
 
     def __init__(self, root: bytes) -> None:
         self.root = root
-        self._chain: list[tuple[bytes, int]] = [(b"", os.open(root, _DIRECTORY))]
+        self._chain: list[tuple[bytes | None, int]] = [(b"", os.open(root, _DIRECTORY))]
         self._last: bytes | None = None
         """The path of the end of the chain, when it is that of a whole path: it is asked for many times."""
 
@@ -97,7 +99,10 @@ class TreeAccess:
                 if isinstance(error, NotADirectoryError) or error.errno == errno.ELOOP:  # a link
                     raise Blocked(b"/".join(names[: number + 1])) from None
                 raise
-            self._chain.append((names[number], opened))
+            if number > _MOST_OPEN:
+                os.close(self._chain.pop()[1])
+            # What is deeper has no name here: it is not found again as a part of another path.
+            self._chain.append((names[number] if number < _MOST_OPEN else None, opened))
         self._last = path
         return self._chain[-1][1]
 

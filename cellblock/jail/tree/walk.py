@@ -3,6 +3,10 @@
 
 Each directory is opened through its parent's descriptor and never through a symbolic link. By path, a
 directory that users replace by a link to the host's /etc would be walked as part of the tree.
+
+Files whose whole path is longer than a path may be (PATH_MAX) are left out. Users make directories without
+end in a moment, one below the other: each file's path would be megabytes, and all of them together more
+than a disk holds. No program opens such a file by its path, restic and tar among them.
 """
 
 from __future__ import annotations
@@ -10,16 +14,41 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from cellblock.jail.tree.access import Blocked, TreeAccess
+from cellblock.text.printable import shown
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = 64
 """Directories that are open at once: a tree may be deeper than a process may open files."""
+LONGEST = 4095
+"""Bytes of a path, without the zero byte at its end: PATH_MAX (linux/limits.h)."""
+_SHOWN = 120
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENAMETOOLONG)
+
+
+@dataclass
+class TooLong:
+    """Counts the directories in which files were left out, and says so."""
+
+    count: int = 0
+    first: bytes = b""
+
+    def __call__(self, folder: bytes) -> None:
+        """Count `folder`."""
+        self.first = self.first if self.count else folder
+        self.count += 1
+
+    def __str__(self) -> str:
+        where = shown(self.first)
+        where = where if len(where) <= _SHOWN else where[:_SHOWN] + "..."
+        return (
+            f"{self.count} directories hold files of paths longer than {LONGEST} bytes, below {where}: "
+            "these files are left out"
+        )
 
 
 class Seen(NamedTuple):
@@ -41,17 +70,22 @@ class _Level:
     descriptor: int
 
 
-def walk(root: bytes, skip: Collection[int] = ()) -> Iterator[Seen]:
+def walk(
+    root: bytes, skip: Collection[int] = (), too_long: Callable[[bytes], None] | None = None
+) -> Iterator[Seen]:
     """List every file below `root`, sorted as by `entry.order`, without the root itself.
 
-    What vanishes meanwhile is left out, as are directories that fail to open with an errno of `skip`. Raises
+    What vanishes meanwhile is left out, as are directories that fail to open with an errno of `skip`, and
+    files of paths that are too long: `too_long` is called once for each directory that has some. Raises
     OSError for what cannot be read.
     """
     gone = (*_GONE, *skip)
+    longest = LONGEST - len(os.path.abspath(root)) - 1  # noqa: PTH100 - bytes
     with TreeAccess(root) as access:
         stack: list[_Level] = []
         try:
             _push(stack, b"", _reopened(access, b"", gone))
+            reported: bytes | None = None
             while stack:
                 level = stack[-1]
                 name = next(level.names, None)
@@ -61,6 +95,11 @@ def walk(root: bytes, skip: Collection[int] = ()) -> Iterator[Seen]:
                     _close(stack.pop())
                     continue
                 path = level.path + b"/" + name if level.path else name
+                if len(path) > longest:
+                    if too_long is not None and reported != level.path:
+                        too_long(level.path)
+                    reported = level.path
+                    continue
                 try:
                     status = os.stat(name, dir_fd=level.descriptor, follow_symlinks=False)
                 except OSError as error:
