@@ -91,6 +91,15 @@ void layer_cache_use_commit(struct layer_cache_use *kept)
 	}
 }
 
+/* Whose file it is may have changed it back by now: that its digest is right says nothing of what was read. */
+static bool took_foreign(const struct layer_cache_use *kept)
+{
+	for (unsigned i = 0; kept->cache && i < kept->image->n_layers; i++)
+		if (kept->blobs[i].state == CACHE_FOUND && kept->blobs[i].foreign)
+			return true;
+	return false;
+}
+
 bool layer_cache_use_failed(struct layer_cache_use *kept)
 {
 	struct jail_error ignored;
@@ -102,6 +111,10 @@ bool layer_cache_use_failed(struct layer_cache_use *kept)
 		    (!content_sha256(blob->fd, blob->size, digits, &ignored) && !strcmp(digits, blob->digest + strlen("sha256:"))))
 			continue;
 		cache_blob_reject(blob);
+		kept->rejected = true;
+	}
+	if (took_foreign(kept)) {
+		cache_skip_strangers(kept->cache);
 		kept->rejected = true;
 	}
 	return kept->rejected;

@@ -31,7 +31,8 @@ void layer_cache_use_progress(struct layer_cache_use *kept);
  * requests for them did not say who asks. */
 void layer_cache_use_commit(struct layer_cache_use *kept);
 
-/* Reading failed. Whether a layer of the cache is to blame; then it is out of the way, and the user knows. */
+/* Reading failed. Whether a layer of the cache is to blame, or may be, being another user's; then it is out of the way, and the user
+ * knows. */
 bool layer_cache_use_failed(struct layer_cache_use *kept);
 
 void layer_cache_use_end(struct layer_cache_use *kept);

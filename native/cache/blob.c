@@ -208,6 +208,13 @@ int cache_blob_commit(struct cache_blob *blob, bool anonymous, struct jail_error
 	return 0;
 }
 
+void cache_skip_strangers(struct cache *cache)
+{
+	if (!atomic_exchange(&cache->skip_strangers, true))
+		report_warning("reading layers failed, of which some are of other users' caches and may have been changed meanwhile; "
+			       "once more without those");
+}
+
 void cache_blob_reject(struct cache_blob *blob)
 {
 	if (blob->foreign) {

@@ -121,6 +121,8 @@ int cache_blob_commit(struct cache_blob *blob, bool anonymous, struct jail_error
 
 /* It is not what its name says. One's own is removed; after one of somebody else, no foreign ones are looked at any more. */
 void cache_blob_reject(struct cache_blob *blob);
+/* Reading layers failed, foreign ones among them: none is looked at any more. */
+void cache_skip_strangers(struct cache *cache);
 void cache_blob_release(struct cache_blob *blob);
 
 #endif
