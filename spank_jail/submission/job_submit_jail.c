@@ -4,8 +4,8 @@
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
- * records soon (guards/saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), and a lock that it gives
- * up twice does not stop it (guards/held_locks.c).
+ * records soon (guards/saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
+ * nodes than there are (guards/node_names.c), and a lock that it gives up twice does not stop it (guards/held_locks.c).
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -15,6 +15,7 @@
 #include "spank_jail/guards/held_locks.h"
 #include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
+#include "spank_jail/guards/node_names.h"
 #include "spank_jail/guards/saves.h"
 #include "spank_jail/guards/unsent_records.h"
 
@@ -71,6 +72,10 @@ int init(void)
 	if (slurmctld && jail_held_locks_guard(slurmctld, &error))
 		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
 			    "unknown");
+	missing = slurmctld ? jail_node_names_guard(slurmctld, &error) : 1;
+	if (missing)
+		slurm_error("job_submit/jail: a user's list of billions of nodes stops this slurmctld: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads lists in an unknown way");
 	missing = jail_saves_hasten(&error);
 	if (missing)
 		slurm_error("job_submit/jail: if this slurmctld is killed, it loses jobs of the last five seconds: %s",

@@ -42,6 +42,8 @@ static void test_counts(void)
 	CHECK(jail_relay_count("a") == 1);
 	CHECK(jail_relay_count("a,b,c") == 3);
 	CHECK(jail_relay_count("a[1-3,7],b") == 5);
+	/* Slurm takes blanks for commas. */
+	CHECK(jail_relay_count("a b\tc\nd[1-3] e,f") == 8);
 	CHECK(jail_relay_count("a[1-3]b[1-4]") == 12);
 	CHECK(jail_relay_count("a[0001-1024]") == 1024);
 }
@@ -49,7 +51,7 @@ static void test_counts(void)
 static void test_too_many(void)
 {
 	const char *const lists[] = { "a[1-1025]", "a[1-60000]", "a[1-100]b[1-100]", "a[1-1024],b", "a[4294967296-4294967297]",
-				      "a[", "a[]", "a[1", "a[1-", "a[1-2", "a[2-1]", "a[x]", "a[1,]", "a[1;2]", "a[1x2]" };
+				      "a[", "a[]", "a[1", "a[1-", "a[1-2", "a[1-1000] b[1-1000]", "a\tb[1-1024]", "a[2-1]", "a[x]", "a[1,]", "a[1;2]", "a[1x2]" };
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		CHECK(jail_relay_count(lists[i]) > JAIL_RELAYS_MOST);

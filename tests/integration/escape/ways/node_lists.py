@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of nodes, of which a few letters stand for billions: slurmctld looked for each, with its locks held."""
+
+from __future__ import annotations
+
+from tests.integration.escape.arena import Arena, Outcome, broken, escaped, held
+from tests.integration.escape.ways.judge import last_line
+
+# 4,294,967,296 names; that many in a third bracket fill the memory first.
+_BILLIONS = "a[0-65535]b[0-65535]"
+# Seconds. Of a list that is refused slurmctld's answer takes some ms.
+_ANSWERS_S = 20
+
+
+def of_billions(arena: Arena, user: str) -> Outcome:
+    """As a submission's, as a change of a job, and as a step's in a job."""
+    waiting = arena.submit("true", "-o", "/dev/null", "--hold", user=user).ok().strip()
+    limit = ("timeout", str(_ANSWERS_S))
+    step = f"srun -n1 --exclude='{_BILLIONS}' true"
+    tries = {
+        "sbatch": ("sbatch", "--exclude", _BILLIONS, "--wrap", "true"),
+        "scontrol": ("scontrol", "update", f"JobId={waiting}", f"ExcNodeList={_BILLIONS}"),
+        "srun": ("srun", "-n1", "--export=ALL", "sh", "-c", step),
+    }
+    said = ""
+    try:
+        for name, command in tries.items():
+            done = arena.cluster.jail(*limit, *command, user=user)
+            # It changes the job, for which it needs every lock.
+            served = arena.cluster.on(
+                "controller", *limit, "scontrol", "update", f"JobId={waiting}", "Comment=there"
+            )
+            if served.status:
+                arena.cluster.on("controller", "pkill", "-KILL", "-x", "slurmctld")
+                arena.cluster.wait_until(
+                    "it serves", lambda: arena.cluster.on("controller", "squeue").status == 0
+                )
+                return escaped(f"slurmctld serves nobody after {name}: {last_line(served.err)}")
+            said = last_line(done.err)
+            if name != "srun" and "invalid" not in said.lower():
+                return broken(f"{name} was served: {done}")
+        return held(said)
+    finally:
+        arena.cluster.on("controller", "scancel", waiting)
+
+
+def by_a_step_manager(arena: Arena, user: str) -> Outcome:
+    """`--stepmgr` has a slurmstepd of root's, outside, read such lists: it goes on when the job is over."""
+    submitted = arena.submit("sleep 120", "-o", "/dev/null", "--stepmgr", user=user)
+    if submitted.status:
+        return held(last_line(submitted.err))  # of releases that have no such option
+    job = submitted.out.strip()
+    try:
+        asked = ("squeue", "--noheader", "--states=running", "--jobs", job)
+        arena.cluster.wait_until("it runs", lambda: job in arena.cluster.on("controller", *asked).out)
+        processes = arena.on_worker("ps", "-eo", "args").out
+        mine = [line for line in processes.splitlines() if line.startswith(f"slurmstepd: [{job}.extern")]
+        if not mine:
+            return broken(f"it has no extern step: {processes}")
+        return escaped(mine[0]) if "stepmgr" in mine[0] else held(mine[0])
+    finally:
+        arena.cluster.on("controller", "scancel", job)
