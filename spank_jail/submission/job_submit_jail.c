@@ -99,6 +99,11 @@ static int set_switches(job_desc_msg_t *job)
 	set_switch(&job->contiguous);
 	set_switch(&job->kill_on_node_fail);
 	set_switch(&job->requeue);
+#ifdef STEPMGR_ENABLED
+	/* sbatch --stepmgr: a slurmstepd of root's, outside of the jail, would read what a user asks for steps, which slurmctld does
+	 * otherwise, behind this plugin's guards. */
+	job->bitflags &= ~(uint64_t)STEPMGR_ENABLED;
+#endif
 	return SLURM_SUCCESS;
 }
 

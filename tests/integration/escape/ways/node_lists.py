@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of nodes, of which a few letters stand for billions: slurmctld looked for each, with its locks held."""
+"""Lists of nodes, of which a few letters stand for billions: slurmctld looked for each, its locks held."""
 
 from __future__ import annotations
 
