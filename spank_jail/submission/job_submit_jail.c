@@ -2,7 +2,8 @@
 /* job_submit/jail: corrects submissions that slurmctld could not read back from its own records. slurmctld loads it (JobSubmitPlugins, slurm.conf(5)).
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
- * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them.
+ * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features and licenses
+ * beyond what it has room or time for are refused.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
  * records soon (guards/saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
  * nodes than there are (guards/node_names.c), and a lock that it gives up twice does not stop it (guards/held_locks.c).
@@ -10,7 +11,9 @@
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "spank_jail/guards/held_locks.h"
 #include "spank_jail/guards/imported_functions.h"
@@ -27,6 +30,10 @@ EXPORT int init(void);
 EXPORT int job_submit(job_desc_msg_t *job, uint32_t user, char **message);
 EXPORT int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **message);
 
+/* Fewer than the bits that slurmctld has for them (MAX_FEATURES). */
+#define MOST_FEATURES 60
+/* Letters; slurmctld has this bound for most texts of a job. */
+#define LONGEST 1024
 /* Of 20.11. */
 #define FIRST_PROTOCOL 36
 
@@ -92,6 +99,32 @@ static void set_switch(uint16_t *value)
 		*value = 1;
 }
 
+/* slurmctld notes in 64 bits which of a list's features nodes have, and for the 65th writes beyond them: "[a|a|a|...]". */
+static bool has_many_features(const char *features)
+{
+	size_t signs = 0;
+
+	for (; features && *features; features++)
+		signs += strchr("|&,", *features) != NULL;
+	return signs >= MOST_FEATURES;
+}
+
+/* slurmctld compares each license of a list with all before it, its locks held. Its own bound, of each of these texts in
+ * other places, is not asked for here. */
+static bool is_long(const char *text)
+{
+	return text && strnlen(text, LONGEST + 1) > LONGEST;
+}
+
+static int check_texts(const job_desc_msg_t *job)
+{
+	if (has_many_features(job->features) || has_many_features(job->prefer) || has_many_features(job->batch_features))
+		return ESLURM_INVALID_FEATURE;
+	if (is_long(job->licenses) || is_long(job->batch_features) || is_long(job->cluster_features))
+		return ESLURM_PATHNAME_TOO_LONG;
+	return SLURM_SUCCESS;
+}
+
 static int set_switches(job_desc_msg_t *job)
 {
 	if (job->overcommit > 1 && job->overcommit != NO_VAL8)
@@ -104,7 +137,7 @@ static int set_switches(job_desc_msg_t *job)
 	 * otherwise, behind this plugin's guards. */
 	job->bitflags &= ~(uint64_t)STEPMGR_ENABLED;
 #endif
-	return SLURM_SUCCESS;
+	return check_texts(job);
 }
 
 int job_submit(job_desc_msg_t *job, uint32_t user, char **message)

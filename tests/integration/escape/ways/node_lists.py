@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of nodes, of which a few letters stand for billions: slurmctld looked for each, its locks held."""
+"""Lists that slurmctld has no room or time for; of nodes, a few letters stand for billions."""
 
 from __future__ import annotations
 
@@ -60,3 +60,30 @@ def by_a_step_manager(arena: Arena, user: str) -> Outcome:
         return escaped(mine[0]) if "stepmgr" in mine[0] else held(mine[0])
     finally:
         arena.cluster.on("controller", "scancel", job)
+
+
+def _asked(arena: Arena, user: str, lines: str, refusal: str) -> Outcome:
+    """A script whose options slurmctld must refuse, and go on."""
+    before = arena.cluster.on("controller", "pidof", "slurmctld").out
+    script = f"printf '#!/bin/sh\\n#SBATCH {lines}\\ntrue\\n' | sbatch --output=/dev/null"
+    done = arena.cluster.jail("timeout", str(_ANSWERS_S), "sh", "-c", script, user=user)
+    # The scheduler's turn, for what it took.
+    arena.cluster.on("controller", "sleep", "5")
+    arena.cluster.wait_until("it serves", lambda: arena.cluster.on("controller", "squeue").status == 0)
+    if arena.cluster.on("controller", "pidof", "slurmctld").out != before:
+        return escaped(f"slurmctld ended: {last_line(done.err)}")
+    arena.cluster.on("controller", "scancel", "-u", user)
+    return held(done.err) if refusal in done.err else escaped(f"it was served: {done}")
+
+
+def of_many_features(arena: Arena, user: str) -> Outcome:
+    """Of more than 64 slurmctld writes beyond its memory for them."""
+    return _asked(
+        arena, user, f"--constraint=[{'|'.join(['worker'] * 120)}]", "Invalid feature specification"
+    )
+
+
+def of_many_licenses(arena: Arena, user: str) -> Outcome:
+    """Each is compared with all before it; 60,000 take ten seconds."""
+    licenses = ",".join(f"l{number}" for number in range(3000))
+    return _asked(arena, user, f"--licenses={licenses}", "too long")
