@@ -16,6 +16,10 @@
 #include "spank_jail/guards/service_connections.h"
 #include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
+#include "spank_jail/guards/node_names.h"
+
+/* Slurm has no larger clusters. */
+#define MOST_NAMES 65536
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -24,10 +28,13 @@ EXPORT int accept4(int listener, struct sockaddr *address, socklen_t *size, int 
 EXPORT int close(int fd);
 EXPORT ssize_t read(int fd, void *buffer, size_t size);
 EXPORT ssize_t recv(int fd, void *buffer, size_t size, int flags);
+EXPORT void *hostlist_create_dims(const char *names, int dimensions);
 
 static int (*own_accept4)(int, struct sockaddr *, socklen_t *, int);
 static int (*own_close)(int);
 static ssize_t (*own_read)(int, void *, size_t);
+/* libslurm's; of a program without it NULL, and nobody asks. */
+static void *(*own_list)(const char *, int);
 static ssize_t (*own_recv)(int, void *, size_t, int);
 static bool is_slurm;
 /* In a function of large_messages.c, which calls these here. */
@@ -41,6 +48,7 @@ static void find_functions(void)
 		void *place;
 	} functions[] = {
 		{ "accept4", &own_accept4 }, { "close", &own_close }, { "read", &own_read }, { "recv", &own_recv },
+		{ "hostlist_create_dims", &own_list },
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -114,4 +122,12 @@ ssize_t recv(int fd, void *buffer, size_t size, int flags)
 	ssize_t got = jail_large_messages_recv(fd, buffer, size, flags);
 	is_inside = false;
 	return got;
+}
+
+/* slurmdbd makes each name of `sacct --nodelist=a[0-65535]b[0-65535]`, of which there are billions, and looks for it. */
+void *hostlist_create_dims(const char *names, int dimensions)
+{
+	if (!own_list)
+		find_functions();
+	return own_list(names && jail_node_names_count(names, MOST_NAMES) > MOST_NAMES ? "too-many-nodes-named" : names, dimensions);
 }

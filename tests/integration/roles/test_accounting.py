@@ -251,6 +251,10 @@ def test_messages_of_nobodys_do_not_fill_slurmdbds_memory(accounted: LocalCluste
         accounted.jail("timeout", "20", "sacct", "-nXP", user="gail").ok()
 
 
+def test_a_list_of_billions_of_nodes_is_answered_at_once(accounted: LocalCluster) -> None:
+    accounted.jail("timeout", "20", "sacct", "-nX", "--nodelist=a[0-65535]b[0-65535]", user="gail").ok()
+
+
 def test_slurmdbd_and_the_database_that_are_killed_are_there_again(accounted: LocalCluster) -> None:
     for name, daemon in (("accounting", "slurmdbd"), ("database", "mariadbd")):
         (number,) = accounted.numbers_of(name, daemon)
