@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer in another user's store that is wrong while it is read, and right when one looks why that failed."""
+"""A layer in another user's store that is wrong while it is read, and right when one looks why it failed."""
 
 from __future__ import annotations
 
