@@ -313,7 +313,20 @@ def test_steps_that_nodes_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_2000_nodes_are_scraped_in_time_while_slurmctld_is_asked(serve: Callable[[Poller], str]) -> None:
+def test_2000_nodes_are_scraped_in_time_while_slurmctld_is_asked(
+    serve: Callable[[Poller], str], tmp_path: Path
+) -> None:
+    (tmp_path / "nodes").mkdir()
+    for number in range(2000):
+        (tmp_path / f"nodes/gpu-{number}.prom").write_text(
+            'cellblock_steps_entered_total 7\ncellblock_steps_failed_total{reason="node"} 2\n'
+        )
+    looks: list[float] = []
+
+    def further(text: Text) -> None:
+        looks.append(time.monotonic())
+        write_jail(text, tmp_path)
+
     output = "\n".join(_NODE.format(name=f"gpu-{number}") for number in range(2000))
 
     def answer(kind: str) -> bytes:
@@ -323,7 +336,7 @@ def test_2000_nodes_are_scraped_in_time_while_slurmctld_is_asked(serve: Callable
 
     source = Recorded(answer)
     source.kinds = ("nodes",)
-    poller = Poller(source, 30, 5, write_nothing)
+    poller = Poller(source, 30, 5, further)
     poller.ask_all()
     url = serve(poller)
     threading.Thread(target=lambda: [poller.ask_all() for _ in range(5)], daemon=True).start()
@@ -333,4 +346,7 @@ def test_2000_nodes_are_scraped_in_time_while_slurmctld_is_asked(serve: Callable
         page = get(url)
         times.append((time.monotonic() - started) * 1000)
     assert page.count(b"slurm_node_") > 20_000
+    assert page.count(b"cellblock_steps_entered_total{") == 2000
+    # A scrape opens no file of a node's.
+    assert len(looks) == 1
     assert sorted(times)[len(times) // 2] < _SCRAPE_MS, times

@@ -64,6 +64,7 @@ def main() -> None:
     # While a large answer is read, a scrape waits for the interpreter a few times: 1 ms each instead of 5.
     sys.setswitchinterval(0.001)
     threading.Thread(target=poller.run, name="poller", daemon=True).start()
+    threading.Thread(target=poller.run_further, name="further", daemon=True).start()
     listen = _address("METRICS_LISTEN", _setting("METRICS_LISTEN", "0.0.0.0:9341"))
     Server(listen, poller.page).serve_forever()
 

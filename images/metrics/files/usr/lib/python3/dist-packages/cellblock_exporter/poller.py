@@ -14,6 +14,8 @@ from cellblock_exporter.source import AskError, Source
 
 # Answers older than so many intervals are kept back: old figures that look like new ones mislead.
 _KEPT_INTERVALS = 3
+# Seconds between two looks at what needs no question. jail-records copies it every ten, and for the first time about now.
+_FURTHER_S = (1, 5)
 
 
 @dataclass
@@ -36,12 +38,14 @@ class Poller:
     def __init__(
         self, source: Source, interval_s: float, timeout_s: float, further: Callable[[Text], None]
     ) -> None:
-        """`further` adds families that need no question: it is called for each page."""
+        """`further` adds families that need no question: `run_further` calls it, and not a scrape."""
         self._source = source
         self._further = further
         self._interval_s = interval_s
         self._timeout_s = timeout_s
         self._kinds = {kind: _Kind() for kind in source.kinds}
+        self._further_text = b""
+        self.read_further()
         # Held for a copy of a few values, and never while something is asked.
         self._lock = threading.Lock()
 
@@ -52,6 +56,23 @@ class Poller:
             self.ask_all()
             took = time.monotonic() - started
             time.sleep(self._interval_s if took > self._interval_s else self._interval_s - took)
+
+    def run_further(self) -> None:
+        """Read the further families for ever: beside `run`, which waits for slurmctld."""
+        first, later = _FURTHER_S
+        time.sleep(first)
+        while True:
+            self.read_further()
+            time.sleep(later)
+
+    def read_further(self) -> None:
+        """Have `further` say what each page tells until the next time. It may read a file for each node."""
+        text = Text()
+        try:
+            self._further(text)
+        except (OSError, ValueError) as error:
+            print(f"cellblock-metrics: the jail's records: {error}", file=sys.stderr, flush=True)
+        self._further_text = text.encode()
 
     def ask_all(self) -> None:
         """Ask each question once."""
@@ -120,6 +141,5 @@ class Poller:
         text.gauge(
             "cellblock_exporter_interval_seconds", "Time between questions of a kind", self._interval_s
         )
-        self._further(text)
         text.gauge("cellblock_exporter_info", "How slurmctld is asked", 1, {"source": self._source.name})
-        return b"".join(fresh) + text.encode()
+        return b"".join(fresh) + self._further_text + text.encode()
