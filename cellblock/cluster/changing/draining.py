@@ -136,7 +136,7 @@ class Draining:
     def forget(self, node: str) -> None:
         """Have slurmctld forget a node that has ended. Of jobs that wait for it by name none is lost."""
         if node in node_states(self._client, self._cluster):
-            self._waiting.set_aside(node)
+            self._waiting.set_aside([node])
             running.execute(
                 self._client, self._cluster, "controller", ["scontrol", "delete", f"nodename={node}"]
             )
@@ -170,9 +170,14 @@ class Draining:
         deadline = time.monotonic() + (patience_s or _END_S)
         say = time.monotonic() + _SAY_S
         while left:
+            asked = time.monotonic()
             states = node_states(self._client, self._cluster)
-            for node in list(left):
-                if node not in states or not (states[node].busy or self._job_ids([node])):
+            free = [node for node in left if node not in states or not states[node].busy]
+            # Jobs that are being ended. squeue has slurmctld list all jobs of the cluster to find them.
+            ending = self._nodes_with_jobs([node for node in free if node in states])
+            pause = max(_POLL_S, time.monotonic() - asked)
+            for node in free:
+                if node not in ending:
                     yield node
                     left.remove(node)
                     self._left.remove(node)
@@ -183,7 +188,13 @@ class Draining:
             if time.monotonic() >= say:
                 self._events.info(f"cluster: waiting for jobs {self._jobs(left)} on {', '.join(left)}")
                 say = time.monotonic() + _SAY_S
-            time.sleep(_POLL_S)
+            time.sleep(pause)
+
+    def _nodes_with_jobs(self, nodes: Sequence[str]) -> set[str]:
+        """Those of `nodes` that have a job, if only one that is being ended."""
+        if not nodes or not self._job_ids(nodes):
+            return set()
+        return {node for node in nodes if len(nodes) == 1 or self._job_ids([node])}
 
     def _job_ids(self, nodes: Sequence[str]) -> list[str]:
         """The jobs on `nodes`, those that are being ended as well; elements of arrays one by one."""

@@ -31,24 +31,29 @@ def forget_gone(client: docker.DockerClient, new: ClusterState, waiting: Waiting
     slurmctld does not answer.
     """
     # sinfo does not show a node that is in no partition.
-    gone = sorted(running.node_records(client, new.name).keys() - {*new.nodes, "login"})
+    gone = sorted(running.node_names(client, new.name) - {*new.nodes, "login"})
     if not gone:
         return
     # Ends the jobs that slurmctld believes to run there, or queues them again.
     update(client, new.name, gone, "state=down", f"reason={MARK} is gone")
     deadline = time.monotonic() + _OFF_S
-    for node in gone:
-        waiting.set_aside(node)
-        while not running.succeeds(
-            client, new.name, "controller", ["scontrol", "delete", f"nodename={node}"]
-        ):
-            if time.monotonic() >= deadline:
-                events.warning(
-                    f"slurmctld of cluster {new.name} keeps {node}, which is gone, as a node that is down: "
-                    f"`scontrol delete nodename={node}` in `build.py shell --admin{name_option(new.name)}` "
-                    "says why"
-                )
-                break
-            time.sleep(_POLL_S)
+    waiting.set_aside(gone)
+    # One command for all: it forgets those that it can.
+    while not running.succeeds(
+        client, new.name, "controller", ["scontrol", "delete", f"nodename={','.join(gone)}"]
+    ):
+        there = running.node_names(client, new.name)
+        gone = [node for node in gone if node in there]
+        if not gone:
+            break
+        if time.monotonic() >= deadline:
+            shown = ", ".join(gone[:4]) + (f" and {len(gone) - 4} more" if len(gone) > 4 else "")
+            events.warning(
+                f"slurmctld of cluster {new.name} keeps {shown}, which are gone, as nodes that are down: "
+                f"`scontrol delete nodename={gone[0]}` in `build.py shell --admin{name_option(new.name)}` "
+                "says why"
+            )
+            break
+        time.sleep(_POLL_S)
     waiting.give_back()
     waiting.leave(events)

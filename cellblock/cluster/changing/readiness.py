@@ -81,10 +81,11 @@ def _missing(
 def _missing_nodes(
     client: docker.DockerClient, new: state.ClusterState, containers: Mapping[str, Running], resume: bool
 ) -> str:
-    nodes = running.nodes(client, new.name)
+    # Of its own nodes alone: a cluster may know thousands of others.
+    nodes = running.nodes(client, new.name, new.nodes)
     if not nodes:
         return "slurmctld and its workers"
-    records = running.node_records(client, new.name)
+    records = running.node_records(client, new.name, new.nodes)
     _readdress(client, new, containers, records)
     excused: set[str] = set()
     if resume and any(node.state not in SERVING for node in nodes):

@@ -9,6 +9,7 @@ gives them back.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,6 +22,16 @@ from cellblock.events import Events
 from cellblock.files import durable
 
 _FILE = "waiting-jobs.json"
+# Jobs, or lists of nodes, that one command names: an argument has room for 128 KiB.
+_AT_ONCE = 500
+# Prints the jobs of which it fails: scontrol changes one with a command.
+_EACH = """verb=$1 change=$2; shift 2
+for job; do
+    case $verb in update) set -- "jobid=$job" "$change" ;; *) set -- "$job" ;; esac
+    scontrol "$verb" "$@" >/dev/null 2>&1 || echo "$job"
+done"""
+# One line of nodes for each argument.
+_SHOW_HOSTNAMES = 'for one; do echo $(scontrol show hostnames "$one"); done'
 
 
 @dataclass(frozen=True)
@@ -39,33 +50,50 @@ class WaitingJobs:
         self._client, self._cluster = client, cluster
         self._path = folder / _FILE
 
-    def set_aside(self, node: str) -> None:
-        """Hold the jobs that wait for `node` by name, and take the name from them."""
+    def set_aside(self, nodes: Collection[str]) -> None:
+        """Hold the jobs that wait for one of `nodes` by name, and take the names from them.
+
+        slurmctld is asked for its jobs once, however many nodes, and told of many jobs with each command.
+        """
         kept = self._read()
         known = {one.job for one in kept}
-        new = [one for one in self._asking_for(node) if one.job not in known]
+        new = [one for one in self._asking_for(nodes) if one.job not in known]
         if not new:
             return
         durable.write(self._path, json.dumps([asdict(one) for one in (*kept, *new)]), mode=0o600)
-        for one in new:
-            if not one.held:
-                self._scontrol("hold", one.job)
-            self._scontrol("update", f"jobid={one.job}", "reqnodelist=")
+        self._each("hold", [one.job for one in new if not one.held])
+        failed = self._each("update", [one.job for one in new], "reqnodelist=")
+        # One that has begun or ended meanwhile is no fault.
+        if still := (failed and {one.job for one in self._asking_for(nodes)} & failed):
+            raise CellblockError(
+                f"cluster {self._cluster}: jobs that wait for {', '.join(sorted(nodes)[:4])} by name cannot "
+                f"be given other nodes: {', '.join(sorted(still)[:6])}",
+                hint=f"`scontrol update jobid={min(still)} reqnodelist=` in `build.py shell "
+                f"--admin{name_option(self._cluster)}` says why",
+            )
 
     def give_back(self) -> None:
         """Give their nodes back to jobs whose nodes are all there; release those that nobody else held."""
         kept = self._read()
-        left = []
+        if not kept:
+            return
+        # A job that was cancelled meanwhile has nothing to be given.
+        there = self._pending()
+        by_nodes: dict[str, list[_Waiting]] = {}
         for one in kept:
-            # A job that was cancelled meanwhile has nothing to be given.
-            if self._is_there(one.job):
-                try:
-                    self._scontrol("update", f"jobid={one.job}", f"reqnodelist={one.nodes}")
-                except CellblockError:
-                    left.append(one)  # another of its nodes is not back yet
-                    continue
-                if not one.held:
-                    self._scontrol("release", one.job)
+            if one.job in there:
+                by_nodes.setdefault(one.nodes, []).append(one)
+        left = []
+        for nodes, jobs in by_nodes.items():
+            # It fails while another of their nodes is not back yet.
+            failed = self._each("update", [one.job for one in jobs], f"reqnodelist={nodes}")
+            failed |= self._each(
+                "release", [one.job for one in jobs if not one.held and one.job not in failed]
+            )
+            left += [one for one in jobs if one.job in failed]
+        # One that has begun or ended meanwhile is no fault.
+        still = self._pending() if left else set()
+        left = [one for one in left if one.job in still]
         if left:
             durable.write(self._path, json.dumps([asdict(one) for one in left]), mode=0o600)
         else:
@@ -87,26 +115,41 @@ class WaitingJobs:
         except FileNotFoundError:
             return []
 
-    def _asking_for(self, node: str) -> list[_Waiting]:
+    def _asking_for(self, nodes: Collection[str]) -> list[_Waiting]:
         # %n: the nodes that were asked for; %r: why it waits.
         asked = ["squeue", "--noheader", "--all", "--array", "--states=pending", "--format=%i|%n|%r"]
-        found = []
-        for line in running.execute(self._client, self._cluster, "controller", asked).splitlines():
-            fields = line.split("|")
-            if len(fields) == 3 and fields[1] and node in self._expanded(fields[1]):
-                found.append(_Waiting(fields[0], fields[1], fields[2].startswith("JobHeld")))
+        lines = running.execute(self._client, self._cluster, "controller", asked).splitlines()
+        jobs = [fields for line in lines if len(fields := line.split("|")) == 3 and fields[1]]
+        expanded = self._expanded({fields[1] for fields in jobs})
+        return [
+            _Waiting(job, names, why.startswith("JobHeld"))
+            for job, names, why in jobs
+            if not expanded[names].isdisjoint(nodes)
+        ]
+
+    def _expanded(self, texts: Collection[str]) -> dict[str, set[str]]:
+        """List of nodes, as jobs have it -> its nodes."""
+        found = {text: set(text.split(",")) for text in texts if "[" not in text}
+        for some in _chunks([text for text in texts if "[" in text]):
+            command = ["sh", "-c", _SHOW_HOSTNAMES, "sh", *some]
+            lines = running.execute(self._client, self._cluster, "controller", command).splitlines()
+            found.update({text: set(line.split()) for text, line in zip(some, lines, strict=True)})
         return found
 
-    def _expanded(self, nodes: str) -> list[str]:
-        asked = ["scontrol", "show", "hostnames", nodes]
-        return running.execute(self._client, self._cluster, "controller", asked).split()
+    def _pending(self) -> set[str]:
+        asked = ["squeue", "--noheader", "--all", "--array", "--states=pending", "--format=%i"]
+        return set(running.execute(self._client, self._cluster, "controller", asked).split())
 
-    def _is_there(self, job: str) -> bool:
-        asked = ["squeue", "--noheader", "--all", "--states=pending", f"--jobs={job}", "--format=%i"]
-        try:
-            return bool(running.execute(self._client, self._cluster, "controller", asked).strip())
-        except CellblockError:
-            return False  # squeue fails for a job that is gone
+    def _each(self, verb: str, jobs: Sequence[str], change: str = "") -> set[str]:
+        """`scontrol VERB` of each of `jobs`; returns those of which it failed."""
+        failed: set[str] = set()
+        for some in _chunks(jobs):
+            # One execution for many: the engine takes ten times as long for one as scontrol.
+            command = ["sh", "-c", _EACH, "sh", verb, change, *some]
+            failed.update(running.execute(self._client, self._cluster, "controller", command).split())
+        return failed
 
-    def _scontrol(self, *command: str) -> None:
-        running.execute(self._client, self._cluster, "controller", ["scontrol", *command])
+
+def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(texts), _AT_ONCE):
+        yield texts[at : at + _AT_ONCE]

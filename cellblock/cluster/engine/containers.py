@@ -16,6 +16,7 @@ from cellblock.cluster.facts.host import CgroupMode, Limit
 LABEL_CLUSTER = "org.cellblock.cluster"
 LABEL_ROLE = "org.cellblock.role"
 LABEL_ADDRESS = "org.cellblock.address"
+LABEL_HOSTS = "org.cellblock.hosts"
 
 # Read by the entrypoints (images/slurm/files/usr/lib/cellblock/waiting.sh).
 _SECRETS = "/run/secrets/cellblock"

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +18,18 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_fixed
 
 from cellblock.cluster.definition.model import EngineName, NodeStatus
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
+from cellblock.cluster.engine.addresses import (
+    free_addresses,
+    hardware_address,
+    hosts_for,
+    hosts_label,
+    known_address,
+    sysctls_for,
+)
 from cellblock.cluster.engine.containers import (
     LABEL_ADDRESS,
     LABEL_CLUSTER,
+    LABEL_HOSTS,
     LABEL_ROLE,
     Container,
     container_name,
@@ -43,8 +50,10 @@ _STOP_KEEPERS_S = 60
 _KEEPERS = ("controller", "accounting", "database")
 # Between two runs of a command that is to succeed at last.
 _POLL_S = 0.2
-# Of the addresses of a cluster's network, the first that its containers have.
-_FIRST_ADDRESS = 16
+# sinfo does not show a node that is in no partition.
+_NODE_NAMES = (
+    "shown=$(scontrol --oneliner show nodes) && echo \"$shown\" | sed -n 's/^NodeName=\\([^ ]*\\).*/\\1/p'"
+)
 # Requests to the engine at once: it serialises most of its work.
 _AT_ONCE = 4
 
@@ -57,11 +66,11 @@ def create(
     Raises docker.errors.DockerException; what was made until then is left for `remove`.
     """
     client.networks.create(network_name(cluster), driver="bridge", labels={LABEL_CLUSTER: cluster})
-    places = _free_addresses(client, cluster, engine)
-    made = [(container, next(places, "")) for container in containers]
-    hosts = _two_controllers({container.hostname: place for container, place in made})
+    free = free_addresses(client, cluster, engine, find(client, cluster))
+    made = [(container, next(free, "")) for container in containers]
+    places = {container.hostname: place for container, place in made}
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        list(pool.map(lambda one: _start(client, cluster, one[0], one[1], hosts), made))
+        list(pool.map(lambda one: _start(client, cluster, one[0], places), made))
 
 
 def find(client: docker.DockerClient, cluster: str) -> list[Running]:
@@ -145,18 +154,11 @@ def replace(
         old = client.containers.get(container.name)
         place = old.labels.get(LABEL_ADDRESS, "") or place
         _remove(old)
-    place = place or next(_free_addresses(client, cluster, engine), "")
-    places = {host: one.labels.get(LABEL_ADDRESS, "") for host, one in by_host(client, cluster).items()}
-    _start(client, cluster, container, place, _two_controllers({**places, container.hostname: place}))
-
-
-def _two_controllers(places: Mapping[str, str]) -> dict[str, str]:
-    """Host name -> address of two controllers, of the addresses of all hosts; of one nothing.
-
-    The engine knows no name of a container that ended, and of two controllers Slurm asks both, in order.
-    """
-    known = {host: places[host] for host in CONTROLLERS if places.get(host)}
-    return known if len(known) > 1 else {}
+    others = by_host(client, cluster)
+    place = place or known_address(container.hostname, others.values())
+    place = place or next(free_addresses(client, cluster, engine, others.values()), "")
+    places = {host: one.labels.get(LABEL_ADDRESS, "") for host, one in others.items()}
+    _start(client, cluster, container, {**places, container.hostname: place})
 
 
 def remove_one(client: docker.DockerClient, cluster: str, hostname: str) -> None:
@@ -177,11 +179,15 @@ def execute(client: docker.DockerClient, cluster: str, hostname: str, command: S
     """
     code, output = _execute(client, cluster, hostname, command)
     if code:
-        raise CellblockError(
-            f"`{' '.join(command)}` on {hostname} ended with status {code}: {output.strip()[-2000:]}",
-            hint=f"see the log of container {container_name(cluster, hostname)}",
-        )
+        raise _failed(cluster, hostname, command, code, output)
     return output
+
+
+def _failed(cluster: str, hostname: str, command: Sequence[str], code: int, output: str) -> CellblockError:
+    return CellblockError(
+        f"`{' '.join(command)}` on {hostname} ended with status {code}: {output.strip()[-2000:]}",
+        hint=f"see the log of container {container_name(cluster, hostname)}",
+    )
 
 
 def succeeds(client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]) -> bool:
@@ -204,10 +210,11 @@ def succeeds_within(
     return True
 
 
-def nodes(client: docker.DockerClient, cluster: str) -> tuple[NodeStatus, ...]:
-    """The nodes that sinfo shows; none while slurmctld does not answer."""
+def nodes(client: docker.DockerClient, cluster: str, only: Sequence[str] = ()) -> tuple[NodeStatus, ...]:
+    """The nodes that sinfo shows, or those of `only`; none while slurmctld does not answer."""
+    chosen = [f"--nodes={','.join(only)}"] if only else []
     try:
-        code, output = _execute(client, cluster, "controller", ["sinfo", "-h", "-N", "-o", "%N %t"])
+        code, output = _execute(client, cluster, "controller", ["sinfo", "-h", "-N", *chosen, "-o", "%N %t"])
     except CellblockError:
         return ()
     if code:
@@ -228,17 +235,29 @@ class NodeRecord:
     slurmd_start: int | None
 
 
-def node_records(client: docker.DockerClient, cluster: str) -> dict[str, NodeRecord]:
-    """The nodes that slurmctld knows, by name. Raises CellblockError while it does not answer."""
-    command = ["env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "nodes"]
+def node_records(client: docker.DockerClient, cluster: str, nodes: Sequence[str]) -> dict[str, NodeRecord]:
+    """Those of `nodes` that slurmctld knows, by name. Raises CellblockError while it does not answer."""
+    command = ["env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "node", ",".join(nodes)]
+    code, output = _execute(client, cluster, "controller", command)
     records = {}
-    for line in execute(client, cluster, "controller", command).splitlines():
+    for line in output.splitlines():
         fields = dict(field.split("=", 1) for field in line.split() if "=" in field)
         start = fields.get("SlurmdStartTime", "")
-        records[fields.get("NodeName", "")] = NodeRecord(
-            fields.get("NodeAddr", ""), int(start) if start.isdigit() else None
-        )
+        if "NodeName" in fields:
+            records[fields["NodeName"]] = NodeRecord(
+                fields.get("NodeAddr", ""), int(start) if start.isdigit() else None
+            )
+    # It fails, too, when it does not know one of them.
+    if code and not records and "not found" not in output:
+        raise _failed(cluster, "controller", command, code, output)
     return records
+
+
+def node_names(client: docker.DockerClient, cluster: str) -> set[str]:
+    """All nodes that slurmctld knows, in a partition or in none. Raises CellblockError without an answer."""
+    # One name a line is a fraction of what scontrol prints of a node.
+    command = ["sh", "-c", _NODE_NAMES]
+    return set(execute(client, cluster, "controller", command).split())
 
 
 def address(container: Running, cluster: str) -> str:
@@ -261,31 +280,16 @@ def last_lines(client: docker.DockerClient, cluster: str) -> str:
     return "".join(parts)
 
 
-def _free_addresses(client: docker.DockerClient, cluster: str, engine: EngineName) -> Iterator[str]:
-    """Addresses of the cluster's network for new containers.
-
-    None with docker, which gives addresses only of networks whose range somebody chose. podman by itself
-    gives a container another one each time that it starts.
-    """
-    if engine == "docker":
-        return
-    network = client.networks.get(network_name(cluster))
-    network.reload()
-    network_range = network.attrs["IPAM"]["Config"][0]
-    used = {network_range.get("Gateway"), *(one.labels.get(LABEL_ADDRESS) for one in find(client, cluster))}
-    hosts = ipaddress.ip_network(network_range["Subnet"]).hosts()
-    # The first ones podman gives to containers of others in this network.
-    yield from (str(one) for one in itertools.islice(hosts, _FIRST_ADDRESS, None) if str(one) not in used)
-
-
 def _start(
-    client: docker.DockerClient, cluster: str, container: Container, place: str, hosts: Mapping[str, str]
+    client: docker.DockerClient, cluster: str, container: Container, places: Mapping[str, str]
 ) -> None:
+    """Start a container; `places` has the addresses of the cluster's hosts, its own among them."""
     network = network_name(cluster)
+    place, hosts = places[container.hostname], hosts_for(container.hostname, places)
     cgroup: Literal["private"] | None = "private" if container.private_cgroup else None
     endpoint = client.api.create_endpoint_config(aliases=[container.hostname], ipv4_address=place or None)
     if place:
-        endpoint["MacAddress"] = _hardware_address(place)
+        endpoint["MacAddress"] = hardware_address(place)
     client.containers.create(
         container.image,
         name=container.name,
@@ -302,26 +306,23 @@ def _start(
         cgroupns=cgroup,
         pids_limit=container.pids_limit,
         ulimits=[Ulimit(name=limit.name, soft=limit.value, hard=limit.value) for limit in container.limits],
-        labels={LABEL_CLUSTER: cluster, LABEL_ROLE: container.role, LABEL_ADDRESS: place},
+        labels={
+            LABEL_CLUSTER: cluster,
+            LABEL_ROLE: container.role,
+            LABEL_ADDRESS: place,
+            LABEL_HOSTS: hosts_label(hosts),
+        },
         network=network,
-        extra_hosts=dict(hosts),
+        extra_hosts=hosts,
         # docker-py's type of it knows no MacAddress.
         networking_config={network: cast(Any, endpoint)},
         ports=dict(container.ports.items()),
         user=container.user,
         read_only=container.read_only,
         tmpfs=dict(container.tmpfs),
-        sysctls=dict(container.sysctls),
+        sysctls={**container.sysctls, **sysctls_for(hosts)},
         log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": _MOST_LOG}),
     ).start()
-
-
-def _hardware_address(address: str) -> str:
-    """The Ethernet address of a container with an IP address of its own, as Docker makes them.
-
-    With another one, those who have looked up the container's before send to nobody for up to a minute.
-    """
-    return ":".join(f"{byte:02x}" for byte in (0x02, 0x42, *ipaddress.IPv4Address(address).packed))
 
 
 @contextmanager
