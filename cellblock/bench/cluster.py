@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures a cluster of its own: how long it takes to come up and to come back, and what it costs Slurm.
 
-The cluster has accounting, an exporter of metrics and 2,000 nodes that are declared and not there. Its cold
-start has a cache of its own, empty; Debian packages of this machine and the Python environment are there.
-Submissions are measured beside a slurmctld of the same package with nothing of ours in its configuration.
-What a step does on the shared volume is counted by a FUSE file system under it, less what the cluster does
-there meanwhile without a step.
+The cluster has accounting and an exporter of metrics; at last 2,000 nodes that are not there, and 50,000
+jobs. Its cold start has a cache of its own, empty; Debian packages of this machine and the Python environment
+are there. Submissions are measured beside a slurmctld of the same package with nothing of ours in its
+configuration. What a step does on the shared volume is counted by a FUSE file system under it, less what the
+cluster does there meanwhile without a step.
 """
 
 from __future__ import annotations
 
-import os
-import re
+import json
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -25,23 +23,19 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from cellblock.bench.cluster_commands import build, inside
+from cellblock.bench.cluster_scale import JOBS, LINES, NODES, Measured, Scale
 from cellblock.bench.scratch import scratch
 from cellblock.bench.slow_fs import counting_filesystem
-from cellblock.cluster.engine.api import podman_environment
-from cellblock.cluster.engine.containers import container_name
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = "bench-cluster"
 """The cluster that is measured; another of that name is not touched."""
-
-DECLARED = 2000
-"""Nodes that are in slurm.conf and not there."""
 
 CLIENTS = 8
 SUBMISSIONS = 25
@@ -64,11 +58,7 @@ node_sets:
   - {{name: worker, count: 2}}
 partitions:
   - {{name: main, default: true, node_sets: [worker]}}
-"""
-# A cluster file declares no nodes that do not start. RFC 5737 has the address: nobody's.
-_NODES = f"""
-NodeName=gone[1-{DECLARED}] NodeAddr=192.0.2.1 CPUs=64 RealMemory=1000 State=DOWN Reason=bench
-PartitionName=gone Nodes=gone[1-{DECLARED}]
+slurm: {{extra: {{slurm.conf: {lines}}}}}
 """
 
 
@@ -85,6 +75,7 @@ class ClusterCost:
     plain_submit_per_s: float
     volume_ops: dict[str, float]
     """Calls to the volume's file system by kind of step (cluster.sh)."""
+    scale: Scale
     seconds: float
 
     def keys(self) -> dict[str, float]:
@@ -95,7 +86,7 @@ class ClusterCost:
             "up_images_there_s": round(self.up_images_there_s, 1),
             "up_warm_s": round(self.up_warm_s, 1),
             "controller_restart_s": round(median(self.restarts_s), 2),
-            f"scrape_ms_{DECLARED}_nodes": round(median(self.scrapes_ms), 1),
+            f"scrape_ms_{NODES}_nodes": round(median(self.scrapes_ms), 1),
             "submit_per_s": round(self.submit_per_s, 1),
             "plain_submit_per_s": round(self.plain_submit_per_s, 1),
             "submit_ratio": round(self.submit_per_s / self.plain_submit_per_s, 2),
@@ -103,6 +94,7 @@ class ClusterCost:
             "volume_ops_added_by_true": round(ops["true"] - ops["static"], 1),
             "volume_ops_added_by_bash": round(ops["bash"] - ops["static"], 1),
             "volume_ops_added_by_srun_in_the_jail": round(ops["inside"] - ops["true"], 1),
+            **self.scale.keys(),
         }
 
 
@@ -118,7 +110,7 @@ def cluster_cost(variant: str | None, events: Events) -> ClusterCost:
     began = time.monotonic()
     with scratch() as folder:
         port = _free_port()
-        text = _FILE.format(name=NAME, ssh_port=_free_port(), port=port)
+        text = _FILE.format(name=NAME, ssh_port=_free_port(), port=port, lines=json.dumps(LINES))
         file = folder / "cluster.yaml"
         file.write_text(text, encoding="utf-8")
         options = [*(["--variant", variant] if variant else []), "--cluster"]
@@ -128,56 +120,35 @@ def cluster_cost(variant: str | None, events: Events) -> ClusterCost:
                 cold = _timed("up", *options, str(file), more=cache)
             with events.step("warm", "up, nothing changed"):
                 warm = median(_timed("up", *options, str(file), more=cache) for _ in range(3))
-            _build("down", "--name", NAME, "--purge", more=cache)
+            build("down", "--name", NAME, "--purge", more=cache)
             with events.step("images there", "up of a new cluster"):
                 there = _timed("up", *options, str(file), more=cache)
             with events.step("restart", f"slurmctld killed, {RESTARTS} times"):
                 restarts = [_restart() for _ in range(RESTARTS)]
             with events.step("submit", f"{CLIENTS} clients"):
                 submit, plain = _submissions()
-            with events.step("scrape", f"{DECLARED} declared nodes"):
-                _declare_nodes()
+            with events.step("scale", f"{NODES} declared nodes, {JOBS} jobs"):
+                scale = Measured(NAME, file, USER, cache).scale()
+            with events.step("scrape", f"{NODES} declared nodes, {JOBS} jobs"):
                 scrapes = _scrapes(port)
-            _build("down", "--name", NAME, "--purge", more=cache)
+            build("down", "--name", NAME, "--purge", more=cache)
             with events.step("volume", f"{STEPS} steps of each kind"):
                 ops = _volume_operations(folder, [*options, str(file)], cache)
         finally:
-            _build("down", "--name", NAME, "--purge", more=cache, check=False)
-    return ClusterCost(cold, there, warm, restarts, scrapes, submit, plain, ops, time.monotonic() - began)
-
-
-def _build(*arguments: str, more: dict[str, str], check: bool = True) -> None:
-    """Run build.py as a user does."""
-    command = [sys.executable, "-m", "cellblock.cli", *arguments]
-    done = subprocess.run(
-        command, cwd=PROJECT, env={**os.environ, **more}, capture_output=True, text=True, check=False
+            build("down", "--name", NAME, "--purge", more=cache, check=False)
+    return ClusterCost(
+        cold, there, warm, restarts, scrapes, submit, plain, ops, scale, time.monotonic() - began
     )
-    if check and done.returncode:
-        last = (done.stderr or done.stdout).strip()[-800:]
-        raise CellblockError(f"build.py {' '.join(arguments)} failed: {last}", hint="run it by hand")
 
 
 def _timed(*arguments: str, more: dict[str, str]) -> float:
     began = time.monotonic()
-    _build(*arguments, more=more)
+    build(*arguments, more=more)
     return time.monotonic() - began
 
 
-def _inside(hostname: str, *command: str, check: bool = True) -> str:
-    """What a command prints as root in a container of the cluster, outside the jail."""
-    done = subprocess.run(
-        ["podman", "exec", container_name(NAME, hostname), *command],
-        env={**os.environ, **podman_environment()},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if check and done.returncode:
-        raise CellblockError(
-            f"{hostname}: {command[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}",
-            hint=f"python3 build.py logs --name {NAME}",
-        )
-    return done.stdout
+def _inside(hostname: str, *command: str) -> str:
+    return inside(NAME, hostname, *command)
 
 
 def _restart() -> float:
@@ -206,13 +177,6 @@ def _make_user() -> None:
     _inside("login", "jail-enter", "--", "useradd", "--create-home", USER)
     # Until slurmctld takes the user's jobs.
     _inside("login", "jail-enter", "--user", USER, "--", "srun", "--quiet", "--mpi=none", "true")
-
-
-def _declare_nodes() -> None:
-    file = state.folder(NAME) / "config/slurm/slurm.conf"
-    text = re.sub(r"MaxNodeCount=\d+", f"MaxNodeCount={DECLARED + 100}", file.read_text(encoding="utf-8"))
-    file.write_text(text + _NODES, encoding="utf-8")
-    _restart()
 
 
 def _scrapes(port: int) -> list[float]:
@@ -245,7 +209,7 @@ def _volume_operations(folder: Path, options: Sequence[str], cache: dict[str, st
     volume = state.folder(NAME) / "volume"
     volume.mkdir(parents=True)
     with counting_filesystem(folder / "volume", volume) as count, _taken_down(cache):
-        _build("up", *options, more=cache)
+        build("up", *options, more=cache)
         source = folder / "static.c"
         source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
         _make_user()
@@ -259,7 +223,7 @@ def _taken_down(cache: dict[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        _build("down", "--name", NAME, more=cache, check=False)
+        build("down", "--name", NAME, more=cache, check=False)
 
 
 def _count(count: Callable[[], int]) -> dict[str, float]:
