@@ -20,7 +20,7 @@
 #include "native/base/report.h"
 #include "command.h"
 #include "options.h"
-#include "native/base/output.h"
+#include "native/base/atomic_file.h"
 
 #define MAGIC "\nenroot bundle 2\n"
 /* Of squashfs in a file: where the kernel could mount it through a loop device as well. */
@@ -90,7 +90,7 @@ static int fill_header(int fd, off_t size, const struct bundle_header *header, s
 }
 
 /* The program, the configuration files if there are any, and from a multiple of ALIGNMENT on the image. */
-static int write_bundle(struct output *output, const char *image, const struct text_buffer *files,
+static int write_bundle(struct atomic_file *output, const char *image, const struct text_buffer *files,
 			struct bundle_header *header, bool checked, struct jail_error *err)
 {
 	if (append_file(output->fd, "/proc/self/exe", err))
@@ -113,7 +113,7 @@ int command_bundle(int argc, char **argv)
 {
 	struct bundle_header header = bundle_own_header();
 	struct settings settings;
-	struct output output;
+	struct atomic_file output;
 	struct jail_error err;
 	scoped_buffer files = { 0 };
 	const char *given = NULL, *description = "", *target = "", *image;
@@ -142,8 +142,8 @@ int command_bundle(int argc, char **argv)
 		return report_failure(&err);
 	size_t length = strlen(image) - (text_ends(image, ".sqsh") ? strlen(".sqsh") : 0);
 	scoped_free char *file = given ? text_copy(given, strlen(given)) : text_format("%.*s.run", (int)length, image);
-	int result = output_open(&output, file, force, &err) ||
-		     write_bundle(&output, image, &files, &header, checked, &err) || output_commit(&output, 0777, &err) ? -1 : 0;
-	output_close(&output);
+	int result = atomic_file_open(&output, file, force, &err) ||
+		     write_bundle(&output, image, &files, &header, checked, &err) || atomic_file_commit(&output, 0777, &err) ? -1 : 0;
+	atomic_file_close(&output);
 	return result ? report_failure(&err) : 0;
 }

@@ -13,7 +13,7 @@
 #include "native/base/report.h"
 #include "command.h"
 #include "options.h"
-#include "native/base/output.h"
+#include "native/base/atomic_file.h"
 
 /* Places to mount on that a start left behind: empty, and of a mode that nobody else gives. */
 #define LEFT_OUT "exclude@type(f) && filesize(0) && perm(0000)"
@@ -27,7 +27,7 @@ static bool be_root(void)
 	return !geteuid() || !namespaces_make_user(0, 0, &refused);
 }
 
-static int pack(const char *root, const struct output *output, const struct settings *settings, struct jail_error *err)
+static int pack(const char *root, const struct atomic_file *output, const struct settings *settings, struct jail_error *err)
 {
 	static const char *const fixed[] = { "-noappend", "-all-root", "-quiet", "-action", LEFT_OUT };
 	static const char *const without[] = { "-wildcards", "-e", "dev/*", ".enroot", ".lock" };
@@ -68,7 +68,7 @@ static int pack(const char *root, const struct output *output, const struct sett
 static int export(const struct settings *settings, const char *name, const char *file, bool force)
 {
 	scoped_free char *root = command_root(settings, name);
-	struct output output;
+	struct atomic_file output;
 	struct jail_error err;
 	struct stat st;
 
@@ -77,9 +77,9 @@ static int export(const struct settings *settings, const char *name, const char 
 	if (stat(root, &st) || !S_ISDIR(st.st_mode))
 		return report_error("there is no container \"%s\" in %s; see: enroot list", name,
 				    settings_get(settings, "ENROOT_DATA_PATH"));
-	int result = output_open(&output, file, force, &err) || pack(root, &output, settings, &err) ||
-		     output_commit(&output, 0666, &err) ? -1 : 0;
-	output_close(&output);
+	int result = atomic_file_open(&output, file, force, &err) || pack(root, &output, settings, &err) ||
+		     atomic_file_commit(&output, 0666, &err) ? -1 : 0;
+	atomic_file_close(&output);
 	return result ? report_failure(&err) : 0;
 }
 

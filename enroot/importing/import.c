@@ -8,7 +8,7 @@
 #include "native/base/descriptor.h"
 #include "native/base/scoped.h"
 #include "enroot/command/command.h"
-#include "native/base/output.h"
+#include "native/base/atomic_file.h"
 #include "native/base/report.h"
 #include "commands.h"
 #include "cached_image.h"
@@ -24,15 +24,15 @@ struct import {
 
 static int into_file(const struct import *import, struct cached_image *cached)
 {
-	struct output output;
+	struct atomic_file output;
 	struct jail_error err;
-	int result = output_open(&output, import->path, import->force, &err);
+	int result = atomic_file_open(&output, import->path, import->force, &err);
 
 	if (result)
 		report_failure(&err);
-	else if (!(result = cached_image_produce(cached, output.fd)) && (result = output_commit(&output, 0666, &err)))
+	else if (!(result = cached_image_produce(cached, output.fd)) && (result = atomic_file_commit(&output, 0666, &err)))
 		report_failure(&err);
-	output_close(&output);
+	atomic_file_close(&output);
 	return result;
 }
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "native/base/output.h"
+#include "native/base/atomic_file.h"
 #include "content.h"
 #include "stores.h"
 
@@ -39,7 +39,7 @@ static int hard_link(const struct cache_image *image, const char *path, bool for
 	if (errno != EEXIST || !force)
 		return -1;
 	const char *slash = strrchr(path, '/');
-	scoped_free char *draft = output_draft_name(slash ? slash + 1 : path);
+	scoped_free char *draft = atomic_file_draft_name(slash ? slash + 1 : path);
 	scoped_free char *other = text_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, draft);
 	if (linkat(AT_FDCWD, source, AT_FDCWD, other, AT_SYMLINK_FOLLOW))
 		return -1;
@@ -52,22 +52,22 @@ static int hard_link(const struct cache_image *image, const char *path, bool for
 
 int cache_deliver(const struct cache_image *image, const char *path, bool force, struct jail_error *err)
 {
-	struct output output;
+	struct atomic_file output;
 
-	if (output_open(&output, path, force, err)) {
-		output_close(&output);
+	if (atomic_file_open(&output, path, force, err)) {
+		atomic_file_close(&output);
 		return -1;
 	}
 	int result = 0;
 	bool whole = !ioctl(output.fd, FICLONE, image->fd);
 	if (!whole && may_link(image) && !hard_link(image, path, force)) {
-		output_close(&output);
+		atomic_file_close(&output);
 		return 0;
 	}
 	if (!whole)
 		result = content_copy(image->fd, output.fd, err);
 	if (!result)
-		result = output_commit(&output, 0666, err);
-	output_close(&output);
+		result = atomic_file_commit(&output, 0666, err);
+	atomic_file_close(&output);
 	return result;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a file that appears under its name only when it is complete. enroot/command, enroot/importing and
- * native/cache call it. */
+/* Writes a file atomically: it has its name only when it is complete. enroot/command, enroot/importing and native/cache
+ * call it. */
 #define _GNU_SOURCE
-#include "output.h"
+#include "atomic_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,20 +21,20 @@
 /* At a name for a draft. */
 #define ATTEMPTS 16
 
-static int fail(const struct output *output, const char *call, int number, const char *message, struct jail_error *err)
+static int fail(const struct atomic_file *output, const char *call, int number, const char *message, struct jail_error *err)
 {
 	jail_fail(err, call, number, "%s", message);
 	return jail_error_at(err, NULL, 0, output->path);
 }
 
-static int exists(const struct output *output, struct jail_error *err)
+static int exists(const struct atomic_file *output, struct jail_error *err)
 {
 	return fail(output, NULL, EEXIST, "it exists already; remove it, give another name with --output, or use --force", err);
 }
 
 /* Removes what killed commands left beside this name: a draft, or a link that was to replace it. Whoever still writes
  * holds the lock. */
-static void sweep(const struct output *output)
+static void sweep(const struct atomic_file *output)
 {
 	scoped_free char *prefix = text_format(".%s.enroot-", output->name);
 	int copy = openat(output->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -53,7 +53,7 @@ static void sweep(const struct output *output)
 		closedir(stream);
 }
 
-char *output_draft_name(const char *name)
+char *atomic_file_draft_name(const char *name)
 {
 	unsigned long long number = 0;
 
@@ -64,13 +64,13 @@ char *output_draft_name(const char *name)
 
 /* Where the file system has no nameless files (NFS). Never a file that is there: where others may write, it is theirs, and what is
  * written into it they may change. */
-static int open_draft(struct output *output, struct jail_error *err)
+static int open_draft(struct atomic_file *output, struct jail_error *err)
 {
 	struct stat st;
 
 	for (int i = 0; i < ATTEMPTS; i++) {
 		free(output->draft);
-		output->draft = output_draft_name(output->name);
+		output->draft = atomic_file_draft_name(output->name);
 		output->fd = openat(output->folder, output->draft, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (output->fd < 0 && errno == EEXIST)
 			continue;
@@ -85,12 +85,12 @@ static int open_draft(struct output *output, struct jail_error *err)
 	return fail(output, "open", EEXIST, "others take each name for its draft", err);
 }
 
-int output_open(struct output *output, const char *path, bool force, struct jail_error *err)
+int atomic_file_open(struct atomic_file *output, const char *path, bool force, struct jail_error *err)
 {
 	const char *slash = strrchr(path, '/');
 	scoped_free char *folder = slash ? text_copy(path, (size_t)(slash - path)) : text_copy(".", 1);
 
-	*output = (struct output){ .fd = -1, .force = force, .path = text_format("%s", path),
+	*output = (struct atomic_file){ .fd = -1, .force = force, .path = text_format("%s", path),
 				   .name = text_format("%s", slash ? slash + 1 : path) };
 	output->folder = open(*folder ? folder : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (output->folder < 0)
@@ -108,11 +108,11 @@ int output_open(struct output *output, const char *path, bool force, struct jail
 	return 0;
 }
 
-int output_commit(struct output *output, mode_t mode, struct jail_error *err)
+int atomic_file_commit(struct atomic_file *output, mode_t mode, struct jail_error *err)
 {
 	mode_t mask = umask(0);
 	scoped_free char *path = text_format("/proc/self/fd/%d", output->fd);
-	scoped_free char *other = output_draft_name(output->name);
+	scoped_free char *other = atomic_file_draft_name(output->name);
 	int result;
 
 	umask(mask);
@@ -132,7 +132,7 @@ int output_commit(struct output *output, mode_t mode, struct jail_error *err)
 	return 0;
 }
 
-void output_close(struct output *output)
+void atomic_file_close(struct atomic_file *output)
 {
 	/* After a commit it has another name. */
 	if (output->draft && output->fd >= 0)

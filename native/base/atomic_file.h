@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that is there whole or not at all: nameless until it is complete, so that a killed command leaves nothing. */
-#ifndef ENROOT_OUTPUT_H
-#define ENROOT_OUTPUT_H
+#ifndef ENROOT_ATOMIC_FILE_H
+#define ENROOT_ATOMIC_FILE_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
 #include "error.h"
 
-struct output {
+struct atomic_file {
 	int fd, folder;
 	char *path;  /* where it will be */
 	char *name;  /* within the folder */
@@ -17,15 +17,15 @@ struct output {
 };
 
 /* A name beside `name` for what is to become it, which nobody can foresee; a new string. */
-char *output_draft_name(const char *name);
+char *atomic_file_draft_name(const char *name);
 
 /* Opens a file that will be `path`. -1: it exists already and `force` is false, or it cannot be made. */
-int output_open(struct output *output, const char *path, bool force, struct jail_error *err);
+int atomic_file_open(struct atomic_file *output, const char *path, bool force, struct jail_error *err);
 
 /* Gives it its name and `mode`. Returns 0 or -1. */
-int output_commit(struct output *output, mode_t mode, struct jail_error *err);
+int atomic_file_commit(struct atomic_file *output, mode_t mode, struct jail_error *err);
 
 /* After a commit, or instead of it. */
-void output_close(struct output *output);
+void atomic_file_close(struct atomic_file *output);
 
 #endif
