@@ -16,7 +16,7 @@
 
 #include "native/jail/confine.h"
 #include "native/jail/enter.h"
-#include "native/jail/mirror.h"
+#include "native/jail/signal_proxy.h"
 #include "native/jail/pid.h"
 #include "native/base/scoped.h"
 #include "native/seccomp/seccomp.h"
@@ -270,7 +270,7 @@ int main(int argc, char **argv)
 	if (request.check)
 		return jail_confine(request.level, &err) || jail_confine_final(request.level, &err)
 		       ? complain(&err, STATUS_WRONG) : 0;
-	if ((request.level >= JAIL_LEVEL_PID || pids >= 0) && jail_mirror_fork(&err))
+	if ((request.level >= JAIL_LEVEL_PID || pids >= 0) && jail_signal_proxy_fork(&err))
 		return complain(&err, STATUS_NO_JAIL);
 	if (become(&request, &account, &err) || add_environment(&environment, &err) ||
 	    go_to(&request, &account, &err) || jail_confine_final(request.level, &err))

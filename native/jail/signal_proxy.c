@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks, and stands for the child: passes signals on and ends as the child ends. spank_jail/enter calls it. */
+/* Forks, and stays as a proxy of the child: forwards signals to it, and ends as it ends. spank_jail/enter calls it.
+ * */
 #define _GNU_SOURCE
-#include "mirror.h"
+#include "signal_proxy.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -60,7 +61,7 @@ static _Noreturn void stand_for(pid_t child, const sigset_t *all)
 	}
 }
 
-int jail_mirror_fork(struct jail_error *err)
+int jail_signal_proxy_fork(struct jail_error *err)
 {
 	sigset_t all, before;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process that stands for its child, for whoever started it and waits for it. */
-#ifndef JAIL_MIRROR_H
-#define JAIL_MIRROR_H
+#ifndef JAIL_SIGNAL_PROXY_H
+#define JAIL_SIGNAL_PROXY_H
 
 #include "native/base/error.h"
 
@@ -9,6 +9,6 @@
  * with no child. The parent does not return: it passes on what signals it is sent, stops when the child
  * stops, and ends as the child ends, with its status or by the same signal. Both stay in one process group,
  * which the terminal's signals reach as a whole; they are not passed on. */
-int jail_mirror_fork(struct jail_error *err);
+int jail_signal_proxy_fork(struct jail_error *err);
 
 #endif

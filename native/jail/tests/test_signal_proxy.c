@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process that stands for its child: what its own parent sees. */
 #define _GNU_SOURCE
-#include "native/jail/mirror.h"
+#include "native/jail/signal_proxy.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ static pid_t start(void (*work)(void))
 
 	if (pid)
 		return pid;
-	if (jail_mirror_fork(&err))
+	if (jail_signal_proxy_fork(&err))
 		_exit(125);
 	work();
 	_exit(0);
@@ -102,5 +102,5 @@ int main(void)
 	kill(pid, SIGCONT);
 	status = end_of(pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-	return check_result("mirror");
+	return check_result("signal_proxy");
 }
