@@ -20,7 +20,7 @@
 #include "addresses.h"
 #include "imported_functions.h"
 #include "large_messages.h"
-#include "relays.h"
+#include "forwarding.h"
 
 /* Threads that serve one address. Hundreds of sruns may start at once in a job. Up to 23.11 slurmd has 256 for all. */
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0)
@@ -92,7 +92,7 @@ static bool take_thread(int fd)
 static bool take_nodes(unsigned nodes)
 {
 	pthread_mutex_lock(&lock);
-	bool taken = nodes_passed_to + nodes <= JAIL_RELAYS_MOST;
+	bool taken = nodes_passed_to + nodes <= JAIL_FORWARD_MOST;
 	if (taken) {
 		nodes_passed_to += nodes;
 		share.nodes = nodes;
@@ -114,7 +114,7 @@ static bool take_bytes(size_t length)
 }
 
 /* slurmd waits for as many answers as the header says, and asks each node once. */
-static bool is_true(const struct jail_relay_header *header)
+static bool is_true(const struct jail_forward_header *header)
 {
 	void *names = create_names(header->names);
 	int nodes = -1;
@@ -146,17 +146,17 @@ static bool is_crowded(void)
 /* Waits for the beginning of the message, and leaves it to be read. Whether it may be served. */
 static bool may_be_served(int fd)
 {
-	unsigned char text[JAIL_RELAYS_MOST_TEXT + 64];
+	unsigned char text[JAIL_FORWARD_MOST_TEXT + 64];
 	const long since = now_ms();
 
 	while (now_ms() - since < (is_crowded() ? CROWDED_WITHIN_MS : BEGINS_WITHIN_MS)) {
 		struct pollfd ready = { .fd = fd, .events = POLLIN | POLLRDHUP };
 		ssize_t got = poll(&ready, 1, CROWDED_WITHIN_MS) > 0 ? recv(fd, text, sizeof(text), MSG_PEEK | MSG_DONTWAIT) : -1;
-		const struct jail_relay_header header = jail_relay_read(text, got > 0 ? (size_t)got : 0);
-		if (header.kind == JAIL_RELAY_FEW && (!is_true(&header) || !take_nodes(header.nodes)))
+		const struct jail_forward_header header = jail_forward_read(text, got > 0 ? (size_t)got : 0);
+		if (header.kind == JAIL_FORWARD_FEW && (!is_true(&header) || !take_nodes(header.nodes)))
 			return false;
-		if (header.kind != JAIL_RELAY_UNFINISHED)
-			return header.kind != JAIL_RELAY_REFUSED && take_bytes(header.length);
+		if (header.kind != JAIL_FORWARD_UNFINISHED)
+			return header.kind != JAIL_FORWARD_REFUSED && take_bytes(header.length);
 		/* No more will come: slurmd finds that, and says so. */
 		if (ready.revents & (POLLRDHUP | POLLHUP | POLLERR))
 			return true;
@@ -212,9 +212,9 @@ static pid_t fork_process(void)
 /* Slurm 25.05 and later: a list of nodes that is not in the packet with the beginning of a message is as one that is too long. */
 static bool is_refused(const unsigned char *text, size_t size)
 {
-	const struct jail_relay_header header = jail_relay_read(text, size);
+	const struct jail_forward_header header = jail_forward_read(text, size);
 
-	return header.kind != JAIL_RELAY_NONE && (header.kind != JAIL_RELAY_FEW || !is_true(&header));
+	return header.kind != JAIL_FORWARD_NONE && (header.kind != JAIL_FORWARD_FEW || !is_true(&header));
 }
 
 static bool find_functions(void)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/relays.h"
+#include "spank_jail/guards/forwarding.h"
 
 static unsigned char message[65536];
 static size_t size;
@@ -32,20 +32,20 @@ static void write_message(unsigned nodes, const char *names, uint32_t wait_ms)
 	add(wait_ms, 4);
 }
 
-static enum jail_relay kind(void)
+static enum jail_forward kind(void)
 {
-	return jail_relay_read(message, size).kind;
+	return jail_forward_read(message, size).kind;
 }
 
 static void test_counts(void)
 {
-	CHECK(jail_relay_count("a") == 1);
-	CHECK(jail_relay_count("a,b,c") == 3);
-	CHECK(jail_relay_count("a[1-3,7],b") == 5);
+	CHECK(jail_forward_count("a") == 1);
+	CHECK(jail_forward_count("a,b,c") == 3);
+	CHECK(jail_forward_count("a[1-3,7],b") == 5);
 	/* Slurm takes blanks for commas. */
-	CHECK(jail_relay_count("a b\tc\nd[1-3] e,f") == 8);
-	CHECK(jail_relay_count("a[1-3]b[1-4]") == 12);
-	CHECK(jail_relay_count("a[0001-1024]") == 1024);
+	CHECK(jail_forward_count("a b\tc\nd[1-3] e,f") == 8);
+	CHECK(jail_forward_count("a[1-3]b[1-4]") == 12);
+	CHECK(jail_forward_count("a[0001-1024]") == 1024);
 }
 
 static void test_too_many(void)
@@ -54,24 +54,24 @@ static void test_too_many(void)
 				      "a[", "a[]", "a[1", "a[1-", "a[1-2", "a[1-1000] b[1-1000]", "a\tb[1-1024]", "a[2-1]", "a[x]", "a[1,]", "a[1;2]", "a[1x2]" };
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
-		CHECK(jail_relay_count(lists[i]) > JAIL_RELAYS_MOST);
+		CHECK(jail_forward_count(lists[i]) > JAIL_FORWARD_MOST);
 }
 
 static void test_headers(void)
 {
 	write_message(0, "", 0);
-	CHECK(kind() == JAIL_RELAY_NONE && !jail_relay_read(message, size).length);
+	CHECK(kind() == JAIL_FORWARD_NONE && !jail_forward_read(message, size).length);
 	message[1] = 2;
-	CHECK(jail_relay_read(message, size).length == 2 << 16);
+	CHECK(jail_forward_read(message, size).length == 2 << 16);
 	write_message(3, "a[1-3]", 60000);
-	const struct jail_relay_header header = jail_relay_read(message, size);
-	CHECK(header.kind == JAIL_RELAY_FEW && header.nodes == 3 && !strcmp(header.names, "a[1-3]"));
+	const struct jail_forward_header header = jail_forward_read(message, size);
+	CHECK(header.kind == JAIL_FORWARD_FEW && header.nodes == 3 && !strcmp(header.names, "a[1-3]"));
 	write_message(3, "a[1-60000]", 60000);
-	CHECK(kind() == JAIL_RELAY_REFUSED);
+	CHECK(kind() == JAIL_FORWARD_REFUSED);
 	write_message(60000, "a", 60000);
-	CHECK(kind() == JAIL_RELAY_REFUSED);
+	CHECK(kind() == JAIL_FORWARD_REFUSED);
 	write_message(1, "a", UINT32_MAX);
-	CHECK(kind() == JAIL_RELAY_REFUSED);
+	CHECK(kind() == JAIL_FORWARD_REFUSED);
 }
 
 /* Whatever part of it is there, it is read no further. */
@@ -79,7 +79,7 @@ static void test_parts(void)
 {
 	write_message(3, "a[1-3]", 60000);
 	for (size_t whole = size; size > 0; size--) {
-		CHECK(size == whole || kind() == JAIL_RELAY_UNFINISHED);
+		CHECK(size == whole || kind() == JAIL_FORWARD_UNFINISHED);
 	}
 }
 
@@ -88,15 +88,15 @@ static void test_strings(void)
 {
 	write_message(1, "abc", 0);
 	message[size - 5] = 'd';
-	CHECK(kind() == JAIL_RELAY_REFUSED);
+	CHECK(kind() == JAIL_FORWARD_REFUSED);
 	write_message(1, "abc", 0);
 	message[size - 7] = 0;
-	CHECK(kind() == JAIL_RELAY_REFUSED);
+	CHECK(kind() == JAIL_FORWARD_REFUSED);
 	write_message(1, "abc", 0);
 	memset(message + 16, 0xff, 4);
-	CHECK(kind() == JAIL_RELAY_REFUSED);
+	CHECK(kind() == JAIL_FORWARD_REFUSED);
 	memset(message + 16, 0, 4);
-	CHECK(kind() == JAIL_RELAY_REFUSED);
+	CHECK(kind() == JAIL_FORWARD_REFUSED);
 }
 
 int main(void)
@@ -106,5 +106,5 @@ int main(void)
 	test_headers();
 	test_parts();
 	test_strings();
-	return check_result("relays");
+	return check_result("forwarding");
 }

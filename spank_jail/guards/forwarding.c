@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads to how many nodes a message is to be passed on. connections.c calls it. */
+/* Reads from the header of a message to how many nodes slurmd is to forward it. connections.c calls it. */
 #define _GNU_SOURCE
-#include "relays.h"
+#include "forwarding.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -24,41 +24,41 @@ static uint32_t number_at(const unsigned char *text, size_t bytes)
 	return number;
 }
 
-static struct jail_relay_header refused(void)
+static struct jail_forward_header refused(void)
 {
-	return (struct jail_relay_header){ .kind = JAIL_RELAY_REFUSED };
+	return (struct jail_forward_header){ .kind = JAIL_FORWARD_REFUSED };
 }
 
-static struct jail_relay_header unfinished(void)
+static struct jail_forward_header unfinished(void)
 {
-	return (struct jail_relay_header){ .kind = JAIL_RELAY_UNFINISHED };
+	return (struct jail_forward_header){ .kind = JAIL_FORWARD_UNFINISHED };
 }
 
-struct jail_relay_header jail_relay_read(const unsigned char *text, size_t size)
+struct jail_forward_header jail_forward_read(const unsigned char *text, size_t size)
 {
 	if (size < AT_LENGTH)
 		return unfinished();
 	unsigned nodes = number_at(text + AT_COUNT, 2);
 	size_t all = number_at(text, 4);
 	if (!nodes)
-		return (struct jail_relay_header){ .kind = JAIL_RELAY_NONE, .length = all };
-	if (nodes > JAIL_RELAYS_MOST)
+		return (struct jail_forward_header){ .kind = JAIL_FORWARD_NONE, .length = all };
+	if (nodes > JAIL_FORWARD_MOST)
 		return refused();
 	if (size < AT_NAMES)
 		return unfinished();
 	size_t length = number_at(text + AT_LENGTH, 4);
-	if (!length || length > JAIL_RELAYS_MOST_TEXT)
+	if (!length || length > JAIL_FORWARD_MOST_TEXT)
 		return refused();
 	if (size < AT_NAMES + length + 4)
 		return unfinished();
 	const char *names = (const char *)text + AT_NAMES;
-	if (memchr(names, '\0', length) != names + length - 1 || jail_relay_count(names) > JAIL_RELAYS_MOST ||
+	if (memchr(names, '\0', length) != names + length - 1 || jail_forward_count(names) > JAIL_FORWARD_MOST ||
 	    number_at(text + AT_NAMES + length, 4) > LONGEST_WAIT_MS)
 		return refused();
-	return (struct jail_relay_header){ .kind = JAIL_RELAY_FEW, .nodes = nodes, .names = names, .length = all };
+	return (struct jail_forward_header){ .kind = JAIL_FORWARD_FEW, .nodes = nodes, .names = names, .length = all };
 }
 
-unsigned jail_relay_count(const char *names)
+unsigned jail_forward_count(const char *names)
 {
-	return jail_node_names_count(names, JAIL_RELAYS_MOST);
+	return jail_node_names_count(names, JAIL_FORWARD_MOST);
 }
