@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the names of a list of nodes, and bounds them in slurmctld. relays.c and job_submit_jail.c call it.
+/* Counts the names of a list of nodes, and bounds them in slurmctld. forwarding.c and job_submit_jail.c call it.
  *
  * slurmctld makes each name of a list that a user sends (sbatch --exclude, srun --nodelist, REQUEST_NODE_ALIAS_ADDRS), looks for it and
  * writes a line of its log when there is none, all with its locks held: "a[0-65535]b[0-65535]" takes it hours, in which it answers

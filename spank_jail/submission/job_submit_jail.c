@@ -6,7 +6,7 @@
  * beyond what it has room or time for are refused.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
  * records soon (guards/saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
- * nodes than there are (guards/node_names.c), and a lock that it gives up twice does not stop it (guards/held_locks.c).
+ * nodes than there are (guards/node_names.c), and a lock that it gives up twice does not stop it (guards/double_unlock.c).
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "spank_jail/guards/held_locks.h"
+#include "spank_jail/guards/double_unlock.h"
 #include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
 #include "spank_jail/guards/node_names.h"
@@ -76,7 +76,7 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
-	if (slurmctld && jail_held_locks_guard(slurmctld, &error))
+	if (slurmctld && jail_double_unlock_guard(slurmctld, &error))
 		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
 			    "unknown");
 	missing = slurmctld ? jail_node_names_guard(slurmctld, &error) : 1;

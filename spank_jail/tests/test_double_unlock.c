@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/held_locks.h"
+#include "spank_jail/guards/double_unlock.h"
 #include "spank_jail/guards/imported_functions.h"
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -95,9 +95,9 @@ int main(void)
 {
 	struct jail_error error;
 
-	CHECK(!jail_held_locks_guard(jail_imports_program(), &error));
+	CHECK(!jail_double_unlock_guard(jail_imports_program(), &error));
 	test_unlocked_twice();
 	test_anothers_lock();
 	test_locked_twice();
-	return check_result("held_locks");
+	return check_result("double_unlock");
 }

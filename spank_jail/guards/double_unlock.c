@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ignores the second unlock of a lock that a thread took once. job_submit_jail.c calls it.
+/* Ignores the second unlock of a lock that a thread of slurmctld locked once. job_submit_jail.c calls it.
  *
  * slurmctld (24.05 and later) unlocks twice when it is asked for a credential of sbcast for a step that there is none of:
  * `sbcast --jobid=JOB.77` of a user with a job. The count of readers is then below 0, and no thread gets a lock any more.
  */
 #define _GNU_SOURCE
-#include "held_locks.h"
+#include "double_unlock.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -86,7 +86,7 @@ static int unlock(pthread_rwlock_t *lock)
 	return own_unlock(lock);
 }
 
-int jail_held_locks_guard(const struct link_map *program, struct jail_error *err)
+int jail_double_unlock_guard(const struct link_map *program, struct jail_error *err)
 {
 	const struct {
 		const char *name;
