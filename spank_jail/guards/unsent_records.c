@@ -31,7 +31,7 @@
 #include "imported_functions.h"
 #include "native/base/scoped.h"
 #include "own_thread.h"
-#include "saves.h"
+#include "state_saves.h"
 
 #define PLUGIN "accounting_storage_slurmdbd.so"
 #define KEPT "/var/lib/slurm/slurmctld/dbd.messages"

@@ -5,7 +5,7 @@
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features and licenses
  * beyond what it has room or time for are refused.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
- * records soon (guards/saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
+ * records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
  * nodes than there are (guards/node_names.c), and a lock that it gives up twice does not stop it (guards/double_unlock.c).
  */
 #include <slurm/slurm.h>
@@ -19,7 +19,7 @@
 #include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
 #include "spank_jail/guards/node_names.h"
-#include "spank_jail/guards/saves.h"
+#include "spank_jail/guards/state_saves.h"
 #include "spank_jail/guards/unsent_records.h"
 
 #define EXPORT __attribute__((visibility("default")))

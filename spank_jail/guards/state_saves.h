@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How soon slurmctld writes down what has changed. */
-#ifndef JAIL_SAVES_H
-#define JAIL_SAVES_H
+#ifndef JAIL_STATE_SAVES_H
+#define JAIL_STATE_SAVES_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has slurmctld save its records sooner than five seconds after a change. job_submit_jail.c calls it.
+/* Makes slurmctld save its state sooner than five seconds after a change. job_submit_jail.c calls it.
  *
  * slurmctld answers a submission when it has the job in memory, and saves its records when something has changed, but not
  * within five seconds of the save before. When it is killed, jobs of those seconds are forgotten, and ended when they run.
@@ -14,7 +14,7 @@
  * ends before it writes its records over the other's.
  */
 #define _GNU_SOURCE
-#include "saves.h"
+#include "state_saves.h"
 
 #include <dlfcn.h>
 #include <errno.h>
