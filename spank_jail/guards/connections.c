@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "addresses.h"
+#include "client_addresses.h"
 #include "imported_functions.h"
 #include "large_messages.h"
 #include "forwarding.h"

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "addresses.h"
+#include "client_addresses.h"
 #include "imported_functions.h"
 
 /* Numbers above are nobody's. */

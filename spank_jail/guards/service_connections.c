@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "addresses.h"
+#include "client_addresses.h"
 
 /* A service that has a few hundred connections has no larger numbers. */
 #define MOST_FILES 4096

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is at the other end of a connection, and what each such address has of what is bounded. */
-#ifndef JAIL_ADDRESSES_H
-#define JAIL_ADDRESSES_H
+#ifndef JAIL_CLIENT_ADDRESSES_H
+#define JAIL_CLIENT_ADDRESSES_H
 
 #include <stddef.h>
 
