@@ -21,7 +21,7 @@
 #include "native/jail/pid.h"
 #include "native/base/sys.h"
 #include "native/slurm/controller.h"
-#include "spank_jail/job/bcast.h"
+#include "spank_jail/job/bcast_cleanup.h"
 #include "spank_jail/job/job_directory.h"
 #include "spank_jail/job/job_mounts.h"
 #include "spank_jail/guards/mpi_peers.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What sbcast and srun --bcast leave on a node, outside the jail: it ends with the user's last job there. */
-#ifndef JAIL_BCAST_H
-#define JAIL_BCAST_H
+#ifndef JAIL_BCAST_CLEANUP_H
+#define JAIL_BCAST_CLEANUP_H
 
 #include <sys/types.h>
 

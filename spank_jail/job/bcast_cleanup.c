@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Removes the files that sbcast left on a node. plugin.c calls it. */
 #define _GNU_SOURCE
-#include "bcast.h"
+#include "bcast_cleanup.h"
 
 #include <dirent.h>
 #include <errno.h>
