@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the set of a driver's files and links, and checks it. The other files of jail-driver call it. */
+/* Collects the files and links that a GPU driver consists of, and checks them. The other files of jail-driver call
+ * it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
