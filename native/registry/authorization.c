@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "native/base/scoped.h"
-#include "answer.h"
+#include "error_response.h"
 #include "auth_file.h"
 #include "origin.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "native/base/scoped.h"
-#include "answer.h"
+#include "error_response.h"
 #include "origin.h"
 
 void endpoint_begin(struct endpoint *endpoint, struct transport *transport, const char *user)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "native/base/scoped.h"
-#include "answer.h"
+#include "error_response.h"
 #include "origin.h"
 
 /* Each is a request to wherever an image's author likes. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "native/testing/fuzz.h"
-#include "native/registry/answer.h"
+#include "native/registry/error_response.h"
 #include "native/registry/auth_file.h"
 #include "native/registry/credentials.h"
 #include "native/registry/manifest.h"

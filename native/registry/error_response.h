@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a registry's refusal means: one sentence that names the host, and the next step. */
-#ifndef REGISTRY_ANSWER_H
-#define REGISTRY_ANSWER_H
+#ifndef REGISTRY_ERROR_RESPONSE_H
+#define REGISTRY_ERROR_RESPONSE_H
 
 #include "http.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explains a registry's refusal in one sentence. authorization.c, endpoint.c and foreign.c call it. */
+/* Turns a registry's error response (status >= 400) into an error of one sentence. authorization.c, endpoint.c and
+ * foreign.c call it. */
 #define _GNU_SOURCE
-#include "answer.h"
+#include "error_response.h"
 
 #include <jansson.h>
 #include <stdio.h>
