@@ -16,7 +16,7 @@
 
 #include "native/base/scoped.h"
 #include "expand.h"
-#include "misspelt.h"
+#include "edit_distance.h"
 #include "number.h"
 
 #define MAX_FILE (1024 * 1024)
@@ -159,7 +159,7 @@ static int check_known(const struct settings *settings, const char *key, struct 
 		const char *known = i < n_defaults ? defaults[i][0] : others[i - n_defaults];
 		if (!strcmp(key, known))
 			return 0;
-		letters = misspelt_letters(key, known);
+		letters = edit_distance(key, known);
 		if (!nearest || letters < least) {
 			nearest = known;
 			least = letters;

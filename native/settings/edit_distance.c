@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures how far a setting's name is from a known one. settings.c calls it. */
-#include "misspelt.h"
+/* Computes the edit distance of a setting's name and a known one, to recognise misspelt settings. settings.c calls
+ * it. */
+#include "edit_distance.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static unsigned distance(const char *a, const char *b)
 	return rows[m][n];
 }
 
-unsigned misspelt_letters(const char *key, const char *known)
+unsigned edit_distance(const char *key, const char *known)
 {
 	return distance(key + strlen(PREFIX), known + strlen(PREFIX));
 }
