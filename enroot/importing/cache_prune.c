@@ -14,7 +14,7 @@
 #include "native/base/scoped.h"
 #include "native/base/report.h"
 #include "cache_command.h"
-#include "native/cache/content.h"
+#include "native/cache/content_digest.h"
 #include "native/cache/draft.h"
 #include "native/cache/entry.h"
 

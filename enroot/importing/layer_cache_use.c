@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "native/cache/content.h"
+#include "native/cache/content_digest.h"
 
 /* Left for connections, pipes and files, where an image has hundreds of layers and the limit of open files is low: the cache does
  * without the last of them. */

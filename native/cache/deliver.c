@@ -13,7 +13,7 @@
 
 #include "native/base/scoped.h"
 #include "native/base/atomic_file.h"
-#include "content.h"
+#include "content_digest.h"
 #include "stores.h"
 
 /* Whether others would run what the user changes through a hard link: never those of a store that others trust. And the mode

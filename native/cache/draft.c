@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "content.h"
+#include "content_digest.h"
 #include "lock.h"
 
 /* Names looked at in a directory that may be everybody's. */

@@ -11,7 +11,7 @@
 #include "native/base/scoped.h"
 #include "native/layers/hash.h"
 #include "native/base/report.h"
-#include "content.h"
+#include "content_digest.h"
 #include "draft.h"
 #include "entry.h"
 #include "lock.h"

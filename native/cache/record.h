@@ -13,7 +13,7 @@ struct record {
 	char *reference, *digest, *platform;
 	struct text_list options;
 	char key[65];
-	char content[65]; /* content.h */
+	char content[65]; /* content_digest.h */
 	unsigned long long size;
 	struct timespec changed; /* mtime of the image's file */
 	time_t made;

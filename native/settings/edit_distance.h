@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings whose names somebody mistyped. */
+/* The edit distance of two names of settings, to say which one somebody meant. */
 #ifndef ENROOT_EDIT_DISTANCE_H
 #define ENROOT_EDIT_DISTANCE_H
 

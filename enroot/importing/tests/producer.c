@@ -23,7 +23,7 @@
 #include "native/layers/hash.h"
 #include "native/base/report.h"
 #include "native/cache/cache.h"
-#include "native/cache/content.h"
+#include "native/cache/content_digest.h"
 
 #define PART 65536
 

@@ -12,7 +12,7 @@
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
 #include "native/settings/number.h"
-#include "native/cache/content.h"
+#include "native/cache/content_digest.h"
 #include "native/cache/lock.h"
 #include "native/cache/record.h"
 #include "native/cache/trim.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes the digest by which the cache notices a damaged image. deliver.c, draft.c, image.c and enroot/importing
- * call it. */
+/* Computes the digest of an image's content, by which the cache notices damage, and copies content. deliver.c,
+ * draft.c, image.c and enroot/importing call it. */
 #define _GNU_SOURCE
-#include "content.h"
+#include "content_digest.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The digest that a record has of an image: SHA-256 over the SHA-256 of each MiB, so that all cores and all lanes of a
  * vector register work on it. It tells damage; who may write is what keeps others out. */
-#ifndef ENROOT_CACHE_CONTENT_H
-#define ENROOT_CACHE_CONTENT_H
+#ifndef ENROOT_CACHE_CONTENT_DIGEST_H
+#define ENROOT_CACHE_CONTENT_DIGEST_H
 
 #include "native/base/error.h"
 
