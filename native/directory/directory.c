@@ -49,9 +49,9 @@ struct image_directory *image_directory_new(struct image_tree *tree, struct imag
 	return directory;
 }
 
-void image_directory_ask(struct image_directory *directory, const struct image_patience *patience)
+void image_directory_ask(struct image_directory *directory, const struct image_interrupt *interrupt)
 {
-	image_work_ask(directory->work, patience);
+	image_work_ask(directory->work, interrupt);
 }
 
 static void drop_unwritten(struct image_directory *directory)

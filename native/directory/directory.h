@@ -48,8 +48,8 @@ struct image_directory;
 
 struct image_directory *image_directory_new(struct image_tree *tree, struct image_records *records,
 					    const struct image_directory_request *request, struct image_error *err);
-/* Who tells it of files asks by `patience` whether to go on while it waits for them to be written. */
-void image_directory_ask(struct image_directory *directory, const struct image_patience *patience);
+/* Who tells it of files asks by `interrupt` whether to go on while it waits for them to be written. */
+void image_directory_ask(struct image_directory *directory, const struct image_interrupt *interrupt);
 void image_directory_free(struct image_directory *directory);
 struct image_sink image_directory_sink(struct image_directory *directory);
 

@@ -55,13 +55,13 @@ struct image_block *image_block_take(struct image_pool *pool)
 	return image_block_await(pool, NULL, &ignored);
 }
 
-struct image_block *image_block_await(struct image_pool *pool, const struct image_patience *patience, struct image_error *err)
+struct image_block *image_block_await(struct image_pool *pool, const struct image_interrupt *interrupt, struct image_error *err)
 {
 	struct image_block *block;
 	scoped_lock(&pool->mutex);
 
 	while (!pool->free && pool->made == pool->limit && !pool->stopped)
-		if (image_patience_wait(patience, &pool->returned, &pool->mutex, err))
+		if (image_interruptible_wait(interrupt, &pool->returned, &pool->mutex, err))
 			return NULL;
 	if (pool->stopped) {
 		image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
@@ -144,14 +144,14 @@ struct image_block *image_queue_take(struct image_queue *queue)
 	return image_queue_await(queue, NULL, &block, &ignored) > 0 ? block : NULL;
 }
 
-int image_queue_await(struct image_queue *queue, const struct image_patience *patience, struct image_block **block,
+int image_queue_await(struct image_queue *queue, const struct image_interrupt *interrupt, struct image_block **block,
 		      struct image_error *err)
 {
 	scoped_lock(&queue->mutex);
 
 	*block = NULL;
 	while (!queue->count && !queue->ended && !queue->stopped)
-		if (image_patience_wait(patience, &queue->changed, &queue->mutex, err))
+		if (image_interruptible_wait(interrupt, &queue->changed, &queue->mutex, err))
 			return -1;
 	if (queue->stopped || !queue->count)
 		return 0;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "patience.h"
+#include "interruptible_wait.h"
 
 /* A multiple of the tar's 512, so that no header lies across two blocks. */
 #define IMAGE_BLOCK_SIZE ((size_t)1 << 20)
@@ -46,7 +46,7 @@ void image_pool_stop(struct image_pool *pool);
 /* A block with one reference, length 0. NULL: stopped, or no memory. */
 struct image_block *image_block_take(struct image_pool *pool);
 /* The same for the thread that may ask whether to go on (NULL: it cannot). NULL also then, with `err`. */
-struct image_block *image_block_await(struct image_pool *pool, const struct image_patience *patience, struct image_error *err);
+struct image_block *image_block_await(struct image_pool *pool, const struct image_interrupt *interrupt, struct image_error *err);
 struct image_block *image_block_hold(struct image_block *block);
 void image_block_release(struct image_block *block);
 
@@ -70,7 +70,7 @@ bool image_queue_put(struct image_queue *queue, struct image_block *block);
 /* NULL: ended and empty, or stopped. */
 struct image_block *image_queue_take(struct image_queue *queue);
 /* The same for the thread that may ask whether to go on (NULL: it cannot). 1; 0: as NULL there; -1: do not go on. */
-int image_queue_await(struct image_queue *queue, const struct image_patience *patience, struct image_block **block,
+int image_queue_await(struct image_queue *queue, const struct image_interrupt *interrupt, struct image_block **block,
 		      struct image_error *err);
 void image_queue_end(struct image_queue *queue);
 void image_queue_stop(struct image_queue *queue);

@@ -32,7 +32,7 @@ struct image_layers *image_layers_new(struct image_tree *tree, const struct imag
 		return NULL;
 	}
 	layers->request = *request;
-	layers->patience = (struct image_patience){ tell, layers };
+	layers->interrupt = (struct image_interrupt){ tell, layers };
 	image_pool_init(&layers->pool, BLOCKS, IMAGE_BLOCK_SIZE);
 	layers->merge = image_merge_new(tree, sink, err);
 	if (layers->merge)
@@ -73,7 +73,7 @@ static struct image_stream *open_layer(struct image_layers *layers, unsigned lay
 {
 	const struct image_layer *one = &layers->request.layers[layer];
 	struct image_stream_request request = { .digest = one->digest, .diff_id = one->diff_id, .length = one->length,
-						.counter = &layers->read, .patience = &layers->patience };
+						.counter = &layers->read, .interrupt = &layers->interrupt };
 
 	request.fd = layers->request.open_layer(layers->request.context, layer);
 	if (request.fd < 0) {
@@ -284,7 +284,7 @@ static int generated_slice(void *context, struct image_slice *slice, struct imag
 int image_layers_generate(struct image_layers *layers, const struct image_entry *entry, const void *data,
 			  struct image_error *err)
 {
-	struct generated generated = { .block = image_block_await(&layers->pool, &layers->patience, err) };
+	struct generated generated = { .block = image_block_await(&layers->pool, &layers->interrupt, err) };
 	struct image_content content = { generated_slice, &generated };
 	int result;
 

@@ -50,7 +50,7 @@ struct image_layers {
 	atomic_ullong read;
 	int64_t reported_ns; /* when `progress` was called last */
 	uint64_t holes; /* bytes that sparse files are said to have, and of which nothing is stored */
-	struct image_patience patience;
+	struct image_interrupt interrupt;
 };
 
 /* What `request` points to stays the caller's and must outlive it. */

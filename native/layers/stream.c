@@ -40,7 +40,7 @@ struct image_stream {
 	struct image_error error; /* the first of any thread */
 	bool failed;
 	atomic_bool stopped;
-	const struct image_patience *patience;
+	const struct image_interrupt *interrupt;
 };
 
 static void fail(struct image_stream *stream, const struct image_error *err)
@@ -290,7 +290,7 @@ struct image_stream *image_stream_open(struct image_pool *pool, const struct ima
 	stream->left = request->length ? request->length : ULLONG_MAX;
 	stream->counter = request->counter;
 	stream->pool = pool;
-	stream->patience = request->patience;
+	stream->interrupt = request->interrupt;
 	stream->check_digest = request->digest;
 	stream->check_diff_id = request->diff_id;
 	copy_digest(stream->digest, request->digest);
@@ -345,7 +345,7 @@ static int ended(struct image_stream *stream, struct image_error *err)
 
 int image_stream_next(struct image_stream *stream, struct image_block **block, struct image_error *err)
 {
-	int got = image_queue_await(&stream->out, stream->patience, block, err);
+	int got = image_queue_await(&stream->out, stream->interrupt, block, err);
 
 	return got ? got : ended(stream, err);
 }

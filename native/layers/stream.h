@@ -18,7 +18,7 @@ struct image_stream_request {
 	const char *digest;     /* SHA-256 of the compressed bytes in hexadecimal, or NULL: not checked */
 	const char *diff_id;    /* of the decompressed bytes, likewise */
 	atomic_ullong *counter; /* grows by the compressed bytes that were read; may be NULL */
-	const struct image_patience *patience; /* of who takes the blocks; may be NULL */
+	const struct image_interrupt *interrupt; /* of who takes the blocks; may be NULL */
 };
 
 struct image_stream;

@@ -22,7 +22,7 @@ struct image_work {
 	size_t waiting, running, most;
 	bool ending, failed;
 	atomic_bool stopped; /* one of both, to be asked without the lock */
-	const struct image_patience *patience;
+	const struct image_interrupt *interrupt;
 	struct image_error error;
 	void (*begin)(void *state, void *context);
 	void (*end)(void *state);
@@ -118,7 +118,7 @@ int image_work_put(struct image_work *work, struct image_job *job, struct image_
 	scoped_lock(&work->mutex);
 
 	while (work->waiting >= work->most && !work->failed)
-		if (image_patience_wait(work->patience, &work->taken, &work->mutex, err))
+		if (image_interruptible_wait(work->interrupt, &work->taken, &work->mutex, err))
 			give_up(work, err);
 	job->next = NULL;
 	*work->last = job;
@@ -136,16 +136,16 @@ int image_work_drain(struct image_work *work, struct image_error *err)
 
 	/* What is given up is not waited for: jobs that run may take long. */
 	while (work->waiting || work->running)
-		if (image_patience_wait(work->patience, &work->taken, &work->mutex, err))
+		if (image_interruptible_wait(work->interrupt, &work->taken, &work->mutex, err))
 			return give_up(work, err);
 	if (work->failed)
 		*err = work->error;
 	return work->failed ? -1 : 0;
 }
 
-void image_work_ask(struct image_work *work, const struct image_patience *patience)
+void image_work_ask(struct image_work *work, const struct image_interrupt *interrupt)
 {
-	work->patience = patience;
+	work->interrupt = interrupt;
 }
 
 const atomic_bool *image_work_stopped(const struct image_work *work)

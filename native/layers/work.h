@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "error.h"
-#include "patience.h"
+#include "interruptible_wait.h"
 
 /* At the beginning of a structure of the job's own. */
 struct image_job {
@@ -24,8 +24,8 @@ struct image_work;
 struct image_work *image_work_new(unsigned threads, size_t state_size, void (*begin)(void *state, void *context),
 				  void (*end)(void *state), void *context, struct image_error *err);
 
-/* Who puts jobs and waits for them asks by `patience` whether to go on; where not, no other job runs. */
-void image_work_ask(struct image_work *work, const struct image_patience *patience);
+/* Who puts jobs and waits for them asks by `interrupt` whether to go on; where not, no other job runs. */
+void image_work_ask(struct image_work *work, const struct image_interrupt *interrupt);
 
 /* For a job that takes long: whether it is to end without its result, for another has failed or all is given up. */
 const atomic_bool *image_work_stopped(const struct image_work *work);

@@ -47,7 +47,7 @@ struct image_assembly *image_assembly_new(const struct image_request *request, s
 		assembly->layers = image_layers_new(assembly->tree, &sink, &request->layers, err);
 		if (assembly->layers) {
 			assembly->layers->target = (struct image_layers_target){ last_node, replaced, assembly->directory };
-			image_directory_ask(assembly->directory, &assembly->layers->patience);
+			image_directory_ask(assembly->directory, &assembly->layers->interrupt);
 		}
 	}
 	if (assembly->layers)
@@ -70,7 +70,7 @@ void image_assembly_free(struct image_assembly *assembly)
 static int read_directory(struct image_assembly *assembly, struct image_error *err)
 {
 	struct image_walk *walk = image_walk_new(assembly->request.source, &assembly->layers->pool,
-						   &assembly->layers->read, &assembly->layers->patience, err);
+						   &assembly->layers->read, &assembly->layers->interrupt, err);
 	struct image_content content = { image_walk_data, walk };
 	const struct image_entry *entry;
 	int got = walk ? 1 : -1;
@@ -104,7 +104,7 @@ int image_assembly_manifest(struct image_assembly *assembly, int fd, bool part, 
 			    struct image_error *err)
 {
 	return image_manifest_write(assembly->tree, assembly->records, fd, part ? assembly->directory : NULL,
-				    &assembly->layers->patience, summary, err);
+				    &assembly->layers->interrupt, summary, err);
 }
 
 struct image_lost_count image_assembly_lost(const struct image_assembly *assembly, unsigned loss)

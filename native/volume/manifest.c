@@ -37,7 +37,7 @@ struct writer {
 	char *buffer;
 	struct image_order order;
 	struct window *windows;
-	const struct image_patience *patience; /* or NULL */
+	const struct image_interrupt *interrupt; /* or NULL */
 };
 
 static int flush(struct writer *writer, struct image_error *err)
@@ -222,7 +222,7 @@ static int walk(struct writer *writer, const struct image_directory *shard, stru
 			depth--;
 			continue;
 		}
-		if (writer->patience && !(at & 255) && writer->patience->tell(writer->patience->context, err))
+		if (writer->interrupt && !(at & 255) && writer->interrupt->tell(writer->interrupt->context, err))
 			return -1;
 		node = writer->order.children[at];
 		if ((!shard || image_directory_has(shard, node)) && add_line(writer, node, summary, err))
@@ -260,10 +260,10 @@ static int write_lines(struct writer *writer, const struct image_directory *shar
 }
 
 int image_manifest_write(struct image_tree *tree, struct image_records *records, int fd,
-			 const struct image_directory *shard, const struct image_patience *patience,
+			 const struct image_directory *shard, const struct image_interrupt *interrupt,
 			 struct image_summary *summary, struct image_error *err)
 {
-	struct writer writer = { .tree = tree, .records = records, .fd = fd, .patience = patience, .buffer = malloc(BUFFER),
+	struct writer writer = { .tree = tree, .records = records, .fd = fd, .interrupt = interrupt, .buffer = malloc(BUFFER),
 				 .windows = calloc(WINDOWS, sizeof(struct window)) };
 	int result;
 

@@ -13,7 +13,7 @@ struct image_summary {
 /* Lines in the order of a sorted walk to `fd`. With a `shard`, only its own, without first and last line.
  * The tree can only be read afterwards, not searched. */
 int image_manifest_write(struct image_tree *tree, struct image_records *records, int fd,
-			 const struct image_directory *shard, const struct image_patience *patience,
+			 const struct image_directory *shard, const struct image_interrupt *interrupt,
 			 struct image_summary *summary, struct image_error *err);
 
 #endif

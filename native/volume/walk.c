@@ -37,7 +37,7 @@ struct image_walk {
 	struct linked *linked; /* by hash of the inode; a power of two of places */
 	size_t n_linked, linked_capacity;
 	struct image_pool *pool;
-	const struct image_patience *patience;
+	const struct image_interrupt *interrupt;
 	struct image_block *block;
 	atomic_ullong *counter;
 	int fd; /* of the file that is read */
@@ -128,7 +128,7 @@ static void pop(struct image_walk *walk)
 }
 
 struct image_walk *image_walk_new(const char *path, struct image_pool *pool, atomic_ullong *counter,
-				  const struct image_patience *patience, struct image_error *err)
+				  const struct image_interrupt *interrupt, struct image_error *err)
 {
 	struct image_walk *walk = calloc(1, sizeof(*walk));
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -141,7 +141,7 @@ struct image_walk *image_walk_new(const char *path, struct image_pool *pool, ato
 		return NULL;
 	}
 	walk->pool = pool;
-	walk->patience = patience;
+	walk->interrupt = interrupt;
 	walk->counter = counter;
 	walk->fd = -1;
 	if (push(walk, fd, 0, err)) {
@@ -367,7 +367,7 @@ int image_walk_data(void *context, struct image_slice *slice, struct image_error
 	part = walk->hole - walk->position < IMAGE_BLOCK_SIZE ? (size_t)(walk->hole - walk->position) : IMAGE_BLOCK_SIZE;
 	if (!block || IMAGE_BLOCK_SIZE - block->length < part) {
 		image_block_release(block);
-		walk->block = block = image_block_await(walk->pool, walk->patience, err);
+		walk->block = block = image_block_await(walk->pool, walk->interrupt, err);
 		if (!block)
 			return -1;
 	}

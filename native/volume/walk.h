@@ -15,7 +15,7 @@ struct image_walk;
 
 /* `counter` grows by the bytes that were read. */
 struct image_walk *image_walk_new(const char *path, struct image_pool *pool, atomic_ullong *counter,
-				  const struct image_patience *patience, struct image_error *err);
+				  const struct image_interrupt *interrupt, struct image_error *err);
 void image_walk_free(struct image_walk *walk);
 
 /* As image_tar_next. A file that is not what it was said to be is IMAGE_FAULT_CHANGED. */

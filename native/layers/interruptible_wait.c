@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks, while threads wait for each other, whether to go on. block.c and work.c call it. */
+/* Waits for another thread, and asks ten times a second whether to stop, as after Ctrl-C. block.c and work.c
+ * call it. */
 #define _GNU_SOURCE
-#include "patience.h"
+#include "interruptible_wait.h"
 
 #include <time.h>
 
 #define WAIT_NS 100000000
 #define SECOND_NS 1000000000
 
-int image_patience_wait(const struct image_patience *patience, pthread_cond_t *changed, pthread_mutex_t *mutex,
-			struct image_error *err)
+int image_interruptible_wait(const struct image_interrupt *interrupt, pthread_cond_t *changed, pthread_mutex_t *mutex,
+			     struct image_error *err)
 {
 	struct timespec until;
 	int result;
 
-	if (!patience) {
+	if (!interrupt) {
 		pthread_cond_wait(changed, mutex);
 		return 0;
 	}
@@ -25,7 +26,7 @@ int image_patience_wait(const struct image_patience *patience, pthread_cond_t *c
 	(void)pthread_cond_clockwait(changed, mutex, CLOCK_MONOTONIC, &until);
 	/* Also where others wake it again and again. */
 	pthread_mutex_unlock(mutex);
-	result = patience->tell(patience->context, err);
+	result = interrupt->tell(interrupt->context, err);
 	pthread_mutex_lock(mutex);
 	return result;
 }

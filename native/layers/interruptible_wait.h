@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the thread that reads an image does while it waits for others: now and then it asks whether to go on. Signals, as
  * that of Ctrl-C, are noticed there. */
-#ifndef IMAGE_PATIENCE_H
-#define IMAGE_PATIENCE_H
+#ifndef IMAGE_INTERRUPTIBLE_WAIT_H
+#define IMAGE_INTERRUPTIBLE_WAIT_H
 
 #include <pthread.h>
 
 #include "error.h"
 
-struct image_patience {
+struct image_interrupt {
 	/* Returns 0: go on; or -1. It may be called as often as one likes, from that one thread. */
 	int (*tell)(void *context, struct image_error *err);
 	void *context;
 };
 
-/* Waits for `changed`, a tenth of a second at most, then asks without the lock. With `patience` NULL it waits until then, and asks
+/* Waits for `changed`, a tenth of a second at most, then asks without the lock. With `interrupt` NULL it waits until then, and asks
  * nobody. Returns 0, or -1: stop. */
-int image_patience_wait(const struct image_patience *patience, pthread_cond_t *changed, pthread_mutex_t *mutex,
-			struct image_error *err);
+int image_interruptible_wait(const struct image_interrupt *interrupt, pthread_cond_t *changed, pthread_mutex_t *mutex,
+			     struct image_error *err);
 
 #endif
