@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finishes a directory after the merge: hard links, empty directories, and the metadata of all directories.
+/* Finishes a directory after its files are written: hard links, empty directories, and the metadata of all directories.
  * native/layers and native/volume call it. */
 #define _GNU_SOURCE
 #include <errno.h>
