@@ -91,7 +91,7 @@ int write_all(struct image_directory *directory, const struct item *item, int fd
 void writer_state_begin(void *state, void *context);
 void writer_state_end(void *state);
 
-/* folder.c: O_PATH descriptor of a directory, which is made when it is not there; it stays the
+/* open_directories.c: O_PATH descriptor of a directory, which is made when it is not there; it stays the
  * writer's, for the next few calls. -1. */
 int folder_open(struct image_directory *directory, struct writer_state *writer, uint32_t folder, struct image_error *err);
 void folder_set_absent(struct image_directory *directory, uint32_t folder);
