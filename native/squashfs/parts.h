@@ -82,7 +82,7 @@ void squashfs_xattrs_free(struct xattr_sets *sets);
 int squashfs_inode(struct squashfs *squashfs, uint32_t node, uint64_t listing, size_t listing_length,
 		   struct image_error *err);
 
-/* folders.c: all inodes and listings. */
+/* directory_table.c: all inodes and listings. */
 int squashfs_folders(struct squashfs *squashfs, struct image_error *err);
 
 /* The node that stands for all names of a file. */

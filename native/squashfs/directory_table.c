@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the table of directories. tables.c calls it. */
+/* Writes squashfs' directory table. tables.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
