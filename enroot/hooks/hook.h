@@ -23,7 +23,7 @@ int hook_nvidia_cdi(struct container *container, const char *devices, struct jai
 /* libraries.c: makes the container's ld.so.cache anew, with these directories besides its own. A failure is a warning. */
 int hook_update_libraries(const struct container *container, const struct text_list *folders, struct jail_error *err);
 
-/* place.c */
+/* root_files.c */
 
 /* One line of fstab, applied. */
 int hook_mount(struct container *container, const char *line, struct jail_error *err);
