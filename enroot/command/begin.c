@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does what most commands begin with: loads the settings, reads the one word that they take, checks it as a container's
- * name and makes its path. The commands of this folder and of enroot/importing call it. */
+/* Begins a command: loads the settings, parses its options and its one argument, checks this as a container's name,
+ * and forms the path of the root. The commands of this folder and of enroot/importing call it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

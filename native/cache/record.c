@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and writes the record that lies beside an image. blob.c, document.c and entry.c call it. */
+/* Reads and writes the record of a cached image: a text file beside it that names what it was made of and its digest.
+ * blob.c, document.c and entry.c call it. */
 #define _GNU_SOURCE
 #include "record.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the stores that count for a process: the user's own, the administrator's and trusted users'. Files of this
- * folder call it. */
+/* Opens every store of the image cache that a process may use: the user's own, the administrator's and trusted
+ * users'. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "stores.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes what a later entry of the same layer replaces. directory.c calls it. */
+/* Removes from a directory what a later entry of the same layer replaces. directory.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks, and stays as a proxy of the child: forwards signals to it, and ends as it ends. spank_jail/enter calls it.
- * */
+/* Forks, and stays as a proxy of the child: forwards signals to it, and ends as it ends. spank_jail/enter calls
+ * it. */
 #define _GNU_SOURCE
 #include "signal_proxy.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merges layers into one tree as the OCI specification says, and tells a sink what is new. layers.c and merge_parts.h
+/* Merges layers into one tree as the OCI specification says, and tells a sink what is new. layers.c and merge_links.c
  * call it. */
 #define _GNU_SOURCE
 #include "merge_parts.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the entries of a tar: ustar, pax and GNU. layers.c and tar_reader.h call it. */
+/* Reads the entries of a tar: ustar, pax and GNU. layers.c and tar_sparse.c call it. */
 #define _GNU_SOURCE
 #include "tar.h"
 

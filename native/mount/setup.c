@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says which lines of a mount plan are left out, and which failures nofail forgives. The code that applies plans calls it:
- * native/jail/tree.c and native/cdi. */
+/* Reports lines of a mount plan that are left out, and decides which failures the option nofail forgives.
+ * native/jail/tree.c and native/cdi, which apply plans, call it. */
 #define _GNU_SOURCE
 #include "setup.h"
 

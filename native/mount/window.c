@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a thread of a daemon into a copy of the jail's tree and back, to open files there. spank_jail/slurm calls it.
- * */
+/* Moves a thread of a daemon into a copy of the jail's tree and back, to open files there. spank_jail/slurm calls
+ * it. */
 #define _GNU_SOURCE
 #include "window.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells of a web address which host it asks, and whether that is this machine. Files of this folder call it. */
+/* Extracts scheme, host and port of a URL, and tells whether a redirect leads to this machine or its cloud's metadata
+ * service. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "origin.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@DIGEST]. registries.c and registry.h call it. */
+/* Parses docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@DIGEST]. registries.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "uri.h"
 

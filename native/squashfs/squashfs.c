@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receives the entries of a merged tree and writes them as a squashfs 4.0 image. parts.h and enroot/importing call
+/* Receives the entries of a merged tree and writes them as a squashfs 4.0 image. tables.c and enroot/importing call
  * it. */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a directory as a sorted series of entries, as a tar would be read. assembly.c calls it. */
+/* Reads a directory as a sorted series of entries, in the form in which a tar's entries are read. assembly.c calls
+ * it. */
 #define _GNU_SOURCE
 #include "walk.h"
 

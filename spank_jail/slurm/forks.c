@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has slurmstepd fork what it forks for a step into the step's PID namespace. plugin.c calls it. */
+/* Makes slurmstepd's children for a step begin in the step's PID namespace. plugin.c calls it. */
 #include <unistd.h>
 
 #include "native/mount/namespace.h"
