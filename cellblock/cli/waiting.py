@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from cellblock.launcher.intervals import called_every
+from cellblock.launcher.periodic import called_every
 
 # Seconds of silence after which a person asks whether anything happens, and between two such lines.
 _EVERY_S = 5.0

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from cellblock.launcher import failure
-from cellblock.launcher.intervals import called_every
+from cellblock.launcher.periodic import called_every
 
 # A log is read by people; a CI system gives up on a job that is silent for minutes.
 _EVERY_S = 5.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls a function again and again while something else goes on. Standard library only."""
+"""Calls a function periodically, in a thread, while a block of code runs. Standard library only."""
 
 from __future__ import annotations
 
