@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellblock.build.extra_archives import extra_archives
-from cellblock.build.image_key import recipe_keys
+from cellblock.build.image_plan import recipe_keys
 from cellblock.build.mirrors import Archive, archive
 from cellblock.build.references import KEPT_BUILDS, key_prefix, key_reference, reference
 from cellblock.build.rendering import RenderedImage, refuse_unavailable, render_images

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from cellblock import paths
 from cellblock.build.extra_archives import ExtraArchives, extra_archives, of_images, resolve_with
-from cellblock.build.image_key import ImagePlan, plan_images
+from cellblock.build.image_plan import ImagePlan, plan_images
 from cellblock.build.layer_graph import ToolVersions, plan_nodes
 from cellblock.build.mirrors import archive, mirrors_of_lock, package_archives
 from cellblock.build.rendering import (

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.build.image_key import ImagePlan
+from cellblock.build.image_plan import ImagePlan
 from cellblock.build.layer_builder import LayerMaker, Settings
 from cellblock.build.prepare import Prepared, prepare
 from cellblock.build.references import KEPT_BUILDS, key_prefix

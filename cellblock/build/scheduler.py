@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from cellblock import paths
 from cellblock.attest.provenance import clean_commit
-from cellblock.build.image_key import ImagePlan, all_inputs
+from cellblock.build.image_plan import ImagePlan, all_inputs
 from cellblock.build.layer_builder import LayerMaker
 from cellblock.build.layer_graph import Node
 from cellblock.build.references import LABEL

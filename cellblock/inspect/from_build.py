@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cellblock.build.image_key import ImagePlan, all_inputs
+from cellblock.build.image_plan import ImagePlan, all_inputs
 from cellblock.build.layer_graph import Node
 from cellblock.inspect.planned import PlannedLayer, VariantPlan
 from cellblock.inspect.why import InputChange, why_changed

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cellblock import paths
-from cellblock.build.image_key import all_inputs
+from cellblock.build.image_plan import all_inputs
 from cellblock.build.outdated_images import stale_images
 from cellblock.build.prepare import Prepared, prepare
 from cellblock.build.request import BuildRequest

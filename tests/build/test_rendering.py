@@ -11,7 +11,7 @@ from cellblock import paths
 from cellblock.build import build_images
 from cellblock.build.containerfile import RenderRequest
 from cellblock.build.containerfile import rendered as containerfile
-from cellblock.build.image_key import recipe_keys
+from cellblock.build.image_plan import recipe_keys
 from cellblock.build.mirrors import Archive
 from cellblock.build.prepare import prepare
 from cellblock.build.rendering import RenderedImage, lock_requests, refuse_unavailable, render_images

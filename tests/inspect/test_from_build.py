@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cellblock.build.image_key import ImagePlan, all_inputs
+from cellblock.build.image_plan import ImagePlan, all_inputs
 from cellblock.build.layer_graph import Node
 from cellblock.inspect.from_build import variant_plan, why_built
 from cellblock.inspect.planned import PlannedLayer
