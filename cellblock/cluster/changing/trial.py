@@ -20,7 +20,7 @@ from docker.errors import DockerException
 from cellblock.cluster.configuration import config
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
-from cellblock.cluster.engine.inside import run_inside
+from cellblock.cluster.engine.container_exec import run_inside
 from cellblock.cluster.engine.running import thrown_away
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError

@@ -35,7 +35,7 @@ from cellblock.cluster.engine.containers import (
     container_name,
     network_name,
 )
-from cellblock.cluster.engine.inside import run_inside
+from cellblock.cluster.engine.container_exec import run_inside
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 
