@@ -26,7 +26,7 @@ from cellblock.jail.rollback import rollback
 from cellblock.jail.source.image_core import LayerBytes, Pick, Target, assembling
 from cellblock.jail.source.known_digests import KnownDigests, known_digests
 from cellblock.jail.source.stream import opener
-from cellblock.jail.tree import manifest, spools
+from cellblock.jail.tree import manifest, spooled_map
 from cellblock.jail.tree.tree_check import Found
 from cellblock.jail.upgrade import MovedTreeError, plan_upgrade, upgrade
 from cellblock.jail.volume import history
@@ -138,7 +138,7 @@ def test_many_changes_are_the_same_in_a_file_as_in_memory(
     old, new = make_images(tmp_path)
     found = []
     for kept in (10**6, 7):
-        monkeypatch.setattr(spools, "KEPT", kept)
+        monkeypatch.setattr(spooled_map, "KEPT", kept)
         volume = tmp_path / f"volume-{kept}"
         assemble(old, volume, Events())
         for name in ("users", "both"):
@@ -164,7 +164,7 @@ def test_a_plan_in_a_file_is_compared(tmp_path: Path, monkeypatch: pytest.Monkey
     old, new = make_images(tmp_path)
     volume = tmp_path / "volume"
     assemble(old, volume, Events())
-    monkeypatch.setattr(spools, "KEPT", 7)
+    monkeypatch.setattr(spooled_map, "KEPT", 7)
     expected = plan_upgrade(new, volume)
     for number in (3, 5):
         (volume / f"root/usr/share/data/00{number}").write_text("of users")
@@ -186,7 +186,7 @@ def test_a_plan_in_a_file_is_compared(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_few_of_many_changes_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     volume = tmp_path / "volume"
     assemble(str(make_image(tmp_path / "old", "old")), volume, Events())
-    monkeypatch.setattr(spools, "KEPT", 20)
+    monkeypatch.setattr(spooled_map, "KEPT", 20)
     image = str(make_image(tmp_path / "new", "new"))
     counted = Alive(Action)
     assert upgrade(image, volume, counted).changed

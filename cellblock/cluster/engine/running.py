@@ -26,6 +26,7 @@ from cellblock.cluster.engine.addresses import (
     known_address,
     sysctls_for,
 )
+from cellblock.cluster.engine.container_exec import run_inside
 from cellblock.cluster.engine.containers import (
     LABEL_ADDRESS,
     LABEL_CLUSTER,
@@ -35,7 +36,6 @@ from cellblock.cluster.engine.containers import (
     container_name,
     network_name,
 )
-from cellblock.cluster.engine.container_exec import run_inside
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 

@@ -9,10 +9,10 @@ from typing import Any, overload
 
 from cellblock.jail.merge.action import Action
 from cellblock.jail.merge.action_order import GONE_FOLDER, LIBRARY, PROGRAM, in_order, rank
-from cellblock.jail.tree import spools
+from cellblock.jail.tree import spooled_map
 from cellblock.jail.tree.access import Stamp
 from cellblock.jail.tree.entry import Entry, order
-from cellblock.jail.tree.spools import PathsStore, TemporaryDatabase
+from cellblock.jail.tree.spooled_map import PathsStore, TemporaryDatabase
 
 _TOGETHER = 1000
 _SCHEMA = """CREATE TABLE actions
@@ -122,7 +122,7 @@ class ActionList:
     def append(self, action: Action) -> None:
         """Add one."""
         self._few.append(action)
-        if len(self._few) >= (spools.KEPT if self._many is None else _TOGETHER):
+        if len(self._few) >= (spooled_map.KEPT if self._many is None else _TOGETHER):
             self._store()
 
     def puts(self, wanted: set[bytes]) -> dict[bytes, tuple[int, Action]]:

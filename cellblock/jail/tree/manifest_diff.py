@@ -21,7 +21,7 @@ from cellblock.jail.tree import manifest
 from cellblock.jail.tree.databases import SystemDatabases
 from cellblock.jail.tree.entry import Entry
 from cellblock.jail.tree.manifest_index import ManifestIndex, opened, side_by_side
-from cellblock.jail.tree.spools import PathsStore
+from cellblock.jail.tree.spooled_map import PathsStore
 
 _CHUNK = 1 << 20
 

@@ -16,7 +16,7 @@ from cellblock.files import durable
 from cellblock.jail.merge import change_plan
 from cellblock.jail.merge.change_plan import Finding, Plan
 from cellblock.jail.tree.removal import remove_tree
-from cellblock.jail.tree.spools import NoRoomError
+from cellblock.jail.tree.spooled_map import NoRoomError
 from cellblock.jail.volume.volume import Volume
 
 KEEP = 5

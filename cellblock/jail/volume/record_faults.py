@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.tree.spools import NoRoomError
+from cellblock.jail.tree.spooled_map import NoRoomError
 from cellblock.jail.volume import history
 from cellblock.jail.volume.volume import Volume
 

@@ -19,8 +19,8 @@ from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.capabilities import capabilities
-from cellblock.cluster.engine.containers import LABEL_CLUSTER, container_name
 from cellblock.cluster.engine.container_exec import run_inside
+from cellblock.cluster.engine.containers import LABEL_CLUSTER, container_name
 from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError
 from cellblock.events import Events

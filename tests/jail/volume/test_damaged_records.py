@@ -262,8 +262,8 @@ def test_a_full_disk_is_no_damaged_record(upgraded: Jail, tmp_path: Path) -> Non
     code = (
         "import sys; from pathlib import Path; from cellblock.events import Events\n"
         "from cellblock.jail import rollback\n"
-        "from cellblock.jail.tree import spools\n"
-        "spools.KEPT, spools._CACHE_KIB = 2, 4\n"
+        "from cellblock.jail.tree import spooled_map\n"
+        "spooled_map.KEPT, spooled_map._CACHE_KIB = 2, 4\n"
         "rollback.rollback(Path(sys.argv[1]), Events())"
     )
     try:  # SQLite reads TMPDIR once
