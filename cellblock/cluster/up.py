@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellblock.build import BuildRequest, BuildResult, build_images
-from cellblock.cluster.changing.releases import refuse_release
+from cellblock.cluster.changing.release_check import refuse_release
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Proof
 from cellblock.cluster.definition.names import name_option

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.changing.releases import refuse_release
+from cellblock.cluster.changing.release_check import refuse_release
 from cellblock.cluster.definition.cluster_file import load_cluster_file
 from cellblock.cluster.down import take_down
 from cellblock.cluster.facts import state, upgrade_record

@@ -11,7 +11,7 @@ import docker
 from docker.models.containers import Container as Running
 
 from cellblock.cluster.changing.draining import node_states, resume_ours, update
-from cellblock.cluster.changing.releases import is_converting
+from cellblock.cluster.changing.release_check import is_converting
 from cellblock.cluster.definition.model import SERVING
 from cellblock.cluster.definition.names import CONTROLLERS
 from cellblock.cluster.engine import running

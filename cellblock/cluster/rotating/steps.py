@@ -18,7 +18,7 @@ from docker.errors import DockerException
 
 from cellblock.cluster.changing.draining import resume_ours, wait_for_jobs
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LISTENS, wait_ready
-from cellblock.cluster.changing.releases import refuse_converting
+from cellblock.cluster.changing.release_check import refuse_converting
 from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
