@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of a variant as a graph: each with what it stands on, what makes it, and its cache key.
+"""Makes the graph of a variant's layers: each with its parent, the step that makes it, and its cache key.
 
 A layer's key is the SHA-256 over all that shapes its bytes: what is below it, the debs by SHA-256, files with
 modes, shell lines, the code that builds and the versions of the tools that write. Equal keys, equal layers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names under which images of a variant are tagged, in the store and in the storage of an engine."""
+"""Forms the names under which images of a variant are tagged, in the store and in an engine's storage."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Empty packages in the place of large ones that others depend on and no node has a use for (equivs(1)).
+"""Makes empty packages in place of large dependencies that no node has a use for (equivs(1)).
 
 `images/variants.yaml` names them and says why. They are packed once, into an archive below CELLBLOCK_CACHE.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `up` would change of a cluster that runs, and what that would do to its jobs; changes nothing."""
+"""`build.py cluster diff`: lists what `up` would change of a cluster that runs, and changes nothing."""
 
 from __future__ import annotations
 

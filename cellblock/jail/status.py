@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a volume holds, who has it, and what can be undone and restored. It only reads.
+"""Reports what a volume holds, who has it, and what can be undone and restored. It only reads.
 
 A writer may be at work meanwhile: records are replaced by rename, so each is whole, of before or after. What
 cannot be read is named, and the rest is told all the same.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File capabilities: the value of the extended attribute security.capability, as words.
+"""Decodes file capabilities: the value of the extended attribute security.capability, as words.
 
 Format: struct vfs_cap_data of linux/capability.h, revisions 1 to 3, little endian; see capabilities(7).
 """

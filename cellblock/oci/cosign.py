@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names under which cosign looks for signatures (its specs/SIGNATURE_SPEC.md).
+"""Forms the tags under which cosign looks for signatures (its specs/SIGNATURE_SPEC.md).
 
 Newer releases ask for referrers of these types; all know the tags, which are made of the image's digest.
 """

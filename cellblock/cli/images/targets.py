@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py targets`: lists images and variants."""
+"""`build.py targets`: lists images and variants. In a fresh checkout launcher/first_answers.py does."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new cluster file changes of a cluster that runs, and what each change does to its jobs."""
+"""Lists what a new cluster file changes of a cluster that runs, and what each change does to its jobs."""
 
 from __future__ import annotations
 

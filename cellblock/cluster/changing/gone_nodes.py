@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has slurmctld forget nodes that it remembers from before the cluster stopped, and that are no more.
+"""Removes nodes from slurmctld's state that the cluster file no longer has.
 
 Nodes that register by themselves are in slurmctld's state. One that the cluster file no longer asks for is
 idle for a slurmctld that starts: jobs go there and hang. Slurm 22.05, which cannot look up its address, takes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster is to be on this machine: containers, their records, and the files of Slurm."""
+"""Plans a cluster on this machine: its containers, their records, and the files of Slurm."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses what would run a release of Slurm on data that it does not read, or end a conversion of them."""
+"""Refuses a release of Slurm that cannot read a cluster's data, or changes during their conversion."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that wait for a node by its name, while slurmctld forgets the node and gets to know it again.
+"""Keeps jobs that ask for a node by its name, while slurmctld forgets the node and registers it again.
 
 Slurm ends them when it forgets the node (seen in 24.11: NODE_FAIL). So they are held, without the name, until
 the node is back. They are recorded on disk first, so that after an interruption the next `up`

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state that a cluster should have, and the state that it was found in."""
+"""The desired state of a cluster, and the state in which it was found, as data."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names: of clusters, which can be and how commands say one; of the hosts of slurmctld."""
+"""Checks the names of clusters, writes them as options, and names the hosts of slurmctld."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes the containers of a cluster as data, from which they are created and compared."""
+"""Specifies the containers of a cluster as data: `running` creates them from it, `changes` compares it."""
 
 from __future__ import annotations
 

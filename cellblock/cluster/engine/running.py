@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containers of a cluster in an engine: creates, finds, executes in and removes them."""
+"""Creates, finds and removes the containers of a cluster, executes in them, and gives them addresses."""
 
 from __future__ import annotations
 

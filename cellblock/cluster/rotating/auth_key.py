@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How daemons that run get a new key of auth/slurm, while jobs and sessions go on.
+"""Replaces the key of auth/slurm in daemons that run, while jobs and sessions go on.
 
 All get the new key beside the old one, which goes on signing; then the new one signs; then the old one goes.
 Each time all have what comes before, as their own answers show: so none meets a token that it does not know.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which image or tree a jail was filled from, so that a later command can tell whether it changed."""
+"""Identifies the image or tree that a jail was filled from, so that a later command can tell a change."""
 
 from __future__ import annotations
 
