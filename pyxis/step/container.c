@@ -23,7 +23,7 @@
 #include "program_log.h"
 #include "running.h"
 #include "save.h"
-#include "spaces.h"
+#include "namespaces.h"
 
 /* The settings that enroot will have, read where it will read them. */
 static char *find_root(struct pyxis_container *container, struct jail_error *err)

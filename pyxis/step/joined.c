@@ -19,7 +19,7 @@
 #include "native/container/fstab.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "spaces.h"
+#include "namespaces.h"
 
 /* The process in the container, and its root. Descriptors: a number may become another process's, a path lead elsewhere. */
 struct joined {

@@ -16,7 +16,7 @@
 #include "native/container/join.h"
 #include "native/base/argument.h"
 #include "native/base/scoped.h"
-#include "spaces.h"
+#include "namespaces.h"
 
 #define MAX_ENVIRONMENT (4 * 1024 * 1024)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the net, ipc and uts namespaces that a step asks for. container.c, joined.c and task.c call it. */
 #define _GNU_SOURCE
-#include "spaces.h"
+#include "namespaces.h"
 
 #include <errno.h>
 #include <fcntl.h>

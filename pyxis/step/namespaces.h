@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Namespaces of a step that are not to be the node's: net, ipc, uts. */
-#ifndef PYXIS_SPACES_H
-#define PYXIS_SPACES_H
+#ifndef PYXIS_NAMESPACES_H
+#define PYXIS_NAMESPACES_H
 
 #include "native/settings/settings.h"
 #include "pyxis/options/request.h"
