@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tasks of a step on a node share: the first makes the container, the others wait for it on one futex. */
-#ifndef PYXIS_SHARED_H
-#define PYXIS_SHARED_H
+#ifndef PYXIS_SHARED_MEMORY_H
+#define PYXIS_SHARED_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shares memory between the tasks of a step: the first makes the container, the others wait. pyxis/slurm calls it. */
 #define _GNU_SOURCE
-#include "shared.h"
+#include "shared_memory.h"
 
 #include <errno.h>
 #include <limits.h>
