@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the process at the other end of a connection within this node. pmix.c calls it. */
+/* Finds the uid of whoever is at the other end of a TCP or Unix connection within this node. pmix.c calls it. */
 #define _GNU_SOURCE
-#include "peer.h"
+#include "peer_uid.h"
 
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose process is at the other end of a connection within this node. */
-#ifndef JAIL_PEER_H
-#define JAIL_PEER_H
+/* The uid at the other end of a connection within this node. */
+#ifndef JAIL_PEER_UID_H
+#define JAIL_PEER_UID_H
 
 #include <sys/types.h>
 
