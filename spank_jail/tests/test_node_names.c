@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/imports.h"
+#include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/node_names.h"
 
 static void test_counts(void)

@@ -14,7 +14,8 @@ from cellblock_exporter.source import AskError, Source
 
 # Answers older than so many intervals are kept back: old figures that look like new ones mislead.
 _KEPT_INTERVALS = 3
-# Seconds between two looks at what needs no question. jail-records copies it every ten, and for the first time about now.
+# Seconds between two looks at what needs no question. jail-records copies it every ten, and for the first
+# time about now.
 _FURTHER_S = (1, 5)
 
 
