@@ -311,6 +311,47 @@ JAIL = Dashboard(
                     description="By what is at fault: an option of the job, what users wrote in the jail, a "
                     "shortage of processes, mounts or memory, or the node, which is drained then.",
                 ),
+                Panel(
+                    "Nodes drained by themselves, a minute",
+                    (
+                        (
+                            "sum by (check) "
+                            f"(rate({of('cellblock_node_drains_total')}[$__rate_interval])) * 60",
+                            "{{check}}",
+                        ),
+                    ),
+                    "stacked",
+                ),
+            ),
+        ),
+        (
+            "Containers",
+            (
+                Panel(
+                    "Images, a minute",
+                    (
+                        (
+                            "sum by (result) "
+                            f"(rate({of('cellblock_image_imports_total')}[$__rate_interval])) * 60",
+                            "{{result}}",
+                        ),
+                    ),
+                    "stacked",
+                    description="That steps asked for: found in the cache, fetched, or failed.",
+                ),
+                Panel(
+                    "Bytes of images, a second",
+                    (
+                        (
+                            "sum by (result) "
+                            f"(rate({of('cellblock_image_imported_bytes_total')}[$__rate_interval]))",
+                            "{{result}}",
+                        ),
+                    ),
+                    "stacked",
+                    "Bps",
+                    description="Of their squashfs files.",
+                ),
             ),
         ),
         (

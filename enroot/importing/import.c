@@ -36,6 +36,16 @@ static int into_file(const struct import *import, struct cached_image *cached)
 	return result;
 }
 
+/* The path, and the descriptor whose lock keeps the image from being trimmed: whoever has it may run the cache's own file. */
+static bool hand_over(const struct import *import, const struct cached_image *cached)
+{
+	size_t length = strlen(cached->image.path);
+	scoped_free char *message = text_format("%s%c%s", cached->image.path, '\0', cached->found ? ENROOT_IMAGE_FOUND : "");
+
+	return message && jail_descriptor_send(import->socket, cached->image.fd, message,
+					       cached->found ? length + 1 + strlen(ENROOT_IMAGE_FOUND) : length);
+}
+
 static int run(const struct import *import)
 {
 	struct cached_image cached;
@@ -46,9 +56,7 @@ static int run(const struct import *import)
 		result = cached_image_get(&cached);
 	if (result > 0)
 		result = into_file(import, &cached);
-	/* The path, and the descriptor whose lock keeps the image from being trimmed: whoever has it may run the cache's own file. */
-	else if (!result && import->socket >= 0 && !cached.image.draft &&
-		 jail_descriptor_send(import->socket, cached.image.fd, cached.image.path, strlen(cached.image.path)))
+	else if (!result && import->socket >= 0 && !cached.image.draft && hand_over(import, &cached))
 		result = 0;
 	/* Whoever cannot be given it finds the file. */
 	else if (!result && (result = cache_deliver(&cached.image, import->path, import->force, &err)))

@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* Behind the path of an image in the cache, and a zero, that enroot's import hands over: nothing had to be fetched. */
+#define ENROOT_IMAGE_FOUND "found"
+
 /* Sends `fd` with the `length` bytes at `bytes`, at least one. Returns whether all of them went; there is no signal when
  * nobody reads. */
 bool jail_descriptor_send(int socket, int fd, const void *bytes, size_t length);

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "native/base/node_counters.h"
 #include "native/base/scoped.h"
 #include "native/slurm/controller.h"
 #include "pyxis/step/container.h"
@@ -34,6 +35,9 @@
 #include "epilog.h"
 #include "input.h"
 #include "log.h"
+
+/* Of an image: 2^44, 16 TiB. */
+#define MOST_BYTES ((uint64_t)1 << 44)
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -119,6 +123,8 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)spank_get_item(spank, S_JOB_ENV, &environment);
 	is_wrong = pyxis_input_read(environment, &request, &wrong);
 	is_active = is_wrong || request.image || request.name;
+	if (request.image)
+		jail_node_counters_open(JAIL_NODE_COUNTERS);
 	return ESPANK_SUCCESS;
 }
 
@@ -164,6 +170,7 @@ static int open_container(spank_t spank, char *const *environment, struct jail_e
 	struct pyxis_container container = {
 		.request = &request, .arguments = &arguments, .owner = owner, .node = node, .nodes = nodes,
 		.life = cleanup.life[0], .say = pyxis_log_say, .keep = keep, .begun = &shared->begun,
+		.imported = &shared->imported,
 		.log = -1,
 	};
 
@@ -326,11 +333,28 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 	return ESPANK_SUCCESS;
 }
 
+/* What a task wrote into shared memory is as its user has it: one image for a step, and of no more bytes than a disk has. */
+static void count_import(void)
+{
+	static const struct { enum jail_node_counter images, bytes; } counters[] = {
+		[PYXIS_IMAGE_FETCHED] = { JAIL_IMAGES_FETCHED, JAIL_IMAGE_BYTES_FETCHED },
+		[PYXIS_IMAGE_CACHED] = { JAIL_IMAGES_CACHED, JAIL_IMAGE_BYTES_CACHED },
+		[PYXIS_IMAGE_FAILED] = { JAIL_IMAGES_FAILED, JAIL_IMAGE_BYTES_FETCHED },
+	};
+	const struct pyxis_import import = shared ? shared->imported : (struct pyxis_import){ PYXIS_NO_IMPORT, 0 };
+
+	if (import.result < PYXIS_IMAGE_FETCHED || import.result > PYXIS_IMAGE_FAILED)
+		return;
+	jail_node_count(counters[import.result].images, 1);
+	jail_node_count(counters[import.result].bytes, import.bytes < MOST_BYTES ? import.bytes : 0);
+}
+
 int slurm_spank_exit(spank_t spank, int ac, char *av[])
 {
 	(void)spank;
 	(void)ac;
 	(void)av;
+	count_import();
 	pyxis_step_cleanup_leave(&cleanup);
 	return ESPANK_SUCCESS;
 }

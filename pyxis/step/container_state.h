@@ -9,6 +9,8 @@
 #include "root_identity.h"
 #include "runtime.h"
 
+struct pyxis_import;
+
 struct pyxis_container {
 	const struct pyxis_request *request;
 	const struct pyxis_arguments *arguments;
@@ -36,6 +38,7 @@ struct pyxis_container {
 	struct stat saved;             /* the file that --container-save names, before the step */
 	/* The root that the step runs in, for --container-save; in memory that the keeper shares: it is forked before this is known. */
 	struct pyxis_root_identity *begun;
+	struct pyxis_import *imported; /* what came of the import, for the metrics; NULL: nobody asks */
 	bool asked;                    /* the importer, which is to be told when its image is needed no more */
 	bool kept;                     /* keep was called: pyxis_container_close is another process's to call */
 	pid_t member;                  /* a process in it */

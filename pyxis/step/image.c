@@ -4,6 +4,7 @@
 #include "image.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "image_descriptor.h"
 #include "root_label.h"
 #include "program_log.h"
+#include "shared_memory.h"
 #include "disk_space.h"
 
 bool pyxis_image_is_unpacked(const struct pyxis_arguments *arguments)
@@ -37,6 +39,14 @@ bool pyxis_image_is_mounted_alone(const struct pyxis_container *container)
 	const char *image = container->request->image;
 
 	return image && pyxis_image_is_path(image) && !must_be_kept(container);
+}
+
+static void note_import(struct pyxis_container *container, enum pyxis_import_result result, int file)
+{
+	struct stat st;
+
+	if (container->imported)
+		*container->imported = (struct pyxis_import){ result, file >= 0 && !fstat(file, &st) ? (uint64_t)st.st_size : 0 };
 }
 
 static void advise(struct pyxis_container *container, char *advice)
@@ -64,6 +74,7 @@ static int import_failed(struct pyxis_container *container, const char *title, i
 {
 	struct stat st;
 
+	note_import(container, PYXIS_IMAGE_FAILED, -1);
 	advise_after(container, status, root, 0);
 	if (!stat(title, &st) && S_ISREG(st.st_mode))
 		advise(container, text_format("there is a file of this name here; a name is a registry's unless it begins with . or "
@@ -115,7 +126,10 @@ static int import(struct pyxis_container *container, const char *root, struct py
 	if (status)
 		return status < 0 ? -1 : import_failed(container, pyxis_image_title(uri), status, root, err);
 	say_imported(container);
-	char *cached = pyxis_image_descriptor_receive(&descriptor, &image->held);
+	bool found;
+	char *cached = pyxis_image_descriptor_receive(&descriptor, &image->held, &found);
+	scoped_fd made = cached ? -1 : open(image->what, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	note_import(container, found ? PYXIS_IMAGE_CACHED : PYXIS_IMAGE_FETCHED, cached ? image->held : made);
 	if (cached) {
 		free(image->what);
 		image->what = cached;
@@ -137,8 +151,10 @@ static char *ask_importer(struct pyxis_container *container, struct jail_error *
 	size_t length = output.text ? strcspn(output.text, "\n") : 0;
 	if (!status && length && output.text[0] == '/') {
 		say_imported(container);
+		note_import(container, PYXIS_IMAGE_FETCHED, -1);
 		return text_copy(output.text, length);
 	}
+	note_import(container, PYXIS_IMAGE_FAILED, -1);
 	jail_fail(err, NULL, 0, "failed to import docker image: %s", pyxis_image_title(uri));
 	if (status)
 		advise(container, text_format("the importer ended with status %d: %s get %s", status, program, uri));
@@ -170,8 +186,10 @@ static int load(struct pyxis_container *container, const char *root, struct jail
 
 	if (status > 0)
 		return import_failed(container, pyxis_image_title(uri), status, root, err);
-	if (!status)
+	if (!status) {
 		say_imported(container);
+		note_import(container, PYXIS_IMAGE_FETCHED, -1);
+	}
 	return status;
 }
 

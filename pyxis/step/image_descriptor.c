@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,12 +23,16 @@ int pyxis_image_descriptor_begin(struct pyxis_image_descriptor *descriptor, stru
 	return 0;
 }
 
-char *pyxis_image_descriptor_receive(struct pyxis_image_descriptor *descriptor, int *held)
+/* The path, and behind a zero a word more, which an enroot of before did not say. */
+char *pyxis_image_descriptor_receive(struct pyxis_image_descriptor *descriptor, int *held, bool *found)
 {
-	char path[PATH_MAX];
-	ssize_t got = jail_descriptor_receive(descriptor->ours, held, path, sizeof(path));
+	char message[PATH_MAX + sizeof(ENROOT_IMAGE_FOUND)];
+	ssize_t got = jail_descriptor_receive(descriptor->ours, held, message, sizeof(message));
+	size_t length = got > 0 ? strnlen(message, (size_t)got) : 0;
+	const char *word = message + length + 1;
 
-	return *held < 0 ? NULL : text_copy(path, (size_t)got);
+	*found = got == (ssize_t)(length + 1 + strlen(ENROOT_IMAGE_FOUND)) && !memcmp(word, ENROOT_IMAGE_FOUND, strlen(ENROOT_IMAGE_FOUND));
+	return *held < 0 ? NULL : text_copy(message, length);
 }
 
 void pyxis_image_descriptor_end(struct pyxis_image_descriptor *descriptor)

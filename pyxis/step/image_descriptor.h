@@ -4,6 +4,8 @@
 #ifndef PYXIS_IMAGE_DESCRIPTOR_H
 #define PYXIS_IMAGE_DESCRIPTOR_H
 
+#include <stdbool.h>
+
 #include "native/base/error.h"
 
 struct pyxis_image_descriptor {
@@ -15,8 +17,9 @@ struct pyxis_image_descriptor {
 /* Returns 0, or -1 with `err`. */
 int pyxis_image_descriptor_begin(struct pyxis_image_descriptor *descriptor, struct jail_error *err);
 
-/* After the program has ended: the path, a new string, and `*held`, its descriptor; NULL, and -1: it handed nothing over. */
-char *pyxis_image_descriptor_receive(struct pyxis_image_descriptor *descriptor, int *held);
+/* After the program has ended: the path, a new string, `*held`, its descriptor, and whether the image was in the cache already
+ * (`*found`); NULL, and -1: it handed nothing over. */
+char *pyxis_image_descriptor_receive(struct pyxis_image_descriptor *descriptor, int *held, bool *found);
 
 void pyxis_image_descriptor_end(struct pyxis_image_descriptor *descriptor);
 

@@ -11,6 +11,13 @@
 #include "leftovers.h"
 #include "root_identity.h"
 
+enum pyxis_import_result { PYXIS_NO_IMPORT, PYXIS_IMAGE_FETCHED, PYXIS_IMAGE_CACHED, PYXIS_IMAGE_FAILED };
+
+struct pyxis_import {
+	uint32_t result; /* enum pyxis_import_result */
+	uint64_t bytes;  /* of the image's file */
+};
+
 enum pyxis_state { PYXIS_IDLE, PYXIS_STARTING, PYXIS_RUNNING, PYXIS_FAILED };
 
 struct pyxis_shared {
@@ -22,6 +29,7 @@ struct pyxis_shared {
 	uint32_t entered; /* tasks */
 	uint32_t left[PYXIS_LEFTOVER_JOBS]; /* jobs of which there are leftovers; 0: none */
 	struct pyxis_root_identity begun; /* the root that the step runs in, where it is to be saved */
+	struct pyxis_import imported;
 	uint32_t reported;    /* that their program will not run: once is enough */
 };
 

@@ -91,18 +91,28 @@ static void check_handing(void)
 	struct jail_error err;
 	struct stat st, same;
 	int held = -1;
+	bool found = true;
 
 	CHECK(!pyxis_image_descriptor_begin(&descriptor, &err) && fcntl(descriptor.theirs, F_GETFD) == FD_CLOEXEC);
 	/* An import that made a file, and handed nothing over, is not waited for. */
-	CHECK(!pyxis_image_descriptor_receive(&descriptor, &held) && held < 0);
+	CHECK(!pyxis_image_descriptor_receive(&descriptor, &held, &found) && held < 0 && !found);
 	scoped_fd file = open("usual", O_RDONLY | O_CLOEXEC);
 	CHECK(jail_descriptor_send(descriptor.theirs, file, "/cache/image.sqsh", 17));
-	scoped_free char *path = pyxis_image_descriptor_receive(&descriptor, &held);
+	scoped_free char *path = pyxis_image_descriptor_receive(&descriptor, &held, &found);
 	scoped_fd taken = held;
-	CHECK(path && !strcmp(path, "/cache/image.sqsh") && fcntl(taken, F_GETFD) == FD_CLOEXEC);
+	CHECK(path && !found && !strcmp(path, "/cache/image.sqsh") && fcntl(taken, F_GETFD) == FD_CLOEXEC);
 	CHECK(!fstat(file, &st) && !fstat(taken, &same) && st.st_ino == same.st_ino);
 	CHECK(send(descriptor.theirs, "/without/a/descriptor", 21, 0) == 21);
-	CHECK(!pyxis_image_descriptor_receive(&descriptor, &held));
+	CHECK(!pyxis_image_descriptor_receive(&descriptor, &held, &found));
+	/* Nothing was fetched. */
+	CHECK(jail_descriptor_send(descriptor.theirs, file, "/a\0found", 8));
+	scoped_free char *hit = pyxis_image_descriptor_receive(&descriptor, &held, &found);
+	scoped_fd hit_held = held;
+	CHECK(hit && found && !strcmp(hit, "/a") && hit_held >= 0);
+	CHECK(jail_descriptor_send(descriptor.theirs, file, "/a\0lost!", 8));
+	scoped_free char *miss = pyxis_image_descriptor_receive(&descriptor, &held, &found);
+	scoped_fd miss_held = held;
+	CHECK(miss && !found && miss_held >= 0);
 }
 
 int main(void)

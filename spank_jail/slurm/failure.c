@@ -56,8 +56,12 @@ void jail_failure_drain(const struct jail_failure *failure, const char *node)
 	char reason[1500];
 
 	snprintf(reason, sizeof(reason), JAIL_LOG_NAME "%s", failure->line);
-	if (is_nodes(failure) && jail_controller_drain(node, reason, &err))
+	if (!is_nodes(failure))
+		return;
+	if (jail_controller_drain(node, reason, &err))
 		jail_failure_report(&err);
+	else
+		jail_node_count(JAIL_NODE_DRAINS, 1);
 }
 
 /* In 22.05 and before, Slurm calls it success when slurmstepd gives up: srun ends with status 0 and a batch job is

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "native/base/error.h"
-#include "spank_jail/job/step_counters.h"
+#include "native/base/node_counters.h"
 #include "enter_step.h"
 
 #define JAIL_LOG_NAME "spank_jail: "
@@ -17,7 +17,7 @@
 
 struct jail_failure {
 	char line[1400]; /* "": the jail was built */
-	enum jail_step_counter counted_as; /* whose fault it is */
+	enum jail_node_counter counted_as; /* whose fault it is */
 };
 
 /* Says an error once, as one line, where Slurm shows it: slurmd's log and, once the step's streams are

@@ -176,6 +176,16 @@ static int read_options(spank_t spank, bool *outside, struct jail_error *err)
 	return 0;
 }
 
+/* Once for a step, at its first failure or when it is in. */
+static void count_step(void)
+{
+	static bool counted;
+
+	if (!counted)
+		jail_node_count(failure.line[0] ? failure.counted_as : JAIL_STEPS_ENTERED, 1);
+	counted = true;
+}
+
 /* For the steps to come. What is wrong, they will find and tell. And what there is of jobs that had no
  * epilog here is taken away: slurmd was killed, or the node given up, before their end. Not in the epilog:
  * there Slurm's library cannot ask slurmctld anything, and ends the process. */
@@ -271,10 +281,10 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	/* slurmstepd's own environment, from slurmd. In the job's, it is still what the user set. */
 	step.node = getenv("SLURMD_NODENAME");
 	jail_guard_ending(step.user);
+	jail_node_counters_open(JAIL_NODE_COUNTERS);
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
 	if (step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);
-	jail_step_counters_open(JAIL_STEP_COUNTERS);
 	if (!failure.line[0] && (jail_mpi_guard(step.user, &err) || jail_mpi_guard_peers(step.user, &err) ||
 				 jail_pmix_guard(step.user, &err) || read_options(spank, &outside, &err)))
 		jail_failure_remember(&failure, &err);
@@ -288,7 +298,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		jail_failure_remember(&failure, &err);
 	jail_failure_drain(&failure, step.node);
 	if (failure.line[0]) {
-		jail_step_count(failure.counted_as);
+		count_step();
 		return open_fallback();
 	}
 	name_spool();
@@ -315,8 +325,7 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 		jail_failure_remember(&failure, &err);
 	if (jail_step_return(&step, &err))
 		return jail_failure_report(&err);
-	/* Once for a step: what failed before is counted. */
-	jail_step_count(failure.line[0] ? failure.counted_as : JAIL_STEPS_ENTERED);
+	count_step();
 	if (failure.line[0])
 		return jail_failure_tell(&failure, &step);
 	slurm_debug(NAME "slurmstepd back outside in %ld us", microseconds_since(&start));

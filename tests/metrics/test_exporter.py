@@ -292,12 +292,15 @@ def test_the_jails_records(tmp_path: Path) -> None:
     assert b'{reference="jail:x",id="sha256:1",release="26.05"} 1\n' in page
 
 
-def test_steps_that_nodes_counted(tmp_path: Path) -> None:
+def test_what_nodes_counted(tmp_path: Path) -> None:
     folder = tmp_path / "nodes"
     folder.mkdir()
     (folder / "worker-1.prom").write_text(
         'cellblock_steps_entered_total 7\ncellblock_steps_failed_total{reason="node"} 2\n'
         'cellblock_steps_entered_total{node="x"} 9\nslurm_jobs 3\ncellblock_steps_entered_total -1\n'
+        'cellblock_node_drains_total{check="jail"} 1\ncellblock_image_imports_total{result="cached"} 3\n'
+        'cellblock_image_imported_bytes_total{result="cached"} 3000\n'
+        'cellblock_image_imports_total{job="1"} 9\n'
     )
     (folder / "worker-2.prom").write_bytes(b"\xff\n\0cellblock_steps_entered_total 1\n")
     (folder / "worker-3.prom").write_text("cellblock_steps_entered_total 4\n")
@@ -305,11 +308,15 @@ def test_steps_that_nodes_counted(tmp_path: Path) -> None:
     (folder / "gone.prom").symlink_to("nowhere")
     text = Text()
     write_jail(text, tmp_path)
-    found = [line for line in text.encode().decode().splitlines() if line.startswith("cellblock_steps")]
+    counted = ("cellblock_steps", "cellblock_node", "cellblock_image")
+    found = [line for line in text.encode().decode().splitlines() if line.startswith(counted)]
     assert found == [
         'cellblock_steps_entered_total{node="worker-1"} 7',
         'cellblock_steps_entered_total{node="worker-3"} 4',
         'cellblock_steps_failed_total{node="worker-1",reason="node"} 2',
+        'cellblock_node_drains_total{node="worker-1",check="jail"} 1',
+        'cellblock_image_imports_total{node="worker-1",result="cached"} 3',
+        'cellblock_image_imported_bytes_total{node="worker-1",result="cached"} 3000',
     ]
 
 

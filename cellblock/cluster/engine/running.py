@@ -36,6 +36,7 @@ from cellblock.cluster.engine.containers import (
     container_name,
     network_name,
 )
+from cellblock.cluster.engine.name_servers import end_left_over
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 
@@ -65,6 +66,8 @@ def create(
 
     Raises docker.errors.DockerException; what was made until then is left for `remove`.
     """
+    if engine == "podman":
+        end_left_over(client)
     client.networks.create(network_name(cluster), driver="bridge", labels={LABEL_CLUSTER: cluster})
     free = free_addresses(client, cluster, engine, find(client, cluster))
     made = [(container, next(free, "")) for container in containers]

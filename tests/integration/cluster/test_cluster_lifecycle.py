@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from subprocess import check_output
+from pathlib import Path
+from subprocess import Popen, check_output
 from threading import Timer
 
 import pytest
@@ -21,6 +23,7 @@ from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.capabilities import capabilities
 from cellblock.cluster.engine.container_exec import run_inside
 from cellblock.cluster.engine.containers import LABEL_CLUSTER, container_name
+from cellblock.cluster.engine.name_servers import end_left_over
 from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError
 from cellblock.events import Events
@@ -141,6 +144,22 @@ def test_a_cluster_is_removed_though_podman_learns_late_that_a_command_in_it_end
         finally:
             later.join()
             running.remove(client, name)
+
+
+def test_a_name_server_of_a_network_that_is_gone_is_ended(cluster: LocalCluster) -> None:
+    """Its address is given to a new network, whose containers would not start."""
+    folder = Path("/run/containers/cni/dnsname/cellblock-gone")
+    folder.mkdir()
+    (folder / "dnsmasq.conf").write_text("port=0\n")
+    server = Popen(["/usr/sbin/dnsmasq", "-k", "-u", "root", f"--conf-file={folder}/dnsmasq.conf"])
+    try:
+        with connect("podman") as client:
+            end_left_over(client)
+        server.wait(10)
+        assert cluster.on("login", "getent", "hosts", "controller").ok()
+    finally:
+        server.kill()
+        shutil.rmtree(folder)
 
 
 def test_workers_follow_a_reconfiguration(cluster: LocalCluster, user: str) -> None:

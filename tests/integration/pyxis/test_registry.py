@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +66,31 @@ def test_what_is_not_there_is_told_first(containers: Containers, hub: RunningReg
     assert hub.host in lines[failed + 1]
     assert lines.index("printing enroot log file:") > failed + 1
     assert done.status == 1
+
+
+@pytest.mark.every_slurm
+def test_nodes_count_images_by_what_became_of_them(
+    containers: Containers, hub: RunningRegistry, tar: bytes
+) -> None:
+    Pusher(f"http://{hub.host}", "team/counted").image(image(tar, docker=False), "1")
+
+    def counted() -> dict[str, int]:
+        lines = containers.cluster.on("worker-1", "jail-node-counters").ok().splitlines()
+        found = (re.fullmatch(r'cellblock_image_(\w+)_total.*"(.*)"} (.*)', line) for line in lines)
+        return {f"{each[1]} {each[2]}": int(each[3]) for each in found if each}
+
+    def more() -> dict[str, int]:
+        return {kind: value - before[kind] for kind, value in counted().items()}
+
+    before = counted()
+    for name in ("counted:1", "counted:1", "none:1"):
+        asked = f"--container-image={hub.host}#team/{name}"
+        containers.run("-n2", "--overcommit", "-wworker-1", asked, "true")
+    # A step is counted when its slurmstepd ends, which srun does not wait for.
+    kinds = ("imports fetched", "imports cached", "imports failed")
+    containers.cluster.wait_until("all are counted", lambda: all(more()[kind] for kind in kinds), 30)
+    assert [more()[kind] for kind in kinds] == [1, 1, 1]
+    assert more()["imported_bytes fetched"] == more()["imported_bytes cached"] > 4096
 
 
 @pytest.fixture

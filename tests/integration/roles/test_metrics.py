@@ -304,7 +304,7 @@ def test_steps_are_counted_by_node_and_reason(measured: Measured) -> None:
     failed = 'cellblock_steps_failed_total{node="cpu-1",reason="jail"}'
 
     def on_node(sample: str) -> int:
-        lines = cluster.on("cpu-1", "jail-step-counters").ok().splitlines()
+        lines = cluster.on("cpu-1", "jail-node-counters").ok().splitlines()
         (value,) = [line.split()[1] for line in lines if line.split()[0] == sample]
         return int(value)
 
@@ -325,7 +325,7 @@ def test_steps_are_counted_by_node_and_reason(measured: Measured) -> None:
     measured.wait_for("the others, too", entered, before[0] + 3)
     assert not measured.value('cellblock_steps_failed_total{node="cpu-1",reason="node"}')
     # Users do not reach what is counted by.
-    assert cluster.jail("ls", "/run/cellblock/step-counters", user="ada").status
+    assert cluster.jail("ls", "/run/cellblock/node-counters", user="ada").status
 
 
 def test_the_exporter_has_no_right_that_it_does_not_need(measured: Measured) -> None:

@@ -16,12 +16,15 @@ from cellblock_exporter.exposition import Text
 
 # A record has a kilobyte.
 _MOST_BYTES = 2**16
-# What spank_jail counts (jail-step-counters); a reason says why a step did not enter.
+# What the plugins of Slurm count (jail-node-counters).
 _COUNTED = {
     "cellblock_steps_entered_total": "Steps that entered the jail, since the node started",
     "cellblock_steps_failed_total": "Steps that did not enter the jail, since the node started",
+    "cellblock_node_drains_total": "Times that the node was drained by itself, since it started",
+    "cellblock_image_imports_total": "Images of containers that steps asked for, since the node started",
+    "cellblock_image_imported_bytes_total": "Size of their files, since the node started",
 }
-_SAMPLE = re.compile(r'(cellblock_\w+)(?:\{reason="([a-z]+)"\})? ([0-9]{1,19})')
+_SAMPLE = re.compile(r'(cellblock_\w+)(?:\{(reason|check|result)="([a-z]+)"\})? ([0-9]{1,19})')
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
 
@@ -31,7 +34,7 @@ def write_nothing(text: Text) -> None:
 
 def write_jail(text: Text, folder: Path) -> None:
     """The families of the jail, of the copies in `folder`."""
-    _write_steps(text, folder / "nodes")
+    _write_counted(text, folder / "nodes")
     record = _record(folder / "state.json")
     text.gauge("cellblock_jail_ready", "Whether the jail is assembled", bool(record))
     text.family(
@@ -57,8 +60,8 @@ def write_jail(text: Text, folder: Path) -> None:
     text.gauge("cellblock_jail_image_files", "Files and folders of the image", files)
 
 
-def _write_steps(text: Text, folder: Path) -> None:
-    """The families of steps, of a file for each node; what is no sample in one of them is left out."""
+def _write_counted(text: Text, folder: Path) -> None:
+    """The families of what nodes count, of a file for each; what is no sample in one of them is left out."""
     samples: dict[str, list[tuple[dict[str, str], int]]] = {name: [] for name in _COUNTED}
     for path in sorted(folder.glob("*.prom")):
         if not _NODE.fullmatch(path.stem):
@@ -66,8 +69,8 @@ def _write_steps(text: Text, folder: Path) -> None:
         for line in _read(path).splitlines():
             found = _SAMPLE.fullmatch(line)
             if found and found[1] in samples:
-                labels = {"node": path.stem, **({"reason": found[2]} if found[2] else {})}
-                samples[found[1]].append((labels, int(found[3])))
+                labels = {"node": path.stem, **({found[2]: found[3]} if found[2] else {})}
+                samples[found[1]].append((labels, int(found[4])))
     for name, help_text in _COUNTED.items():
         text.family(name, "counter", help_text, samples[name])
 

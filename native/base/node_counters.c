@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts steps in a file that all slurmstepds of the node map. plugin.c and step_counters_show.c call it. */
+/* Counts in a file that all slurmstepds of the node map. The plugins in spank_jail/slurm and pyxis/slurm call it, and
+ * node_counters_show.c. */
 #define _GNU_SOURCE
-#include "step_counters.h"
+#include "node_counters.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "native/base/scoped.h"
+#include "scoped.h"
 
-#define SIZE ((off_t)(JAIL_STEP_COUNTER_COUNT * sizeof(uint64_t)))
+#define SIZE ((off_t)(JAIL_NODE_COUNTER_COUNT * sizeof(uint64_t)))
 
 static uint64_t *mapped;
 static pid_t mapped_by;
 
-void jail_step_counters_open(const char *file)
+void jail_node_counters_open(const char *file)
 {
 	scoped_fd fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
@@ -35,16 +34,13 @@ void jail_step_counters_open(const char *file)
 	}
 }
 
-void jail_step_count(enum jail_step_counter which)
+void jail_node_count(enum jail_node_counter which, uint64_t amount)
 {
-	uint64_t *place = mapped_by == getpid() ? mapped : NULL;
-
-	mapped = NULL;
-	if (place)
-		__atomic_fetch_add(&place[which], 1, __ATOMIC_RELAXED);
+	if (mapped && mapped_by == getpid())
+		__atomic_fetch_add(&mapped[which], amount, __ATOMIC_RELAXED);
 }
 
-int jail_step_counters_read(const char *file, uint64_t values[JAIL_STEP_COUNTER_COUNT])
+int jail_node_counters_read(const char *file, uint64_t values[JAIL_NODE_COUNTER_COUNT])
 {
 	scoped_fd fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	ssize_t got = fd < 0 ? -1 : read(fd, values, (size_t)SIZE);
