@@ -74,6 +74,9 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 		return pyxis_log_error(&err);
 	if (context != S_CTX_LOCAL && context != S_CTX_REMOTE && (context != S_CTX_ALLOCATOR || !arguments.sbatch_support))
 		return ESPANK_SUCCESS;
+	/* Here, for the next hook finds slurmstepd in the jail's window already. 10 us. */
+	if (context == S_CTX_REMOTE)
+		jail_node_counters_open(JAIL_NODE_COUNTERS);
 	return pyxis_input_register(spank, &err) ? pyxis_log_error(&err) : ESPANK_SUCCESS;
 }
 
@@ -123,8 +126,6 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)spank_get_item(spank, S_JOB_ENV, &environment);
 	is_wrong = pyxis_input_read(environment, &request, &wrong);
 	is_active = is_wrong || request.image || request.name;
-	if (request.image)
-		jail_node_counters_open(JAIL_NODE_COUNTERS);
 	return ESPANK_SUCCESS;
 }
 
