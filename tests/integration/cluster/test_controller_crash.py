@@ -79,7 +79,7 @@ def test_what_had_ended_unsaved_holds_no_worker(cluster: LocalCluster, user: str
 
 def test_one_that_answers_nobody_is_started_again(cluster: LocalCluster) -> None:
     cluster.on("controller", "sh", "-c", "kill -STOP $(pidof slurmctld)").ok()
-    # The one that always runs would wait for five minutes. It looks every 20 s, and waits for an answer for 90.
+    # The one that always runs would wait for five minutes. It looks every 20 s, and waits 90 for an answer.
     watch = ("timeout", "--preserve-status", "120", "/usr/lib/cellblock/watch-slurmctld", "1")
     cluster.on("controller", "sh", "-c", f"nohup {' '.join(watch)} >/dev/null 2>&1 &").ok()
     cluster.wait_until(
