@@ -61,7 +61,9 @@ _NODE_SCRIPT = f"""{_KEYS}
     cp /etc/slurm/* /tmp/slurm/
     sed -i -E -e 's|^ProctrackType=.*|ProctrackType=proctrack/linuxproc|' \\
         -e '/^(TaskPlugin|JobAcctGatherType|PrologFlags)=/d' /tmp/slurm/slurm.conf
-    echo CgroupPlugin=disabled > /tmp/slurm/cgroup.conf
+    # 22.05 knows no plugin of that name; its own takes nothing when nothing asks it to.
+    case $(slurmd -V) in *' 22.'*) plugin=cgroup/v1 ;; *) plugin=disabled ;; esac
+    echo "CgroupPlugin=$plugin" > /tmp/slurm/cgroup.conf
     # It names devices, which slurmd waits for.
     : > /tmp/slurm/gres.conf
     grep -q "^NodeName=$1" /tmp/slurm/slurm.conf || itself=-Z
