@@ -64,6 +64,15 @@ void jail_failure_drain(const struct jail_failure *failure, const char *node)
 		jail_node_count(JAIL_NODE_DRAINS, 1);
 }
 
+void jail_failure_count(const struct jail_failure *failure)
+{
+	static bool counted;
+
+	if (!counted)
+		jail_node_count(failure->line[0] ? failure->counted_as : JAIL_STEPS_ENTERED, 1);
+	counted = true;
+}
+
 /* In 22.05 and before, Slurm calls it success when slurmstepd gives up: srun ends with status 0 and a batch job is
  * COMPLETED; whoever waits for it believes that it ran. */
 static const bool giving_up_is_success = SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 2, 0);

@@ -31,6 +31,9 @@ void jail_failure_remember(struct jail_failure *failure, const struct jail_error
  * itself for batch jobs alone, with a reason that says nothing. */
 void jail_failure_drain(const struct jail_failure *failure, const char *node);
 
+/* Counts the step, as one that failed or that entered: once, at its first failure or when it is in. */
+void jail_failure_count(const struct jail_failure *failure);
+
 /* Whether nothing is gained by going on until the streams are connected: a batch job's are files on the
  * volume, and for files that cannot be opened Slurm blames the job. */
 bool jail_failure_needs_volume(const struct jail_failure *failure, const struct jail_step *step);

@@ -176,16 +176,6 @@ static int read_options(spank_t spank, bool *outside, struct jail_error *err)
 	return 0;
 }
 
-/* Once for a step, at its first failure or when it is in. */
-static void count_step(void)
-{
-	static bool counted;
-
-	if (!counted)
-		jail_node_count(failure.line[0] ? failure.counted_as : JAIL_STEPS_ENTERED, 1);
-	counted = true;
-}
-
 /* For the steps to come. What is wrong, they will find and tell. And what there is of jobs that had no
  * epilog here is taken away: slurmd was killed, or the node given up, before their end. Not in the epilog:
  * there Slurm's library cannot ask slurmctld anything, and ends the process. */
@@ -298,7 +288,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		jail_failure_remember(&failure, &err);
 	jail_failure_drain(&failure, step.node);
 	if (failure.line[0]) {
-		count_step();
+		jail_failure_count(&failure);
 		return open_fallback();
 	}
 	name_spool();
@@ -325,7 +315,7 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 		jail_failure_remember(&failure, &err);
 	if (jail_step_return(&step, &err))
 		return jail_failure_report(&err);
-	count_step();
+	jail_failure_count(&failure);
 	if (failure.line[0])
 		return jail_failure_tell(&failure, &step);
 	slurm_debug(NAME "slurmstepd back outside in %ld us", microseconds_since(&start));

@@ -15,17 +15,19 @@ from cellblock.cluster.engine.containers import network_name
 
 # podman 4.3 starts one for each network (CNI's plugin dnsname), and ends it with the last container:
 # where that fails, as on a full disk, it stays, and no container of a new network with that address starts.
+_NETWORKS = Path("/etc/cni/net.d")
 _COMMAND = re.compile(rb"/dnsmasq\0.*--conf-file=/run/containers/cni/dnsname/([^/\0]+)/dnsmasq\.conf\0", re.S)
 
 
 def end_left_over(client: docker.DockerClient) -> None:
     """End those of clusters' networks that are gone. Raises docker.errors.DockerException."""
-    # Before the networks are listed: one that is made meanwhile is in the list.
-    running = {pid: name for pid, name in _running() if name.startswith(network_name(""))}
-    if not running:
+    found = {pid: name for pid, name in _running() if name.startswith(network_name(""))}
+    # Another podman of this machine may have networks, too, that this one does not know.
+    gone = {pid: name for pid, name in found.items() if not (_NETWORKS / f"{name}.conflist").exists()}
+    if not gone:
         return
     known = {network.name for network in client.networks.list()}
-    for pid, name in running.items():
+    for pid, name in gone.items():
         if name not in known:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM)

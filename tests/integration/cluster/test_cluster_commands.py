@@ -74,7 +74,7 @@ def test_a_cluster_of_one_worker_is_told_of_as_such_and_runs_commands_with_optio
     podman("stop", container_name(_NAME, "worker-1"))
     status = typed("status")
     assert status.returncode == 1
-    assert f"`python3 build.py up --name {_NAME}`" in status.stdout
+    assert f"`python3 build.py up --name {_NAME} --variant {default_variant()} --workers 1 " in status.stdout
     assert typed("down").stdout == f"cluster {_NAME} is stopped; its jail is kept\n"
     assert typed("down", "--purge").stdout == f"cluster {_NAME} did not run; its jail is deleted\n"
     assert not kept.exists()
