@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from subprocess import check_call
 
 import pytest
 
@@ -262,6 +263,20 @@ def test_slurmdbd_and_the_database_that_are_killed_are_there_again(accounted: Lo
         accounted.wait_until(
             f"{daemon} is there again", lambda: accounted.on("controller", "sacct", "-nXP").status == 0
         )
+
+
+def test_a_new_user_submits_though_slurmdbd_could_not_tell_slurmctld(accounted: LocalCluster) -> None:
+    """It says so once: so it is, too, when slurmctld's registration was lost."""
+    name = container_name(accounted.request.name or "", "accounting")
+    pid = podman("inspect", "--format={{.State.Pid}}", name).strip()
+    rule = ["OUTPUT", "-p", "tcp", "--dport", "6817", "-j", "REJECT", "--reject-with", "tcp-reset"]
+    inside = ["nsenter", "-t", pid, "-n", "iptables"]
+    check_call([*inside, "-I", *rule])
+    try:
+        accounted.add_user("fritz")
+    finally:
+        check_call([*inside, "-D", *rule])
+    accounted.jail("srun", "-D/", "true", user="fritz").ok()
 
 
 def test_slurmctld_goes_on_without_slurmdbd_and_nothing_is_lost(accounted: LocalCluster) -> None:
