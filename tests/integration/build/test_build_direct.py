@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cellblock import paths
-from cellblock.build import BuildRequest, bootstrap, build_images, copy_images, layer_builder
+from cellblock.build import BuildRequest, build_images, copy_images, install_commands, layer_builder
 from cellblock.build.package_locks import LockRequest, make_lock
 from cellblock.build.unpack_packages import Opened, Unpacking, plan_unpacking
 from cellblock.errors import CellblockError, UsageError
@@ -88,7 +88,7 @@ def test_what_is_laid_down_is_what_dpkg_unpacks(monkeypatch: pytest.MonkeyPatch)
         return plan_unpacking(named, trees)
 
     monkeypatch.setattr(layer_builder, "plan_unpacking", all_by_dpkg)
-    monkeypatch.setattr(bootstrap, "merged_folders", lambda _: None)
+    monkeypatch.setattr(install_commands, "merged_folders", lambda _: None)
     found = verify_images(slurm, Events())["slurm"].differences
     # Times of folders, device nodes, and what mmdebstrap's own apt and dpkg leave behind.
     leftovers = {"var/cache/apt", "var/cache/apt/archives/partial", "var/lib/apt/extended_states"}
