@@ -267,6 +267,8 @@ def test_slurmdbd_and_the_database_that_are_killed_are_there_again(accounted: Lo
 
 def test_a_new_user_submits_though_slurmdbd_could_not_tell_slurmctld(accounted: LocalCluster) -> None:
     """It says so once: so it is, too, when slurmctld's registration was lost."""
+    if accounted.status.release == "22.05":
+        pytest.skip("slurmctld 22.05 asks slurmdbd for associations when it starts alone")
     name = container_name(accounted.request.name or "", "accounting")
     pid = podman("inspect", "--format={{.State.Pid}}", name).strip()
     rule = ["OUTPUT", "-p", "tcp", "--dport", "6817", "-j", "REJECT", "--reject-with", "tcp-reset"]
