@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from cellblock.cluster.facts import state as cluster_state
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, Message, SubjectState
 from tests.cluster.fake_engine import FakeContainer, FakeEngine
+from tests.deep_tree import make_deep
 
 Make = Callable[..., ClusterSpec]
 
@@ -311,13 +311,7 @@ def test_purging_removes_what_users_made_however_deep(
     spec: Make, engine: FakeEngine, events: Events, free_port: int, volume: Path
 ) -> None:
     start(spec(ssh_port=free_port), events)
-    descriptor = os.open(volume / "root", os.O_RDONLY)
-    for _ in range(20000):
-        os.mkdir("d", dir_fd=descriptor)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=descriptor)
-        os.close(descriptor)
-        descriptor = deeper
-    os.close(descriptor)
+    make_deep(volume / "root", 20000)
     take_down("test", events, purge=True)
     assert not cluster_state.folder("test").exists()
 

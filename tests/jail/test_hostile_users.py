@@ -30,6 +30,7 @@ from cellblock.jail.tree import walk
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.entry import shown
 from cellblock.jail.tree.removal import remove_tree
+from tests.deep_tree import make_deep
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -234,24 +235,12 @@ def test_a_walk_goes_deeper_than_files_may_be_open(tmp_path: Path) -> None:
     assert found == sorted(found, key=lambda one: one.replace(b"/", b"\0"))
 
 
-def make_deep(top: Path, levels: int, name: str = "d") -> None:
-    """Directories without end, as a user makes them: each with a file that comes after the next one."""
-    top.mkdir()
-    descriptor = os.open(top, os.O_RDONLY)
-    for _ in range(levels):
-        os.close(os.open("z", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
-        os.mkdir(name, dir_fd=descriptor)
-        deeper = os.open(name, os.O_RDONLY, dir_fd=descriptor)
-        os.close(descriptor)
-        descriptor = deeper
-    os.close(descriptor)
-
-
 def test_what_is_deeper_than_a_path_may_be_long_is_left_out_and_told(
     jail: Jail, tmp_path: Path, few_files: None
 ) -> None:
     jail.assemble(FOO)
-    make_deep(jail.root / "home/deep", 9000)
+    (jail.root / "home/deep").mkdir()
+    make_deep(jail.root / "home/deep", 9000, files=True)
     jail.write("home/zoe/thesis", "hers")
     too_long = walk.TooLong()
     found = [one.path for one in changes(jail.path, too_long)]
@@ -267,7 +256,8 @@ def test_what_is_deeper_than_a_path_may_be_long_is_left_out_and_told(
 
 
 def test_a_deep_path_takes_no_more_files_than_may_be_open(tmp_path: Path, few_files: None) -> None:
-    make_deep(tmp_path / "root", 1500)
+    (tmp_path / "root").mkdir()
+    make_deep(tmp_path / "root", 1500, files=True)
     with TreeAccess(os.fsencode(tmp_path / "root")) as access:
         for depth in (1400, 64, 65, 66, 1, 1500):
             path = b"/".join([b"d"] * depth)

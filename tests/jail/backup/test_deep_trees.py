@@ -16,6 +16,7 @@ from cellblock.jail.assemble import assemble
 from cellblock.jail.backup.backup import BackupOptions, backup
 from cellblock.jail.backup.repository import find_repository
 from cellblock.jail.tree.removal import remove_tree
+from tests.deep_tree import make_deep
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root"),
@@ -27,13 +28,7 @@ pytestmark = [
 def volume(tmp_path: Path) -> Iterator[Path]:
     make_everything(tmp_path / "image")
     assemble(str(tmp_path / "image"), tmp_path / "volume", Events())
-    home = os.open(tmp_path / "volume/root", os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=home)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=home)
-        os.close(home)
-        home = deeper
-    os.close(home)
+    make_deep(tmp_path / "volume/root", 3000)
     yield tmp_path / "volume"
     # pytest cannot.
     remove_tree(tmp_path / "volume")
