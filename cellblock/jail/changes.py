@@ -63,7 +63,7 @@ class Summary:
     bytes: int = 0
 
 
-def changes(path: Path, too_long: TooLong | None = None) -> Iterator[Change]:
+def changes(path: Path, too_long: walk.TooLong | None = None) -> Iterator[Change]:
     """List every change: first of paths in the image, then of others, each in the order of a sorted walk.
 
     Files are compared by metadata, a file's time included; `too_long` is called as by `walk`. Raises
@@ -73,7 +73,7 @@ def changes(path: Path, too_long: TooLong | None = None) -> Iterator[Change]:
         yield from found
 
 
-def _both(path: Path, too_long: TooLong | None) -> tuple[Iterator[Change], Iterator[Change]]:
+def _both(path: Path, too_long: walk.TooLong | None) -> tuple[Iterator[Change], Iterator[Change]]:
     """Changes of paths in the image, and changes of others."""
     volume, state = open_volume(path)
     manifest_diff.check(volume.manifest)
@@ -95,7 +95,6 @@ def _both(path: Path, too_long: TooLong | None) -> tuple[Iterator[Change], Itera
 
 
 Package = Callable[[bytes], str]
-TooLong = Callable[[bytes], None]
 
 
 def _of_the_image(one: Differing, names: dict[int, str], package: Package) -> Change:
@@ -151,7 +150,7 @@ def summarize(found: Iterator[Change]) -> Summary:
     return summary
 
 
-def _added(volume: Volume, too_long: TooLong | None) -> Iterator[Seen]:
+def _added(volume: Volume, too_long: walk.TooLong | None) -> Iterator[Seen]:
     """List files of the tree that are not in the manifest; both are read side by side."""
     lines = _paths(volume.manifest)
     expected = next(lines, None)
@@ -174,7 +173,7 @@ def _paths(path: Path) -> Iterator[bytes]:
                 yield order(name)
 
 
-def export(path: Path, target: Path, too_long: TooLong | None = None) -> int:
+def export(path: Path, target: Path, too_long: walk.TooLong | None = None) -> int:
     """Write the changes as a layer (OCI image-spec 1.1): files as they are, removals as whiteouts.
 
     Laid over the image, it makes the users' tree again. Returns the number of members.
