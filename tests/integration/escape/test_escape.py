@@ -51,11 +51,12 @@ def held_cases() -> Iterator[object]:
     [pytest.param(one, id=one.id) for one in CASES if one.stops != "filesystem" and one.below == "escaped"],
 )
 def test_gets_out_below_the_level_that_stops_it(case: Case, arena: Arena) -> None:
-    """What proves that the other test can fail."""
+    """What proves that the other test can fail. An attack that did not come about in time is tried again."""
     outcome = outcome_of(case, "filesystem", arena)
     if outcome.kind == "absent":
         pytest.skip(f"nothing to see on this machine: {outcome.what}")
-    assert outcome.kind == "escaped", outcome.what
+    if outcome.kind != "escaped":
+        raise Unclear(outcome.what)
 
 
 @pytest.mark.parametrize(("case", "level"), list(held_cases()))

@@ -6,6 +6,7 @@
 #include <linux/fuse.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +72,9 @@ static void answer_init(int fd, uint64_t unique, int told)
 		broken("answer");
 }
 
-/* Answers that it is there, and nothing else. */
-static _Noreturn void answer_nothing(int fd, int told)
+/* Answers that it is there, and nothing else. `says` is whether it says so of the first that asks more: that one waits by then,
+ * and SIGKILL does not end it any more. */
+static _Noreturn void answer_nothing(int fd, int told, bool says)
 {
 	static char request[1 << 17];
 	const struct fuse_in_header *header = (const void *)request;
@@ -80,14 +82,19 @@ static _Noreturn void answer_nothing(int fd, int told)
 	for (;;) {
 		if (read(fd, request, sizeof(request)) < 0)
 			broken("read a request");
-		if (header->opcode == FUSE_INIT)
+		if (header->opcode == FUSE_INIT) {
 			answer_init(fd, header->unique, told);
+		} else if (says) {
+			printf("stays\n");
+			fflush(stdout);
+			says = false;
+		}
 	}
 }
 
 static _Noreturn void serve(int told)
 {
-	answer_nothing(mount_served(), told);
+	answer_nothing(mount_served(), told, false);
 }
 
 static void join(pid_t server, const char *kind)
@@ -168,15 +175,13 @@ static int serve_itself(void)
 		broken("pipe");
 	pid_t child = fork();
 	if (!child)
-		answer_nothing(fd, ends[1]);
+		answer_nothing(fd, ends[1], true);
 	close(ends[1]);
 	int place = open(PLACE, O_PATH | O_DIRECTORY);
 	if (read(ends[0], number, sizeof(number) - 1) <= 0)
 		_exit(0);
 	if (place < 0 || (getuid() && umount2(PLACE, MNT_DETACH)))
 		broken("leave the place");
-	printf("stays\n");
-	fflush(stdout);
 	return place;
 }
 
