@@ -77,6 +77,8 @@ def run_tests(
         command += [f"--rootdir={paths.PROJECT}", f"--config-file={paths.PROJECT}/pyproject.toml"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # ruff and mypy are there
     environment = {**(_THOROUGH if thorough else {}), **os.environ, "PATH": path}
+    # Images set it. Each of thousands of commands would compile what it imports.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(command, cwd=None if from_here else paths.PROJECT, env=environment, check=False)
     raise typer.Exit(done.returncode)
 

@@ -11,7 +11,7 @@
 
 #include "native/base/scoped.h"
 
-#define GROUPS "\nGroups:"
+#define GROUPS "Groups:"
 
 size_t process_read(const char *path, char *text, size_t size)
 {
@@ -25,16 +25,29 @@ size_t process_read(const char *path, char *text, size_t size)
 size_t process_read_status_fd(int file, char *text, size_t size)
 {
 	char part[4096];
-	size_t length = 0;
+	size_t length = 0, line = 0;
 	bool skips = false;
 	ssize_t got = 0;
 
 	while (length + 1 < size && (got = read(file, part, sizeof(part))) > 0)
-		for (ssize_t i = 0; i < got && length + 1 < size; i++) {
-			if (skips && part[i] != '\n')
-				continue;
-			text[length++] = part[i];
-			skips = length >= strlen(GROUPS) && !memcmp(text + length - strlen(GROUPS), GROUPS, strlen(GROUPS));
+		for (const char *at = part, *end = part + got; at < end && length + 1 < size;) {
+			const char *feed = memchr(at, '\n', (size_t)(end - at));
+			size_t count = (size_t)((feed ? feed + 1 : end) - at);
+
+			count = skips ? 0 : count < size - 1 - length ? count : size - 1 - length;
+			memcpy(text + length, at, count);
+			length += count;
+			if (!skips && length - line >= strlen(GROUPS) && !memcmp(text + line, GROUPS, strlen(GROUPS))) {
+				length = line + strlen(GROUPS);
+				skips = true;
+			}
+			if (feed && skips && length + 1 < size)
+				text[length++] = '\n';
+			if (feed) {
+				line = length;
+				skips = false;
+			}
+			at = feed ? feed + 1 : end;
 		}
 	text[length] = '\0';
 	return length;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -88,6 +89,7 @@ def _cluster_of(item: pytest.Item) -> LocalCluster | None:
     return running if isinstance(running, LocalCluster) else None
 
 
+@functools.cache
 def default_variant() -> str:
     """CELLBLOCK_TEST_VARIANT, else what `up` takes on this host."""
     asked = os.environ.get("CELLBLOCK_TEST_VARIANT")
