@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -69,6 +70,13 @@ static void test_many_groups(void)
 	usleep(200000);
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)child);
 	CHECK(process_read_status(path, status, sizeof(status)) && process_number(status, "\nThreads:\t") == 1);
+	/* A smaller buffer has the beginning of that, and nothing behind its end. */
+	for (size_t size = 1; size < 600; size++) {
+		char *part = malloc(size);
+		size_t length = process_read_status(path, part, size);
+		CHECK(length == size - 1 && !memcmp(part, status, length) && !part[length]);
+		free(part);
+	}
 	CHECK(!kill(child, 9) && waitpid(child, NULL, 0) == child);
 }
 

@@ -66,20 +66,23 @@ def test_a_preempted_job_runs_again_in_a_fresh_jail(cluster: LocalCluster, user:
 
 def test_one_element_of_an_array_is_cancelled(cluster: LocalCluster, user: str) -> None:
     go = fresh_path(cluster, user, "element-go")
-    script = f"until [ -e /home/{user}/{go.name} ]; do sleep 0.1; done; echo done"
-    job = submit(cluster, user, script, "--array=1-2", "--output=cancel.%a", "-w", "worker-2")
+    script = f"echo begun; until [ -e /home/{user}/{go.name} ]; do sleep 0.1; done; echo done"
+    job = submit(cluster, user, script, "--array=1-2", "--output=cancel.%A.%a", "-w", "worker-2")
 
     def state(element: int) -> str:
         return cluster.jail("squeue", "-h", "-j", f"{job}_{element}", "-o%T").out.strip()
 
-    cluster.wait_until("both run", lambda: state(1) == state(2) == "RUNNING")
+    # Slurm calls a job running before its script is.
+    cluster.wait_until(
+        "both run", lambda: all(output(cluster, user, f"cancel.{job}.{one}") == "begun\n" for one in (1, 2))
+    )
     cluster.jail("scancel", f"{job}_1", user=user).ok()
     cluster.wait_until("the first is over", lambda: state(1) == "")
     assert state(2) == "RUNNING"
     go.touch()
     cluster.wait_until("the second is over", lambda: state(2) == "")
-    assert "CANCELLED" in output(cluster, user, "cancel.1")
-    assert output(cluster, user, "cancel.2") == "done\n"
+    assert "CANCELLED" in output(cluster, user, f"cancel.{job}.1")
+    assert output(cluster, user, f"cancel.{job}.2") == "begun\ndone\n"
 
 
 def test_limits_are_those_that_the_worker_was_given(cluster: LocalCluster, user: str) -> None:
