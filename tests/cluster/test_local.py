@@ -308,10 +308,12 @@ def test_taking_down_twice_says_what_ran_and_purging_leaves_no_folder(
 
 
 def test_purging_removes_what_users_made_however_deep(
-    spec: Make, engine: FakeEngine, events: Events, free_port: int, volume: Path
+    spec: Make, engine: FakeEngine, events: Events, free_port: int
 ) -> None:
     start(spec(ssh_port=free_port), events)
-    make_deep(volume / "root", 20000)
+    # Where `up` puts the jail's volume, unless it is told another one.
+    (cluster_state.folder("test") / "jail/root").mkdir(parents=True)
+    make_deep(cluster_state.folder("test") / "jail/root", 20000)
     take_down("test", events, purge=True)
     assert not cluster_state.folder("test").exists()
 
