@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads images of OCI layouts that other tools made (OCI image-spec 1.1), from a folder or from a tar.
 
-It finds the image that a tag names, for this machine's architecture, with its layers and settings. `layout`
+It finds the image that a tag names, for this machine's architecture, with its layers and labels. `layout`
 reads and writes the layouts that Cellblock itself keeps, in which every image has a name.
 """
 
@@ -27,12 +27,11 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 class LayoutImage:
     """An image of a layout.
 
-    `id` is the digest of its configuration, `settings` its `config` (Labels, Entrypoint, ...);
-    `layers` are digests, the lowest layer first.
+    `id` is the digest of its configuration; `layers` are digests, the lowest layer first.
     """
 
     id: str
-    settings: Mapping[str, Any]
+    labels: Mapping[str, str]
     layers: tuple[str, ...]
 
 
@@ -82,7 +81,7 @@ def image_of(files: Files, tag: str) -> LayoutImage:
     config = read(manifest["config"])
     return LayoutImage(
         id=manifest["config"]["digest"],
-        settings=config.get("config") or {},
+        labels=(config.get("config") or {}).get("Labels") or {},
         layers=tuple(layer["digest"] for layer in manifest["layers"]),
     )
 

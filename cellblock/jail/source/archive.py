@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.identity import SourceIdentity, from_settings
+from cellblock.jail.source.identity import SourceIdentity, from_labels
 from cellblock.jail.source.image_core import LayerBytes
 from cellblock.jail.source.stream import SourceStream, part_of_file, piped
 from cellblock.oci import layout_reader
@@ -29,7 +29,7 @@ class ArchiveSource:
     def identify(self, known: SourceIdentity | None) -> SourceIdentity:
         """Read the index, the manifest and the configuration; no layer."""
         found = layout_reader.image_of(_Members(self.path), self.tag)
-        return from_settings("layout", self.reference, found.id, found.settings)
+        return from_labels("layout", self.reference, found.id, found.labels)
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[SourceStream]:

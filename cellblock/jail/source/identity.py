@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-from cellblock.errors import CellblockError
 from cellblock.jail.source.stream import SourceStream
 
 _LABEL = "org.cellblock"
@@ -46,20 +45,10 @@ class Source(Protocol):
         """Give the bytes to the image core; the file `note` gets what must be undone after a kill."""
 
 
-def from_settings(
-    kind: Literal["image", "registry", "layout"], reference: str, identity: str, settings: Mapping[str, Any]
+def from_labels(
+    kind: Literal["image", "registry", "layout"], reference: str, identity: str, labels: Mapping[str, str]
 ) -> SourceIdentity:
-    """The identity of an image: `identity` is its configuration's digest, `settings` that's `config`.
-
-    Raises CellblockError for one of Cellblock's that runs a daemon: it has no users' programs.
-    """
-    labels = settings.get("Labels") or {}
-    name = labels.get(f"{_LABEL}.image", "")
-    if name and settings.get("Entrypoint"):
-        raise CellblockError(
-            f"{reference} is the image '{name}', which runs in a container of its own, and no jail",
-            hint="name `jail`, `jail-devel`, or an image of yours that is made `from:` one of them",
-        )
+    """The identity of an image with these labels; `identity` is its configuration's digest."""
     return SourceIdentity(
         kind,
         reference,

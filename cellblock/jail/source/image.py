@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.jail.source.directory import stream_of_directory
-from cellblock.jail.source.identity import SourceIdentity, from_settings
+from cellblock.jail.source.identity import SourceIdentity, from_labels
 from cellblock.jail.source.stream import SourceStream
 from cellblock.jail.source.tar import TAR_NAME
 from cellblock.process import Programs
@@ -37,7 +37,7 @@ class ImageSource:
                 )
             raise CellblockError(f"there is no image {self.reference} in this machine's storage", hint=hint)
         image = json.loads(done.output)[0]
-        return from_settings("image", self.reference, f"sha256:{image['Id']}", image.get("Config") or {})
+        return from_labels("image", self.reference, f"sha256:{image['Id']}", image.get("Labels") or {})
 
     @contextmanager
     def _mounted(self, note: Path) -> Iterator[Path]:

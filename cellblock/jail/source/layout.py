@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.identity import SourceIdentity, from_settings
+from cellblock.jail.source.identity import SourceIdentity, from_labels
 from cellblock.jail.source.image_core import LayerBytes
 from cellblock.jail.source.stream import SourceStream, opener
 from cellblock.oci import layout_reader
@@ -26,7 +26,7 @@ class LayoutSource:
     def identify(self, known: SourceIdentity | None) -> SourceIdentity:
         """Read the index, the manifest and the configuration; no layer."""
         found = layout_reader.read_image(self.folder, self.tag)
-        return from_settings("layout", self.reference, found.id, found.settings)
+        return from_labels("layout", self.reference, found.id, found.labels)
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[SourceStream]:

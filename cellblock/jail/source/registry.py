@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.errors import CellblockError
-from cellblock.jail.source.identity import SourceIdentity, from_settings
+from cellblock.jail.source.identity import SourceIdentity, from_labels
 from cellblock.jail.source.image_core import LayerBytes
 from cellblock.jail.source.registry_access import CA, PLAIN_HTTP
 from cellblock.jail.source.stream import SourceStream, piped
@@ -40,8 +40,8 @@ class RegistrySource:
         """Fetch the manifest and the configuration; no layer."""
         repository, manifest = self._manifest()
         data = b"".join(blob_chunks(repository, manifest.config))
-        settings = Configuration.of_bytes(data).settings
-        return from_settings("registry", self.reference, manifest.config.digest, settings)
+        labels = Configuration.of_bytes(data).settings.get("Labels") or {}
+        return from_labels("registry", self.reference, manifest.config.digest, labels)
 
     @contextmanager
     def feed(self, note: Path) -> Iterator[SourceStream]:

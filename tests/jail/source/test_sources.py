@@ -218,9 +218,9 @@ class Layout:
         (self.folder / "blobs/sha256" / digest).write_bytes(data)
         return {"digest": f"sha256:{digest}", "size": len(data)}
 
-    def image(self, *layers: bytes, tag: str, name: str = "jail", **settings: object) -> dict[str, object]:
-        labels = {"org.cellblock.image": name, "org.cellblock.key": "k1", "org.cellblock.slurm": "24.11"}
-        config = self.blob(json.dumps({"config": {"Labels": labels, **settings}, "tag": tag}).encode())
+    def image(self, *layers: bytes, tag: str) -> dict[str, object]:
+        labels = {"org.cellblock.key": "k1", "org.cellblock.slurm": "24.11"}
+        config = self.blob(json.dumps({"config": {"Labels": labels}, "tag": tag}).encode())
         manifest = {"config": config, "layers": [self.blob(data) for data in layers]}
         found = self.blob(json.dumps(manifest).encode())
         return {**found, "annotations": {"org.opencontainers.image.ref.name": tag}}
@@ -256,16 +256,6 @@ def test_a_layout_says_which_tags_it_has(layout: Layout, tmp_path: Path) -> None
         find_source(f"oci:{layout.folder}").identify(None)
     with pytest.raises(CellblockError, match=r"is an OCI layout\n.*say so: oci:"):
         find_source(str(layout.folder))
-
-
-def test_an_image_that_runs_a_daemon_is_no_jail(layout: Layout) -> None:
-    layout.index(
-        layout.image(tag="one", name="worker", Entrypoint=["tini", "--", "cellblock-init", "worker"])
-    )
-    with pytest.raises(CellblockError, match=r"is the image 'worker', which runs .*, and no jail\n.*`jail`"):
-        find_source(f"oci:{layout.folder}").identify(None)
-    layout.index(layout.image(tag="one", name="site-jail", Entrypoint=None, Cmd=["bash"]))
-    assert find_source(f"oci:{layout.folder}").identify(None).key == "k1"
 
 
 def test_attestations_beside_an_image_are_no_images(layout: Layout) -> None:
