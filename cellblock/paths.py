@@ -13,6 +13,9 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent
 """Root of the checkout: holds images/, spank_jail/, deploy/."""
 
+JAIL_RELEASE = "etc/cellblock/jail-release"
+"""File of a jail, below its root, that says which variant and which Slurm it is of; no other image has it."""
+
 
 def state() -> Path:
     """Directory of clusters, secrets and volumes; not created here."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cellblock import paths
 from cellblock.definition import Image, default_images
+from cellblock.errors import UsageError
 from cellblock.graph import build_order
 from cellblock.overrides import check_sites, images_options, load_with_sites, locks_folder
 from cellblock.variants import Variant, choose_variant, load_variants
@@ -53,6 +54,26 @@ class Project:
     def images(self) -> dict[str, Image]:
         """All images by name."""
         return load_with_sites(self.definitions, self.folders)
+
+    @cached_property
+    def jails(self) -> tuple[str, ...]:
+        """The names of the images that are jails: they, or what they are made from, have JAIL_RELEASE."""
+        return tuple(sorted(name for name, image in self.images.items() if self._is_jail(image)))
+
+    def _is_jail(self, image: Image) -> bool:
+        file = image.files / paths.JAIL_RELEASE
+        if file.is_file() or file.with_name(f"{file.name}.j2").is_file():
+            return True
+        return image.fields.parent in self.images and self._is_jail(self.images[image.fields.parent])
+
+    def refuse_other_than_jail(self, name: str, place: str = "") -> None:
+        """Raise UsageError when the image `name` is no jail; `place` is where a user named it."""
+        if name not in self.jails:
+            raise UsageError(
+                f"{place + ': ' if place else ''}image {name} is no jail: it has no /{paths.JAIL_RELEASE}, "
+                "and neither has an image that it is made from",
+                hint=f"name an image that is one: {', '.join(self.jails)}; or make it `from: jail`",
+            )
 
     def variant(self, name: str | None) -> Variant:
         """The variant `name`; None: the newest stable one of the host's family. Raises UsageError."""

@@ -35,6 +35,19 @@ def test_images_stand_in_build_order_those_built_by_default_when_none_is_named(d
         project.in_order(["nothere"])
 
 
+def test_an_image_is_a_jail_by_a_file_that_it_or_one_below_it_has(definitions: Path) -> None:
+    for name, text in {"j": "summary: j\n", "k": "summary: k\nfrom: j\n"}.items():
+        (definitions / name).mkdir()
+        (definitions / name / "image.yaml").write_text(text)
+    (definitions / "j/files/etc/cellblock").mkdir(parents=True)
+    (definitions / "j/files/etc/cellblock/jail-release").touch()
+    assert Project(definitions).jails == ("j", "k")
+    assert Project().jails == ("jail", "jail-devel")
+    with pytest.raises(UsageError, match=r"^image a is no jail") as raised:
+        Project(definitions).refuse_other_than_jail("a")
+    assert "j, k" in raised.value.hint
+
+
 def test_files_are_read_once(definitions: Path) -> None:
     project = Project(definitions)
     first = project.variant("debian13"), project.images

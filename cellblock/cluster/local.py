@@ -40,6 +40,7 @@ from cellblock.cluster.facts.upgrade_record import refuse_under_way
 from cellblock.cluster.rotating.rotation import end_interrupted
 from cellblock.errors import CellblockError
 from cellblock.events import Events, SubjectState
+from cellblock.paths import JAIL_RELEASE
 
 
 def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> ClusterStatus:
@@ -205,7 +206,7 @@ def check_volume(spec: ClusterSpec) -> None:
             f"{spec.volume} holds no jail: {spec.volume}/root/etc/passwd is missing",
             hint=f"`build.py jail assemble jail {spec.volume}`",
         )
-    file = spec.volume / "root" / "etc" / "cellblock" / "jail-release"
+    file = spec.volume / "root" / JAIL_RELEASE
     release = jail_release(file)
     if release != spec.variant.release:
         raise CellblockError(

@@ -112,7 +112,7 @@ def project_of(file: ClusterFile) -> Project:
 
 
 def _check_images(request: UpRequest, project: Project, file: ClusterFile) -> None:
-    """Raise UsageError for an image that there is not, or that does not start as nodes of its kind do."""
+    """Raise UsageError for an image that is not there, is no jail, or starts no node of its kind."""
     named: list[tuple[Location, str, str | None]] = [
         (("jail", "image"), "", file.jail.image),
         (("login", "image"), "login", file.login.image),
@@ -126,6 +126,8 @@ def _check_images(request: UpRequest, project: Project, file: ClusterFile) -> No
                 f"{_place(request, key)}: there is no image '{name}'; {nearest(name, project.images)}",
                 hint=f"`build.py targets{project.options}` lists them; --images DIR adds those of a site",
             )
+        if not role:
+            project.refuse_other_than_jail(name, _place(request, key))
         image = project.images[name]
         # cellblock-init and the role: what else is in it may differ.
         start = project.images[role].fields.entrypoint[-2:] if role else []

@@ -41,6 +41,7 @@ from cellblock.jail.volume.filesystem_errors import filesystem_errors
 from cellblock.jail.volume.shards import Shard, ShardFolder, patient_lock
 from cellblock.jail.volume.volume import Volume, VolumeState
 from cellblock.jail.volume.writer_lock import LostLockError
+from cellblock.paths import JAIL_RELEASE
 from cellblock.privilege import require_root
 
 _SLOW_S = 0.0002
@@ -318,6 +319,13 @@ class _Writing:
             raise CellblockError(
                 f"{self.identity} has no files; nothing was assembled",
                 hint="is it the source that you meant?",
+            )
+        # A directory or a tar of a user's own is what its user says; a nodes' image of ours is a mistake.
+        if self.identity.release and not os.path.lexists(staging / "root" / JAIL_RELEASE):
+            raise CellblockError(
+                f"{self.identity} is no jail: it has no /{JAIL_RELEASE}, and nodes would refuse it; "
+                "nothing was assembled",
+                hint="name an image that is a jail: `jail`, or one that is made from it",
             )
         kept = assembly.written().kept
         check()

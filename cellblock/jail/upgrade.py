@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ from cellblock.jail.tree.manifest_diff import Image, between_images, checked_mea
 from cellblock.jail.tree.unsupported import MetadataTrial, UnsupportedMetadata
 from cellblock.jail.volume.base_databases import base_databases
 from cellblock.jail.volume.volume import Volume, VolumeState
+from cellblock.paths import JAIL_RELEASE
 
 if TYPE_CHECKING:
     from cellblock.jail.tree.unsupported import Loss
@@ -208,6 +210,13 @@ def _plan(
     changes = between_images(
         Image(volume.manifest, base, checked), Image(new.manifest, new.databases, checked=True)
     )
+    release = changes.paths.get(os.fsencode(JAIL_RELEASE))
+    if release is not None and release.new is None:
+        raise CellblockError(
+            f"{identity} is no jail: it has no /{JAIL_RELEASE}, which {state.source} has, and nodes would "
+            "refuse it; nothing was changed",
+            hint="name an image that is a jail: `jail`, or one that is made from it",
+        )
     return make_plan(
         changes,
         volume.root,

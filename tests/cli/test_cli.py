@@ -103,6 +103,17 @@ def test_every_target_has_help() -> None:
             "--digests /proc/sys/d.json: its folder cannot be written",
         ),
         (("up", "--cluster", "nope.yaml"), "next: check the path"),
+        *(
+            ((*words, image, "/nowhere", *more), f"image {image} is no jail")
+            for words, more in (
+                (("jail", "upgrade"), ("--plan",)),
+                (("jail", "assemble"), ()),
+                (("jail", "init"), ()),
+            )
+            for image in ("worker", "controller", "jail-init")
+        ),
+        (("jail", "upgrade", "worker", "/nowhere"), "next: name an image that is one: jail, jail-devel"),
+        (("up", "--jail", "worker"), "--jail: image worker is no jail"),
         (("shell", "srun -N2 hostname | sort"), "leave the quotes out"),
     ],
 )
@@ -295,13 +306,14 @@ def test_completion_knows_images_and_variants() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="building images needs root")
 @pytest.mark.integration
-def test_a_layout_of_the_images_named_is_assembled_without_a_tag(tmp_path: Path) -> None:
+def test_the_image_of_a_layout_is_found_without_a_tag_and_refused_when_it_is_no_jail(tmp_path: Path) -> None:
     layout, volume = f"oci:{tmp_path}/layout", str(tmp_path / "volume")
     done = run("build", "slurm", "--variant", "debian13", "--output", layout)
     assert done.returncode == 0, done.stderr
     done = run("jail", "assemble", layout, volume)
-    assert done.returncode == 0, done.stderr
-    assert f"from {layout} " in done.stdout
+    assert done.returncode == 1
+    assert f"error: {layout} (sha256:" in done.stderr
+    assert "is no jail: it has no /etc/cellblock/jail-release" in done.stderr
     assert run("build", "slurm", "--variant", "debian13").stdout == "debian13: all 2 images are up to date\n"
     assert run("build", "base", "--variant", "debian13").stdout == "debian13: the image is up to date\n"
 

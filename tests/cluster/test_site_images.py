@@ -107,6 +107,7 @@ def test_a_node_set_says_which_image_its_own_nodes_run_and_no_others() -> None:
             "jail: {image: jial}",
             "cluster.yaml:1: jail.image: there is no image 'jial'; did you mean",
         ),
+        ("name: ours", "jail: {image: gateway}", "cluster.yaml:1: jail.image: image gateway is no jail"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_line_and_key(site: Path, old: str, new: str, message: str) -> None:

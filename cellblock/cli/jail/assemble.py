@@ -104,7 +104,10 @@ def assemble(
 
 
 def image_reference(source: str, variant: str | None, sites: Sequence[Path] = ()) -> str:
-    """`source`, with the bare name of one of Cellblock's images replaced by its reference."""
+    """`source`, with the bare name of one of Cellblock's images replaced by its reference.
+
+    Raises UsageError for the name of an image that is no jail.
+    """
     from cellblock import paths
 
     images = paths.PROJECT / "images"
@@ -114,4 +117,6 @@ def image_reference(source: str, variant: str | None, sites: Sequence[Path] = ()
     from cellblock.build.references import reference
     from cellblock.project import Project
 
-    return reference(source, Project(images, sites).variant(variant))
+    project = Project(images, sites)
+    project.refuse_other_than_jail(source)
+    return reference(source, project.variant(variant))

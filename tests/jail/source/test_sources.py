@@ -29,7 +29,7 @@ from cellblock.jail.source.image import ImageSource
 from cellblock.jail.source.image_core import LayerBytes, Pick, Target, assembling
 from cellblock.jail.source.scratch_dir import NOTE
 from cellblock.jail.source.stream import opener
-from cellblock.jail.upgrade import plan_upgrade
+from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.volume.volume import Volume
 from tests.jail.manifests import read_manifest
 
@@ -233,7 +233,8 @@ class Layout:
 def layout(tmp_path: Path) -> Layout:
     """A layout with one image of two layers, tagged `one`."""
     layout = Layout(tmp_path / "layout")
-    first = layer(tmp_path / "1.tar", ("etc", "/"), ("etc/a", "1"), ("etc/b", "2"))
+    release = (("etc/cellblock", "/"), ("etc/cellblock/jail-release", ""))
+    first = layer(tmp_path / "1.tar", ("etc", "/"), ("etc/a", "1"), ("etc/b", "2"), *release)
     second = layer(tmp_path / "2.tar", ("etc/.wh.a", ""), ("etc/c", "3"))
     descriptor = layout.image(first.read_bytes(), gzip.compress(second.read_bytes()), tag="one")
     layout.index(descriptor)
@@ -244,8 +245,34 @@ def layout(tmp_path: Path) -> Layout:
 def test_a_layout_is_merged_and_labelled(layout: Layout, tmp_path: Path, events: Events) -> None:
     result = assemble(f"oci:{layout.folder}:one", tmp_path / "volume", events)
     assert (result.source.key, result.source.release) == ("k1", "24.11")
-    assert sorted(path.name for path in (result.root / "etc").iterdir()) == ["b", "c"]
+    assert sorted(path.name for path in (result.root / "etc").iterdir()) == ["b", "c", "cellblock"]
     assert not assemble(f"oci:{layout.folder}", tmp_path / "volume", events).changed
+
+
+@needs_root
+def test_an_image_of_cellblock_that_is_no_jail_is_refused(
+    layout: Layout, tmp_path: Path, events: Events
+) -> None:
+    """One of a worker, say, which has a label of Slurm's release but not the file that a jail has."""
+    worker = layer(tmp_path / "3.tar", ("etc", "/"), ("etc/a", "1")).read_bytes()
+    layout.index(layout.image(worker, tag="worker"))
+    volume = tmp_path / "volume"
+    with pytest.raises(CellblockError, match=r"is no jail: it has no /etc/cellblock/jail-release"):
+        assemble(f"oci:{layout.folder}:worker", volume, events)
+    assert not (volume / "root").exists()
+    assert not Volume(volume).leftovers()
+
+
+@needs_root
+def test_a_jail_is_upgraded_to_jails_alone(layout: Layout, tmp_path: Path, events: Events) -> None:
+    volume = tmp_path / "volume"
+    root = assemble(f"oci:{layout.folder}:one", volume, events).root
+    worker = layer(tmp_path / "3.tar", ("etc", "/"), ("etc/a", "1")).read_bytes()
+    layout.index(layout.image(worker, tag="worker"))
+    for run in (plan_upgrade, lambda source, path: upgrade(source, path, events)):
+        with pytest.raises(CellblockError, match=r"is no jail: .* nothing was changed"):
+            run(f"oci:{layout.folder}:worker", volume)
+    assert sorted(path.name for path in (root / "etc").iterdir()) == ["b", "c", "cellblock"]
 
 
 def test_a_layout_says_which_tags_it_has(layout: Layout, tmp_path: Path) -> None:
