@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.files import durable
 from cellblock.jail.apply import transaction
-from cellblock.jail.apply.kept_files import KeptFiles
+from cellblock.jail.apply.kept_files import DamagedError, KeptFiles, NotKeptError
 from cellblock.jail.apply.staging import arranged, stage
 from cellblock.jail.apply.transaction_runner import (
     Check,
@@ -30,8 +30,9 @@ from cellblock.jail.merge.action_lists import ActionIndex, ActionList, kept
 from cellblock.jail.merge.change_plan import Action, Finding, Plan
 from cellblock.jail.merge.planner import make_plan
 from cellblock.jail.tree import databases, manifest_diff
-from cellblock.jail.tree.entry import Entry, order, shown
+from cellblock.jail.tree.entry import Entry, order
 from cellblock.jail.tree.manifest_diff import Changes, ManifestDiff, PathDiff
+from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.tree.unsupported import MetadataTrial
 from cellblock.jail.volume import history
 from cellblock.jail.volume.volume import Volume, VolumeState
@@ -153,12 +154,8 @@ def _backwards(last: history.Done, done: Plan) -> Changes:
 _LOST = "its old content was not kept: users exchanged it while it was to be taken away"
 
 
-def _without_lost(plan: Plan, files: KeptFiles) -> Plan:
-    """The plan without what needs a file that was not kept: users had exchanged it when it was to be taken.
-
-    It stays as it is, and is listed.
-    """
-    lost = {action.path for action in plan.actions if not _can_make(action, plan, files)}
+def _without_lost(plan: Plan, lost: set[bytes]) -> Plan:
+    """The plan without the actions at the paths `lost`, whose old files users exchanged: each is listed."""
     if not lost:
         return plan
     actions, findings = ActionList(), list(plan.findings)
@@ -172,22 +169,34 @@ def _without_lost(plan: Plan, files: KeptFiles) -> Plan:
     return replace(plan, actions=actions.all(), findings=tuple(findings))
 
 
-def _refuse_damaged(plan: Plan, files: KeptFiles) -> None:
-    """Raise ValueError when files that were kept are gone or empty: half of an upgrade would be undone."""
-    faults = [
-        fault
-        for action in plan.actions
-        if action.after is not None and action.after.digest not in plan.contents
-        for fault in [files.fault(action)]
-        if fault
-    ]
+def _lost(plan: Plan, files: KeptFiles) -> set[bytes]:
+    """The paths of the actions that cannot be done: users had exchanged the file when it was to be kept.
+
+    Raises ValueError when kept files are damaged: half of an upgrade would be undone.
+    """
+    lost, faults = set(), []
+    for action in plan.actions:
+        entry = _needed(action, plan)
+        if entry is None:
+            continue
+        try:
+            files.usable(entry).handle.close()
+        except DamagedError as error:
+            faults.append(str(error))
+        except NotKeptError:
+            lost.add(action.path)
     if faults:
         more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
         raise ValueError(faults[0] + more)
+    return lost
 
 
-def _can_make(action: Action, plan: Plan, files: KeptFiles) -> bool:
-    return (action.after is not None and action.after.digest in plan.contents) or files.has(action)
+def _needed(action: Action, plan: Plan) -> Entry | None:
+    """The entry of an action's new file if that is to be made of a kept file."""
+    entry = action.after
+    if action.verb != "put" or entry is None or entry.kind != "f" or entry.digest in plan.contents:
+        return None
+    return entry
 
 
 def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, folder: Path) -> Plan:
@@ -195,23 +204,22 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     with history.whole(last.folder):
         opened = KeptFiles(last, ActionIndex(done.actions))
     with opened as files:
-        with history.whole(last.folder):
-            _refuse_damaged(plan, files)
-        plan = _without_lost(plan, files)
-        actions = arranged(plan, files.find)
-
-        def fetch(_number: int, entry: Entry, path: bytes) -> None:
-            text = plan.contents.get(entry.digest)
-            if text is not None:
-                with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
-                    file.write(text)
-            elif not files.make(entry, path):
+        try:
+            # Each kept file is opened once, when it is used: seldom one is missing.
+            actions = _stage_kept(volume, plan, files, folder / "new")
+        except NotKeptError:
+            if (folder / "new").exists():  # not yet, when a further name of a file was not kept
+                remove_tree(folder / "new")
+            with history.whole(last.folder):
+                lost = _lost(plan, files)
+            plan = _without_lost(plan, lost)
+            try:
+                actions = _stage_kept(volume, plan, files, folder / "new")
+            except NotKeptError as error:
                 raise CellblockError(
-                    f"{last.folder} no longer holds the old {shown(entry.path)}; nothing was changed",
+                    f"{last.folder}: {error}; nothing was changed",
                     hint="a backup has it: `jail restore VOLUME REPO`; or upgrade to the old image",
-                )
-
-        stage(actions, folder / "new", fetch, MetadataTrial(volume.private, allow=False))
+                ) from error
     next_folder = folder / "next"
     next_folder.mkdir(mode=0o700)
     for name in transaction.RECORDS:
@@ -219,3 +227,23 @@ def _stage_rollback(volume: Volume, last: history.Done, done: Plan, plan: Plan, 
     final = replace(plan, actions=kept(actions))
     write_records(volume, final, folder)
     return final
+
+
+def _stage_kept(volume: Volume, plan: Plan, files: KeptFiles, new: Path) -> Sequence[Action]:
+    """Make the new files in `new`; the actions in their final order. Raises NotKeptError."""
+    actions = arranged(plan, files.find)
+
+    def fetch(_number: int, entry: Entry, path: bytes) -> None:
+        text = plan.contents.get(entry.digest)
+        if text is None:
+            files.make(entry, path)
+            return
+        with open(path, "xb") as file:  # noqa: PTH123 - pathlib knows no paths of bytes
+            file.write(text)
+
+    # Made of a file that was made before. But where users had exchanged the file it stays theirs.
+    for action in actions:
+        if action.link and (entry := _needed(action, plan)):
+            files.usable(entry).handle.close()
+    stage(actions, new, fetch, MetadataTrial(volume.private, allow=False))
+    return actions

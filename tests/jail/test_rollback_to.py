@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import Counter
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,9 @@ from upgraded_jail import BAR, FOO, FOO2, LIB, LIB2, Deb, Jail
 
 from cellblock.cli.app import app
 from cellblock.errors import CellblockError
+from cellblock.jail.apply.kept_files import KeptFiles
 from cellblock.jail.rollback import rollback_to
+from cellblock.jail.tree.file_handle import FileHandle
 from cellblock.jail.verify import verify
 from cellblock.jail.volume import history
 from cellblock.jail.volume.volume import Volume
@@ -110,3 +113,22 @@ def test_all_that_is_kept_can_be_undone(jail: Jail) -> None:
     assert jail.tree.versions() == {"foo": "1"}
     assert len(history.read(Volume(jail.path))) == history.KEEP
     jail.tree.check()
+
+
+def test_each_kept_file_is_looked_at_once(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was checked is then what is linked. Upgrades of many files are the slower for each look more."""
+    jail.assemble(FOO, BAR)
+    jail.image("new", FOO2, LIB)
+    jail.upgrade()
+    looks: Counter[int] = Counter()
+    look = KeptFiles._at
+
+    def counted(self: KeptFiles, number: int) -> FileHandle | None:
+        looks[number] += 1
+        return look(self, number)
+
+    monkeypatch.setattr(KeptFiles, "_at", counted)
+    jail.rollback()
+    assert jail.tree.versions() == {"foo": "1", "bar": "1"}
+    assert len(looks) > 5
+    assert set(looks.values()) == {1}

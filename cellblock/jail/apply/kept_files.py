@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from typing import NamedTuple
 
 from cellblock.jail.apply.step import gives_rights
-from cellblock.jail.merge.action import Action
 from cellblock.jail.merge.action_lists import ActionIndex
 from cellblock.jail.tree.databases import MOST, is_database
 from cellblock.jail.tree.entry import Entry, shown
@@ -20,6 +21,21 @@ from cellblock.jail.volume.history import Done
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
+
+
+class NotKeptError(Exception):
+    """A file was not kept as it was: users had exchanged it, or write to it. The text names the file."""
+
+
+class DamagedError(NotKeptError):
+    """A file that was kept is gone or empty, and users cannot have done that."""
+
+
+class KeptFile(NamedTuple):
+    """A kept file that was checked. `is_own`: it was at the very path; else it only has the same content."""
+
+    handle: FileHandle
+    is_own: bool
 
 
 class KeptFiles:
@@ -36,47 +52,41 @@ class KeptFiles:
     def __exit__(self, *error: object) -> None:
         os.close(self._folder)
 
-    def has(self, action: Action) -> bool:
-        """Whether the new file of an action of the rollback can be made of what was kept."""
-        entry = action.after
-        if action.verb != "put" or entry is None or entry.kind != "f":
-            return True  # it needs none
-        handle = self.own(entry)
+    def usable(self, entry: Entry) -> KeptFile:
+        """Open the kept file that the file of `entry` can be made of. Raises NotKeptError."""
+        number = self._numbers.of_path(entry.path)
+        handle = None if number is None else self._at(number)
+        if number is not None and (handle is None or handle.kind == "f"):
+            self._refuse_damaged(number, handle, entry)
         if handle is not None:
-            with handle:
-                return _is_usable(handle, entry)
-        handle = self._other(entry)
-        if handle is None:
-            return False
-        with handle:
-            return _has_content(handle, entry)
+            if handle.kind == "f":
+                return _checked(KeptFile(handle, is_own=True), _is_usable, entry)
+            handle.close()
+        other = self._other(entry)
+        if other is None:
+            raise _not_kept(entry)
+        return _checked(KeptFile(other, is_own=False), _has_content, entry)
 
-    def fault(self, action: Action) -> str:
-        """Say what damaged the kept file that an action of the rollback needs; empty when nothing did.
+    def _refuse_damaged(self, number: int, handle: FileHandle | None, entry: Entry) -> None:
+        """Close `handle`, and raise DamagedError, when the file of root's that was kept is gone or empty.
 
-        A file of root's that is not there or has lost its content was not taken by users, who can do that to
-        files of their own alone. Those of an exchange are in the upgrade's list of what it skipped.
+        Users cannot do that to a file of root's: they take and exchange files of their own alone. A file that
+        was exchanged during the upgrade is in the upgrade's list of what it skipped. A file of another type
+        is what users had put there, and an older Cellblock kept: a conflict, not damage.
         """
-        entry = action.after
-        if action.verb != "put" or entry is None or entry.kind != "f" or entry.uid:
-            return ""
-        if action.path in self._skipped:
-            return ""
-        number = self._numbers.of_taken(entry.path)
-        if number is None:
-            return ""
-        handle = self._at(number)
-        if handle is None:
-            return f"kept/{number}, the old {shown(entry.path)}, is missing"
-        with handle:
-            # Of another type is what users had put there, and an older Cellblock kept: a conflict.
-            if handle.kind == "f" and entry.size and not handle.status.st_size:
-                return f"kept/{number}, the old {shown(entry.path)}, is empty; it had {entry.size} bytes"
-        return ""
+        if handle is not None and (handle.status.st_size or not entry.size):
+            return
+        if entry.uid or entry.path in self._skipped or self._numbers.of_taken(entry.path) is None:
+            return
+        what = "is missing"
+        if handle is not None:
+            handle.close()
+            what = f"is empty; it had {entry.size} bytes"
+        raise DamagedError(f"kept/{number}, the old {shown(entry.path)}, {what}")
 
     def find(self, entry: Entry) -> int | None:
         """Open the kept content of `entry`: a descriptor that the caller closes, or None."""
-        handle = self.own(entry) or self._other(entry)
+        handle = self._own(entry) or self._other(entry)
         if handle is None:
             return None
         with handle:
@@ -85,24 +95,19 @@ class KeptFiles:
             except UnreadableError:
                 return None
 
-    def make(self, entry: Entry, path: bytes) -> bool:
-        """Make the file of `entry` at `path`, a new name in a folder of root's; False: it was not kept."""
-        handle = self.own(entry)
-        if handle is not None:
-            with handle:
-                # A name of the very file that was there: with all its attributes, and no space needed.
-                if not _link(handle, path):
-                    _copy(handle, path)
-            return True
-        handle = self._other(entry)
-        if handle is None:
-            return False
-        with handle:
-            # Beside a file that users keep. No name of that one, which has an owner and a mode of its own.
-            _copy(handle, path)
-        return True
+    def make(self, entry: Entry, path: bytes) -> None:
+        """Make the file of `entry` at `path`, a new name in a folder of root's. Raises NotKeptError.
 
-    def own(self, entry: Entry) -> FileHandle | None:
+        What is linked or copied is the very file that was checked.
+        """
+        kept = self.usable(entry)
+        with kept.handle:
+            # A name of the very file that was there, if it can be: it has all attributes and takes no space.
+            # The other kind is beside a file that users keep: that one has an owner and a mode of its own.
+            if not (kept.is_own and _link(kept.handle, path)):
+                _copy(kept.handle, path)
+
+    def _own(self, entry: Entry) -> FileHandle | None:
         """Open the kept file that was at the entry's path; the caller closes it."""
         return self._open(self._numbers.of_path(entry.path))
 
@@ -119,6 +124,21 @@ class KeptFiles:
             return handle
         handle.close()
         return None
+
+
+def _checked(kept: KeptFile, check: Callable[[FileHandle, Entry], bool], entry: Entry) -> KeptFile:
+    """Return the file if it passes the check; otherwise close it and raise NotKeptError."""
+    try:
+        if check(kept.handle, entry):
+            return kept
+        raise _not_kept(entry)
+    except BaseException:
+        kept.handle.close()
+        raise
+
+
+def _not_kept(entry: Entry) -> NotKeptError:
+    return NotKeptError(f"the old {shown(entry.path)} is not in it as it was")
 
 
 def _is_usable(handle: FileHandle, entry: Entry) -> bool:
