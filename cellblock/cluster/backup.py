@@ -32,6 +32,7 @@ from typing import IO
 import docker
 import zstandard
 
+from cellblock.cluster.changing.many_jobs import requeue_each
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.database import dump, load
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
@@ -272,11 +273,10 @@ def refuse_busy(client: docker.DockerClient, name: str, what: str) -> None:
 
 def end_lost(client: docker.DockerClient, name: str, events: Events) -> None:
     """Queue jobs again, or end them, that ran when the backup was made: their processes are gone."""
-    for job in _busy(client, name):
-        again = running.succeeds(client, name, "controller", ["scontrol", "requeue", job])
-        if not again:
-            running.succeeds(client, name, "controller", ["scancel", job])
-        what = "is queued again" if again else "is cancelled: it cannot be queued again"
+    jobs = _busy(client, name)
+    ended = requeue_each(client, name, jobs)
+    for job in jobs:
+        what = "is cancelled: it cannot be queued again" if job in ended else "is queued again"
         events.warning(f"job {job} ran when the backup was made, and {what}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that wait for nodes by name: how slurmctld is asked and told, however many there are."""
+"""Jobs that wait for nodes by name, or are ended: how slurmctld is asked and told, however many there are."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import cast
 import docker
 import pytest
 
+from cellblock.cluster.backup import end_lost
+from cellblock.cluster.changing.draining import Draining
 from cellblock.cluster.changing.gone_nodes import forget_gone
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.facts.state import ClusterState
-from cellblock.events import Event, Events
+from cellblock.events import Event, Events, Message
 from tests.cluster.fake_engine import FakeContainer, FakeEngine
 
 # Stands for scontrol, which scripts of ours call; $JOBS has a file for each job: nodes, and why it waits.
@@ -26,7 +28,11 @@ hold.*) [ -f "$JOBS/$2" ] && sed -i 's/|.*/|JobHeldAdmin/' "$JOBS/$2" ;;
 release.*) [ -f "$JOBS/$2" ] && sed -i 's/|.*/|None/' "$JOBS/$2" ;;
 update.jobid=*) [ -f "$JOBS/${2#jobid=}" ] && [ "$3" != reqnodelist=away ] &&
     sed -i "s/^[^|]*/${3#reqnodelist=}/" "$JOBS/${2#jobid=}" ;;
+requeue.*) grep -q fixed "$JOBS/$2" && exit 1; rm "$JOBS/$2" ;;
 esac
+"""
+_SCANCEL = """#!/bin/bash
+rm "$JOBS/$1"
 """
 
 
@@ -37,8 +43,9 @@ class Slurm:
         self.jobs, self.commands = folder / "jobs", list[list[str]]()
         self.jobs.mkdir()
         (folder / "bin").mkdir()
-        (folder / "bin/scontrol").write_text(_SCONTROL)
-        (folder / "bin/scontrol").chmod(0o755)
+        for name, text in (("scontrol", _SCONTROL), ("scancel", _SCANCEL)):
+            (folder / "bin" / name).write_text(text)
+            (folder / "bin" / name).chmod(0o755)
         self._environment = {"JOBS": str(self.jobs), "PATH": f"{folder}/bin:/usr/bin:/bin"}
 
     def submit(self, number: int, nodes: str, why: str = "None") -> None:
@@ -50,10 +57,20 @@ class Slurm:
     def execute(self, container: FakeContainer, command: list[str]) -> tuple[int, str]:
         self.commands.append(command)
         if command[0] == "squeue":
-            whole = "%n" in command[-1]
+            jobs = [(one.name, *one.read_text().strip().split("|")) for one in self.jobs.iterdir()]
+            asked = next(word for word in command if word.startswith("--format="))
             return 0, "".join(
-                f"{one.name}|{one.read_text()}" if whole else f"{one.name}\n" for one in self.jobs.iterdir()
+                asked.removeprefix("--format=")
+                .replace("%i", job)
+                .replace("%A", job)
+                .replace("%n", nodes)
+                .replace("%N", nodes)
+                .replace("%r", why)
+                + "\n"
+                for job, nodes, why in jobs
             )
+        if command[0] == "sinfo":
+            return 0, "".join(f"gone-{number}|idle|0/2/0/2|none\n" for number in range(1, 41))
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 
@@ -129,3 +146,41 @@ def test_nodes_that_are_gone_are_forgotten_by_one_command(
     assert told[0][2].count(",") == 38
     assert "gone-1," not in told[0][2]
     assert len(slurm.commands) < 12
+
+
+def test_jobs_are_queued_again_or_ended_by_one_command_for_many(
+    slurm: Slurm, waiting: WaitingJobs, engine: FakeEngine
+) -> None:
+    for number in range(1200):
+        slurm.submit(number, "gone-1", "fixed" if number % 3 else "None")
+    client = cast(docker.DockerClient, engine)
+    Draining(client, "test", ["gone-1"], waiting, Events()).end_jobs()
+    assert not list(slurm.jobs.iterdir())
+    assert len(slurm.commands) == 4  # one question, and one command for 500 jobs
+
+
+def test_a_restore_says_of_each_job_what_became_of_it(slurm: Slurm, engine: FakeEngine) -> None:
+    for number, why in ((1, "None"), (2, "fixed"), (3, "None")):
+        slurm.submit(number, "gone-1", why)
+    said: list[Event] = []
+    events = Events()
+    events.subscribe(said.append)
+    end_lost(cast(docker.DockerClient, engine), "test", events)
+    texts = sorted(one.text for one in said if isinstance(one, Message))
+    assert ["is cancelled" in text for text in texts] == [False, True, False]
+    assert ["is queued again" in text for text in texts] == [True, False, True]
+    assert len(slurm.commands) == 2
+
+
+def test_nodes_that_still_have_jobs_are_found_by_one_question(
+    slurm: Slurm, waiting: WaitingJobs, engine: FakeEngine
+) -> None:
+    """However many nodes they are: slurmctld gives all of its jobs with each answer."""
+    nodes = [f"gone-{number}" for number in range(1, 41)]
+    slurm.submit(1, "gone-7")
+    draining = Draining(cast(docker.DockerClient, engine), "test", nodes, waiting, Events())
+    empty = draining.as_they_empty(nodes, 60)
+    assert {next(empty) for _ in range(39)} == {*nodes} - {"gone-7"}
+    assert sum(command[0] == "squeue" for command in slurm.commands) == 1
+    (slurm.jobs / "1").unlink()
+    assert list(empty) == ["gone-7"]

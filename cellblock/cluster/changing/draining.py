@@ -12,6 +12,7 @@ from types import TracebackType
 
 import docker
 
+from cellblock.cluster.changing.many_jobs import expand_nodes, requeue_each
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
@@ -128,10 +129,7 @@ class Draining:
 
     def end_jobs(self) -> None:
         """End the nodes' jobs; those that can be are queued again."""
-        for job in self._job_ids(self._left):
-            for command in (["scontrol", "requeue", job], ["scancel", job]):
-                if running.succeeds(self._client, self._cluster, "controller", command):
-                    break
+        requeue_each(self._client, self._cluster, self._job_ids(self._left))
 
     def forget(self, node: str) -> None:
         """Have slurmctld forget a node that has ended. Of jobs that wait for it by name none is lost."""
@@ -192,15 +190,26 @@ class Draining:
 
     def _nodes_with_jobs(self, nodes: Sequence[str]) -> set[str]:
         """Those of `nodes` that have a job, if only one that is being ended."""
-        if not nodes or not self._job_ids(nodes):
+        if not nodes:
             return set()
-        return {node for node in nodes if len(nodes) == 1 or self._job_ids([node])}
+        found = expand_nodes(self._client, self._cluster, set(self._asked_for_jobs(nodes, "%N")))
+        return set(nodes) & set().union(*found.values())
 
     def _job_ids(self, nodes: Sequence[str]) -> list[str]:
         """The jobs on `nodes`, those that are being ended as well; elements of arrays one by one."""
-        asked = ["squeue", "--noheader", "--all", "--array", f"--nodelist={','.join(nodes)}", "--format=%i"]
-        jobs = running.execute(self._client, self._cluster, "controller", asked).split()
-        return list(dict.fromkeys(jobs))
+        return list(dict.fromkeys(self._asked_for_jobs(nodes, "%i")))
+
+    def _asked_for_jobs(self, nodes: Sequence[str], field: str) -> list[str]:
+        """A field of each job on `nodes`, in squeue's form, by one question to slurmctld."""
+        asked = [
+            "squeue",
+            "--noheader",
+            "--all",
+            "--array",
+            f"--nodelist={','.join(nodes)}",
+            f"--format={field}",
+        ]
+        return running.execute(self._client, self._cluster, "controller", asked).split()
 
     def _jobs(self, nodes: Sequence[str]) -> str:
         jobs = self._job_ids(nodes)

@@ -9,12 +9,13 @@ gives them back.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import docker
 
+from cellblock.cluster.changing.many_jobs import change_each, expand_nodes
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.errors import CellblockError
@@ -22,16 +23,6 @@ from cellblock.events import Events
 from cellblock.files import durable
 
 _FILE = "waiting-jobs.json"
-# Jobs, or lists of nodes, that one command names: an argument has room for 128 KiB.
-_AT_ONCE = 500
-# Prints the jobs of which it fails: scontrol changes one with a command.
-_EACH = """verb=$1 change=$2; shift 2
-for job; do
-    case $verb in update) set -- "jobid=$job" "$change" ;; *) set -- "$job" ;; esac
-    scontrol "$verb" "$@" >/dev/null 2>&1 || echo "$job"
-done"""
-# One line of nodes for each argument.
-_SHOW_HOSTNAMES = 'for one; do echo $(scontrol show hostnames "$one"); done'
 
 
 @dataclass(frozen=True)
@@ -120,36 +111,16 @@ class WaitingJobs:
         asked = ["squeue", "--noheader", "--all", "--array", "--states=pending", "--format=%i|%n|%r"]
         lines = running.execute(self._client, self._cluster, "controller", asked).splitlines()
         jobs = [fields for line in lines if len(fields := line.split("|")) == 3 and fields[1]]
-        expanded = self._expanded({fields[1] for fields in jobs})
+        expanded = expand_nodes(self._client, self._cluster, {fields[1] for fields in jobs})
         return [
             _Waiting(job, names, why.startswith("JobHeld"))
             for job, names, why in jobs
             if not expanded[names].isdisjoint(nodes)
         ]
 
-    def _expanded(self, texts: Collection[str]) -> dict[str, set[str]]:
-        """List of nodes, as jobs have it -> its nodes."""
-        found = {text: set(text.split(",")) for text in texts if "[" not in text}
-        for some in _chunks([text for text in texts if "[" in text]):
-            command = ["sh", "-c", _SHOW_HOSTNAMES, "sh", *some]
-            lines = running.execute(self._client, self._cluster, "controller", command).splitlines()
-            found.update({text: set(line.split()) for text, line in zip(some, lines, strict=True)})
-        return found
-
     def _pending(self) -> set[str]:
         asked = ["squeue", "--noheader", "--all", "--array", "--states=pending", "--format=%i"]
         return set(running.execute(self._client, self._cluster, "controller", asked).split())
 
     def _each(self, verb: str, jobs: Sequence[str], change: str = "") -> set[str]:
-        """`scontrol VERB` of each of `jobs`; returns those of which it failed."""
-        failed: set[str] = set()
-        for some in _chunks(jobs):
-            # One execution for many: the engine takes ten times as long for one as scontrol.
-            command = ["sh", "-c", _EACH, "sh", verb, change, *some]
-            failed.update(running.execute(self._client, self._cluster, "controller", command).split())
-        return failed
-
-
-def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(texts), _AT_ONCE):
-        yield texts[at : at + _AT_ONCE]
+        return change_each(self._client, self._cluster, verb, jobs, change)
