@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from cellblock import definition, variants
-from cellblock.cluster.definition import cluster_file, external_database
+from cellblock.cluster.definition import cluster_file, external_database, kubernetes_part, node_set
 from cellblock.docs.table import code, table
 from cellblock.paths import PROJECT
 
@@ -39,10 +39,16 @@ _TITLES: dict[type[BaseModel], str] = {
     cluster_file.Rest: "The REST API",
     cluster_file.Metrics: "Metrics",
     cluster_file.Login: "The login node",
-    cluster_file.Resources: "Resources",
-    cluster_file.NodeSet: "A node set",
+    node_set.Resources: "Resources",
+    node_set.NodeSet: "A node set",
     cluster_file.Partition: "A partition",
     cluster_file.SlurmLines: "Extra lines",
+    kubernetes_part.Kubernetes: "Kubernetes",
+    kubernetes_part.JailVolume: "The jail's volume",
+    kubernetes_part.Volume: "A volume",
+    kubernetes_part.LoginService: "Login on Kubernetes",
+    kubernetes_part.SecretNames: "Existing Secrets",
+    kubernetes_part.Requests: "Requests",
 }
 _NAMES = {str: "text", int: "number", bool: "true or false", float: "number", type(None): "nothing"}
 

@@ -11,7 +11,7 @@ import pytest
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config
-from cellblock.cluster.definition.cluster_file import NodeSet
+from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.cluster.engine.containers import plan
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, images_of
 from cellblock.errors import DefinitionError, UsageError

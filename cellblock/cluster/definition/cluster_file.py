@@ -19,33 +19,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from cellblock import paths
-from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.external_database import Database, ExternalDatabase
-from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, Auth, JailRoot, check_name
+from cellblock.cluster.definition.kubernetes_part import Kubernetes
+from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, Auth, JailRoot
+from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.cluster.definition.site_lines import check_lines
 from cellblock.cluster.definition.strict import Strict as _Strict
-from cellblock.errors import DefinitionError, UsageError
+from cellblock.cluster.definition.words import ClusterName, ImageName, Name, Period, Time, Word
+from cellblock.errors import DefinitionError
 from cellblock.yaml_source import FaultAt, nearest, read_yaml, validate
 
 MOST_NODES = 200
 """Nodes of a cluster on one machine: those of a /24 bridge, with room for the rest."""
 
-# Names of node sets and partitions: parts of host names (RFC 1123), of lists of nodes and of files.
-_NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
-# Names that Slurm gives a meaning of its own where a partition or a set of nodes is named (slurm.conf(5)),
-# and the hosts of the other roles.
-_RESERVED = {"all", "default", "controller", "login", "accounting", "database", "rest", "metrics"}
-# A word in a line of slurm.conf: nothing that ends the value, the line or the file.
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/+-]{0,63}")
-_GRES = re.compile(r"[a-z][a-z0-9_]{0,31}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,31})?")
 _KEY = re.compile(r"[A-Za-z]{1,40}")
-# slurmdbd.conf(5), PurgeJobAfter and its like.
-_PERIOD = re.compile(r"[1-9]\d{0,4}(hours|days|months)")
 # What a partition's line says by fields of its own; slurm.conf(5), PARTITION CONFIGURATION.
 _OWN_OPTIONS = {
     "partitionname": "name",
@@ -55,61 +47,6 @@ _OWN_OPTIONS = {
     "state": "state",
     "prioritytier": "priority",
 }
-
-
-def _named(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError(
-            f"'{value}' is no name here: lower-case letters, digits and '-', a letter first, at most 30"
-        )
-    if value in _RESERVED:
-        raise ValueError(f"'{value}' has a meaning of its own; choose another name")
-    return value
-
-
-def _image_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError(f"'{value}' is no image's name: lower-case letters, digits and '-', at most 30")
-    return value
-
-
-def _cluster_name(value: str) -> str:
-    try:
-        check_name(value)
-    except UsageError as error:
-        raise ValueError(error.message) from error
-    return value
-
-
-def _word(value: str) -> str:
-    if not _WORD.fullmatch(value):
-        raise ValueError(f"Slurm does not take '{value}' here: only letters, digits and _ . : / + -")
-    return value
-
-
-def _size(value: str) -> str:
-    mebibytes(value)
-    return value
-
-
-def _time(value: str) -> str:
-    slurm_time(value)
-    return value
-
-
-def _period(value: str) -> str:
-    if not _PERIOD.fullmatch(value):
-        raise ValueError(f"'{value}' is no period: a number and hours, days or months, as in 12months")
-    return value
-
-
-Name = Annotated[str, AfterValidator(_named)]
-ImageName = Annotated[str, AfterValidator(_image_name)]
-ClusterName = Annotated[str, AfterValidator(_cluster_name)]
-Word = Annotated[str, AfterValidator(_word)]
-Size = Annotated[str, AfterValidator(_size)]
-Time = Annotated[str, AfterValidator(_time)]
-Period = Annotated[str, AfterValidator(_period)]
 
 
 class Jail(_Strict):
@@ -201,48 +138,6 @@ class Login(_Strict):
     """Port of the login node's sshd on 127.0.0.1."""
 
 
-class Resources(_Strict):
-    """What each node of a set tells Slurm that it has. Without: what its machine has."""
-
-    cpu: int | None = Field(default=None, ge=1, le=4096)
-    """Processors."""
-    memory: Size | None = None
-    """Memory, as in 8Gi."""
-
-
-class NodeSet(_Strict):
-    """Nodes of one kind. They are called NAME-1, NAME-2 and so on, and have NAME as a feature."""
-
-    name: Name
-    """The first part of the nodes' names."""
-    image: ImageName | None = None
-    """The image that the nodes run; without: `worker`. Another one is made `from: worker`."""
-    count: int = Field(default=1, ge=1, le=65000)
-    """How many."""
-    features: tuple[Word, ...] = Field(default=(), strict=False)
-    """Features of the nodes, for `srun --constraint`."""
-    resources: Resources = Resources()
-    """What each node has."""
-    gres: dict[str, int] = Field(default_factory=dict)
-    """Generic resources of each node, as in `gpu: 4` or `gpu:a100: 4`; declared, not looked for."""
-    weight: int = Field(default=1, ge=1, le=65533)
-    """Nodes of the lowest weight are given out first."""
-
-    @model_validator(mode="after")
-    def _gres_are_gres(self) -> NodeSet:
-        for kind, count in self.gres.items():
-            if not _GRES.fullmatch(kind):
-                raise ValueError(f"gres: '{kind}' is no resource: a name such as gpu, or gpu:a100")
-            if not 1 <= count <= 4096:
-                raise ValueError(f"gres: {kind}: {count} is not between 1 and 4096")
-        return self
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes."""
-        return tuple(f"{self.name}-{number}" for number in range(1, self.count + 1))
-
-
 class Partition(_Strict):
     """A partition: nodes under one set of rules."""
 
@@ -318,6 +213,8 @@ class ClusterFile(_Strict):
     """The partitions."""
     slurm: SlurmLines = SlurmLines()
     """Lines of the site's own in Slurm's files."""
+    kubernetes: Kubernetes | None = None
+    """What the cluster has on Kubernetes (docs/kubernetes.md); elsewhere it does nothing."""
 
     @model_validator(mode="after")
     def _names_fit(self) -> ClusterFile:
@@ -344,6 +241,33 @@ class ClusterFile(_Strict):
     def _ports_differ(self) -> ClusterFile:
         if self.rest and 0 <= self.login.ssh_port - self.rest.port < self.rest.replicas:
             raise FaultAt(f"{self.login.ssh_port} is the port of login.ssh_port, too", "rest", "port")
+        return self
+
+    @model_validator(mode="after")
+    def _kubernetes_can_run_it(self) -> ClusterFile:
+        place = self.kubernetes
+        if place is None:
+            return self
+        if place.jail.access_mode == "ReadWriteOnce" and len(self.nodes) > 1:
+            raise FaultAt(
+                f"one machine alone can mount the jail, and the cluster has {len(self.nodes)} nodes: "
+                "use ReadWriteMany, with a storage class that has it",
+                *("kubernetes", "jail", "access_mode"),
+            )
+        for at, one in enumerate(self.node_sets):
+            image = one.image or "worker"
+            if place.registry is None and image not in place.images:
+                raise FaultAt(
+                    f"set '{one.name}' runs the image '{image}', which neither kubernetes.registry nor "
+                    "kubernetes.images says where to find",
+                    *("node_sets", at, "image" if one.image else "name"),
+                )
+            if one.resources.cpu is None or one.resources.memory is None:
+                raise FaultAt(
+                    f"set '{one.name}' needs `resources: {{cpu: N, memory: SIZE}}` on Kubernetes: what each "
+                    "pod gets of its machine",
+                    *("node_sets", at, "resources"),
+                )
         return self
 
     @property

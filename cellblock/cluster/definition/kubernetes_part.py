@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part `kubernetes` of a cluster file: what a cluster on Kubernetes has besides (docs/kubernetes.md)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from cellblock.cluster.definition.kubernetes_words import (
+    Amount,
+    Cpu,
+    DnsLabel,
+    ImageReference,
+    LabelKey,
+    LabelValue,
+    ObjectName,
+    Repository,
+    SshKey,
+    Tag,
+    Tolerated,
+)
+from cellblock.cluster.definition.strict import Strict
+from cellblock.cluster.definition.words import ImageName
+from cellblock.yaml_source import FaultAt
+
+
+class Volume(Strict):
+    """A volume that a PersistentVolumeClaim asks for."""
+
+    size: Amount = "10Gi"
+    """Its size."""
+    storage_class: ObjectName | None = None
+    """Its storage class; without: the cluster's default one."""
+    prepared: bool = False
+    """Whether new volumes of that class belong to the daemon's user. Without, a container that is root for a
+    moment gives a new volume to the user, which the Pod Security Standard `restricted` does not allow."""
+
+
+class JailVolume(Strict):
+    """The volume of the jail, and the Job that fills it."""
+
+    size: Amount = "500Gi"
+    """Its size."""
+    storage_class: ObjectName | None = None
+    """Its storage class; without: the cluster's default one."""
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
+    """`ReadWriteMany`; with `ReadWriteOnce` all pods must be on one machine, so the cluster has one node."""
+    claim: ObjectName = "jail"
+    """The name of the claim. One of the site's own, with `existing`, is not made."""
+    existing: bool = False
+    """Whether the claim is there already, and is not made."""
+    shards: int = Field(default=1, ge=1, le=1000)
+    """How many pods fill it together."""
+    allow_lossy: bool = False
+    """Whether to go on where the filesystem, NFS say, cannot hold something."""
+    plain_http: bool = False
+    """Whether the registry of the jail's image is spoken to by http."""
+    registry_secret: ObjectName | None = None
+    """The Secret (kubernetes.io/dockerconfigjson) to read the jail's image with."""
+    registry_ca: ObjectName | None = None
+    """The ConfigMap whose `ca.crt` holds the authorities to trust for that registry."""
+
+
+class LoginService(Strict):
+    """How the login nodes are reached."""
+
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    """The type of the Service."""
+    node_port: int | None = Field(default=None, ge=30000, le=32767)
+    """With `NodePort`: the port of each machine."""
+    replicas: int = Field(default=1, ge=1, le=64)
+    """How many login nodes there are."""
+    authorized_keys: tuple[SshKey, ...] = Field(default=(), strict=False)
+    """Public keys of those who log in as root, that is as administrators of the jail."""
+
+
+class SecretNames(Strict):
+    """Secrets that are there already. What is not named `render` makes."""
+
+    key: ObjectName | None = None
+    """The key by which daemons know each other: `munge.key`, or `slurm.jwks` with `auth: slurm`."""
+    tokens: ObjectName | None = None
+    """The key of tokens, `jwt_hs256.key`."""
+    database: ObjectName | None = None
+    """The password of slurmdbd, `database-password`."""
+    host_keys: ObjectName | None = None
+    """The login nodes' host keys, `ssh_host_ed25519_key` and `ssh_host_rsa_key`."""
+
+
+class Requests(Strict):
+    """What Kubernetes sets aside for a pod."""
+
+    cpu: Cpu
+    """Processors, as in "4" or "500m"."""
+    memory: Amount
+    """Memory, as in 8Gi."""
+
+
+class Kubernetes(Strict):
+    """Where and how the cluster runs on Kubernetes."""
+
+    namespace: DnsLabel = "slurm"
+    """The namespace; a cluster has one of its own."""
+    registry: Repository | None = None
+    """HOST/PATH that the images were pushed to (`build.py push`)."""
+    tag: Tag | None = None
+    """The images' tag; without: the variant's name."""
+    images: dict[ImageName, ImageReference] = Field(default_factory=dict)
+    """Images by name, as in `worker: HOST/PATH@sha256:DIGEST`; they go before `registry`."""
+    pull_secrets: tuple[ObjectName, ...] = Field(default=(), strict=False)
+    """Secrets by which machines pull the images."""
+    jail: JailVolume = JailVolume()
+    """The jail's volume."""
+    state: Volume = Volume()
+    """The volume of slurmctld's state."""
+    database: Volume = Volume(size="20Gi")
+    """The volume of the accounting's database."""
+    login: LoginService = LoginService()
+    """The login nodes."""
+    secrets: SecretNames = SecretNames()
+    """Secrets that are there already."""
+    cgroup: Literal["v2", "disabled"] = "v2"
+    """Whether machines have cgroup v2, by which jobs are limited; `disabled`: they are tracked alone."""
+    domain: ObjectName = "cluster.local"
+    """The domain of Kubernetes' own names."""
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels of the machines that all but the nodes run on."""
+    tolerations: tuple[Tolerated, ...] = Field(default=(), strict=False)
+    """Taints that all but the nodes tolerate: KEY[=VALUE][:EFFECT]."""
+    priority_class: ObjectName | None = None
+    """The priority class of controller, accounting and database."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Kubernetes:
+        if self.login.node_port and self.login.type != "NodePort":
+            raise FaultAt("goes with `type: NodePort`", "login", "node_port")
+        if self.jail.existing and self.jail.storage_class:
+            raise FaultAt("the claim is there already (`existing`)", "jail", "storage_class")
+        return self
