@@ -45,7 +45,7 @@ def registry(folder: Path, names: Iterable[str], address: str = "127.0.0.1") -> 
         try:
             _wait(address, port)
             for name in names:
-                _push(f"oci:{layout()}:{name}", f"docker://{host}/bench/{name}:1")
+                push(f"oci:{layout()}:{name}", f"docker://{host}/bench/{name}:1")
             yield host
         finally:
             server.terminate()
@@ -64,7 +64,8 @@ def _wait(address: str, port: int) -> None:
     )
 
 
-def _push(source: str, target: str) -> None:
+def push(source: str, target: str) -> None:
+    """Copy an image by skopeo. Raises CellblockError."""
     command = ["skopeo", "copy", "--quiet", "--dest-tls-verify=false", source, target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

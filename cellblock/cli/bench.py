@@ -146,6 +146,19 @@ def cluster(variant: VariantOption = None, log: LogOption = "auto", as_json: Jso
     _print_keys(f"A cluster, measured in {result.seconds:.0f} s:", result.keys(), as_json)
 
 
+@app.command()
+def kubernetes(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonOption = False) -> None:
+    """Measure a cluster on a real Kubernetes, from `kubectl apply` to a job (needs CELLBLOCK_KUBERNETES)."""
+    from cellblock.bench.kubernetes import kubernetes_cost
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        result = kubernetes_cost(variant, events)
+    _print_keys(f"A cluster of nine pods, measured in {result.seconds:.0f} s:", result.keys(), as_json)
+
+
 def _print_keys(title: str, keys: Mapping[str, object], as_json: bool) -> None:
     """What a benchmark measured: one JSON object, or a line a key."""
     if as_json:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py render kubernetes`: the jail's volume, its Job and its backups as manifests."""
+"""`build.py render kubernetes`: a cluster, or the jail's volume, its Job and its backups, as manifests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from cellblock.errors import CellblockError
+from cellblock.errors import CellblockError, UsageError
 
 
 def kubernetes(
+    context: typer.Context,
     kinds: Annotated[
         list[str] | None,
         typer.Argument(
@@ -75,10 +76,28 @@ def kubernetes(
     keep_weekly: Annotated[int, typer.Option(min=0)] = 5,
     keep_monthly: Annotated[int, typer.Option(min=0)] = 12,
     deadline: Annotated[int, typer.Option(min=60, help="Seconds after which a Job is given up.")] = 14_400,
-    output: Annotated[Path | None, typer.Option(help="Folder to write one file a kind to.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder to write the manifests to.")] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            help="Render the whole cluster of this cluster file; it says what the options here say."
+        ),
+    ] = None,
+    secrets: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --cluster: file of the secrets, made once (default: secrets.yaml in OUTPUT)."
+        ),
+    ] = None,
 ) -> None:
-    """Print manifests that fill, upgrade, back up and restore a jail in Kubernetes."""
-    from cellblock.cluster.kubernetes import (
+    """Print manifests that fill, upgrade, back up and restore a jail, or write those of a whole cluster."""
+    if cluster is not None:
+        _refuse_options_of_the_jail(context)
+        _whole_cluster(cluster, output, secrets)
+        return
+    if secrets is not None:
+        raise UsageError("--secrets goes with --cluster", hint="name a cluster file, or leave --secrets out")
+    from cellblock.kubernetes.jail import (
         BackupPlan,
         KubernetesRequest,
         RestorePlan,
@@ -128,3 +147,42 @@ def kubernetes(
             f"{error.filename}: {error.strerror}", hint="name a folder that can be written"
         ) from error
     print(f"{output}: {', '.join(texts)}")
+
+
+def _refuse_options_of_the_jail(context: typer.Context) -> None:
+    """Raise UsageError for an option that says what the cluster file is to say."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source and source.name == "COMMANDLINE" and name not in ("cluster", "output", "secrets"):
+            what = parameter.opts[0] if parameter.opts[0].startswith("-") else "KIND"
+            raise UsageError(
+                f"{what} does not go with --cluster: the cluster file says all of it",
+                hint="leave it out; the part `kubernetes` of the file has namespace, images, jail and so on",
+            )
+
+
+def _whole_cluster(path: Path, output: Path | None, secrets: Path | None) -> None:
+    import hashlib
+
+    from cellblock import __version__
+    from cellblock.cluster.definition.cluster_file import load_cluster_file
+    from cellblock.cluster.definition.model import SlurmVariant
+    from cellblock.cluster.up_request import project_of
+    from cellblock.kubernetes.description import describe
+    from cellblock.kubernetes.render import SECRETS, render, write
+    from cellblock.kubernetes.secrets import write_secrets
+
+    if output is None:
+        raise UsageError("--cluster writes a folder of manifests", hint="name it: --output DIR")
+    file = load_cluster_file(path)
+    variant = project_of(file).variant(file.variant)
+    chosen = SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    description = describe(file, chosen, f"{path.name}@{digest}", __version__)
+    texts = render(description)
+    write(output, texts)
+    place = secrets or output / SECRETS
+    changed = write_secrets(description, place)
+    print(f"{output}: {len(texts)} files; {place}: {'written' if changed else 'as it was'}")
+    print(f"next: kubectl apply -f {output}/namespace.yaml -f {place} && kubectl apply -k {output}")

@@ -3,57 +3,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-PROGRAM = "CELLBLOCK_TEST_KUBERNETES"
-"""Variable: the program that starts a Kubernetes, by `PROGRAM up DIR NODES` and `PROGRAM down DIR`.
-
-`up` prints the path of the KUBECONFIG and leaves kubectl in DIR/bin. The nodes are this host: a hostPath is
-the same on all, and HOST is one of its addresses, which pods reach.
-"""
-
-HOST = "10.96.0.10"
+from cellblock.bench import real_kubernetes
+from cellblock.bench.real_kubernetes import program, running_kubernetes, why_not
 
 _TIMEOUT_S = 180
+_skipped: list[str] = []
 
 
 @dataclass(frozen=True)
-class Kubernetes:
-    """A running cluster with the nodes node-1 and node-2."""
-
-    folder: Path
-    configuration: str
-
-    def __call__(self, *arguments: str, given: str | None = None) -> str:
-        """What kubectl prints. Fails the test when kubectl does."""
-        done = subprocess.run(
-            [str(self.folder / "bin/kubectl"), f"--kubeconfig={self.configuration}", *arguments],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_TIMEOUT_S,
-        )
-        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
-        return done.stdout
-
-    def get(self, *arguments: str) -> Any:
-        """The objects that `kubectl get` finds."""
-        return json.loads(self("get", "--output=json", *arguments))
-
-    def apply(self, *manifests: dict[str, Any]) -> None:
-        """Create or change objects."""
-        self("apply", "--filename=-", given=yaml.safe_dump_all(manifests))
+class Kubernetes(real_kubernetes.Kubernetes):
+    """A running Kubernetes, with what tests ask of it."""
 
     def end_of(self, job: str, namespace: str) -> tuple[bool, str, str]:
         """Waits for a Job: whether it succeeded, the log of its last pod, and that pod's node."""
@@ -75,15 +41,16 @@ class Kubernetes:
 
 @pytest.fixture(scope="session")
 def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    program = os.environ.get(PROGRAM)
-    if not program:
-        pytest.skip(f"{PROGRAM} names no program that starts a Kubernetes: see {Path(__file__).name}")
-    if os.geteuid() != 0:
-        pytest.skip("nodes of a Kubernetes need root")
-    folder = tmp_path_factory.mktemp("kubernetes")
-    try:
-        done = subprocess.run([program, "up", str(folder), "2"], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{program} up: {done.stderr}"
-        yield Kubernetes(folder, done.stdout.split()[-1])
-    finally:
-        subprocess.run([program, "down", str(folder)], capture_output=True, check=False)
+    found = program()
+    if found is None:
+        _skipped.append(why_not())
+        pytest.skip(f"NOT RUN on a real Kubernetes: {why_not()}")
+    with running_kubernetes(found, tmp_path_factory.mktemp("kubernetes")) as one:
+        yield Kubernetes(one.program, one.folder, one.configuration)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say it once more, where it is read."""
+    if _skipped:
+        terminalreporter.section("NOT RUN on a real Kubernetes", red=True)
+        terminalreporter.write_line(f"tests/kubernetes: nothing was applied to a cluster: {_skipped[0]}")

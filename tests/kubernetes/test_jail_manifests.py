@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rendered manifests in a real Kubernetes: a jail is filled, backed up and restored with all options.
 
-Manifests are for Kubernetes 1.27 and later; tests/cluster/test_kubernetes.py validates them. Here an older
-Kubernetes may run them: `_for_older` takes away what it does not know.
+Manifests are for Kubernetes 1.27 and later; test_jail.py validates them. Here an older Kubernetes may run
+them: `for_older` takes away what it does not know.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from typing import Any
 import pytest
 import yaml
 
+from cellblock.bench.real_kubernetes import HOST
 from cellblock.build import BuildRequest, build_images, copy_images
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from cellblock.kubernetes.older import for_older
 from cellblock.oci.layout import Layout
 from cellblock.paths import PROJECT
 from tests.integration.conftest import default_variant
 from tests.integration.registry import PASSWORD, USER, RunningRegistry, running_registry
-from tests.kubernetes.conftest import HOST, Kubernetes
+from tests.kubernetes.conftest import Kubernetes
 from tests.oci.layers import make_image, member
 
 pytestmark = pytest.mark.integration
@@ -61,7 +63,7 @@ class Place:
 
     def run(self, manifest: dict[str, Any]) -> str:
         """Apply a Job, which must succeed on the one node that it may run on; returns its log."""
-        self.kubernetes.apply(_for_older(manifest))
+        self.kubernetes.apply(for_older(manifest))
         return self.succeeds(manifest["metadata"]["name"])
 
     def succeeds(self, job: str) -> str:
@@ -70,15 +72,6 @@ class Place:
         assert succeeded, log
         assert node == "node-2"
         return log
-
-
-def _for_older(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest without podFailurePolicy (1.25); a CronJob as before 1.21, without time zone (1.25)."""
-    spec = {
-        key: value for key, value in manifest["spec"].items() if key not in ("podFailurePolicy", "timeZone")
-    }
-    version = "batch/v1beta1" if manifest["kind"] == "CronJob" else manifest["apiVersion"]
-    return {**manifest, "apiVersion": version, "spec": spec}
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
@@ -194,7 +187,7 @@ def test_what_was_backed_up_is_restored_by_snapshot_and_path_and_in_the_place_of
     assert cron["spec"]["timeZone"] == "Europe/Zurich"
     container = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
     container["args"].append("--init")
-    place.kubernetes.apply(_for_older(cron))
+    place.kubernetes.apply(for_older(cron))
     snapshots = []
     for number, text in enumerate(("second\n", "third\n")):
         backup = f"backup-{number}"

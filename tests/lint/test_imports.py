@@ -36,6 +36,8 @@ LAYERS = (
     ("store",),
     ("build", "jail"),
     ("inspect", "release", "ci", "cluster", "metrics"),
+    # The cluster in another place: it renders what cluster describes.
+    ("kubernetes",),
     ("bench", "doctor"),
     ("cli",),
     # The reference is generated from the commands.

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jinja2
 
@@ -20,7 +20,7 @@ from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.cluster_file import ClusterFile, Partition
 from cellblock.cluster.definition.external_database import ExternalDatabase, read_authorities
-from cellblock.cluster.definition.model import ClusterSpec
+from cellblock.cluster.definition.model import SlurmVariant
 from cellblock.cluster.definition.names import CONTROLLERS, Auth, JailRoot
 from cellblock.cluster.definition.site_lines import with_lines
 from cellblock.cluster.facts.host import CgroupMode
@@ -56,6 +56,18 @@ _PURGED = {
     "transactions": "TXN",
     "usage": "Usage",
 }
+
+
+class Described(Protocol):
+    """A cluster, wherever it runs: its file, and the variant of its images."""
+
+    @property
+    def file(self) -> ClusterFile:
+        """What the site says of it."""
+
+    @property
+    def variant(self) -> SlurmVariant:
+        """The variant of its images."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +153,9 @@ class AccountingFacts:
     """Name in slurmdbd.conf -> period."""
     archive: bool
     host: str = "accounting"
+    """Where slurmdbd is reached."""
+    own_host: str = "accounting"
+    """What slurmdbd's host calls itself."""
     database_host: str = "database"
     database_port: int = 3306
     database: str = "slurm_acct_db"
@@ -184,16 +199,24 @@ class ClusterFacts:
     auth: Auth = "munge"
     # More than a machine runs; costs slurmctld a few bytes each.
     max_nodes: int = 256
+    detects_gpus: bool = False
+    """Whether nodes find GPUs by themselves; else they are only declared."""
+    login: str = "login"
+    """Hosts that srun runs on."""
+    shm: str = "50%"
+    """The size of a job's /dev/shm, as mount(8) takes it."""
+    tmp: str = "10%"
+    """The size of a job's /tmp."""
 
 
-def cgroup_for(spec: ClusterSpec, mode: CgroupMode) -> CgroupMode:
+def cgroup_for(spec: Described, mode: CgroupMode) -> CgroupMode:
     """How the cluster's Slurm can use what the host has."""
     features = SlurmFeatures(spec.variant.release, spec.variant.plugin_dir)
     return mode if features.cgroup_v2 else "disabled"
 
 
 def facts(
-    spec: ClusterSpec, cpus: int, memory_mb: int, running: Mapping[str, int] | None = None
+    spec: Described, cpus: int, memory_mb: int, running: Mapping[str, int] | None = None
 ) -> ClusterFacts:
     """How the machine's processors and memory are told to Slurm.
 
@@ -303,7 +326,7 @@ def _options(partition: Partition) -> dict[str, str]:
 
 
 def render(
-    spec: ClusterSpec, cluster: ClusterFacts, cgroup: CgroupMode, templates: Path | None = None
+    spec: Described, cluster: ClusterFacts, cgroup: CgroupMode, templates: Path | None = None
 ) -> dict[str, str]:
     """Path below config/ -> text. `cgroup` is as `cgroup_for` says. Raises CellblockError."""
     environment = jinja2.Environment(

@@ -242,7 +242,7 @@ def plan(
             environment={
                 **ask,
                 "CELLBLOCK_CGROUP": cgroup,
-                "CELLBLOCK_NODE_CONF": _node_line(nodes_of),
+                "CELLBLOCK_NODE_CONF": node_line(nodes_of),
                 **({"CELLBLOCK_GRES": nodes_of.gres} if nodes_of.gres else {}),
             },
             security_opt=mounting,
@@ -317,7 +317,7 @@ def _accounting(accounting: AccountingFacts | None) -> dict[str, str]:
     return where if accounting.account is None else {**where, "CELLBLOCK_ACCOUNT": accounting.account}
 
 
-def _node_line(nodes: NodeSetFacts) -> str:
+def node_line(nodes: NodeSetFacts) -> str:
     """What slurmd says of its node when it registers: the rest of a NodeName line of slurm.conf(5)."""
     options = {
         # Undeclared, slurmd says how its processors are made: sockets, cores, threads.

@@ -22,11 +22,11 @@ import yaml
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster.engine.api import connect, podman_environment
-from cellblock.cluster.kubernetes import KINDS, BackupPlan, KubernetesRequest, render
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.verify import verify
 from cellblock.jail.volume.volume import Volume
+from cellblock.kubernetes.jail import KINDS, BackupPlan, KubernetesRequest, render
 from cellblock.oci.layout import Layout
 from tests.integration.conftest import default_variant
 from tests.integration.registry import RunningRegistry

@@ -10,7 +10,12 @@ MARK=cellblock_release
 DUMPS=/var/lib/slurm/archive
 
 # as_slurm COMMAND... - as Slurm's user, without any capability and without a way to get one.
-as_slurm() { setpriv --reuid=slurm --regid=slurm --init-groups --inh-caps=-all --bounding-set=-all --no-new-privs "$@"; }
+as_slurm() {
+    if [ "$(id -u)" = 0 ]; then
+        set -- --reuid=slurm --regid=slurm --init-groups --inh-caps=-all --bounding-set=-all "$@"
+    fi
+    setpriv --no-new-privs "$@"
+}
 
 # setting KEY - the value of a key of slurmdbd.conf.
 setting() { sed -n "s/^$1=//p" "$CONF/slurmdbd.conf" | tail -n 1; }

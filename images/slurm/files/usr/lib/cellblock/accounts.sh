@@ -6,12 +6,24 @@
 # follow_accounts OPTIONS... - wait for a checked copy of the jail's accounts, and keep it up to date from then on.
 # OPTIONS: of jail-accounts, where the jail is.
 follow_accounts() {
-    install -d -m 0755 /var/lib/extrausers
+    [ -w /var/lib/extrausers ] || install -d -m 0755 /var/lib/extrausers
     # The first try says what is wrong, once.
     jail-accounts --once "$@" ||
         wait_for "the jail's accounts; the line above says what is wrong with them" accounts_copied "$@"
     # It works, as the copy has shown, and is not given up.
     node-supervise --tries=1000000 jail-accounts "$@" &
+}
+
+# follow_accounts_of_jail - the same for a daemon without a jail: the volume's root/etc is mounted for it, or, on Kubernetes,
+# the volume, read-only. There a folder of the volume can only be mounted when it exists, or it would be made, as part of a jail
+# that is not assembled yet.
+follow_accounts_of_jail() {
+    if [ -d /mnt/jail-etc ]; then
+        follow_accounts --etc /mnt/jail-etc
+    else
+        wait_for_jail
+        follow_accounts --jail "$JAIL"
+    fi
 }
 
 accounts_copied() { jail-accounts --once "$@" 2>/dev/null; }

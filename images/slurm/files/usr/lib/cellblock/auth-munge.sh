@@ -33,6 +33,9 @@ start_auth_of_node() {
     read_only /run/munge
 }
 
+# join_auth ROLE - wait for the munged beside this container.
+join_auth() { wait_for "munged, which serves this pod, to answer" munge_answers; }
+
 # start_auth ROLE - munged where there is no jail, and nobody but the administrator.
 start_auth() {
     prepare_munge

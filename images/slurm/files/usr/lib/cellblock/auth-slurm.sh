@@ -49,6 +49,9 @@ start_auth_of_node() {
     export SLURM_SACK_JWKS=$KEY_OF_SLURMD
 }
 
+# join_auth ROLE - the same for a daemon that runs as Slurm's user from the start: it needs nobody beside it.
+join_auth() { start_auth "$1"; }
+
 # start_auth ROLE - where there is no jail, and nobody but the administrator.
 start_auth() {
     wait_for_key

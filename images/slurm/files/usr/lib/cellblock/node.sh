@@ -3,6 +3,21 @@
 # docs/threat-model.md says against whom.
 # shellcheck shell=sh
 
+# close_writes ROLE - Kubernetes gives a container whose root is read-only folders to write that everybody may write, without the
+# mount options of the local cluster's (cellblock/cluster/engine/containers.py): give them both.
+close_writes() {
+    case $(stat -c %a /run) in *[2367]) ;; *) return 0 ;; esac
+    for each in /run:0755:noexec /var/log:0755:noexec /var/lib/extrausers:0755:noexec /tmp:0711:noexec /var/tmp:0711:noexec \
+        /var/spool:0711:exec /run/bcast:1777:exec; do
+        folder=${each%%:*} options=${each##*:}
+        mode=${each#*:}
+        if mountpoint -q "$folder"; then
+            chmod "${mode%:*}" "$folder"
+            [ "$1" != worker ] || mount -o "remount,bind,nosuid,nodev,$options" "$folder"
+        fi
+    done
+}
+
 # Where users, whom sbcast lets write outside the jail, could write besides /run/bcast. Root goes on writing to /tmp: the
 # PMIx server of a step with --no-jail does.
 close_to_users() {

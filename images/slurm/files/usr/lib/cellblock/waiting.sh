@@ -40,6 +40,27 @@ controller_listens() {
     return 1
 }
 
+# two_controllers - whether there are two slurmctld, of which one acts.
+two_controllers() { case $CONTROLLER in *,*) return 0 ;; *) return 1 ;; esac; }
+
+# own_folder MODE FOLDER... - make the folders, Slurm's user's own. As that user, without root, they are made, or were mounted
+# for the user's group.
+own_folder() {
+    mode=$1
+    shift
+    if [ "$(id -u)" = 0 ]; then
+        install -d -o slurm -g slurm -m "$mode" "$@"
+        return
+    fi
+    for folder; do
+        if [ -d "$folder" ]; then
+            [ -w "$folder" ] || die "$folder cannot be written by user $(id -un), and must: does the volume take fsGroup?"
+        else
+            mkdir -m "$mode" "$folder"
+        fi
+    done
+}
+
 # copy_jwt_key FOLDER - with CELLBLOCK_TOKENS, a copy of the key of tokens there that is SlurmUser's alone: Slurm takes no
 # other.
 copy_jwt_key() {

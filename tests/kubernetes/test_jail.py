@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cellblock.cluster.kubernetes import (
+from cellblock.errors import UsageError
+from cellblock.kubernetes.jail import (
     KINDS,
     BackupPlan,
     KubernetesRequest,
@@ -19,7 +20,6 @@ from cellblock.cluster.kubernetes import (
     parse_selector,
     render,
 )
-from cellblock.errors import UsageError
 from cellblock.paths import PROJECT
 from tests.kubernetes_schemas import VERSIONS, check
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders deploy/kubernetes: the jail's volume, the Job that fills it, its backups.
 
-Only what Cellblock's own commands need to run in a cluster: Slurm's daemons are deployed by other tools. What
-the pods may do is a list of capabilities, each of which was taken away to see what fails
+What Cellblock's own commands need to run in a cluster, with or without Slurm's daemons beside them. What the
+pods may do is a list of capabilities, each of which was taken away to see what fails
 (docs/jail-kubernetes.md).
 """
 
@@ -18,6 +18,13 @@ from zoneinfo import available_timezones
 import jinja2
 
 from cellblock import paths
+from cellblock.cluster.definition.kubernetes_words import (
+    EFFECTS,
+    LABEL_KEY,
+    LABEL_VALUE,
+    SUBDOMAIN,
+    TOLERATION,
+)
 from cellblock.errors import CellblockError, UsageError
 from cellblock.yaml_source import nearest
 
@@ -33,10 +40,6 @@ handle (open_by_handle_at(2)), and the Pod Security Standard `baseline` refuses 
 
 _NAME = r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?"
 """RFC 1123 label, with room for what is added to it."""
-_LABEL_KEY = r"(?P<key>([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)"
-_LABEL_VALUE = r"(?P<value>([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)"
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _FIELDS = (
     ("minute", 0, 59, ""),
     ("hour", 0, 23, ""),
@@ -79,11 +82,11 @@ class Toleration:
     @staticmethod
     def parse(text: str) -> Toleration:
         """KEY[=VALUE][:EFFECT], as `kubectl taint` writes it. Raises UsageError."""
-        found = re.fullmatch(rf"{_LABEL_KEY}(?:={_LABEL_VALUE})?(?::(?P<effect>{'|'.join(_EFFECTS)}))?", text)
+        found = re.fullmatch(TOLERATION, text)
         if not found:
             raise UsageError(
                 f"--toleration {text!r} is no toleration",
-                hint=f"KEY[=VALUE][:EFFECT], as gpu=true:NoSchedule; effects: {', '.join(_EFFECTS)}",
+                hint=f"KEY[=VALUE][:EFFECT], as gpu=true:NoSchedule; effects: {', '.join(EFFECTS)}",
             )
         return Toleration(found["key"], found["value"] or "", found["effect"] or "")
 
@@ -119,7 +122,7 @@ class KubernetesRequest:
 
 def parse_selector(text: str) -> tuple[str, str]:
     """KEY=VALUE of a node's label. Raises UsageError."""
-    found = re.fullmatch(rf"{_LABEL_KEY}={_LABEL_VALUE}", text)
+    found = re.fullmatch(rf"{LABEL_KEY}={LABEL_VALUE}", text)
     if not found:
         raise UsageError(f"--node-selector {text!r} is no label", hint="KEY=VALUE, as pool=storage")
     return found["key"], found["value"]
@@ -199,7 +202,7 @@ def _check(request: KubernetesRequest) -> None:
         ("--registry-ca", request.ca),
         *(("--pull-secret", name) for name in request.pull_secrets),
     ):
-        if name and not re.fullmatch(_SUBDOMAIN, name):
+        if name and not re.fullmatch(SUBDOMAIN, name):
             raise UsageError(
                 f"{what} {name!r} is no name in Kubernetes", hint="lower case letters, digits, dashes, dots"
             )

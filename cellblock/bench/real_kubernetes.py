@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts a real Kubernetes of two nodes on this machine, for the benchmark and the tests; ends it afterwards.
+
+The program `kubernetes` of the folder CELLBLOCK_KUBERNETES does: `up DIR NODES`, which prints the path of the
+KUBECONFIG and leaves kubectl in DIR/bin, `load DIR IMAGE...` and `down DIR`. The nodes are this host: a
+hostPath is the same on all, and HOST is one of its addresses, which pods reach.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cellblock import paths
+from cellblock.errors import CellblockError
+from cellblock.kubernetes.metadata import Object
+from cellblock.kubernetes.older import for_older
+
+VARIABLE = "CELLBLOCK_KUBERNETES"
+HOST = "10.96.0.10"
+_TIMEOUT_S = 300
+
+
+def program() -> Path | None:
+    """The program that starts a Kubernetes, where there is one and this process may use it."""
+    folder = os.environ.get(VARIABLE)
+    found = Path(folder) if folder else paths.PROJECT.parent / "shared" / "kubernetes"
+    return found / "kubernetes" if os.access(found / "kubernetes", os.X_OK) and os.geteuid() == 0 else None
+
+
+def why_not() -> str:
+    """What is missing when `program` finds none."""
+    if os.geteuid() != 0:
+        return "the nodes of a Kubernetes need root"
+    return f"{VARIABLE} names no folder with a program `kubernetes`, and ../shared/kubernetes has none"
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """A running Kubernetes with the nodes node-1 and node-2."""
+
+    program: Path
+    folder: Path
+    configuration: str
+
+    def __call__(self, *arguments: str, given: str | None = None, timeout_s: float = _TIMEOUT_S) -> str:
+        """What kubectl prints. Raises CellblockError when it fails."""
+        done = self.run(*arguments, given=given, timeout_s=timeout_s)
+        if done.returncode:
+            raise CellblockError(
+                f"kubectl {' '.join(arguments)} ended with status {done.returncode}: "
+                f"{(done.stderr + done.stdout).strip()[-3000:]}",
+                hint=f"look into it: KUBECONFIG={self.configuration} {self.folder}/bin/kubectl get pods -A",
+            )
+        return done.stdout
+
+    def run(
+        self, *arguments: str, given: str | None = None, timeout_s: float = _TIMEOUT_S
+    ) -> subprocess.CompletedProcess[str]:
+        """`kubectl` with `arguments`, however it ends."""
+        return subprocess.run(
+            [str(self.folder / "bin/kubectl"), f"--kubeconfig={self.configuration}", *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )
+
+    def get(self, *arguments: str) -> Any:
+        """The objects that `kubectl get` finds."""
+        return json.loads(self("get", "--output=json", *arguments))
+
+    def apply(self, *manifests: Object) -> None:
+        """Create or change objects."""
+        self("apply", "--filename=-", given=yaml.safe_dump_all(manifests))
+
+    def load(self, images: Sequence[str]) -> None:
+        """Bring images of this machine's storage to the nodes."""
+        _run(self.program, "load", str(self.folder), *images)
+
+    def inside(self, pod: str, *command: str, container: str = "", namespace: str = "slurm") -> str:
+        """What `command` prints in a pod."""
+        chosen = [f"--container={container}"] if container else []
+        return self("exec", f"--namespace={namespace}", pod, *chosen, "--", *command)
+
+    def wait(self, what: str, condition: Any, timeout_s: float) -> None:
+        """Wait until `condition()` is true. Raises CellblockError, with the pods, when it is not in time."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                pods = self.run("get", "pods", "--all-namespaces", "--output=wide").stdout
+                raise CellblockError(f"after {timeout_s:.0f} s, still waiting for {what}:\n{pods}")
+            time.sleep(0.3)
+
+
+def older_folder(rendered: Path, target: Path) -> Path:
+    """A copy of a rendered folder whose manifests Kubernetes 1.20 takes."""
+    for path in sorted(rendered.rglob("*")):
+        if path.is_file() and path.parent.name != "monitoring":
+            made = target / path.relative_to(rendered)
+            made.parent.mkdir(parents=True, exist_ok=True)
+            text = path.read_text()
+            if path.suffix == ".yaml" and path.name != "kustomization.yaml" and path.parent == rendered:
+                text = yaml.safe_dump_all([for_older(one) for one in yaml.safe_load_all(text)])
+            made.write_text(text)
+            made.chmod(path.stat().st_mode & 0o777)
+    return target
+
+
+# The nodes' bridges hide a pod's address from pods of the other node, as no network of a Kubernetes may:
+# slurmctld takes a node's address from its connection.
+_PODS = "10.88.0.0/16"
+_NO_NAT = ("POSTROUTING", "-s", _PODS, "-d", _PODS, "-j", "ACCEPT")
+
+
+@contextmanager
+def running_kubernetes(started: Path, folder: Path) -> Iterator[Kubernetes]:
+    """A Kubernetes of two nodes by the program `started`, with all that it keeps in `folder`."""
+    try:
+        configuration = _run(started, "up", str(folder), "2").split()[-1]
+        subprocess.run(["iptables", "-t", "nat", "-I", *_NO_NAT], check=True)
+        yield Kubernetes(started, folder, configuration)
+    finally:
+        subprocess.run(["iptables", "-t", "nat", "-D", *_NO_NAT], capture_output=True, check=False)
+        subprocess.run([started, "down", str(folder)], capture_output=True, check=False)
+
+
+def _run(started: Path, *arguments: str) -> str:
+    done = subprocess.run([started, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CellblockError(
+            f"{started} {arguments[0]} ended with status {done.returncode}: {done.stderr.strip()[-2000:]}",
+            hint="its README says what it needs",
+        )
+    return done.stdout

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Prometheus' operator and Grafana are given, as extra files: not each cluster knows such objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import yaml
+
+from cellblock.kubernetes.description import Description
+from cellblock.kubernetes.metadata import Object, labels, metadata
+from cellblock.metrics.dashboards import ALL
+from cellblock.metrics.panels import render
+from cellblock.metrics.rules import rules_file
+
+# What Grafana's sidecar looks for, in its chart's own settings.
+_DASHBOARD = {"grafana_dashboard": "1"}
+
+
+def monitors(cluster: Description, interval: int) -> Iterator[Object]:
+    """A PodMonitor and a PrometheusRule (monitoring.coreos.com/v1)."""
+    yield {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": metadata(cluster, "slurm", "metrics"),
+        "spec": {
+            "selector": {"matchLabels": labels(cluster, "metrics")},
+            "podMetricsEndpoints": [{"port": "metrics", "path": "/metrics", "interval": f"{interval}s"}],
+        },
+    }
+    yield {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": metadata(cluster, "slurm", "metrics"),
+        "spec": yaml.safe_load(rules_file().read_text(encoding="utf-8")),
+    }
+
+
+def dashboards(cluster: Description) -> Iterator[Object]:
+    """A ConfigMap for each dashboard."""
+    for one in ALL:
+        yield {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata(cluster, f"dashboard-{one.uid}", "metrics", _DASHBOARD),
+            "data": {f"{one.uid}.json": json.dumps(render(one), indent=2) + "\n"},
+        }
