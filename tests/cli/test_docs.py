@@ -15,6 +15,8 @@ from cellblock.cli.app import app
 from cellblock.paths import PROJECT
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+# It takes a while to make.
+_PROGRAM: Any = typer.main.get_command(app)
 _LINE = re.compile(r"^ {4}(?:[A-Z_]+=\S+ )*python3 build\.py (.*?)(?: {2,}.*)?$", re.MULTILINE)
 
 
@@ -24,12 +26,12 @@ def typed(page: Path) -> list[str]:
 
 def commands(text: str) -> Iterator[tuple[Any, list[str]]]:
     """Each command that a line names, by `A | B` or `group A|B` more than one, and the words that follow."""
-    targets = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    targets = _PROGRAM.commands
     first, *others = text.split(" | ")
     # Others are the shell's: `graph | dot -Tpdf`.
     for part in (first, *(one for one in others if one.split()[0] in targets)):
         words = re.sub(r"[\[\]]", " ", part.partition(" #")[0]).split()
-        found: list[Any] = [typer.main.get_command(app)]
+        found: list[Any] = [_PROGRAM]
         while words and hasattr(found[0], "commands"):
             group, names = found[0].commands, words.pop(0).split("|")
             found = [command for name in names if (command := group.get(name))]

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -18,10 +20,19 @@ from cellblock.paths import PROJECT
 _OTHERS = {"--help", "--audit", "--create-home", "--login"}
 
 
+@functools.cache
+def sources() -> dict[Path, list[ast.AST]]:
+    """Each source's nodes."""
+    return {
+        path: [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        for path in sorted((PROJECT / "cellblock").rglob("*.py"))
+    }
+
+
 def hints() -> Iterator[tuple[str, str]]:
     """Each hint's place and text, with `{}` for what is filled in."""
-    for path in sorted((PROJECT / "cellblock").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, nodes in sources().items():
+        for node in nodes:
             for keyword in node.keywords if isinstance(node, ast.Call) else ():
                 if keyword.arg == "hint":
                     parts = [
@@ -34,12 +45,9 @@ def hints() -> Iterator[tuple[str, str]]:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Each text of the sources that names a command of ours, with its place: hints made elsewhere, too."""
-    for path in sorted((PROJECT / "cellblock").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        inside = {
-            id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
-        }
-        for node in ast.walk(tree):
+    for path, nodes in sources().items():
+        inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in nodes:
             parts = node.values if isinstance(node, ast.JoinedStr) else [node]
             if id(node) in inside or not isinstance(node, ast.JoinedStr | ast.Constant):
                 continue
@@ -58,10 +66,12 @@ def commands() -> dict[str, dict[str, click.Parameter]]:
         for name, below in getattr(command, "commands", {}).items():
             add(below, (*words, name))
 
-    add(get_command(app), ())
+    add(PROGRAM, ())
     return found
 
 
+# It takes a while to make.
+PROGRAM = get_command(app)
 KNOWN = commands()
 OPTIONS = {name: option for options in KNOWN.values() for name, option in options.items()}
 
@@ -69,7 +79,7 @@ OPTIONS = {name: option for options in KNOWN.values() for name, option in option
 def lacking(line: str) -> str:
     """What a command line leaves out that its command must be given: typed as it stands, it fails."""
     words = re.sub(r"^(python3 )?(build\.py )?", "", line).split()
-    command, options, at = get_command(app), KNOWN[""], 0
+    command, options, at = PROGRAM, KNOWN[""], 0
     while at < len(words) and words[at] in getattr(command, "commands", {}):
         command, at = command.commands[words[at]], at + 1  # type: ignore[attr-defined]
         options = KNOWN[" ".join(words[:at])]
