@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -192,11 +193,12 @@ def shell(
             "--admin is root, outside the jail, and --user is of the jail: they exclude each other",
             hint="leave out one of them",
         )
+    who = " --admin" if admin else "" if user == "root" else f" --user {shlex.quote(user)}"
     if command and len(command) == 1 and " " in command[0] and not command[0].startswith("/"):
         raise UsageError(
             f"'{command[0]}' is one word, and would be a program of that name",
             hint="leave the quotes out, or have a shell read the line: "
-            f"`build.py shell{cluster.name_option(name)} -- sh -c '...'`",
+            f"`build.py shell{who}{cluster.name_option(name)} -- sh -c '...'`",
         )
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     argv = cluster.shell_argv(name, command or (), user=user, admin=admin, terminal=terminal)

@@ -32,6 +32,7 @@ struct container {
 	bool privileged;              /* root without a user namespace (ENROOT_ALLOW_SUPERUSER) */
 	struct variables environment; /* of the command */
 	struct variables image_environment; /* what of it the image says, before others change it */
+	struct variables own_environment; /* what environ.d, a --conf script and -e say, values as they are written */
 };
 
 /* Inside, one is this uid and gid. */

@@ -37,7 +37,8 @@ const char *container_lookup_for_mounts(void *context, const char *name)
 	const char *image = variables_get(&container->image_environment, name);
 
 	/* What environ.d, a script or -e made of it is theirs who say what is mounted; what is the image's is not. */
-	bool of_image = value && image && !variables_get(&container->settings->variables, name) && !strcmp(value, image);
+	bool of_image = value && image && !variables_get(&container->settings->variables, name) &&
+			!variables_get(&container->own_environment, name) && !strcmp(value, image);
 	return of_image && own ? own : value;
 }
 
@@ -62,9 +63,16 @@ static void read_image(struct container *container)
 		text_list_add(&container->image_environment.list, container->environment.list.items[i]);
 }
 
-int container_environment(struct container *container, struct jail_error *err)
+static int read_own(struct container *container, const char *text, const char *name, struct jail_error *err)
 {
 	const struct expand_request variables = { EXPAND_BRACES, container_lookup, container };
+
+	return environment_read(&container->environment, text, name, &variables, err) ||
+	       environment_read(&container->own_environment, text, name, NULL, err) ? -1 : 0;
+}
+
+int container_environment(struct container *container, struct jail_error *err)
+{
 	struct drop_ins files;
 	scoped_buffer output = { 0 };
 	int result = 0;
@@ -73,14 +81,16 @@ int container_environment(struct container *container, struct jail_error *err)
 	drop_ins_find(&files, container->settings, "environ.d", ".env", false);
 	for (size_t i = 0; !result && i < files.paths.n; i++) {
 		scoped_free char *text = text_read(AT_FDCWD, files.paths.items[i], MAX_ENVIRONMENT, NULL, err);
-		result = text ? environment_read(&container->environment, text, files.paths.items[i], &variables, err) : -1;
+		result = text ? read_own(container, text, files.paths.items[i], err) : -1;
 	}
 	drop_ins_free(&files);
 	if (result || container_script(container, "environ", &output, err))
 		return -1;
-	if (output.text && environment_read(&container->environment, output.text, container->script, &variables, err))
+	if (output.text && read_own(container, output.text, container->script, err))
 		return -1;
-	for (size_t i = 0; i < container->variables.n; i++)
+	for (size_t i = 0; i < container->variables.n; i++) {
 		variables_set_pair(&container->environment, container->variables.items[i]);
+		variables_set_pair(&container->own_environment, container->variables.items[i]);
+	}
 	return 0;
 }

@@ -66,6 +66,7 @@ static void set_login(struct container *container, const struct jail_account *ac
 		variables_set_pair(&all, container->environment.list.items[i]);
 	variables_free(&container->environment);
 	variables_free(&container->image_environment);
+	variables_free(&container->own_environment);
 	container->environment = all;
 	all = (struct variables){ 0 };
 }

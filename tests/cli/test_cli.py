@@ -115,6 +115,7 @@ def test_every_target_has_help() -> None:
         (("jail", "upgrade", "worker", "/nowhere"), "next: name an image that is one: jail, jail-devel"),
         (("up", "--jail", "worker"), "--jail: image worker is no jail"),
         (("shell", "srun -N2 hostname | sort"), "leave the quotes out"),
+        (("shell", "--user", "ada", "srun -N2"), "shell --user ada -- sh -c '...'`"),
     ],
 )
 def test_wrong_usage_is_one_message_and_status_2(arguments: tuple[str, ...], message: str) -> None:

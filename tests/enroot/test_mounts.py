@@ -108,8 +108,11 @@ def test_the_image_does_not_decide_what_others_mount(enroot: Enroot) -> None:
     assert seen(**mine) == ["mine", "mine", "images", "mine"]
     assert seen() == ["images"] * 4
     assert seen("-e", f"WHERE={enroot.home}/environd", **mine) == ["environd"] * 4
-    enroot.write(enroot.sysconf / "environ.d/50-site.env", f"WHERE={enroot.home}/environd\n")
-    assert seen(**mine) == ["environd"] * 4
+    # Also where it is the image's value: who says it decides, not whether it differs.
+    assert seen("-e", f"WHERE={enroot.home}/images", **mine) == ["images"] * 4
+    for name in ("images", "environd"):
+        enroot.write(enroot.sysconf / "environ.d/50-site.env", f"WHERE={enroot.home}/{name}\n")
+        assert seen(**mine) == [name] * 4
 
 
 def test_nofail_leaves_out_what_is_missing(shared: Enroot) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -196,6 +197,16 @@ def test_silent_corruption_shows_only_in_the_content(volume: Path) -> None:
     assert verify(volume, EVENTS, content=True).is_clean
     rollback(volume, EVENTS)
     assert (volume / "root/usr/bin/foo").read_text().endswith("?"), "what a repair replaced is not lost"
+
+
+def test_the_repair_that_is_advised_finds_what_only_the_content_shows(volume: Path) -> None:
+    overwrite(volume / "root/usr/bin/foo")
+    said = CliRunner().invoke(app, ["jail", "verify", str(volume), "--content", "--log", "plain"])
+    assert said.exit_code == 1
+    advised = re.search(r"  next: `python3 build\.py ([^`]*)` restores", said.output)
+    assert advised is not None, said.output
+    assert CliRunner().invoke(app, [*advised[1].split(), "--log", "plain"]).exit_code == 0
+    assert verify(volume, EVENTS, content=True).is_clean
 
 
 def test_what_users_changed_is_not_damage_and_survives_a_repair(volume: Path) -> None:

@@ -90,18 +90,21 @@ def verify(
         )
         if not result.is_clean:
             again = f" again: {result.n_left} are left" if result.repaired else ""
-            print(f"  next: {_again(volume, users=users)}{again or ' restores them from the image'}")
+            print(
+                f"  next: {_again(volume, content=content, users=users)}{again or ' restores them from the image'}"
+            )
         if result.n_choices:
             print(
                 f"  {result.n_choices} of the users' changes are owners, modes or removals of the image's "
-                f"own files; {_again(volume, users=True)} undoes these"
+                f"own files; {_again(volume, content=False, users=True)} undoes these"
             )
     if not result.is_clean:
         raise typer.Exit(1)
 
 
-def _again(volume: Path, *, users: bool) -> str:
-    return typeable(f"`jail verify --repair{' --users' if users else ''} {printable(str(volume))}`")
+def _again(volume: Path, *, content: bool, users: bool) -> str:
+    options = (" --content" if content else "") + (" --users" if users else "")
+    return typeable(f"`jail verify --repair{options} {printable(str(volume))}`")
 
 
 def _repaired(result: VerifyResult) -> str:
