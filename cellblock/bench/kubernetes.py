@@ -62,8 +62,7 @@ partitions:
   - {{name: main, default: true, node_sets: [cpu]}}
   - {{name: large, node_sets: [big]}}
 kubernetes:
-  namespace: {namespace}
-  registry: localhost/cellblock
+  registry: {images}
   images: {{jail: "{jail}"}}
   cgroup: disabled
   jail: {{size: 4Gi, storage_class: by-hand, plain_http: true}}
@@ -107,15 +106,17 @@ def kubernetes_cost(variant: str | None, events: Events) -> KubernetesCost:
 
 
 @contextmanager
-def prepared(kubernetes: Kubernetes, variant: str, folder: Path, namespace: str = "slurm") -> Iterator[Path]:
+def prepared(
+    kubernetes: Kubernetes, variant: str, folder: Path, images: str = "localhost/cellblock"
+) -> Iterator[Path]:
     """The rendered folder of FILE, with images and volumes there; a registry serves while the block runs."""
-    kubernetes.load([f"localhost/cellblock/{name}:{variant}" for name in ROLES])
+    kubernetes.load([f"{images}/{name}:{variant}" for name in ROLES])
     with registry(folder, (), HOST) as host:
         jail = f"{host}/cellblock/jail:{variant}"
-        push(f"containers-storage:localhost/cellblock/jail:{variant}", f"docker://{jail}")
+        push(f"containers-storage:{images}/jail:{variant}", f"docker://{jail}")
         kubernetes.apply(*volumes(folder / "volumes"))
         path = folder / "cluster.yaml"
-        path.write_text(FILE.format(variant=variant, namespace=namespace, jail=jail))
+        path.write_text(FILE.format(variant=variant, images=images, jail=jail))
         render_to(path, folder / "rendered")
         yield older_folder(folder / "rendered", folder / "older")
 

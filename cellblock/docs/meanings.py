@@ -93,6 +93,10 @@ ENVIRONMENT = {
         "`/var/cache/cellblock`",
         "directory of what can be made again: packages, layers, images",
     ),
+    "CELLBLOCK_KUBERNETES": (
+        "`../shared/kubernetes`",
+        "folder of the program that starts a Kubernetes, for `bench kubernetes` and tests/kubernetes",
+    ),
     "CELLBLOCK_PROGRAM": (
         "`build.py`",
         "the name that messages call the program by; set by the image jail-init",
@@ -135,6 +139,10 @@ NODE_ENVIRONMENT = {
     "CELLBLOCK_METRICS_SOURCE": (
         "`commands`",
         "how the exporter asks slurmctld: `commands`, or `openmetrics` from Slurm 25.11.5 on",
+    ),
+    "CELLBLOCK_METRICS_RECORDS": (
+        "`/mnt/jail-records`",
+        "where `.cellblock` of the jail's volume is, for the exporter",
     ),
     "CELLBLOCK_DATABASE_HOST": ("`database:3306`", "host and port of the database, for slurmdbd"),
     "CELLBLOCK_DATABASE_MEMORY_MB": (

@@ -44,7 +44,7 @@ _WRITES = {
 _SPOOL_MIB, _SCRIPT_MIB = 256, 4
 # Processes and threads of one user in a pod.
 _USER_PROCESSES = "8192"
-# What the pod's end takes besides the time that jobs or sessions have: node-leave ends those left, and slurmd ends.
+# What the pod's end takes besides the time that jobs or sessions have: node-leave ends those that are left.
 _LEAVING_S = 75
 # The time of sessions, in which login-leave tells them.
 _SESSIONS_S = 60

@@ -9,6 +9,7 @@ from cellblock.cluster.definition.kubernetes_part import Volume
 from cellblock.kubernetes.description import Description
 from cellblock.kubernetes.metadata import Object, labels, metadata
 from cellblock.kubernetes.pods import Pod
+from cellblock.kubernetes.quantities import size
 
 
 def stateful_set(
@@ -127,6 +128,6 @@ def claim(
         "spec": {
             "accessModes": [mode],
             **({"storageClassName": volume.storage_class} if volume.storage_class else {}),
-            "resources": {"requests": {"storage": volume.size}},
+            "resources": {"requests": {"storage": size(volume.size)}},
         },
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from cellblock.cluster.definition.kubernetes_words import EFFECTS
 from cellblock.kubernetes.description import Description
 from cellblock.kubernetes.metadata import Object, labels
+from cellblock.kubernetes.quantities import cpu, size
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Resources:
     def data(self) -> Object:
         """As `resources`."""
         return {
-            "requests": {"cpu": self.cpu, "memory": self.memory, **self.more},
-            "limits": {"memory": self.memory_limit or self.memory, **self.more},
+            "requests": {"cpu": cpu(self.cpu), "memory": size(self.memory), **self.more},
+            "limits": {"memory": size(self.memory_limit or self.memory), **self.more},
         }
 
 
@@ -208,18 +209,18 @@ def listening(port: int, file: str = "") -> Object:
     }
 
 
-def writable(path: str, size: str, *, memory: bool = True) -> tuple[Mount, Object]:
+def writable(path: str, limit: str, *, memory: bool = True) -> tuple[Mount, Object]:
     """A folder that a container whose root is read-only can write: its mount and its volume."""
     name = "writes-" + path.strip("/").replace("/", "-")
     return (
         Mount(name, path, read_only=False),
-        {"name": name, "emptyDir": {**({"medium": "Memory"} if memory else {}), "sizeLimit": size}},
+        {"name": name, "emptyDir": {**({"medium": "Memory"} if memory else {}), "sizeLimit": size(limit)}},
     )
 
 
 def writables(sizes: Mapping[str, str]) -> tuple[tuple[Mount, ...], tuple[Object, ...]]:
     """`writable` for each path and size."""
-    made = [writable(path, size) for path, size in sizes.items()]
+    made = [writable(path, limit) for path, limit in sizes.items()]
     return tuple(mount for mount, _ in made), tuple(volume for _, volume in made)
 
 

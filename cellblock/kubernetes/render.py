@@ -27,6 +27,7 @@ from cellblock.kubernetes.jail import render as render_jail
 from cellblock.kubernetes.metadata import COMPONENT, Object, dump, labels, made_from
 from cellblock.kubernetes.monitoring import dashboards, monitors
 from cellblock.kubernetes.network import policies
+from cellblock.kubernetes.quantities import size
 
 SECRETS = "secrets.yaml"
 """Where the secrets are, unless another file is named."""
@@ -115,7 +116,7 @@ def _jail(cluster: Description) -> list[Object]:
         kinds=("init",) if jail.existing else ("claim", "init"),
         namespace=place.namespace,
         claim=jail.claim,
-        size=jail.size,
+        size=size(jail.size),
         storage_class=jail.storage_class or "",
         shards=jail.shards,
         upgrade=True,

@@ -95,7 +95,25 @@ def test_what_the_api_would_add_or_drop_is_not_left_to_it(tmp_path: Path) -> Non
     """`kubectl apply` would find such an object changed each time."""
     for one in objects(rendered(tmp_path)):
         assert "volumeClaimTemplates" not in one.get("spec", {})
-        assert "[]" not in str(one.get("spec", "")), one["metadata"]["name"]
+        spec = str(one.get("spec", ""))
+        assert "[]" not in spec, one["metadata"]["name"]
+        for number, unit in re.findall(r"'(\d+)(Mi|Gi)'", spec):
+            assert int(number) % 1024, f"{one['metadata']['name']}: {number}{unit} is a larger unit's"
+        assert not re.search(r"'cpu': '(\d+000m|\d+\.\d+)'", spec)
+
+
+def test_every_mount_has_its_volume_and_every_claim_its_object(tmp_path: Path) -> None:
+    for name in VARIANTS:
+        texts = rendered(tmp_path, *VARIANTS[name])
+        claims = {one["metadata"]["name"] for one in objects(texts) if one["kind"] == "PersistentVolumeClaim"}
+        used = set()
+        for spec in pods(texts).values():
+            volumes = {volume["name"] for volume in spec.get("volumes", ())}
+            both = (*spec.get("initContainers", ()), *spec["containers"])
+            assert {mount["name"] for one in both for mount in one.get("volumeMounts", ())} == volumes
+            bound = (volume.get("persistentVolumeClaim") for volume in spec.get("volumes", ()))
+            used |= {claim["claimName"] for claim in bound if claim}
+        assert used == claims
 
 
 def test_the_kustomization_has_every_file(tmp_path: Path) -> None:
