@@ -25,14 +25,13 @@ from cellblock.errors import CellblockError
 from cellblock.kubernetes.metadata import Object
 from cellblock.kubernetes.older import for_older
 
-VARIABLE = "CELLBLOCK_KUBERNETES"
 HOST = "10.96.0.10"
 _TIMEOUT_S = 300
 
 
 def program() -> Path | None:
     """The program that starts a Kubernetes, where there is one and this process may use it."""
-    folder = os.environ.get(VARIABLE)
+    folder = os.environ.get("CELLBLOCK_KUBERNETES")
     found = Path(folder) if folder else paths.PROJECT.parent / "shared" / "kubernetes"
     return found / "kubernetes" if os.access(found / "kubernetes", os.X_OK) and os.geteuid() == 0 else None
 
@@ -41,7 +40,7 @@ def why_not() -> str:
     """What is missing when `program` finds none."""
     if os.geteuid() != 0:
         return "the nodes of a Kubernetes need root"
-    return f"{VARIABLE} names no folder with a program `kubernetes`, and ../shared/kubernetes has none"
+    return "CELLBLOCK_KUBERNETES names no folder with a program `kubernetes`; ../shared/kubernetes has none"
 
 
 @dataclass(frozen=True)

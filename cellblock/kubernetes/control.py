@@ -158,7 +158,7 @@ def controller(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
         ),
         (
             config_volume("configuration", CONFIGURATION),
-            secret_volume("secrets", secrets, _ONE_READS),
+            *((secret_volume("secrets", secrets, _ONE_READS),) if secrets else ()),
             jail_volume(cluster),
             claim_volume("state", "controller-state"),
             *volumes,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities as the API writes them: `kubectl apply` would find 1024Mi, which is 1Gi there, changed each time."""
+"""Quantities as the API writes them: `kubectl apply` would find 1024Mi, there 1Gi, changed each time."""
 
 from __future__ import annotations
 
