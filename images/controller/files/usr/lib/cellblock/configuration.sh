@@ -121,6 +121,20 @@ faults() {
     echo "${found:-slurmctld said nothing}"
 }
 
+# missing_plugins FOLDER - say which plugins of slurmd's FOLDER's files name and no image has: slurmctld does not load them, and each
+# slurmd would end. Of the SLURM_CONF's slurmctld.
+missing_plugins() {
+    plugins=$(timeout 20 scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
+    [ -d "${plugins:-/nowhere}" ] || return 0
+    sed -n -E 's/^[[:space:]]*(TaskPlugin|ProctrackType|JobAcctGatherType|AcctGather[a-z]+Type|PrEpPlugins|JobContainerType|SwitchType|CredType|TopologyPlugin)[[:space:]]*=[[:space:]]*([^#[:space:]]*).*/\2/Ip' "$1/slurm.conf" |
+        tr , '\n' | while read -r plugin; do
+        case $plugin in
+        */none) ;;
+        */*) [ -e "$plugins/${plugin%/*}_${plugin#*/}.so" ] || echo "there is no plugin $plugin" ;;
+        esac
+    done
+}
+
 # try FOLDER - whether a slurmctld of its own takes FOLDER's files. FOLDER.faults has what is wrong, FOLDER.partitions
 # and FOLDER.nodes what it knows. 2: it did not come to a verdict.
 try() {
@@ -145,8 +159,9 @@ try() {
         if grep -q 'Running as primary controller' "$trial.log"; then
             read_at=${read_at:-$(date +%s)}
             if (SLURM_CONF=$trial/slurm.conf && export SLURM_CONF && answers &&
-                names partitions >"$1.partitions" && names nodes >"$1.nodes"); then
+                names partitions >"$1.partitions" && names nodes >"$1.nodes" && missing_plugins "$1" >"$1.faults"); then
                 verdict=0
+                [ ! -s "$1.faults" ] || verdict=3
                 break
             fi
             # With auth/slurm the running slurmctld says who asks, and it may not run.
@@ -168,6 +183,7 @@ try() {
     2) echo "slurmctld neither ran with it within $TRIAL_S s nor ended: $(tail -n 1 "$trial.log")" >"$1.faults" ;;
     esac
     rm -rf "$trial" "$trial.log"
+    [ $verdict -ne 3 ] || verdict=1
     return $verdict
 }
 
