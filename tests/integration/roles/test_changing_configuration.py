@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm's configuration changes under a running slurmctld: what is bad leaves the old in use, and is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.local_cluster import LocalCluster
+from tests.integration.roles.controller_pod import MAIN, ControllerPod, controller_pod
+
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm, pytest.mark.needs_munge]
+
+SECOND = "PartitionName=second Nodes=n-1\n"
+THIRD = "PartitionName=third Nodes=n-2\n"
+AS_ALICE = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups")
+
+
+@pytest.fixture(scope="module")
+def pod(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerPod]:
+    folder: Path = tmp_path_factory.mktemp("pod")
+    # Slurm's user reads what stands for volumes.
+    for each in (folder, folder.parent, folder.parent.parent):
+        each.chmod(0o755)
+    with controller_pod(cluster, folder) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def as_before(pod: ControllerPod) -> None:
+    pod.put(MAIN)
+    pod.wait_until("one partition", lambda: pod.partitions() == {"main"} and not pod.refused())
+
+
+def wait_for(pod: ControllerPod, *partitions: str) -> None:
+    pod.wait_until(f"{partitions}", lambda: pod.partitions() == {"main", *partitions})
+    pod.wait_until("nothing is refused", lambda: not pod.refused())
+
+
+def wait_for_refusal(pod: ControllerPod, why: str) -> None:
+    pod.wait_until(f"it is refused: {why}", lambda: why in pod.refused())
+    pod.wait_until("the log says why", lambda: why in pod.said())
+
+
+def test_a_change_is_taken(pod: ControllerPod) -> None:
+    pod.put(MAIN + SECOND)
+    wait_for(pod, "second")
+
+
+def test_of_changes_within_a_second_the_last_is_taken(pod: ControllerPod) -> None:
+    for lines in (SECOND, THIRD, SECOND, THIRD):
+        pod.put(MAIN + lines)
+    wait_for(pod, "third")
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("NoSuchKey=1\n", "NoSuchKey"),
+        ("PartitionName=gpu Nodes=missing\n", "missing"),
+        ("TaskPlugin=task/missing\n", "there is no plugin task/missing"),
+        ("SlurmctldTimeout=soon\n", "soon"),
+        (None, "there is no slurm.conf in it"),
+    ],
+    ids=["syntax", "missing_set", "plugin", "value", "empty"],
+)
+def test_what_is_bad_leaves_the_old_in_use(pod: ControllerPod, lines: str | None, why: str) -> None:
+    pod.put(MAIN + SECOND)
+    wait_for(pod, "second")
+    number = pod.run("pidof", "slurmctld").ok()
+    pod.put(lines if lines is None else MAIN + lines)
+    wait_for_refusal(pod, why)
+    assert pod.partitions() == {"main", "second"}
+    assert pod.run("pidof", "slurmctld").ok() == number
+    pod.put(MAIN + THIRD)
+    wait_for(pod, "third")
+
+
+def test_a_partition_goes_when_no_job_names_it_any_more(pod: ControllerPod) -> None:
+    pod.put(MAIN + SECOND)
+    wait_for(pod, "second")
+    submit = ("sbatch", "--parsable", "--partition=second", "--chdir=/", "--output=/dev/null", "--wrap=true")
+    job = pod.run(*AS_ALICE, *submit).ok().strip()
+    pod.put(MAIN)
+    wait_for_refusal(pod, f"second (jobs {job})")
+    assert pod.partitions() == {"main", "second"}
+    pod.run("scancel", job).ok()
+    wait_for(pod)
+
+
+def test_a_change_while_slurmctld_is_down(pod: ControllerPod) -> None:
+    supervisor = pod.supervisor()
+    pod.stop_slurmctld()
+    try:
+        pod.put(MAIN + SECOND)
+        pod.wait_until("it is taken", lambda: "it starts with its new configuration" in pod.said())
+    finally:
+        pod.run("kill", "-CONT", supervisor).ok()
+    wait_for(pod, "second")
+
+
+def test_a_slurmctld_that_is_killed_meanwhile(pod: ControllerPod) -> None:
+    pod.put(MAIN + SECOND)
+    pod.run("sh", "-c", "sleep 2; kill -KILL $(pidof slurmctld)")
+    wait_for(pod, "second")
+
+
+@pytest.mark.parametrize(("lines", "why"), [("NoSuchKey=1\n", "NoSuchKey"), (None, "no slurm.conf")])
+def test_a_new_pod_starts_with_the_last_good_one(pod: ControllerPod, lines: str | None, why: str) -> None:
+    pod.put(MAIN + SECOND)
+    wait_for(pod, "second")
+    kept = pod.folder / "state" / "configuration.controller" / "slurm.conf"
+    pod.wait_until("it is kept", lambda: SECOND in kept.read_text())
+    pod.put(lines if lines is None else MAIN + lines)
+    pod.start()
+    assert pod.partitions() == {"main", "second"}
+    wait_for_refusal(pod, why)
