@@ -104,7 +104,7 @@ def describe(file: ClusterFile, variant: SlurmVariant, source: str, version: str
     if file.kubernetes is None:
         raise UsageError(
             "the cluster file has no part `kubernetes`",
-            hint="add `kubernetes: {registry: HOST/PATH}`, where `build.py push` put the images",
+            hint="add `kubernetes: {registry: HOST/PATH}`, where `build.py push HOST/PATH` put the images",
         )
     return Description(file, variant, source, version)
 

@@ -90,9 +90,8 @@ def verify(
         )
         if not result.is_clean:
             again = f" again: {result.n_left} are left" if result.repaired else ""
-            print(
-                f"  next: {_again(volume, content=content, users=users)}{again or ' restores them from the image'}"
-            )
+            what = again or " restores them from the image"
+            print(f"  next: {_again(volume, content=content, users=users)}{what}")
         if result.n_choices:
             print(
                 f"  {result.n_choices} of the users' changes are owners, modes or removals of the image's "
