@@ -14,10 +14,13 @@ import os
 import re
 import signal
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import deep_tree
 
 with contextlib.suppress(ImportError):  # enroot's own tests run where there is pytest alone
     from hypothesis import HealthCheck, settings
@@ -156,6 +159,21 @@ def pytest_configure(config: pytest.Config) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter and hasattr(config.option, "numprocesses") and config.option.numprocesses:
         config.pluginmanager.register(_AtOnce(reporter))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remove what pytest would stumble over when it removes the folders of earlier runs."""
+    if not hasattr(session.config, "workerinput"):
+        deep_tree.remove_left()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, Any, Any]:
+    """Remove directories without end after the test, whatever became of it."""
+    try:
+        return (yield)
+    finally:
+        deep_tree.remove_made()
 
 
 class _AtOnce:

@@ -1,18 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories without end, one below the other, as a user makes them in a moment."""
+"""Directories without end, one below the other, as a user makes them in a moment.
+
+pytest cannot remove them: it ends with a RecursionError, some runs later. So they are removed when the test
+ends, and those of a run that was killed when the next one begins.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path
+
+_made: list[tuple[Path, Path]] = []
+"""The directories of this process's trees, each with the note that names it."""
 
 
 def make_deep(top: Path, levels: int, *, files: bool = False) -> None:
-    """Make `levels` directories "d" below the directory `top`.
+    """Make `levels` directories "d" below the directory `top`, which is removed when the test ends.
 
-    With `files` each but the deepest has a file "z" too, which comes after the next directory. pytest cannot
-    remove them: cellblock.jail.tree.removal.remove_tree does.
+    With `files` each but the deepest has a file "z" too, which comes after the next directory.
     """
+    notes().mkdir(mode=0o700, exist_ok=True)
+    number, note = tempfile.mkstemp(prefix=f"{os.getpid()}-", dir=notes())
+    with os.fdopen(number, "w") as file:
+        file.write(str(top.absolute()))
+    _made.append((top.absolute(), Path(note)))
     descriptor = os.open(top, os.O_RDONLY)
     for _ in range(levels):
         if files:
@@ -22,3 +35,33 @@ def make_deep(top: Path, levels: int, *, files: bool = False) -> None:
         os.close(descriptor)
         descriptor = deeper
     os.close(descriptor)
+
+
+def notes() -> Path:
+    """The folder with a file for each tree that is there: PID-..., with the path of its top in it."""
+    return Path(tempfile.gettempdir()) / f"cellblock-deep-trees-{os.getuid()}"
+
+
+def remove_made() -> None:
+    """Remove the trees that this process made."""
+    while _made:
+        top, note = _made.pop()
+        _remove(top)
+        note.unlink(missing_ok=True)
+
+
+def remove_left() -> None:
+    """Remove the trees of processes that are no more."""
+    for note in notes().glob("*-*"):
+        try:
+            os.kill(int(note.name.partition("-")[0]), 0)
+        except ProcessLookupError:
+            _remove(Path(note.read_text()))
+            note.unlink(missing_ok=True)
+
+
+def _remove(top: Path) -> None:
+    from cellblock.jail.tree.removal import remove_tree  # not where there is pytest alone
+
+    with contextlib.suppress(FileNotFoundError):  # the test has removed it
+        remove_tree(top)

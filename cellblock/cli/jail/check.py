@@ -90,8 +90,10 @@ def verify(
         )
         if not result.is_clean:
             again = f" again: {result.n_left} are left" if result.repaired else ""
-            what = again or " restores them from the image"
-            print(f"  next: {_again(volume, content=content, users=users)}{what}")
+        if not result.is_clean:
+            again = f" again: {result.n_left} are left" if result.repaired else ""
+            command = _again(volume, content=content, users=users)
+            print(f"  next: {command}{again or ' restores them from the image'}")
         if result.n_choices:
             print(
                 f"  {result.n_choices} of the users' changes are owners, modes or removals of the image's "

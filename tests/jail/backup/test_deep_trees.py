@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from cellblock.events import Event, Events, Message
 from cellblock.jail.assemble import assemble
 from cellblock.jail.backup.backup import BackupOptions, backup
 from cellblock.jail.backup.repository import find_repository
-from cellblock.jail.tree.removal import remove_tree
 from tests.deep_tree import make_deep
 
 pytestmark = [
@@ -25,13 +23,11 @@ pytestmark = [
 
 
 @pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Path]:
+def volume(tmp_path: Path) -> Path:
     make_everything(tmp_path / "image")
     assemble(str(tmp_path / "image"), tmp_path / "volume", Events())
     make_deep(tmp_path / "volume/root", 3000)
-    yield tmp_path / "volume"
-    # pytest cannot.
-    remove_tree(tmp_path / "volume")
+    return tmp_path / "volume"
 
 
 def test_what_is_too_deep_is_told_and_is_no_failure(

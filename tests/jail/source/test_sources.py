@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
-import io
-import json
 import lzma
 import os
 import subprocess
@@ -32,6 +29,7 @@ from cellblock.jail.source.stream import opener
 from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.volume.volume import Volume
 from tests.jail.manifests import read_manifest
+from tests.jail.source.oci_layouts import Layout, Member, layer
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a jail keeps owners and devices: needs root")
 
@@ -116,26 +114,6 @@ def test_a_damaged_compressed_tar_is_refused(small: Path, tmp_path: Path) -> Non
             read_layers([archive], tmp_path)
 
 
-Member = tuple[str, str]
-
-
-def layer(path: Path, *members: Member) -> Path:
-    """A tar of (name, content): content `/` is a directory, `->X` a symlink, `=X` a hard link."""
-    with tarfile.open(path, "w") as archive:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            if content == "/":
-                info.type, info.mode = tarfile.DIRTYPE, 0o755
-            elif content.startswith("->"):
-                info.type, info.linkname = tarfile.SYMTYPE, content[2:]
-            elif content.startswith("="):
-                info.type, info.linkname = tarfile.LNKTYPE, content[1:]
-            else:
-                info.size = len(content)
-            archive.addfile(info, io.BytesIO(content.encode()) if info.size else None)
-    return path
-
-
 @pytest.fixture
 def merged(tmp_path: Path) -> Callable[..., dict[str, str]]:
     """Lays layers over each other; gives each path's content in the notation of `layer`."""
@@ -203,30 +181,6 @@ def test_a_textual_acl_is_refused_rather_than_lost(tmp_path: Path) -> None:
         archive.addfile(info)
     with pytest.raises(CellblockError, match="/a: its ACL is stored as text"):
         read_layers([tmp_path / "a.tar"], tmp_path)
-
-
-class Layout:
-    """An OCI layout, written by hand."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "blobs/sha256").mkdir(parents=True)
-        (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-
-    def blob(self, data: bytes) -> dict[str, object]:
-        digest = hashlib.sha256(data).hexdigest()
-        (self.folder / "blobs/sha256" / digest).write_bytes(data)
-        return {"digest": f"sha256:{digest}", "size": len(data)}
-
-    def image(self, *layers: bytes, tag: str) -> dict[str, object]:
-        labels = {"org.cellblock.key": "k1", "org.cellblock.slurm": "24.11"}
-        config = self.blob(json.dumps({"config": {"Labels": labels}, "tag": tag}).encode())
-        manifest = {"config": config, "layers": [self.blob(data) for data in layers]}
-        found = self.blob(json.dumps(manifest).encode())
-        return {**found, "annotations": {"org.opencontainers.image.ref.name": tag}}
-
-    def index(self, *descriptors: dict[str, object]) -> None:
-        (self.folder / "index.json").write_text(json.dumps({"manifests": descriptors}))
 
 
 @pytest.fixture
