@@ -38,7 +38,7 @@ class ControllerPod:
     """Of the cluster's own configuration, without slurm.conf's partitions and nodes."""
 
     def put(self, lines: str | None, files: Mapping[str, str] | None = None) -> None:
-        """Exchange all files of the ConfigMap at once, as kubelet does, for those of a slurm.conf with `lines`.
+        """Exchange all files of the ConfigMap at once, as kubelet does, for those with `lines` in slurm.conf.
 
         None: for no file.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A login node says to its sessions that it ends, and waits for them; what a user puts there is not written to."""
+"""A login node says to its sessions that it ends, and waits; what a user puts there is not written to."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ STATE=/var/lib/slurm/slurmctld
 # The last configuration that slurmctld has answered with. Two controllers share the state.
 GOOD=$STATE/configuration.$(hostname)
 # Why the newest configuration is not in use, while it is not.
+# shellcheck disable=SC2034 # watch-configuration uses it
 REFUSED=/run/slurmctld/configuration-refused
 # Seconds until slurmctld runs or has ended; one is usual.
 TRIAL_S=60
@@ -81,7 +82,10 @@ answers() { timeout 20 scontrol ping 2>/dev/null | grep -q ' is UP'; }
 names() {
     case $1 in
     partitions) timeout 20 scontrol --oneliner show partition 2>/dev/null | sed -n 's/^PartitionName=\([^ ]*\).*/\1/p' ;;
-    nodes) timeout 20 scontrol --oneliner show node 2>/dev/null | grep -v 'State=[^ ]*DYNAMIC' | sed -n 's/^NodeName=\([^ ]*\).*/\1/p' ;;
+    nodes)
+        timeout 20 scontrol --oneliner show node 2>/dev/null | sed -n -e '/State=[^ ]*DYNAMIC/d' \
+            -e 's/^NodeName=\([^ ]*\).*/\1/p'
+        ;;
     esac | sort
 }
 
@@ -92,19 +96,23 @@ free_port() {
     echo $port
 }
 
-# write_trial FOLDER - make FOLDER's configuration one of a slurmctld that touches nothing of the running one's: no state, no port
-# and no database of it, and no program of the site's. job_submit/jail looks at who acts as the controller.
+# Keys of slurm.conf that a trial has its own values of, or none: state, port, database, and programs of the site's.
+OWN="AccountingStorage[a-z]*|SlurmctldHost|ControlMachine|ControlAddr|SlurmctldPort|SlurmctldPrimaryO[nf]+Prog"
+OWN="$OWN|SlurmctldLogFile|SlurmctldPidFile|StateSaveLocation|SuspendProgram|Resume(Fail)?Program|RebootProgram"
+# Keys that name plugins which slurmd loads, and slurmctld does not.
+OF_SLURMD="TaskPlugin|ProctrackType|JobAcctGatherType|AcctGather[a-z]+Type|PrEpPlugins|JobContainerType|SwitchType"
+SPACE='[[:space:]]*'
+
+# write_trial FOLDER - make FOLDER's configuration that of a slurmctld which touches nothing of the running one's.
+# job_submit/jail looks at who acts as the controller.
 write_trial() {
-    port=$(free_port)
-    sed -i -E \
-        -e '/^[[:space:]]*(AccountingStorage[a-z]*|SlurmctldHost|ControlMachine|ControlAddr|SlurmctldPort|SlurmctldPrimaryO[nf]+Prog|SlurmctldLogFile|SlurmctldPidFile|StateSaveLocation|SuspendProgram|ResumeProgram|ResumeFailProgram|RebootProgram)[[:space:]]*=/Id' \
-        -e 's/^([[:space:]]*JobSubmitPlugins[[:space:]]*=.*[=,])jail(,|$)/\1/I' -e '/^[[:space:]]*JobSubmitPlugins[[:space:]]*=[[:space:],]*$/Id' \
-        -e 's/^([[:space:]]*JobSubmitPlugins[[:space:]]*=.*),+[[:space:]]*$/\1/I' \
-        "$1/slurm.conf"
+    submits="^($SPACE)JobSubmitPlugins$SPACE=$SPACE"
+    sed -i -E -e "/^$SPACE($OWN)$SPACE=/Id" \
+        -e "/${submits}jail$SPACE\$/Id" -e "/$submits/I{s/,jail\b//I;s/\bjail,//I}" "$1/slurm.conf"
     cat >>"$1/slurm.conf" <<END
 
 SlurmctldHost=$(hostname)(127.0.0.1)
-SlurmctldPort=$port
+SlurmctldPort=$(free_port)
 SlurmctldPidFile=$1/state/slurmctld.pid
 StateSaveLocation=$1/state
 END
@@ -121,18 +129,18 @@ faults() {
     echo "${found:-slurmctld said nothing}"
 }
 
-# missing_plugins FOLDER - say which plugins of slurmd's FOLDER's files name and no image has: slurmctld does not load them, and each
-# slurmd would end. Of the SLURM_CONF's slurmctld.
+# missing_plugins FOLDER - say which plugins of slurmd's FOLDER's files name that there are not: each slurmd would end. Asks the
+# slurmctld of SLURM_CONF where plugins are.
 missing_plugins() {
     plugins=$(timeout 20 scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
     [ -d "${plugins:-/nowhere}" ] || return 0
-    sed -n -E 's/^[[:space:]]*(TaskPlugin|ProctrackType|JobAcctGatherType|AcctGather[a-z]+Type|PrEpPlugins|JobContainerType|SwitchType|CredType|TopologyPlugin)[[:space:]]*=[[:space:]]*([^#[:space:]]*).*/\2/Ip' "$1/slurm.conf" |
-        tr , '\n' | while read -r plugin; do
-        case $plugin in
-        */none) ;;
-        */*) [ -e "$plugins/${plugin%/*}_${plugin#*/}.so" ] || echo "there is no plugin $plugin" ;;
-        esac
-    done
+    sed -n -E "s/^$SPACE($OF_SLURMD)$SPACE=$SPACE([^#[:space:]]*).*/\\2/Ip" "$1/slurm.conf" | tr , '\n' |
+        while read -r plugin; do
+            case $plugin in
+            */none) ;;
+            */*) [ -e "$plugins/${plugin%/*}_${plugin#*/}.so" ] || echo "there is no plugin $plugin" ;;
+            esac
+        done
 }
 
 # try FOLDER - whether a slurmctld of its own takes FOLDER's files. FOLDER.faults has what is wrong, FOLDER.partitions
@@ -153,7 +161,7 @@ try() {
         if ! kill -0 $tried 2>/dev/null; then
             wait $tried && status=0 || status=$?
             # Somebody ended it.
-            [ $status -ge 128 ] && [ $status -ne 134 ] && [ $status -ne 139 ] || verdict=1
+            [ "$status" -ge 128 ] && [ "$status" -ne 134 ] && [ "$status" -ne 139 ] || verdict=1
             break
         fi
         if grep -q 'Running as primary controller' "$trial.log"; then
@@ -188,7 +196,7 @@ try() {
 }
 
 # attempts DIGEST - how often slurmctld was to go on with a configuration, and did not answer since.
-attempts() { cat "$GOOD.attempts" 2>/dev/null | grep -c -x -e "$1" || true; }
+attempts() { grep -s -c -x -e "$1" "$GOOD.attempts" || true; }
 
 # gone FOLDER KIND [kept] - what the configuration in use (kept: the last good one) names, and FOLDER's, which was tried, does
 # not: NAME,NAME.
@@ -207,7 +215,7 @@ in_use() {
         gone=$(gone "$1" $kind)
         [ -n "$gone" ] || continue
         case $kind in partitions) option=--partition ;; nodes) option=--nodelist ;; esac
-        if jobs=$(timeout 20 squeue --noheader --all $option="$gone" --format=%A 2>/dev/null); then
+        if jobs=$(timeout 20 squeue --noheader --all "$option=$gone" --format=%A 2>/dev/null); then
             jobs=$(echo "$jobs" | sort -u -n | head -n 5 | xargs)
             [ -z "$jobs" ] || echo "it has no more these $kind, which jobs still name: $gone (jobs $jobs)"
         else
