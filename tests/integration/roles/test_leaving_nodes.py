@@ -200,6 +200,14 @@ def test_what_never_registered_leaves_at_once(nodes: LocalCluster) -> None:
     assert (left.status, "is not registered" in left.err) == (0, True)
 
 
+def test_a_host_that_is_called_otherwise_is_the_same_node(nodes: LocalCluster) -> None:
+    """Root in a job may have the right to name the host: no other node is drained for that."""
+    nodes.on(NODE, "hostname", "worker-2")
+    nodes.on(NODE, "env", "CELLBLOCK_NODE=worker-2", LEAVE, "9").ok()
+    assert state(nodes) == ""
+    assert nodes.on("controller", "sinfo", "-hN", "-n", "worker-2", "-o", "%T").ok().strip() == "idle"
+
+
 def test_root_in_a_job_neither_sees_nor_writes_what_is_read(nodes: LocalCluster) -> None:
     """The file of the probe is outside the jail; a slurmstepd of a job's own does not hold up the end."""
     look = f"test ! -e {REGISTERED} && ! touch {REGISTERED} && cp /bin/sleep /tmp/slurmstepd && echo well"

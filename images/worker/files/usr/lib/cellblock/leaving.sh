@@ -9,6 +9,10 @@ LEAVES="[cellblock:leave]"
 # shellcheck disable=SC2034 # as above
 REGISTERED=/run/cellblock/registered
 
+# What this node was called when it started. Root in a job may have rights to give the host another name.
+# shellcheck disable=SC2034 # as above
+NODE_NAME=/run/cellblock/node-name
+
 # field NAME - of the node's record in $record, such as State; a reason to its end.
 field() { printf '%s\n' "$record" | sed -n "s/^.*[[:space:]]$1=//p" | head -n 1 | cut -d ' ' -f 1; }
 
