@@ -72,7 +72,7 @@ class ControllerPod:
         }
         podman(
             *("run", "--detach", "--name", self.name, "--hostname", "controller", "--read-only"),
-            *("--add-host", "controller:127.0.0.1", "--read-only-tmpfs=false", "--network", "none"),
+            *("--add-host", "controller:127.0.0.1", "--read-only-tmpfs=false"),
             *("--cap-drop", "ALL", "--cap-add", _MAY),
             *(word for path in _IN_MEMORY for word in ("--tmpfs", f"{path}:mode=755")),
             *(word for one, at in mounts.items() for word in ("--volume", f"{self.folder / one}:{at}")),

@@ -165,7 +165,7 @@ def test_killed_half_way_its_node_serves_again(nodes: LocalCluster) -> None:
 
 
 def test_without_slurmctld_jobs_go_on_and_it_is_told_later(nodes: LocalCluster) -> None:
-    job = runs(nodes, "sleep 10")
+    job = runs(nodes, "sleep 11")
     controller = container_name(nodes.request.name, "controller")
     podman("stop", "--time", "10", controller)
     leaves = subprocess.Popen(
@@ -173,7 +173,10 @@ def test_without_slurmctld_jobs_go_on_and_it_is_told_later(nodes: LocalCluster) 
         env=nodes.shells.environment,
     )
     try:
-        nodes.wait_until("the job has ended", lambda: not nodes.numbers_of(NODE, "slurmstepd"))
+        # Its slurmstepd goes on until it has told slurmctld.
+        nodes.wait_until(
+            "it has ended", lambda: "sleep 11" not in [line for _, line in nodes.processes(NODE)]
+        )
         assert leaves.poll() is None
     finally:
         podman("start", controller)
