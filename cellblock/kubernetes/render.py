@@ -17,12 +17,13 @@ from typing import Any
 
 import yaml
 
+from cellblock.cluster.definition.kubernetes_part import JailBackup
 from cellblock.errors import CellblockError
 from cellblock.files import durable
 from cellblock.kubernetes import control, nodes
 from cellblock.kubernetes.configuration import generated_files, slurm_config_map
 from cellblock.kubernetes.description import Description, cluster_facts, configuration
-from cellblock.kubernetes.jail import KubernetesRequest, Toleration
+from cellblock.kubernetes.jail import BackupPlan, KubernetesRequest, Toleration
 from cellblock.kubernetes.jail import render as render_jail
 from cellblock.kubernetes.metadata import COMPONENT, Object, dump, labels, made_from
 from cellblock.kubernetes.monitoring import dashboards, monitors
@@ -113,7 +114,7 @@ def _jail(cluster: Description) -> list[Object]:
     request = KubernetesRequest(
         image=cluster.image("jail-init"),
         source=f"docker://{cluster.image(cluster.file.jail.image)}",
-        kinds=("init",) if jail.existing else ("claim", "init"),
+        kinds=(*(() if jail.existing else ("claim",)), "init", *(("backup",) if jail.backup else ())),
         namespace=place.namespace,
         claim=jail.claim,
         size=size(jail.size),
@@ -125,6 +126,7 @@ def _jail(cluster: Description) -> list[Object]:
         pull_secrets=place.pull_secrets,
         plain_http=jail.plain_http,
         ca=jail.registry_ca or "",
+        backup=_backup(jail.backup),
         node_selector=tuple(place.node_selector.items()),
         tolerations=tuple(map(Toleration.parse, place.tolerations)),
     )
@@ -134,6 +136,12 @@ def _jail(cluster: Description) -> list[Object]:
         if one["kind"] == "PersistentVolumeClaim":
             one["spec"]["accessModes"] = [jail.access_mode]
     return made
+
+
+def _backup(asked: JailBackup | None) -> BackupPlan | None:
+    if asked is None:
+        return None
+    return BackupPlan(asked.repository, asked.secret, asked.schedule, time_zone=asked.time_zone or "")
 
 
 def _kustomization(

@@ -45,7 +45,7 @@ kubernetes:
   priority_class: high
   node_selector: {pool: system}
   tolerations: ["system=yes:NoExecute"]
-  jail: {size: 2Ti, storage_class: shared, shards: 4}
+  jail: {size: 2Ti, storage_class: shared, shards: 4, backup: {repository: "s3:https://s3.example/jails"}}
   login: {type: LoadBalancer, replicas: 3, authorized_keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB ada"]}
 """
 

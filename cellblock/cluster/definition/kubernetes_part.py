@@ -37,6 +37,19 @@ class Volume(Strict):
     moment gives a new volume to the user, which the Pod Security Standard `restricted` does not allow."""
 
 
+class JailBackup(Strict):
+    """Backups of the jail to a restic repository (docs/jail-kubernetes.md)."""
+
+    repository: str = Field(min_length=1, pattern=r"^[^\s\x00-\x1f]+$")
+    """The repository: s3:ADDRESS/BUCKET, rest:ADDRESS, ..."""
+    secret: ObjectName = "jail-backup"
+    """The Secret with `password`, and the variables that the repository's server asks for."""
+    schedule: str = "17 3 * * *"
+    """When, as in crontab(5)."""
+    time_zone: str | None = None
+    """Of the schedule, as Europe/Zurich; without: that of Kubernetes' controllers."""
+
+
 class JailVolume(Strict):
     """The volume of the jail, and the Job that fills it."""
 
@@ -60,6 +73,8 @@ class JailVolume(Strict):
     """The Secret (kubernetes.io/dockerconfigjson) to read the jail's image with."""
     registry_ca: ObjectName | None = None
     """The ConfigMap whose `ca.crt` holds the authorities to trust for that registry."""
+    backup: JailBackup | None = None
+    """Backups of the jail; without: none."""
 
 
 class LoginService(Strict):
