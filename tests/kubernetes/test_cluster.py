@@ -169,8 +169,8 @@ def test_a_changed_configuration_is_taken_and_a_bad_one_is_not(site: Site) -> No
     site.type("kubectl apply -k manifests")
 
     def told() -> bool:
-        events = site.kubernetes("get", "events", "--namespace=slurm", "--output=yaml")
-        return "newest configuration is not in use" in events
+        events = site.kubernetes.get("events", "--namespace=slurm")["items"]
+        return any("newest configuration is not in use" in event["message"] for event in events)
 
     site.kubernetes.wait("an event that says so", told, 180)
     assert limit() == "5001"
