@@ -62,6 +62,7 @@ _FIRST = (
     "tests/integration/escape",  # a quarter of its time is computing
     "tests/integration/escape capabilities",
     "cluster debian13",
+    "tests/kubernetes",
     "tests/integration/build/test_slurm_source.py",  # 160 s and more, of both cores
     "tests/integration/push",
     "tests/integration/escape pid",
@@ -96,7 +97,12 @@ _CAUSE_AT_ONCE = 300
 # The targets of libFuzzer, of whatever file: one after the other, for each would have the idle cores.
 _FUZZING = "::test_no_input_breaks_a_target"
 # Tests of one folder that share what is dear to make.
-_FOLDERS = ("tests/integration/docker_engine", "tests/integration/escape", "tests/integration/push")
+_FOLDERS = (
+    "tests/integration/docker_engine",
+    "tests/integration/escape",
+    "tests/integration/push",
+    "tests/kubernetes",  # one Kubernetes, which takes fixed addresses of the machine
+)
 # Long, and content with a cluster of its own.
 _APART = ("tests/integration/cluster/test_soak.py",)
 # The id of a test in the shared cluster of a variant (tests/integration/conftest.py).
