@@ -110,7 +110,7 @@ class Container:
         if self.told:
             # kubelet makes events of what a probe says. For this one to end the container, years must pass.
             probe = {"exec": {"command": list(self.told)}, "timeoutSeconds": 10, "periodSeconds": 30}
-            one["livenessProbe"] = {**probe, "failureThreshold": 10_000_000}
+            one["livenessProbe"] = {**probe, "failureThreshold": 2**31 - 1}
         if self.before_end:
             one["lifecycle"] = {"preStop": {"exec": {"command": list(self.before_end)}}}
         return one
