@@ -63,7 +63,7 @@ start_auth() {
         install -d -o slurm -g slurm -m 0755 /run/slurm
         ;;
     esac
-    install -d -o slurm -g slurm -m "$mode" "$folder"
+    own_folder "$mode" "$folder"
     take_key "$folder"
     export SLURM_SACK_JWKS="$folder/slurm.jwks"
     case $1 in
