@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -176,3 +178,32 @@ def test_a_limit_that_is_none_is_refused() -> None:
     done = shell(script, CELLBLOCK_USER_PROCESSES="many")
     assert done.returncode == 1
     assert "see CELLBLOCK_USER_PROCESSES" in done.stderr
+
+
+def as_nobody(folder: str, what: str) -> subprocess.CompletedProcess[str]:
+    """On Kubernetes daemons start as their users, without root. Others may not read the checkout."""
+    copy = Path(folder) / "waiting.sh"
+    copy.write_text(WAITING.read_text())
+    copy.chmod(0o644)
+    return shell(f"setpriv --reuid=65534 --regid=65534 --clear-groups sh -euc '. {copy}; {what}'")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_user_who_is_not_root_makes_his_folders_and_takes_mounted_ones() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o1777)
+        (Path(name) / "mounted").mkdir()
+        (Path(name) / "mounted").chmod(0o777)
+        done = as_nobody(name, f"own_folder 0700 {name}/made {name}/mounted")
+        assert done.returncode == 0, done.stderr
+        made = (Path(name) / "made").stat()
+        assert (made.st_mode & 0o777, made.st_uid) == (0o700, 65534)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_folder_that_the_user_cannot_write_is_said_to_want_fsgroup() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        done = as_nobody(name, f"own_folder 0755 {name}")
+        assert done.returncode == 1
+        assert f"{name} cannot be written by user nobody, and must" in done.stderr
