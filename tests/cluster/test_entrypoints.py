@@ -201,7 +201,7 @@ def test_a_user_who_is_not_root_makes_his_folders_and_takes_mounted_ones() -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_a_folder_that_the_user_cannot_write_is_said_to_want_fsgroup() -> None:
+def test_a_folder_that_the_user_cannot_write_is_said() -> None:
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         done = as_nobody(name, f"own_folder 0755 {name}")

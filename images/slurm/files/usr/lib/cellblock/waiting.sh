@@ -44,7 +44,7 @@ controller_listens() {
 two_controllers() { case $CONTROLLER in *,*) return 0 ;; *) return 1 ;; esac; }
 
 # own_folder MODE FOLDER... - make the folders, Slurm's user's own. As that user, without root, they are made, or were mounted
-# for the user's group.
+# as the user's.
 own_folder() {
     mode=$1
     shift
@@ -54,7 +54,7 @@ own_folder() {
     fi
     for folder; do
         if [ -d "$folder" ]; then
-            [ -w "$folder" ] || die "$folder cannot be written by user $(id -un), and must: does the volume take fsGroup?"
+            [ -w "$folder" ] || die "$folder cannot be written by user $(id -un), and must: give the volume to that user"
         else
             mkdir -m "$mode" "$folder"
         fi
