@@ -81,7 +81,15 @@ def test_what_is_bad_leaves_the_old_in_use(pod: ControllerPod, lines: str | None
 def test_a_partition_goes_when_no_job_names_it_any_more(pod: ControllerPod) -> None:
     pod.put(MAIN + SECOND)
     wait_for(pod, "second")
-    submit = ("sbatch", "--parsable", "--partition=second", "--chdir=/", "--output=/dev/null", "--wrap=true")
+    submit = (
+        "sbatch",
+        "--parsable",
+        "--partition=second",
+        "--mem=1",
+        "--chdir=/",
+        "--output=/dev/null",
+        "--wrap=true",
+    )
     job = pod.run(*AS_ALICE, *submit).ok().strip()
     pod.put(MAIN)
     wait_for_refusal(pod, f"second (jobs {job})")
