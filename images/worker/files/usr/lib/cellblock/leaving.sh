@@ -22,7 +22,7 @@ reason() { printf '%s\n' "$record" | sed -n 's/^ *Reason=//p' | head -n 1 | sed 
 # look - $record is the node's record, or nothing when slurmctld knows no such node. Fails when it does not answer. One node's
 # record costs slurmctld nothing.
 look() {
-    # shellcheck disable=SC2154 # whoever sources this file has set it
+    # shellcheck disable=SC2154 # those who source this file set it
     record=$(SLURM_TIME_FORMAT=%s timeout 20 scontrol show node "$node" 2>&1) && return
     case $record in *"not found"*) record='' ;; *) return 1 ;; esac
 }
