@@ -105,7 +105,7 @@ def test_a_change_while_slurmctld_is_down(pod: ControllerPod) -> None:
         pod.put(MAIN + SECOND)
         pod.wait_until("it is taken", lambda: "it starts with its new configuration" in pod.said())
     finally:
-        pod.run("kill", "-CONT", supervisor).ok()
+        pod.run("sh", "-c", f"kill -CONT {supervisor}").ok()
     wait_for(pod, "second")
 
 
