@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from cellblock.cluster.engine.api import podman_environment
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT
 

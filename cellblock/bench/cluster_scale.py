@@ -17,7 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from cellblock.bench.cluster_commands import build, inside, podman
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.errors import CellblockError
 
 if TYPE_CHECKING:

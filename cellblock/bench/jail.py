@@ -20,7 +20,7 @@ from typing import Any
 from cellblock.bench.percentile import percentile, uncertainty
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress

@@ -22,7 +22,7 @@ from cellblock.bench.registry import registry
 from cellblock.bench.scratch import scratch
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.containers import container_name, network_name
+from cellblock.cluster.engine.container_specs import container_name, network_name
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Progress

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts, stops and describes a cluster on this machine.
+"""Starts, stops and describes the containers of a local cluster: one on this machine, by podman or docker.
 
-`start` brings a cluster to what its specification says or to nothing: a failure, or Ctrl-C, removes
-what it made. A cluster that already is what was asked for is left alone; one that differs is changed with
-the least harm to its jobs (cellblock.cluster.changing.apply).
+`cellblock.cluster.up` makes the images and the jail before that. `start` brings a cluster to what its
+specification says or to nothing: a failure, or Ctrl-C, removes what it made. A cluster that already is what
+was asked for is left alone; one that differs is changed with the least harm to its jobs
+(cellblock.cluster.changing.apply).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Conta
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.containers import LABEL_ROLE, container_name
+from cellblock.cluster.engine.container_specs import LABEL_ROLE, container_name
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import host, state
 from cellblock.cluster.facts.upgrade_record import refuse_under_way

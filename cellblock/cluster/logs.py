@@ -17,7 +17,7 @@ from docker.models.containers import Container as Running
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.containers import LABEL_ROLE
+from cellblock.cluster.engine.container_specs import LABEL_ROLE
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError, UsageError
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cellblock.cluster.definition.names import CONTROLLERS
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect, podman_environment
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.privilege import require_root

@@ -26,6 +26,7 @@ from cellblock.cluster.definition.kubernetes_words import (
     TOLERATION,
 )
 from cellblock.errors import CellblockError, UsageError
+from cellblock.text.amount import refuse_without_unit
 from cellblock.yaml_source import nearest
 
 KINDS = ("namespace", "claim", "init", "backup", "restore")
@@ -211,11 +212,7 @@ def _check(request: KubernetesRequest) -> None:
         "[1-9]", request.size
     ):
         raise UsageError(f"--size {request.size!r} is no quantity", hint="for example 500Gi")
-    if re.fullmatch("[0-9.]{1,6}", request.size):
-        raise UsageError(
-            f"--size {request.size} is {request.size} bytes: a number without a unit is of bytes",
-            hint=f"give a unit: {request.size}Gi",
-        )
+    refuse_without_unit("--size", request.size, "Gi")
     unknown = set(request.kinds) - set(KINDS)
     if unknown:
         first = min(unknown)

@@ -23,9 +23,9 @@ static const char *const part_paths[] = {
 	[JAIL_CDI_PROGRAMS] = JAIL_CDI_PROGRAM_DIRECTORY,
 };
 
-void jail_cdi_begin(struct jail_cdi_stage *stage, int root, const struct jail_setup *setup)
+void jail_cdi_begin(struct jail_cdi_stage *stage, int root, const struct jail_apply_options *options)
 {
-	*stage = (struct jail_cdi_stage){ .root = root, .setup = setup, .parts = { -1, -1 } };
+	*stage = (struct jail_cdi_stage){ .root = root, .options = options, .parts = { -1, -1 } };
 }
 
 void jail_cdi_own(struct jail_cdi_stage *stage, int mount)
@@ -213,7 +213,7 @@ static void tell(const struct jail_cdi_stage *stage, const struct jail_entry *en
 	if (!names->n)
 		return;
 	snprintf(text, sizeof(text), "%zu %s: %s", names->n, what, names->text);
-	jail_setup_notice(stage->setup, entry, text);
+	jail_report_left_out(stage->options, entry, text);
 }
 
 /* Everything that can be missing is looked for before the first mount, so that nofail leaves out all or nothing. */
@@ -270,7 +270,7 @@ int jail_cdi_apply(struct jail_cdi_stage *stage, const struct jail_entry *entry,
 	struct jail_cdi_found found;
 
 	stage->begun = false;
-	if (jail_cdi_find(entry, stage->setup->plan->trust_owners, &found, err))
+	if (jail_cdi_find(entry, stage->options->plan->trust_owners, &found, err))
 		return -1;
 	int result = apply_found(stage, &found, entry, err);
 	jail_cdi_spec_free(&found.spec);

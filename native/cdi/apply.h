@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "cdi.h"
-#include "native/mount/setup.h"
+#include "native/mount/apply_options.h"
 
 /* More tmpfs lines than any plan has; of those beyond, nothing is made in. */
 #define JAIL_CDI_MAX_OWN 64
@@ -15,7 +15,7 @@
 /* What the cdi lines of one plan share while it is applied. */
 struct jail_cdi_stage {
 	int root; /* the attached tree */
-	const struct jail_setup *setup;
+	const struct jail_apply_options *options;
 	int parts[2]; /* the tmpfs over the driver's directories, by enum jail_cdi_place; -1: not there yet */
 	/* File systems that this plan made in memory, by st_dev: in these, and in no other, files may be made. */
 	dev_t own[JAIL_CDI_MAX_OWN];
@@ -23,7 +23,7 @@ struct jail_cdi_stage {
 	bool begun; /* something of the present line is in the tree: too late for nofail */
 };
 
-void jail_cdi_begin(struct jail_cdi_stage *stage, int root, const struct jail_setup *setup);
+void jail_cdi_begin(struct jail_cdi_stage *stage, int root, const struct jail_apply_options *options);
 
 /* Remembers the file system of `mount` as one that this plan made. */
 void jail_cdi_own(struct jail_cdi_stage *stage, int mount);

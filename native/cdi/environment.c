@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cdi.h"
-#include "native/mount/setup.h"
+#include "native/mount/apply_options.h"
 
 void jail_environment_free(struct jail_environment *environment)
 {

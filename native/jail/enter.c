@@ -54,11 +54,11 @@ static int finish_root(struct jail_error *err)
 static int enter_tree(const struct jail_entry_request *request, const struct jail_plan *plan, struct jail_error *err)
 {
 	bool own_pids = request->level >= JAIL_LEVEL_PID && request->init, shared = !own_pids && request->pids > 0;
-	const struct jail_setup processes = {
+	const struct jail_apply_options processes = {
 		.plan = plan, .level = request->level, .part = JAIL_PART_PROC, .notice = request->notice,
 		.context = request->context,
 	};
-	const struct jail_setup setup = {
+	const struct jail_apply_options options = {
 		.plan = plan, .level = request->level, .part = own_pids || shared ? JAIL_PART_OTHERS : JAIL_PART_ALL,
 		.notice = request->notice, .context = request->context,
 	};
@@ -69,7 +69,7 @@ static int enter_tree(const struct jail_entry_request *request, const struct jai
 	if (jail_namespace_private(err))
 		return -1;
 	scoped_fd root = jail_tree_attach(request->root, err);
-	if (root < 0 || jail_tree_apply(root, &setup, err) ||
+	if (root < 0 || jail_tree_apply(root, &options, err) ||
 	    (shared && jail_pid_apply(request->pids, root, &processes, err)))
 		return -1;
 	/* Before the pivot, which takes the init along: afterwards there is no /proc to find the namespace in. */

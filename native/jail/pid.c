@@ -106,18 +106,18 @@ static int die_with_parent(int parent, struct jail_error *err)
 
 static int show_processes(const struct jail_pid_request *request, struct jail_error *err)
 {
-	const struct jail_setup setup = {
+	const struct jail_apply_options options = {
 		.plan = &request->view->plan, .level = request->level, .mounts = request->view->mounts,
 	};
 
 	if (request->namespace < 0)
-		return jail_tree_apply(request->root, &setup, err);
+		return jail_tree_apply(request->root, &options, err);
 	if (jail_namespace_enter(request->namespace, err))
 		return -1;
 	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot open the jail's root");
-	return jail_tree_apply(root, &setup, err);
+	return jail_tree_apply(root, &options, err);
 }
 
 /* In the new process, which shares the memory of the starting thread until it executes; the thread waits. */
@@ -289,7 +289,7 @@ int jail_pid_share(const char *path, const char *init, struct jail_error *err)
 
 struct application {
 	int root;
-	const struct jail_setup *setup;
+	const struct jail_apply_options *options;
 	struct jail_error *err;
 	int result;
 };
@@ -298,13 +298,13 @@ static int apply(void *argument)
 {
 	struct application *application = argument;
 
-	application->result = jail_tree_apply(application->root, application->setup, application->err);
+	application->result = jail_tree_apply(application->root, application->options, application->err);
 	return 0;
 }
 
-int jail_pid_apply(int namespace, int root, const struct jail_setup *setup, struct jail_error *err)
+int jail_pid_apply(int namespace, int root, const struct jail_apply_options *options, struct jail_error *err)
 {
-	struct application application = { root, setup, err, -1 };
+	struct application application = { root, options, err, -1 };
 	struct jail_error back;
 
 	scoped_fd own = jail_pid_own(err);

@@ -71,10 +71,10 @@ int jail_pid_share(const char *path, const char *init, struct jail_error *err);
 /* A descriptor of the namespace that is pinned at `path`; -1: there is none, or the caller cannot enter it. */
 int jail_pid_shared(const char *path);
 
-struct jail_setup;
+struct jail_apply_options;
 
 /* jail_tree_apply by a process in `namespace`: a proc that is mounted there shows its processes. Returns 0 or -1. */
-int jail_pid_apply(int namespace, int root, const struct jail_setup *setup, struct jail_error *err);
+int jail_pid_apply(int namespace, int root, const struct jail_apply_options *options, struct jail_error *err);
 
 /* What the calling thread forks from now on is in the namespace, its own or one below it. It cannot start
  * threads until it is back. Returns 0 or -1. */

@@ -98,7 +98,7 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 /* What applying one plan needs. */
 struct work {
 	int root;
-	const struct jail_setup *setup;
+	const struct jail_apply_options *options;
 	struct jail_masks masks;
 	struct jail_cdi_stage cdi;
 	bool attached; /* a mount of the entry at hand shows in the tree, perhaps without its masks */
@@ -114,10 +114,10 @@ static int apply_cdi(struct work *work, const struct jail_entry *entry, struct j
 
 static int apply_entry(struct work *work, const struct jail_entry *entry, struct jail_error *err)
 {
-	const struct jail_setup *setup = work->setup;
+	const struct jail_apply_options *options = work->options;
 	if (entry->type == JAIL_CDI)
 		return apply_cdi(work, entry, err);
-	int *made = setup->mounts ? &setup->mounts[entry - setup->plan->entries] : NULL;
+	int *made = options->mounts ? &options->mounts[entry - options->plan->entries] : NULL;
 	bool given = made && *made >= 0;
 	scoped_fd mount = given ? jail_keep(made) : jail_filesystem_open(entry, err);
 
@@ -127,7 +127,7 @@ static int apply_entry(struct work *work, const struct jail_entry *entry, struct
 					  : jail_resolve_create(work->root, entry->target, entry->create, err);
 	if (target < 0)
 		return -1;
-	if (setup->level >= JAIL_LEVEL_CAPABILITIES && jail_mask_applies(entry->type)) {
+	if (options->level >= JAIL_LEVEL_CAPABILITIES && jail_mask_applies(entry->type)) {
 		work->attached = true;
 		return jail_mask_attach(&work->masks, mount, target, entry, err);
 	}
@@ -151,26 +151,26 @@ static int condition_holds(const struct jail_entry *entry, struct jail_error *er
 			 "take the option away", entry->only_if);
 }
 
-static bool is_asked_for(const struct jail_setup *setup, const struct jail_entry *entry)
+static bool is_asked_for(const struct jail_apply_options *options, const struct jail_entry *entry)
 {
-	return setup->part == JAIL_PART_ALL ||
-	       jail_plan_is_of_proc(setup->plan, entry) == (setup->part == JAIL_PART_PROC);
+	return options->part == JAIL_PART_ALL ||
+	       jail_plan_is_of_proc(options->plan, entry) == (options->part == JAIL_PART_PROC);
 }
 
 static int apply_all(struct work *work, struct jail_error *err)
 {
-	const struct jail_setup *setup = work->setup;
+	const struct jail_apply_options *options = work->options;
 
-	for (size_t i = 0; i < setup->plan->n_entries; i++) {
-		const struct jail_entry *entry = &setup->plan->entries[i];
-		if (!is_asked_for(setup, entry))
+	for (size_t i = 0; i < options->plan->n_entries; i++) {
+		const struct jail_entry *entry = &options->plan->entries[i];
+		if (!is_asked_for(options, entry))
 			continue;
 		work->attached = false;
 		int wanted = condition_holds(entry, err);
 		if (!wanted) {
 			char why[300];
 			snprintf(why, sizeof(why), "\"%s\" of x-jail.if is not there", entry->only_if);
-			jail_setup_notice(setup, entry, why);
+			jail_report_left_out(options, entry, why);
 			continue;
 		}
 		if (wanted > 0 && !apply_entry(work, entry, err))
@@ -180,20 +180,20 @@ static int apply_all(struct work *work, struct jail_error *err)
 		/* What is attached is not left out: half a /dev is an error, whatever it lacks, as is a /proc
 		 * without its masks. */
 		if (wanted < 0 || work->attached || !jail_entry_forgives(entry, err))
-			return jail_error_at(err, setup->plan->file, entry->line, entry->target);
-		jail_setup_notice(setup, entry, err->message);
+			return jail_error_at(err, options->plan->file, entry->line, entry->target);
+		jail_report_left_out(options, entry, err->message);
 	}
 	return 0;
 }
 
-int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err)
+int jail_tree_apply(int root, const struct jail_apply_options *options, struct jail_error *err)
 {
-	struct work work = { .root = root, .setup = setup, .masks = JAIL_MASKS_NONE };
+	struct work work = { .root = root, .options = options, .masks = JAIL_MASKS_NONE };
 	/* Modes in the plan and in device.c are meant exactly. The umask belongs to the filesystem
 	 * context, which the private namespace made this thread's own. */
 	mode_t old = umask(0);
 
-	jail_cdi_begin(&work.cdi, root, setup);
+	jail_cdi_begin(&work.cdi, root, options);
 	int result = jail_cdi_end(&work.cdi, apply_all(&work, err), err);
 	umask(old);
 	jail_masks_close(&work.masks);

@@ -7,7 +7,7 @@
 
 #include "native/base/error.h"
 #include "native/mount/plan.h"
-#include "native/mount/setup.h"
+#include "native/mount/apply_options.h"
 
 /* Clones the directory `path` with what is mounted below it and attaches the clone over it, in the
  * caller's mount namespace (which must be its own: jail_namespace_private). Device nodes of the volume
@@ -29,6 +29,6 @@ int jail_tree_complete(int mount, const struct jail_entry *entry, struct jail_er
 /* Mounts every entry of the plan, in its order, onto the attached tree `root`; from level capabilities up
  * proc and sysfs are masked (mask.h). On -1 what was mounted so far stays: the caller drops the namespace,
  * which is the only way to take all of it away. */
-int jail_tree_apply(int root, const struct jail_setup *setup, struct jail_error *err);
+int jail_tree_apply(int root, const struct jail_apply_options *options, struct jail_error *err);
 
 #endif

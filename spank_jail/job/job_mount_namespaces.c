@@ -109,7 +109,7 @@ static int share_tmp(int root, struct jail_error *err)
 static int make_home(const struct jail_views_request *request, const struct cpus *allowed, struct jail_views *views,
 		     struct jail_error *err)
 {
-	const struct jail_setup setup = {
+	const struct jail_apply_options options = {
 		.plan = request->plan, .level = request->level, .mounts = request->mounts, .notice = request->notice,
 		.part = JAIL_PART_OTHERS,
 	};
@@ -118,7 +118,7 @@ static int make_home(const struct jail_views_request *request, const struct cpus
 	if (views->home < 0 || jail_holder_hide(err))
 		return -1;
 	scoped_fd root = jail_tree_attach(request->root, err);
-	if (root < 0 || jail_tree_apply(root, &setup, err) ||
+	if (root < 0 || jail_tree_apply(root, &options, err) ||
 	    jail_spool_attach(request->spool, request->spool_view, root, err))
 		return -1;
 	return share_tmp(root, err);
@@ -127,14 +127,14 @@ static int make_home(const struct jail_views_request *request, const struct cpus
 /* Left out of the window. At level pid a step adds its own to the tasks' namespace. */
 static int show_processes(const struct jail_views_request *request, struct jail_error *err)
 {
-	const struct jail_setup setup = {
+	const struct jail_apply_options options = {
 		.plan = request->plan, .level = request->level, .notice = request->notice, .part = JAIL_PART_PROC,
 	};
 	scoped_fd root = sys_open(request->root, O_PATH | O_DIRECTORY);
 
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot open the jail's tree");
-	return request->pids < 0 ? jail_tree_apply(root, &setup, err) : jail_pid_apply(request->pids, root, &setup, err);
+	return request->pids < 0 ? jail_tree_apply(root, &options, err) : jail_pid_apply(request->pids, root, &options, err);
 }
 
 static int make_tasks(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)

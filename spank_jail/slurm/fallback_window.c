@@ -64,8 +64,8 @@ static int open_bare(struct jail_step *step, int tree, const char *path, struct 
 	scoped_fd place = spool ? jail_resolve_create(tree, spool, JAIL_CREATE_DIR, err) : -1;
 	if ((spool && place < 0) || jail_plan_parse(fallback_plan, sizeof(fallback_plan) - 1, "fallback plan", &plan, err))
 		return -1;
-	const struct jail_setup setup = { .plan = &plan };
-	int result = jail_tree_apply(tree, &setup, err) ||
+	const struct jail_apply_options options = { .plan = &plan };
+	int result = jail_tree_apply(tree, &options, err) ||
 		     jail_window_open(path, &parts, &step->window, step->user == 0, err) ? -1 : 0;
 	jail_plan_free(&plan);
 	return result;

@@ -8,7 +8,7 @@ from typing import cast
 import docker
 
 from cellblock.cluster.engine.addresses import free_addresses, hosts_for, hosts_label, known_address
-from cellblock.cluster.engine.containers import LABEL_ADDRESS, LABEL_HOSTS, network_name
+from cellblock.cluster.engine.container_specs import LABEL_ADDRESS, LABEL_HOSTS, network_name
 from tests.cluster.fake_engine import FakeEngine
 
 _PLACES = {"controller": "10.9.8.16", "login": "10.9.8.17", "accounting": "10.9.8.18"}

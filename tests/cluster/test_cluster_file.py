@@ -19,7 +19,7 @@ from cellblock.cluster.definition.cluster_file import (
     Purge,
     load_cluster_file,
 )
-from cellblock.cluster.engine.containers import Container, plan
+from cellblock.cluster.engine.container_specs import Container, plan
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec
 from cellblock.errors import DefinitionError, UsageError
 from tests import documented

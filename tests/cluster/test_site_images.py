@@ -12,7 +12,7 @@ import pytest
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config
 from cellblock.cluster.definition.node_set import NodeSet
-from cellblock.cluster.engine.containers import plan
+from cellblock.cluster.engine.container_specs import plan
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, images_of
 from cellblock.errors import DefinitionError, UsageError
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from cellblock.cluster.engine.api import podman_environment
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 
 _LOOKS = (
     ("sinfo", "--Node", "--Format=NodeHost:12,StateLong:20,Reason:60"),

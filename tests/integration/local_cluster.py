@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cellblock.cluster import ClusterStatus
 from cellblock.cluster.engine.api import podman_environment
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.proof_user import MAY_SUBMIT
 from cellblock.cluster.up import UpResult
 from cellblock.cluster.up_request import UpRequest, volume_path

@@ -205,6 +205,7 @@ def test_shards_are_an_indexed_job_and_another_image_is_another_job() -> None:
         ({"source": "docker://host"}, "no pod can read the image"),
         ({"size": "0Gi"}, "--size"),
         ({"size": "500"}, "--size 500 is 500 bytes"),
+        ({"size": "5000000000"}, "--size 5000000000 is 5000000000 bytes"),
         ({"drained": True}, "--drained goes with --upgrade"),
     ],
 )

@@ -109,14 +109,11 @@ def check(log: LogOption = "auto", as_json: JsonOption = False) -> None:
 def _bytes(text: str) -> int:
     """Bytes of a size such as 500M or 20G (powers of 1024). Raises UsageError."""
     from cellblock.errors import UsageError
+    from cellblock.text.amount import refuse_without_unit
 
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not found:
         raise UsageError(f"--max-size {text}: this is no size", hint="write 500M or 20G")
-    if float(found[1]) and not re.search("[A-Za-z]", text):
-        # Who means 5 GB must not lose everything.
-        raise UsageError(
-            f"--max-size {text} is {text} bytes: a number without a unit is of bytes; nothing was removed",
-            hint=f"give a unit: {text}G; or 0, which removes all",
-        )
+    none = "; nothing was removed"
+    refuse_without_unit("--max-size", text.strip(), "G", done=none, otherwise="; or 0, which removes all")
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))

@@ -24,7 +24,7 @@ from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config, secrets
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
-from cellblock.cluster.engine.containers import Container
+from cellblock.cluster.engine.container_specs import Container
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.events import Events

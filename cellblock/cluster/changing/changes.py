@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cellblock.cluster.definition.model import Role
-from cellblock.cluster.engine.containers import Container
+from cellblock.cluster.engine.container_specs import Container
 
 Effect = Literal["nothing", "new steps", "reconfigure", "restart", "sessions", "drain", "anew"]
 

@@ -12,7 +12,7 @@ from cellblock.cluster.changing.changes import record, running_memory
 from cellblock.cluster.configuration import config
 from cellblock.cluster.definition.external_database import read_password
 from cellblock.cluster.definition.model import ClusterSpec
-from cellblock.cluster.engine.containers import plan
+from cellblock.cluster.engine.container_specs import plan
 from cellblock.cluster.facts import host, state
 from cellblock.cluster.facts.host import CgroupMode
 

@@ -16,7 +16,7 @@ from docker.models.containers import Container as Running
 
 from cellblock.cluster.definition.model import EngineName
 from cellblock.cluster.definition.names import CONTROLLERS
-from cellblock.cluster.engine.containers import LABEL_ADDRESS, LABEL_HOSTS, network_name
+from cellblock.cluster.engine.container_specs import LABEL_ADDRESS, LABEL_HOSTS, network_name
 
 # Of the addresses of a cluster's network, the first that its containers have.
 _FIRST_ADDRESS = 16

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import docker
 
-from cellblock.cluster.engine.containers import network_name
+from cellblock.cluster.engine.container_specs import network_name
 
 # podman 4.3 starts one for each network (CNI's plugin dnsname), and ends it with the last container:
 # where that fails, as on a full disk, it stays, and no container of a new network with that address starts.

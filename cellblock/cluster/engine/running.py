@@ -27,7 +27,7 @@ from cellblock.cluster.engine.addresses import (
     sysctls_for,
 )
 from cellblock.cluster.engine.container_exec import run_inside
-from cellblock.cluster.engine.containers import (
+from cellblock.cluster.engine.container_specs import (
     LABEL_ADDRESS,
     LABEL_CLUSTER,
     LABEL_HOSTS,

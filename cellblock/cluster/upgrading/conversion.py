@@ -9,7 +9,7 @@ import docker
 from docker.errors import ContainerError, DockerException
 
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine.containers import container_name, network_name
+from cellblock.cluster.engine.container_specs import container_name, network_name
 from cellblock.cluster.engine.running import thrown_away
 from cellblock.errors import CellblockError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import stop
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.events import Events
 from tests.integration.cluster.test_cluster_lifecycle import podman
 from tests.integration.cluster.typed_command import type_command

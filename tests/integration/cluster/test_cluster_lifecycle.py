@@ -22,7 +22,7 @@ from cellblock.cluster.engine import running
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.capabilities import capabilities
 from cellblock.cluster.engine.container_exec import run_inside
-from cellblock.cluster.engine.containers import LABEL_CLUSTER, container_name
+from cellblock.cluster.engine.container_specs import LABEL_CLUSTER, container_name
 from cellblock.cluster.engine.name_servers import end_left_over
 from cellblock.cluster.up_request import cluster_file
 from cellblock.errors import CellblockError

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.listing import list_clusters
 from cellblock.cluster.logs import LogRequest, log_lines
 from cellblock.errors import CellblockError, UsageError

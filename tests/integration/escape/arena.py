@@ -23,8 +23,8 @@ import pytest
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.changing import planned
-from cellblock.cluster.engine import containers
-from cellblock.cluster.engine.containers import Container, container_name
+from cellblock.cluster.engine import container_specs
+from cellblock.cluster.engine.container_specs import Container, container_name
 from tests.integration.escape.vouching import numbers_of, vouching_of
 from tests.integration.jobs import ended
 from tests.integration.local_cluster import Done, LocalCluster, Unclear
@@ -240,7 +240,7 @@ def patch_workers(patch: pytest.MonkeyPatch) -> None:
     """Let `up` make the workers with all capabilities."""
 
     def plan(spec: ClusterSpec, *rest: object) -> tuple[Container, ...]:
-        return with_all_capabilities(containers.plan(spec, *rest))  # type: ignore[arg-type]
+        return with_all_capabilities(container_specs.plan(spec, *rest))  # type: ignore[arg-type]
 
     patch.setattr(planned, "plan", plan)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.escape.arena import WORKER, Arena, Outcome, read
 from tests.integration.escape.vouching import vouching_of
 

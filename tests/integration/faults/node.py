@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from cellblock.cluster.engine.api import podman_environment
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.faults.node_mounts import on_node
 from tests.integration.local_cluster import LocalCluster
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster.engine.api import podman_environment
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.jobs import home, output, sbatch, script_file, srun, submit
 from tests.integration.local_cluster import LocalCluster
 

@@ -13,7 +13,7 @@ from subprocess import check_call
 import pytest
 
 from cellblock.cluster import stop
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.facts import state
 from cellblock.cluster.up import bring_up
 from cellblock.errors import CellblockError, DefinitionError

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from cellblock.cluster.configuration.config import SlurmFeatures
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.metrics.dashboards import ALL
 from cellblock.metrics.rules import rules_file
 from tests import documented

@@ -24,7 +24,7 @@ import pytest
 
 from cellblock.cluster import status
 from cellblock.cluster.engine.api import podman_environment
-from cellblock.cluster.engine.containers import container_name, network_name
+from cellblock.cluster.engine.container_specs import container_name, network_name
 from cellblock.cluster.facts import state
 from cellblock.cluster.rotating.rotation import rotate
 from cellblock.cluster.tokens import Token, make_token

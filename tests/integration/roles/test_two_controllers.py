@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.facts import state
 from cellblock.cluster.up import bring_up
 from cellblock.errors import UsageError

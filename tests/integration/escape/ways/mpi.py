@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.escape.arena import OPEN, WORKER, Arena, Outcome, broken, escaped, held, read
 from tests.integration.escape.ways.judge import fresh, last_line
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.escape.arena import Outcome, broken, escaped, held, read
 from tests.integration.escape.vouching import SLURM, vouching_of
 from tests.integration.local_cluster import LocalCluster

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held, read
 from tests.integration.escape.ways.judge import fresh, judge_mark, last_line
 from tests.integration.escape.ways.rogue import Place, configure_slurmd

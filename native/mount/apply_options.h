@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a caller adds to applying a mount plan to a tree, and what happens to lines that are left out.
+/* Options of applying a mount plan to a tree, and what happens to lines that are left out.
  *
  * Below the code that applies plans (native/jail/tree.h), so that native/cdi can use it, too. */
-#ifndef JAIL_SETUP_H
-#define JAIL_SETUP_H
+#ifndef JAIL_APPLY_OPTIONS_H
+#define JAIL_APPLY_OPTIONS_H
 
 #include <stdbool.h>
 
@@ -14,8 +14,8 @@
 /* At level pid the lines of a plan are applied in two places: what shows processes, by one of them. */
 enum jail_part { JAIL_PART_ALL, JAIL_PART_PROC, JAIL_PART_OTHERS };
 
-/* What a caller adds to applying a plan. All pointers but `plan` may be NULL. */
-struct jail_setup {
+/* How a plan is applied. All pointers but `plan` may be NULL. */
+struct jail_apply_options {
 	const struct jail_plan *plan;
 	enum jail_level level;
 	/* One for each entry: a complete mount, attached nowhere, that is used instead of a new one, or -1. What
@@ -27,8 +27,8 @@ struct jail_setup {
 	enum jail_part part;
 };
 
-/* Tells setup->notice that `entry`, or a part of it, is left out. */
-void jail_setup_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why);
+/* Tells options->notice that `entry`, or a part of it, is left out. */
+void jail_report_left_out(const struct jail_apply_options *options, const struct jail_entry *entry, const char *why);
 
 /* What nofail forgives: something is not there. Anything else (no permission, a full volume, a stale
  * handle) would be hidden trouble. */

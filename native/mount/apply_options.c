@@ -2,24 +2,24 @@
 /* Reports lines of a mount plan that are left out, and decides which failures the option nofail forgives.
  * native/jail/tree.c and native/cdi, which apply plans, call it. */
 #define _GNU_SOURCE
-#include "setup.h"
+#include "apply_options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-void jail_setup_notice(const struct jail_setup *setup, const struct jail_entry *entry, const char *why)
+void jail_report_left_out(const struct jail_apply_options *options, const struct jail_entry *entry, const char *why)
 {
 	char text[600];
 	/* The advice of the error that it would have been. */
 	const char *advice = strstr(why, ", or add nofail");
 	int length = advice && entry->nofail ? (int)(advice - why) : (int)strlen(why);
 
-	if (!setup->notice)
+	if (!options->notice)
 		return;
-	snprintf(text, sizeof(text), "%s:%d: %s: left out: %.*s", setup->plan->file, entry->line, entry->target,
+	snprintf(text, sizeof(text), "%s:%d: %s: left out: %.*s", options->plan->file, entry->line, entry->target,
 		 length, why);
-	setup->notice(setup->context, jail_one_line(text));
+	options->notice(options->context, jail_one_line(text));
 }
 
 bool jail_entry_forgives(const struct jail_entry *entry, const struct jail_error *err)

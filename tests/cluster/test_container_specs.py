@@ -13,7 +13,7 @@ import pytest
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config
 from cellblock.cluster.engine.capabilities import capabilities
-from cellblock.cluster.engine.containers import Container, plan
+from cellblock.cluster.engine.container_specs import Container, plan
 from cellblock.cluster.facts.host import CgroupMode, Limit
 from cellblock.errors import UsageError
 from tests.cluster.conftest import with_rest
