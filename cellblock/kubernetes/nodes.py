@@ -11,7 +11,7 @@ from cellblock.cluster.configuration.config import ClusterFacts
 from cellblock.cluster.definition.amounts import mebibytes, seconds
 from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.cluster.engine.capabilities import capabilities
-from cellblock.cluster.engine.containers import node_line
+from cellblock.cluster.engine.container_specs import node_line
 from cellblock.kubernetes import description as names
 from cellblock.kubernetes.configuration import CONFIGURATION
 from cellblock.kubernetes.control import JAIL, SECRETS, environment, jail_volume

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.local_cluster import Done, LocalCluster, Unclear, podman, podman_environment
 
 # What a container of a cluster may do (docs/decisions/cluster-capabilities.md).

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]

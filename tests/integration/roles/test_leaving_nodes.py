@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.engine.containers import container_name
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.jobs import submit
 from tests.integration.local_cluster import LocalCluster, podman

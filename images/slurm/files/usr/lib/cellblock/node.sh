@@ -4,7 +4,7 @@
 # shellcheck shell=sh
 
 # close_writes ROLE - Kubernetes gives a container whose root is read-only folders to write that everybody may write, without the
-# mount options of the local cluster's (cellblock/cluster/engine/containers.py): give them both.
+# mount options of the local cluster's (cellblock/cluster/engine/container_specs.py): give them both.
 close_writes() {
     case $(stat -c %a /run) in *[2367]) ;; *) return 0 ;; esac
     for each in /run:0755:noexec /var/log:0755:noexec /var/lib/extrausers:0755:noexec /tmp:0711:noexec /var/tmp:0711:noexec \
