@@ -41,6 +41,7 @@ _TITLES: dict[type[BaseModel], str] = {
     cluster_file.Login: "The login node",
     node_set.Resources: "Resources",
     node_set.NodeSet: "A node set",
+    node_set.OnDemand: "Nodes on demand",
     cluster_file.Partition: "A partition",
     cluster_file.SlurmLines: "Extra lines",
     kubernetes_part.Kubernetes: "Kubernetes",

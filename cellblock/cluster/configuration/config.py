@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import jinja2
 
 from cellblock import paths
+from cellblock.cluster.configuration.on_demand import OnDemandFacts, on_demand_facts
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.cluster_file import ClusterFile, Partition
@@ -93,6 +94,11 @@ class SlurmFeatures:
         return self.release >= "22.05"
 
     @property
+    def tells_addresses(self) -> bool:
+        """Whether nodes of State=CLOUD tell their address when they register, unasked (since 23.11)."""
+        return self.release >= "23.11"
+
+    @property
     def wakes_only_nodes(self) -> bool:
         """Whether slurmctld reaches a waiting srun on nodes alone (seen in 22.05, no longer in 24.11).
 
@@ -123,6 +129,7 @@ class NodeSetFacts:
     features: tuple[str, ...]
     gres: str
     weight: int
+    on_demand: OnDemandFacts | None = None
 
     @property
     def hosts(self) -> str:
@@ -208,6 +215,17 @@ class ClusterFacts:
     tmp: str = "10%"
     """The size of a job's /tmp."""
 
+    @property
+    def on_demand(self) -> tuple[NodeSetFacts, ...]:
+        """The node sets whose nodes come and go."""
+        return tuple(one for one in self.node_sets if one.on_demand)
+
+    @property
+    def staying(self) -> str:
+        """The nodes of those sets that stay, as Slurm lists them."""
+        sets = ((one.name, one.on_demand.least) for one in self.node_sets if one.on_demand)
+        return ",".join(f"{name}-[1-{least}]" for name, least in sets if least)
+
 
 def cgroup_for(spec: Described, mode: CgroupMode) -> CgroupMode:
     """How the cluster's Slurm can use what the host has."""
@@ -240,6 +258,7 @@ def facts(
             (one.name, *one.features),
             ",".join(f"{kind}:{count}" for kind, count in one.gres.items()),
             one.weight,
+            on_demand_facts(one),
         )
         for one in file.node_sets
     )

@@ -28,7 +28,7 @@ from cellblock.cluster.definition.external_database import Database, ExternalDat
 from cellblock.cluster.definition.kubernetes_part import Kubernetes
 from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, Auth, JailRoot
 from cellblock.cluster.definition.node_set import NodeSet
-from cellblock.cluster.definition.site_lines import check_lines
+from cellblock.cluster.definition.site_lines import POWER_KEYS, check_lines, keys
 from cellblock.cluster.definition.strict import Strict as _Strict
 from cellblock.cluster.definition.words import ClusterName, ImageName, Name, Period, Time, Word
 from cellblock.errors import DefinitionError
@@ -268,6 +268,16 @@ class ClusterFile(_Strict):
                     "pod gets of its machine",
                     *("node_sets", at, "resources"),
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _power_is_ours_on_demand(self) -> ClusterFile:
+        taken = POWER_KEYS & set(keys(self.slurm.extra.get("slurm.conf", "")))
+        if taken and any(one.on_demand for one in self.node_sets):
+            raise FaultAt(
+                f"{', '.join(sorted(taken))}: set by Cellblock where node sets are `on_demand`",
+                *("slurm", "extra", "slurm.conf"),
+            )
         return self
 
     @property

@@ -53,6 +53,12 @@ class ClusterSpec:
             raise UsageError(
                 f"{len(self.file.nodes)} workers cannot run on one machine", hint=f"use 1 to {MOST_NODES}"
             )
+        on_demand = [one.name for one in self.file.node_sets if one.on_demand]
+        if on_demand:
+            raise UsageError(
+                f"node set {on_demand[0]}: `on_demand` has pods made, and there are none on one machine",
+                hint="remove `on_demand` from the cluster file: an idle node costs next to nothing here",
+            )
 
     @property
     def name(self) -> str:

@@ -8,11 +8,15 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.kubernetes_part import Requests
 from cellblock.cluster.definition.kubernetes_words import Amount, Duration, LabelKey, LabelValue, Tolerated
 from cellblock.cluster.definition.strict import Strict as _Strict
 from cellblock.cluster.definition.words import ImageName, Name, Size, Word
+from cellblock.yaml_source import FaultAt
 
+# ResumeTimeout in slurm.conf(5) has 16 bits; less what Slurm waits besides.
+_LONGEST_START_S = 12 * 3600
 _GRES = re.compile(r"[a-z][a-z0-9_]{0,31}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,31})?")
 
 
@@ -25,6 +29,24 @@ class Resources(_Strict):
     """Memory, as in 8Gi."""
 
 
+class OnDemand(_Strict):
+    """Nodes that are there while jobs need them: Slurm has a pod made for each, and removed."""
+
+    idle_after: Duration = "10m"
+    """How long a node is idle before it goes."""
+    min: int = Field(default=0, ge=0, le=65000)
+    """How many nodes, the first ones, stay when nothing needs them."""
+    start_within: Duration = "15m"
+    """How long a node may take to start, with a new machine and the pull of its image. Then it is given up,
+    says why, and is tried again later."""
+
+    @model_validator(mode="after")
+    def _times_are_slurms(self) -> OnDemand:
+        if seconds(self.start_within) > _LONGEST_START_S:
+            raise ValueError(f"start_within: '{self.start_within}' is too long: at most 12h")
+        return self
+
+
 class NodeSet(_Strict):
     """Nodes of one kind. They are called NAME-1, NAME-2 and so on, and have NAME as a feature."""
 
@@ -33,7 +55,9 @@ class NodeSet(_Strict):
     image: ImageName | None = None
     """The image that the nodes run; without: `worker`. Another one is made `from: worker`."""
     count: int = Field(default=1, ge=1, le=65000)
-    """How many."""
+    """How many; with `on_demand`: at most."""
+    on_demand: OnDemand | None = None
+    """On Kubernetes: the nodes are there while jobs need them; without: always."""
     features: tuple[Word, ...] = Field(default=(), strict=False)
     """Features of the nodes, for `srun --constraint`."""
     resources: Resources = Resources()
@@ -64,6 +88,14 @@ class NodeSet(_Strict):
                 raise ValueError(f"gres: '{kind}' is no resource: a name such as gpu, or gpu:a100")
             if not 1 <= count <= 4096:
                 raise ValueError(f"gres: {kind}: {count} is not between 1 and 4096")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_what_there_is(self) -> NodeSet:
+        if self.on_demand and self.on_demand.min > self.count:
+            raise FaultAt(
+                f"{self.on_demand.min} nodes are more than `count: {self.count}`", "on_demand", "min"
+            )
         return self
 
     @property

@@ -46,6 +46,12 @@ _OWN = {
     "gres.conf": {"name": "the field node_sets[].gres", "nodename": "the field node_sets[].gres"},
     "cgroup.conf": {"cgroupplugin": "nothing: it follows the cgroups that the machine has"},
 }
+POWER_KEYS = {
+    *("resumeprogram", "resumefailprogram", "resumetimeout", "resumerate"),
+    *("suspendprogram", "suspendtime", "suspendtimeout", "suspendrate"),
+    *("suspendexcnodes", "suspendexcparts", "suspendexcstates"),
+}
+"""Keys of slurm.conf that are Cellblock's where node sets are on demand."""
 _INCLUDE = re.compile(r"include\b", re.IGNORECASE)
 _KEY = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=")
 
@@ -75,11 +81,12 @@ def with_lines(text: str, extra: str) -> str:
     """`text` with the lines `extra` at its end, without those lines of `text` whose keys `extra` sets."""
     if not extra.strip():
         return text
-    theirs = set(_keys(extra))
-    kept = [line for line in text.splitlines() if not theirs & set(_keys(line))]
+    theirs = set(keys(extra))
+    kept = [line for line in text.splitlines() if not theirs & set(keys(line))]
     return "\n".join([*kept, "", "# Of the cluster file: slurm.extra.", *extra.strip().splitlines(), ""])
 
 
-def _keys(text: str) -> list[str]:
+def keys(text: str) -> list[str]:
+    """The keys that the lines of `text` set, in lower case."""
     matches = (_KEY.match(line) for line in text.splitlines())
     return [found[1].lower() for found in matches if found]
