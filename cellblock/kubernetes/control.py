@@ -11,6 +11,7 @@ from cellblock.cluster.definition.kubernetes_part import Volume
 from cellblock.cluster.definition.model import Role
 from cellblock.cluster.engine.capabilities import capabilities
 from cellblock.kubernetes import description as names
+from cellblock.kubernetes import node_pods
 from cellblock.kubernetes.configuration import CONFIGURATION
 from cellblock.kubernetes.description import Description
 from cellblock.kubernetes.metadata import Object
@@ -129,6 +130,7 @@ def controller(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
         if facts.accounting.account is not None:
             told["CELLBLOCK_ACCOUNT"] = facts.accounting.account
     secrets = key_files(cluster) if cluster.file.auth == "slurm" else {}
+    wakes = bool(node_pods.sets(cluster))
     if facts.rest:
         told["CELLBLOCK_TOKENS"] = "yes"
         secrets |= {secret_names(cluster).tokens: (JWT_KEY,)}
@@ -148,6 +150,7 @@ def controller(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
                     kept,
                     *writes,
                     *((_SOCKET,) if beside else ()),
+                    *((node_pods.requests_mount(),) if wakes else ()),
                 ),
                 {"slurmctld": names.CONTROLLER_PORT},
                 user=_SLURM,
@@ -155,6 +158,7 @@ def controller(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
                 told=("/usr/lib/cellblock/configuration-state",),
             ),
             *beside,
+            *((node_pods.sidecar(cluster, _SLURM),) if wakes else ()),
         ),
         (
             config_volume("configuration", CONFIGURATION),
@@ -163,6 +167,7 @@ def controller(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
             claim_volume("state", "controller-state"),
             *volumes,
             *beside_volumes,
+            *(node_pods.volumes() if wakes else ()),
         ),
         before=_given(cluster, "controller", cluster.place.state, kept),
         groups=(_SHADOW,),

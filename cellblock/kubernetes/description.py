@@ -119,7 +119,7 @@ def cluster_facts(cluster: Description) -> ClusterFacts:
         facts,
         controllers=tuple(f"{host}({host}.controller)" for host in cluster.controllers),
         gres=tuple(
-            (f"{one.name}-[0-{last}]", kind, count)
+            (f"{one.name}-[1-{one.count}]" if one.on_demand else f"{one.name}-[0-{last}]", kind, count)
             for one in cluster.file.node_sets
             for kind, count in one.gres.items()
         ),

@@ -42,12 +42,14 @@ def policies(cluster: Description, components: Iterable[str]) -> Iterator[Object
         "metadata": metadata(cluster, "nothing-else", "network"),
         "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
     }
+    # Kubernetes' API, wherever it is: the container that makes pods asks it.
+    api = [{"ports": _ports(443, 6443)}] if any(one.on_demand for one in cluster.file.node_sets) else []
     # slurmctld tells nodes, waiting sruns at any port of theirs, and slurmdbd.
     yield _policy(
         cluster,
         "controller",
         [_rule("from", daemons, control)],
-        [to_control, to_nodes, to_accounting, _rule("to", pods("login", "worker"), _high_ports()), dns],
+        [to_control, to_nodes, to_accounting, _rule("to", pods("login", "worker"), _high_ports()), dns, *api],
     )
     # srun on a node or login node is spoken to by the steps of its job, at ports that the kernel chooses.
     yield _policy(

@@ -17,7 +17,13 @@ from cellblock.kubernetes.configuration import CONFIGURATION
 from cellblock.kubernetes.control import JAIL, SECRETS, environment, jail_volume
 from cellblock.kubernetes.description import NODES, Description, set_facts
 from cellblock.kubernetes.metadata import NODE_SET, Object, labels
-from cellblock.kubernetes.objects import account, disruption_budget, service, stateful_set
+from cellblock.kubernetes.objects import (
+    account,
+    disruption_budget,
+    disruption_budget_of_nodes,
+    service,
+    stateful_set,
+)
 from cellblock.kubernetes.pods import (
     Container,
     Mount,
@@ -90,7 +96,12 @@ def node_pod(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
         {
             **_inside(cluster),
             "CELLBLOCK_CGROUP": cluster.place.cgroup,
-            "CELLBLOCK_NODE_CONF": node_line(replace(own, declares_cpus=True)),
+            # slurm.conf names those on demand.
+            **(
+                {"CELLBLOCK_ON_DEMAND": "yes"}
+                if one.on_demand
+                else {"CELLBLOCK_NODE_CONF": node_line(replace(own, declares_cpus=True))}
+            ),
         },
         (
             Mount("jail", JAIL, read_only=False),
@@ -143,9 +154,7 @@ def node_set(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
     """The nodes of set `one`: NAME-1, NAME-2 and so on, as in the local cluster."""
     pod = node_pod(cluster, facts, one, config_map)
     yield stateful_set(cluster, pod, one.name, one.count, NODES, parallel=True, start=1)
-    # Evictions wait for the jobs; a tenth at a time drains large clusters within a day.
-    most: int | str = 1 if one.count < 20 else "10%"
-    yield disruption_budget(cluster, one.name, "worker", most, {NODE_SET: one.name})
+    yield disruption_budget_of_nodes(cluster, one)
 
 
 def login(cluster: Description, config_map: str) -> Iterator[Object]:

@@ -7,6 +7,7 @@ What is left out is named here and nowhere else; what is rendered for sites stay
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,12 @@ def for_older(manifest: Object) -> Object:
     kind = manifest["kind"]
     out: Object = _without(manifest, {*_CONTEXT, _END_PORT})
     out["apiVersion"] = _VERSIONS.get(kind, manifest["apiVersion"])
+    if kind == "ConfigMap":
+        # Templates of pods (on_demand.py).
+        out["data"] = {
+            key: json.dumps(_without(json.loads(text), set(_CONTEXT))) if key.endswith(".json") else text
+            for key, text in out["data"].items()
+        }
     for name in _FIELDS.get(kind, {}):
         out["spec"].pop(name, None)
     return out

@@ -20,7 +20,7 @@ import yaml
 from cellblock.cluster.definition.kubernetes_part import JailBackup
 from cellblock.errors import CellblockError
 from cellblock.files import durable
-from cellblock.kubernetes import control, nodes
+from cellblock.kubernetes import control, node_pods, nodes, on_demand
 from cellblock.kubernetes.configuration import generated_files, slurm_config_map
 from cellblock.kubernetes.description import Description, cluster_facts, configuration
 from cellblock.kubernetes.jail import BackupPlan, KubernetesRequest, Toleration
@@ -66,9 +66,15 @@ def render(cluster: Description, templates: Path | None = None) -> dict[str, str
     if file.metrics:
         objects["metrics.yaml"] = list(control.metrics(cluster, file.metrics.interval))
     for one in file.node_sets:
-        config_map = f"worker-{one.name}-configuration"
-        objects[f"nodes-{one.name}.yaml"] = list(nodes.node_set(cluster, facts, one, config_map))
-    objects["network.yaml"] = list(policies(cluster, _components(objects)))
+        config_map = on_demand.plan_name(one)
+        if one.on_demand:
+            plan = generated.pop(config_map)["jail.fstab"]
+            objects[f"nodes-{one.name}.yaml"] = list(on_demand.node_set(cluster, one, plan))
+        else:
+            objects[f"nodes-{one.name}.yaml"] = list(nodes.node_set(cluster, facts, one, config_map))
+    if node_pods.sets(cluster):
+        objects["on-demand.yaml"] = list(on_demand.objects(cluster, facts))
+    objects["network.yaml"] = list(policies(cluster, {"worker", *_components(objects)}))
     head = _HEAD.format(source=cluster.source)
     written = {name: head + dump(made) for name, made in objects.items()}
     for name, files in generated.items():
@@ -178,7 +184,7 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
         for found in folder.glob("nodes-*.yaml"):
             if found.name not in texts:
                 found.unlink()
-        for name in ("accounting.yaml", "database.yaml", "rest.yaml", "metrics.yaml"):
+        for name in ("accounting.yaml", "database.yaml", "rest.yaml", "metrics.yaml", "on-demand.yaml"):
             if name not in texts:
                 (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes on demand: the templates of their pods, and the right to make them (node_pods.py is who does)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from cellblock.cluster.configuration.config import ClusterFacts
+from cellblock.cluster.definition.amounts import seconds
+from cellblock.cluster.definition.node_set import NodeSet
+from cellblock.kubernetes.description import Description
+from cellblock.kubernetes.metadata import Object, made_from, metadata
+from cellblock.kubernetes.node_pods import COMPONENT, sets
+from cellblock.kubernetes.nodes import node_pod
+from cellblock.kubernetes.objects import disruption_budget_of_nodes
+
+START_WITHIN = "cellblock.org/start-within"
+"""An annotation of a template: seconds that its nodes may take to start."""
+
+
+def objects(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
+    """The templates, and the right to make pods of them: in this namespace, where nothing else is."""
+    yield {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(cluster, COMPONENT, COMPONENT),
+        "data": {f"{one.name}.json": _template(cluster, facts, one) for one in sets(cluster)},
+    }
+    yield {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": metadata(cluster, COMPONENT, COMPONENT),
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete", "get", "list"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
+        ],
+    }
+    yield {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata(cluster, COMPONENT, COMPONENT),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": COMPONENT},
+        "subjects": [{"kind": "ServiceAccount", "name": "controller", "namespace": cluster.place.namespace}],
+    }
+
+
+def node_set(cluster: Description, one: NodeSet, plan: str) -> Iterator[Object]:
+    """What there is of set `one` besides its pods; `plan` is its mount plan.
+
+    Kustomize finds no names in a template: the plan's ConfigMap keeps its own.
+    """
+    yield {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(cluster, plan_name(one), "worker"),
+        "data": {"jail.fstab": plan},
+    }
+    yield disruption_budget_of_nodes(cluster, one)
+
+
+def plan_name(one: NodeSet) -> str:
+    """The ConfigMap of the mount plan of set `one`."""
+    return f"worker-{one.name}-configuration"
+
+
+def _template(cluster: Description, facts: ClusterFacts, one: NodeSet) -> str:
+    assert one.on_demand
+    template = node_pod(cluster, facts, one, plan_name(one)).template(cluster)
+    within = {START_WITHIN: str(seconds(one.on_demand.start_within))}
+    template["metadata"]["annotations"] = {**made_from(cluster), **within}
+    return json.dumps(template, indent=1) + "\n"
