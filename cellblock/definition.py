@@ -227,7 +227,7 @@ def read_images(folder: Path, site: Path | None = None) -> dict[str, Image]:
         source = read_yaml(path)
         if not isinstance(source.data, dict):
             raise DefinitionError(f"{path}:1: must be a mapping of keys", hint="see docs/definitions.md")
-        fields = validate(source, ImageFields, source.data)
+        fields = validate(source, ImageFields)
         images[path.parent.name] = Image(path.parent.name, fields, source, path.parent, site)
     return images
 

@@ -46,14 +46,14 @@ def images_options(sites: Sequence[Path]) -> str:
     return "".join(f" --images {shlex.quote(str(site))}" for site in sites)
 
 
-def check_sites(own: Path, sites: Sequence[Path], option: str = "--images") -> tuple[Path, ...]:
+def check_sites(own: Path, sites: Sequence[Path]) -> tuple[Path, ...]:
     """The absolute folders of `sites`, links followed; `own` are the definitions of this tree.
 
-    Raises UsageError, naming `option`, for one that is missing, empty, given twice, or part of `own`.
+    Raises UsageError, naming `--images`, for one that is missing, empty, given twice, or part of `own`.
     """
     found: list[Path] = []
     for site in sites:
-        said = f"{option} {site}"
+        said = f"--images {site}"
         try:
             folder = site.resolve()
         except (OSError, RuntimeError) as error:  # a link that leads back to itself
@@ -79,8 +79,8 @@ def check_sites(own: Path, sites: Sequence[Path], option: str = "--images") -> t
             ) from error
         if not declares:
             inner = next(folder.glob("*/*/image.yaml"), None)
-            near = f"{option} {folder.parent}" if (folder / "image.yaml").exists() else ""
-            near = near or (f"{option} {inner.parent.parent}" if inner else "")
+            near = f"--images {folder.parent}" if (folder / "image.yaml").exists() else ""
+            near = near or (f"--images {inner.parent.parent}" if inner else "")
             raise UsageError(
                 f"{said}: {folder} holds neither NAME/image.yaml nor variants.yaml",
                 hint=f"did you mean {near}?" if near else f"write {folder}/NAME/image.yaml",

@@ -285,11 +285,11 @@ def load_variants(path: Path, *sites: Path) -> dict[str, Variant]:
     Raises DefinitionError naming file, line and key when a file is wrong.
     """
     source = read_yaml(path)
-    fields: VariantsFile = validate(source, VariantsFile, source.data)
+    fields: VariantsFile = validate(source, VariantsFile)
     declared = dict.fromkeys(fields.variants, source)
     for site in sites:
         source = read_yaml(site)
-        own = validate(source, SiteVariantsFile, source.data)
+        own = validate(source, SiteVariantsFile)
         fields = VariantsFile(
             distributions={**fields.distributions, **own.distributions},
             cuda={**fields.cuda, **own.cuda},

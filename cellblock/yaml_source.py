@@ -124,20 +124,20 @@ _SAID = {
 }
 
 
-def validate(source: YamlSource, model: type[Model], data: Any, at: Location = ()) -> Model:
-    """`data`, found at `at` in `source`, as a `model`.
+def validate(source: YamlSource, model: type[Model]) -> Model:
+    """The data of `source` as a `model`.
 
     Raises DefinitionError listing each fault with file, line and key, and the near miss of an
     unknown key.
     """
     try:
-        return model.model_validate(data)
+        return model.model_validate(source.data)
     except ValidationError as error:
         faults = []
         for fault in error.errors():
             cause = fault.get("ctx", {}).get("error")
             inner = cause.location if isinstance(cause, FaultAt) else ()
-            location: Location = (*at, *fault["loc"], *inner)
+            location: Location = (*fault["loc"], *inner)
             key = ".".join(str(part) for part in location) or "(document)"
             text = fault["msg"].removeprefix("Value error, ")
             if fault["type"] == "extra_forbidden":

@@ -8,6 +8,7 @@ ends, and those of a run that was killed when the next one begins.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import tempfile
 from pathlib import Path
@@ -51,17 +52,20 @@ def remove_made() -> None:
 
 
 def remove_left() -> None:
-    """Remove the trees of processes that are no more."""
+    """Remove the trees of processes that are no more, and what pytest gave up to remove."""
     for note in notes().glob("*-*"):
         try:
             os.kill(int(note.name.partition("-")[0]), 0)
         except ProcessLookupError:
             _remove(Path(note.read_text()))
             note.unlink(missing_ok=True)
+    # It gives a folder this name when it begins to remove it, and tries again at the end of each run.
+    for folder in Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}").glob("garbage-*"):
+        _remove(folder)
 
 
 def _remove(top: Path) -> None:
     from cellblock.jail.tree.removal import remove_tree  # not where there is pytest alone
 
-    with contextlib.suppress(FileNotFoundError):  # the test has removed it
+    with contextlib.suppress(OSError):  # the test has removed it, or another pytest does so now
         remove_tree(top)

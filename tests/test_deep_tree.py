@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 import subprocess
@@ -64,3 +65,12 @@ def test_a_tree_of_a_run_beside_this_one_stays(tmp_path: Path, notes: Path) -> N
     assert list(notes.iterdir())
     deep_tree.remove_left()
     assert (tmp_path / "top/d").is_dir()
+
+
+def test_what_pytest_could_not_remove_is_removed(tmp_path: Path, notes: Path) -> None:
+    folder = tmp_path / f"pytest-of-{getpass.getuser()}/garbage-1"
+    folder.mkdir(parents=True)
+    deep_tree.make_deep(folder, 3000)
+    next(notes.iterdir()).unlink()  # as after runs that kept none
+    deep_tree.remove_left()
+    assert not folder.exists()

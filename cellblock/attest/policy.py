@@ -109,7 +109,7 @@ def load_policy(path: Path) -> Policy:
     source = read_yaml(path)
     if not isinstance(source.data, dict):
         raise DefinitionError(f"{path}:1: must be a mapping of keys", hint="see docs/attest.md")
-    return Policy(validate(source, PolicyFields, source.data), source)
+    return Policy(validate(source, PolicyFields), source)
 
 
 def _matches(name: str, patterns: list[str]) -> bool:

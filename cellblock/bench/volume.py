@@ -75,9 +75,7 @@ class VolumeCost:
         return round(statistics.median(a / b for a, b in zip(ours_s, self.times[theirs], strict=True)), 3)
 
 
-def volume_cost(
-    events: Events, *, rounds: int = 4, slow_files: int = SLOW_FILES, manifest_files: int = 5_000_000
-) -> VolumeCost:
+def volume_cost(events: Events, *, rounds: int) -> VolumeCost:
     """Measure, in `rounds` and one more that is not counted. Takes twelve minutes, and 8 GB below /var/tmp.
 
     Raises CellblockError.
@@ -91,7 +89,7 @@ def volume_cost(
             layout = make_sources(work / "tree", work)
         cost = VolumeCost(files, size)
         with events.step("volume", "1 ms a call"):
-            cost.slow = _slow(work, slow_files)
+            cost.slow = _slow(work, SLOW_FILES)
         ways = _ways(work, layout)
         volume = work / "volume"
         for number in range(rounds + 1):
@@ -105,7 +103,7 @@ def volume_cost(
                 if name == "tar":
                     cost.times.setdefault("tar_flushed", []).append(flushed)
         with events.step("volume", "upgrade and verify"):
-            cost.later = upgrade_cost(volume, work, layout, manifest_files=manifest_files)
+            cost.later = upgrade_cost(volume, work, layout)
         # In pairs, for a disk can be three times as slow some minutes later.
         for name in sorted(set(ways) - {"tar", "assemble"}):
             for way in (name, "assemble", "assemble", name):

@@ -23,8 +23,8 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 _TAKEN = ("share/doc", "share/man", "include", "share/locale", "share/icons", "lib/python3", "bin", "lib")
 
 
-def make_tree(root: Path, files: int = FILES, size: int = BYTES) -> tuple[int, int]:
-    """Copy directories of /usr until there are so many files and bytes, under other names if need be."""
+def make_tree(root: Path) -> tuple[int, int]:
+    """Copy directories of /usr until there are FILES files of BYTES bytes, under other names if need be."""
     counted = total = 0
     for again in range(9):
         for source in _folders():
@@ -36,7 +36,7 @@ def make_tree(root: Path, files: int = FILES, size: int = BYTES) -> tuple[int, i
             for path, _, names in os.walk(target):
                 counted += len(names)
                 total += sum(os.lstat(os.path.join(path, each)).st_size for each in names)  # noqa: PTH118
-            if counted >= files and total >= size:
+            if counted >= FILES and total >= BYTES:
                 return counted, total
     raise CellblockError(
         "/usr is too small to make a jail of", hint="run this on a machine with more packages"

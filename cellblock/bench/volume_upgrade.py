@@ -25,6 +25,7 @@ from cellblock.jail.tree import manifest
 _RUNS = 5
 _PERCENT = 100
 """One file in so many is another in the image that is upgraded to."""
+_MANIFEST_FILES = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class UpgradeCost:
         }
 
 
-def upgrade_cost(volume: Path, work: Path, layout: Layout, *, manifest_files: int) -> UpgradeCost:
+def upgrade_cost(volume: Path, work: Path, layout: Layout) -> UpgradeCost:
     """Measure with `volume`, which holds the image `old` of `layout`, and is removed; `work` is a folder."""
     changed = _changed_layer(volume / "root", work)
     old = work / "tree.tar"
@@ -90,7 +91,7 @@ def upgrade_cost(volume: Path, work: Path, layout: Layout, *, manifest_files: in
         for listing in (volume / ".cellblock/layers").iterdir():
             if listing.stat().st_size < 1 << 20:
                 listing.unlink()
-    memory = _memory(work, manifest_files) if manifest_files else 0.0
+    memory = _memory(work, _MANIFEST_FILES)
     shutil.rmtree(volume)
     return UpgradeCost(find, noop, rebuilt, min(one_percent), min(write), sums, metadata, content, memory)
 

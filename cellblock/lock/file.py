@@ -198,7 +198,7 @@ def read_lock(path: Path) -> Lock:
     except ValidationError:
         source = read_yaml(path)
         try:
-            fields = validate(source, LockFile, source.data)
+            fields = validate(source, LockFile)
         except DefinitionError as error:
             error.hint = f"{error.hint}, or write it anew: `python3 build.py lock`"
             raise

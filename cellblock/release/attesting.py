@@ -17,7 +17,6 @@ from cellblock.attest.subject import Subject
 from cellblock.errors import UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
-from cellblock.lock.model import Lock
 from cellblock.oci.contents import ContentsReader
 from cellblock.oci.model import Descriptor
 from cellblock.project import Project
@@ -64,16 +63,14 @@ def attest_image(
     subject: Subject,
     request: AttestRequest,
     events: Events,
-    lock: Lock | None = None,
     reader: ContentsReader | None = None,
 ) -> Attested:
     """Attach what `request` asks for to an image, in its layout.
 
-    `lock` (default: looked for by the digest in the image's record) gives the packages' SHA-256; `reader` is
-    one of `bill_reader`, to share among images. Raises MalformedImage when the image cannot be read,
-    CellblockError when the key does not sign.
+    `reader` is one of `bill_reader`, to share among images. Raises MalformedImage when the image cannot be
+    read, CellblockError when the key does not sign.
     """
-    written = documents(subject, request, events, lock, reader)
+    written = documents(subject, request, events, reader)
     with events.step(subject.name, "attach its documents"):
         attached = attach_documents(subject, written)
         if request.signer is not None:
@@ -91,12 +88,11 @@ def documents(
     subject: Subject,
     request: AttestRequest,
     events: Events,
-    lock: Lock | None = None,
     reader: ContentsReader | None = None,
 ) -> list[Document]:
     """SBOM and provenance of an image; provenance only where its build is known."""
     record = record_of(subject)
-    lock = lock or lock_of(subject)
+    lock = lock_of(subject)
     with events.step(subject.name, "write its SBOM"):
         bill = bill_of(subject, lock, record.epoch if record else created_of(subject), reader)
         written = [

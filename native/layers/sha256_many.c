@@ -139,13 +139,6 @@ static enum how find_how(void)
 #endif
 }
 
-const char *image_sha256_how(void)
-{
-	static const char *const names[] = { "instructions", "16 lanes", "8 lanes", "one" };
-
-	return names[find_how()];
-}
-
 static void one_by_one(const struct sha256_one *all, size_t count)
 {
 	for (size_t i = 0; i < count; i++)

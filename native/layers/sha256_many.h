@@ -20,7 +20,4 @@ void image_sha256_many(struct sha256_one *all, size_t count);
 /* By lanes in any case; `wide`: sixteen, which takes AVX-512 to be worth it, else eight. For tests. */
 void image_sha256_lanes(struct sha256_one *all, size_t count, int wide);
 
-/* "instructions", "16 lanes", "8 lanes" or "one": what image_sha256_many uses on this processor. */
-const char *image_sha256_how(void);
-
 #endif

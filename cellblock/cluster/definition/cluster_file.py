@@ -321,7 +321,7 @@ def load_cluster_file(path: Path | None = None) -> ClusterFile:
             f"{source.path}: holds no keys",
             hint="`build.py render cluster` prints a cluster file to start from",
         )
-    file = validate(source, ClusterFile, source.data)
+    file = validate(source, ClusterFile)
     for place, folder in enumerate(file.images):
         if not (source.path.parent / folder).is_dir():
             raise DefinitionError(
