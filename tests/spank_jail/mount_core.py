@@ -233,12 +233,6 @@ def failing_call(nth: int, number: int) -> Iterator[None]:
         lib.sys_fault_set(0, 0)
 
 
-def calls_made() -> int:
-    """System calls of the core since `failing_call` was entered or left."""
-    count: int = lib.sys_fault_count()
-    return count
-
-
 def failed_call() -> str:
     """Name of the system call that was made to fail since `failing_call` was entered; "" when none was."""
     return _text(lib.sys_fault_name())
