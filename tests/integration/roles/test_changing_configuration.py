@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +114,20 @@ def test_a_slurmctld_that_is_killed_meanwhile(pod: ControllerPod) -> None:
     pod.put(MAIN + SECOND)
     pod.run("sh", "-c", "sleep 2; kill -KILL $(pidof slurmctld)")
     wait_for(pod, "second")
+
+
+def test_what_only_the_running_slurmctld_ends_over_is_taken_back(pod: ControllerPod) -> None:
+    """The trial has a state of its own."""
+    pod.put(MAIN + SECOND)
+    wait_for(pod, "second")
+    # node-supervise gives up one that never ran for ten seconds.
+    time.sleep(10)
+    pod.put(MAIN + "StateSaveLocation=/proc/nowhere\n")
+    wait_for_refusal(pod, "slurmctld did not go on with it")
+    assert pod.partitions() == {"main", "second"}
+    pod.start()
+    assert pod.partitions() == {"main", "second"}
+    wait_for_refusal(pod, "2 times")
 
 
 @pytest.mark.parametrize(("lines", "why"), [("NoSuchKey=1\n", "NoSuchKey"), (None, "no slurm.conf")])
