@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follow-nodes makes of what slurmctld says of its nodes, and the files by which the containers speak."""
+"""What follow-nodes makes of the states that slurmctld tells, and the files by which the containers speak."""
 
 from __future__ import annotations
 
@@ -53,9 +53,8 @@ def shell(script: str, *arguments: str, given: str = "", folder: Path | None = N
     ],
 )
 def test_states_of_nodes(state: str, reason: str, sorted_as: str) -> None:
-    record = (
-        f"NodeName=gpu-1 Arch=x86_64 CPUTot=1 RealMemory=512 State={state} Comment=State=DOWN"
-        + (f" Reason={reason}" if reason else "")
+    record = f"NodeName=gpu-1 Arch=x86_64 CPUTot=1 RealMemory=512 State={state} Comment=State=DOWN" + (
+        f" Reason={reason}" if reason else ""
     )
     assert shell("sort_nodes", given=f"{record}\n").strip() == f"gpu-1 {sorted_as}"
 
