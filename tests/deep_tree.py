@@ -11,6 +11,7 @@ import contextlib
 import getpass
 import os
 import tempfile
+import time
 from pathlib import Path
 
 _made: list[tuple[Path, Path]] = []
@@ -23,10 +24,9 @@ def make_deep(top: Path, levels: int, *, files: bool = False) -> None:
     With `files` each but the deepest has a file "z" too, which comes after the next directory.
     """
     notes().mkdir(mode=0o700, exist_ok=True)
-    number, note = tempfile.mkstemp(prefix=f"{os.getpid()}-", dir=notes())
-    with os.fdopen(number, "w") as file:
-        file.write(str(top.absolute()))
-    _made.append((top.absolute(), Path(note)))
+    note = notes() / f"{os.getpid()}-{len(_made)}-{time.monotonic_ns()}"
+    note.symlink_to(top.absolute())  # made whole or not at all: half a path would be another folder's
+    _made.append((top.absolute(), note))
     descriptor = os.open(top, os.O_RDONLY)
     for _ in range(levels):
         if files:
@@ -39,8 +39,8 @@ def make_deep(top: Path, levels: int, *, files: bool = False) -> None:
 
 
 def notes() -> Path:
-    """The folder with a file for each tree that is there: PID-..., with the path of its top in it."""
-    return Path(tempfile.gettempdir()) / f"cellblock-deep-trees-{os.getuid()}"
+    """The folder with a link for each tree that is there: PID-..., to its top."""
+    return Path(tempfile.gettempdir()) / f"cellblock-deep-{os.getuid()}"
 
 
 def remove_made() -> None:
@@ -57,7 +57,7 @@ def remove_left() -> None:
         try:
             os.kill(int(note.name.partition("-")[0]), 0)
         except ProcessLookupError:
-            _remove(Path(note.read_text()))
+            _remove(note.readlink())
             note.unlink(missing_ok=True)
     # It gives a folder this name when it begins to remove it, and tries again at the end of each run.
     for folder in Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}").glob("garbage-*"):
