@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.engine.container_specs import container_name
-from tests.integration.local_cluster import Done, LocalCluster, Unclear, podman, podman_environment
+from tests.integration.local_cluster import Done, LocalCluster, Unclear, podman
 
 # What a container of a cluster may do (docs/decisions/cluster-capabilities.md).
 _MAY = "CHOWN,DAC_OVERRIDE,FOWNER,KILL,SETGID,SETUID"
