@@ -17,13 +17,7 @@ from cellblock.kubernetes.configuration import CONFIGURATION
 from cellblock.kubernetes.control import JAIL, SECRETS, environment, jail_volume
 from cellblock.kubernetes.description import NODES, Description, set_facts
 from cellblock.kubernetes.metadata import NODE_SET, Object, labels
-from cellblock.kubernetes.objects import (
-    account,
-    disruption_budget,
-    disruption_budget_of_nodes,
-    service,
-    stateful_set,
-)
+from cellblock.kubernetes.objects import account, disruption_budget, service, stateful_set
 from cellblock.kubernetes.pods import (
     Container,
     Mount,
@@ -154,7 +148,9 @@ def node_set(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
     """The nodes of set `one`: NAME-1, NAME-2 and so on, as in the local cluster."""
     pod = node_pod(cluster, facts, one, config_map)
     yield stateful_set(cluster, pod, one.name, one.count, NODES, parallel=True, start=1)
-    yield disruption_budget_of_nodes(cluster, one)
+    # Evictions wait for the jobs; a tenth at a time drains large clusters within a day.
+    most: int | str = 1 if one.count < 20 else "10%"
+    yield disruption_budget(cluster, one.name, "worker", most, {NODE_SET: one.name})
 
 
 def login(cluster: Description, config_map: str) -> Iterator[Object]:

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cellblock.cluster.definition.kubernetes_part import Volume
-from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.kubernetes.description import Description
-from cellblock.kubernetes.metadata import NODE_SET, Object, labels, metadata
+from cellblock.kubernetes.metadata import Object, labels, metadata
 from cellblock.kubernetes.pods import Pod
 from cellblock.kubernetes.quantities import size
 
@@ -116,12 +115,6 @@ def disruption_budget(
             "selector": {"matchLabels": labels(cluster, component, more)},
         },
     }
-
-
-def disruption_budget_of_nodes(cluster: Description, one: NodeSet) -> Object:
-    """Evictions wait for the jobs; a tenth at a time drains large clusters within a day."""
-    most: int | str = 1 if one.count < 20 else "10%"
-    return disruption_budget(cluster, one.name, "worker", most, {NODE_SET: one.name})
 
 
 def claim(

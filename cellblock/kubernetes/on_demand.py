@@ -13,7 +13,6 @@ from cellblock.kubernetes.description import Description
 from cellblock.kubernetes.metadata import Object, made_from, metadata
 from cellblock.kubernetes.node_pods import COMPONENT, sets
 from cellblock.kubernetes.nodes import node_pod
-from cellblock.kubernetes.objects import disruption_budget_of_nodes
 
 START_WITHIN = "cellblock.org/start-within"
 """An annotation of a template: seconds that its nodes may take to start."""
@@ -48,7 +47,8 @@ def objects(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
 def node_set(cluster: Description, one: NodeSet, plan: str) -> Iterator[Object]:
     """What there is of set `one` besides its pods; `plan` is its mount plan.
 
-    Kustomize finds no names in a template: the plan's ConfigMap keeps its own.
+    Kustomize finds no names in a template: the plan's ConfigMap keeps its own. There is no PodDisruptionBudget:
+    Kubernetes counts pods for one by what made them. An eviction waits for the jobs all the same.
     """
     yield {
         "apiVersion": "v1",
@@ -56,7 +56,6 @@ def node_set(cluster: Description, one: NodeSet, plan: str) -> Iterator[Object]:
         "metadata": metadata(cluster, plan_name(one), "worker"),
         "data": {"jail.fstab": plan},
     }
-    yield disruption_budget_of_nodes(cluster, one)
 
 
 def plan_name(one: NodeSet) -> str:

@@ -72,8 +72,9 @@ def test_what_no_time_cures_has_a_moment(trouble: str) -> None:
     pod = replace(POD, trouble=trouble, reason="ErrImagePull: no such image")  # type: ignore[arg-type]
     assert decided(wishes(UP), pod, memory=memory) == []
     assert decided(wishes(UP), pod, memory=memory, now=NOW + PATIENCE_S - 1) == []
-    later = decided(wishes(UP), pod, memory=memory, now=NOW + PATIENCE_S)
-    assert later == [GiveUp("gpu-1", TOKEN, "ErrImagePull: no such image", pod)]
+    waits = replace(pod, reason="BackOff: waits")
+    later = decided(wishes(UP), waits, memory=memory, now=NOW + PATIENCE_S)
+    assert later == [GiveUp("gpu-1", TOKEN, "ErrImagePull: no such image", waits)]
 
 
 def test_a_container_that_runs_between_its_crashes_is_in_trouble_all_the_time() -> None:
@@ -171,7 +172,7 @@ def test_without_an_api_starts_alone_are_given_up_in_time() -> None:
 
 
 def test_what_is_forgotten() -> None:
-    memory = Memory({"old": "u0"}, {"old"}, {("u0", "image"): 1.0})
+    memory = Memory({"old": "u0"}, {"old"}, {("u0", "image"): (1.0, "x")})
     memory.note_refusal("old", "no", 1.0)
     decided(wishes(UP), POD, memory=memory)
     assert memory == Memory({TOKEN: "u1"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follow-nodes makes of the states that slurmctld tells, and the files by which the containers speak."""
+"""What follow-nodes makes of what slurmctld says of its nodes, and the files that it reads and writes."""
 
 from __future__ import annotations
 

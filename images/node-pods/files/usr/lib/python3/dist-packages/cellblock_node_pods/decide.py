@@ -68,8 +68,8 @@ class Memory:
     begun: dict[str, str] = field(default_factory=dict)
     """Token -> uid of the pod that was seen for it."""
     given_up: set[str] = field(default_factory=set)
-    troubled: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Pod's uid and kind of trouble -> since when."""
+    troubled: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
+    """Pod's uid and kind of trouble -> since when, and what was said first: later it is of the wait alone."""
     refused: dict[str, Refusal] = field(default_factory=dict)
 
     def note_refusal(self, token: str, reason: str, now: float) -> None:
@@ -82,7 +82,7 @@ class Memory:
         self.begun = {token: uid for token, uid in self.begun.items() if token in tokens}
         self.refused = {token: one for token, one in self.refused.items() if token in tokens}
         self.given_up &= set(tokens)
-        self.troubled = {key: since for key, since in self.troubled.items() if key[0] in uids}
+        self.troubled = {key: one for key, one in self.troubled.items() if key[0] in uids}
 
 
 def decide(
@@ -184,9 +184,9 @@ def _make(node: str, wish: Wish, memory: Memory, patience: float, now: float) ->
 
 def _starting(node: str, wish: Wish, pod: Pod, memory: Memory, patience: float, now: float) -> Action | None:
     if pod.trouble in ("image", "container", "crash"):
-        since = memory.troubled.setdefault((pod.uid, pod.trouble), now)
+        since, reason = memory.troubled.setdefault((pod.uid, pod.trouble), (now, pod.reason))
         if now - since >= min(PATIENCE_S, patience):
-            return GiveUp(node, wish.token, pod.reason, pod)
+            return GiveUp(node, wish.token, reason, pod)
     if now - wish.since <= patience:
         return None
     why = f": {pod.reason}" if pod.reason else ""
