@@ -63,10 +63,13 @@ def test_all_may_go(load: Callable[..., ClusterFile]) -> None:
 
 
 @pytest.mark.parametrize(("release", "asked"), [("22.05", True), ("23.11", False), ("26.05", False)])
-def test_nodes_tell_their_addresses(load: Callable[..., ClusterFile], release: str, asked: bool) -> None:
-    """From 23.11 on they do it by themselves, and 24.11 complains of the word."""
+def test_nodes_tell_their_addresses_and_are_shown(
+    load: Callable[..., ClusterFile], release: str, asked: bool
+) -> None:
+    """From 23.11 on they do it by themselves, and 24.11 complains of the word; nor are they hidden."""
     parameters = next(line for line in slurm_conf(load("{}"), release) if "SlurmctldParameters" in line)
     assert ("cloud_reg_addrs" in parameters) == asked
+    assert ("PrivateData=cloud" in slurm_conf(load("{}"), release)) == asked
 
 
 @pytest.mark.parametrize(

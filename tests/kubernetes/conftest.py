@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,10 @@ import pytest
 
 from cellblock.bench import real_kubernetes
 from cellblock.bench.real_kubernetes import program, running_kubernetes, why_not
+from cellblock.paths import PROJECT
+
+# Nodes on demand: the program lies in an image, and is imported from there.
+sys.path.insert(0, str(PROJECT / "images/node-pods/files/usr/lib/python3/dist-packages"))
 
 _TIMEOUT_S = 180
 _skipped: list[str] = []

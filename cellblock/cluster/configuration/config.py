@@ -99,6 +99,11 @@ class SlurmFeatures:
         return self.release >= "23.11"
 
     @property
+    def hides_nodes(self) -> bool:
+        """Whether nodes of State=CLOUD that are off are hidden unless asked for (until 23.02)."""
+        return self.release < "23.02"
+
+    @property
     def wakes_only_nodes(self) -> bool:
         """Whether slurmctld reaches a waiting srun on nodes alone (seen in 22.05, no longer in 24.11).
 
