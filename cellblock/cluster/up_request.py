@@ -9,7 +9,7 @@ from typing import cast, get_args
 
 from pydantic import ValidationError
 
-from cellblock.cluster.configuration.config import SlurmFeatures
+from cellblock.cluster.configuration.slurm_features import SlurmFeatures
 from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.cluster_file import MOST_NODES, ClusterFile, load_cluster_file
 from cellblock.cluster.definition.model import ClusterSpec, EngineName, Role, SlurmVariant

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cellblock.cluster.configuration import config
 from cellblock.cluster.configuration.config import ClusterFacts, NodeSetFacts
+from cellblock.cluster.configuration.slurm_features import SlurmFeatures
 from cellblock.cluster.definition.amounts import mebibytes
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.kubernetes_part import Kubernetes
@@ -95,7 +96,7 @@ class Description:
 
 def describe(file: ClusterFile, variant: SlurmVariant, source: str, version: str) -> Description:
     """The cluster of `file` on Kubernetes. Raises UsageError for what cannot run there."""
-    if not config.SlurmFeatures(variant.release, variant.plugin_dir).dynamic_nodes:
+    if not SlurmFeatures(variant.release, variant.plugin_dir).dynamic_nodes:
         raise UsageError(
             f"variant {variant.name} has Slurm {variant.release}, whose nodes cannot register themselves, as "
             "pods must",

@@ -47,8 +47,8 @@ def objects(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
 def node_set(cluster: Description, one: NodeSet, plan: str) -> Iterator[Object]:
     """What there is of set `one` besides its pods; `plan` is its mount plan.
 
-    Kustomize finds no names in a template: the plan's ConfigMap keeps its own. There is no PodDisruptionBudget:
-    Kubernetes counts pods for one by what made them. An eviction waits for the jobs all the same.
+    Kustomize finds no names in a template: the plan's ConfigMap keeps its own. There is no budget of
+    disruptions, for Kubernetes counts the pods of one by what made them; an eviction waits for the jobs.
     """
     yield {
         "apiVersion": "v1",

@@ -15,7 +15,7 @@ import pytest
 
 from cellblock import paths
 from cellblock.cluster import stop
-from cellblock.cluster.configuration.config import SlurmFeatures
+from cellblock.cluster.configuration.slurm_features import SlurmFeatures
 from cellblock.cluster.definition.cluster_file import default_file
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.up import bring_up

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cellblock.cluster.configuration.config import SlurmFeatures
+from cellblock.cluster.configuration.slurm_features import SlurmFeatures
 from cellblock.cluster.engine.container_specs import container_name
 from cellblock.metrics.dashboards import ALL
 from cellblock.metrics.rules import rules_file
