@@ -59,6 +59,27 @@ def test_states_of_nodes(state: str, reason: str, sorted_as: str) -> None:
     assert shell("sort_nodes", given=f"{record}\n").strip() == f"gpu-1 {sorted_as}"
 
 
+def test_records_as_slurm_writes_them() -> None:
+    """By 22.05.8 and 26.05.5, in full."""
+    old = (
+        "NodeName=burst-1 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=N/A "
+        "AvailableFeatures=burst ActiveFeatures=burst Gres=(null) NodeAddr=burst-1 NodeHostName=burst-1  RealMemory=512 AllocMem=0 "
+        "FreeMem=N/A Sockets=1 Boards=1 State=IDLE+CLOUD+POWERED_DOWN ThreadsPerCore=1 TmpDisk=0 Weight=1 "
+        "Owner=N/A MCS_label=N/A Partitions=on_demand_burst,burst  BootTime=None SlurmdStartTime=None "
+        "LastBusyTime=Unknown CfgTRES=cpu=1,mem=512M,billing=1 AllocTRES= CapWatts=n/a "
+        "CurrentWatts=0 AveWatts=0 ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s"
+    )
+    new = (
+        "NodeName=burst-2 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=0.00 "
+        "AvailableFeatures=burst ActiveFeatures=burst Gres=(null) NodeAddr=burst-2 NodeHostName=burst-2  RealMemory=512 AllocMem=0 "
+        "FreeMem=N/A Sockets=1 Boards=1 State=ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP ThreadsPerCore=1 "
+        "TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=on_demand_burst,burst  BootTime=None "
+        "SlurmdStartTime=None LastBusyTime=Unknown ResumeAfterTime=None SuspendTime=30 "
+        "CfgTRES=cpu=1,mem=512M,billing=1 AllocTRES= CurrentWatts=0 AveWatts=0"
+    )
+    assert shell("sort_nodes", given=f"{old}\n{new}\n") == "burst-1 down 0\nburst-2 up 0\n"
+
+
 @pytest.mark.parametrize(
     ("wish", "says", "then"),
     [
