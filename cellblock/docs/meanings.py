@@ -155,6 +155,11 @@ NODE_ENVIRONMENT = {
         "`Feature=worker`",
         "what slurm.conf's line of the node would say: `RealMemory=...`",
     ),
+    "CELLBLOCK_NODE_PODS": (
+        "`/run/node-pods`",
+        "the folder in which slurmctld's container and `node-pods` write what they want of each other",
+    ),
+    "CELLBLOCK_ON_DEMAND": ("none", "`yes`: slurm.conf names the node, which comes and goes"),
     "CELLBLOCK_AUTH": (
         "`munge`",
         "what says to Slurm who asks: `munge`, or `slurm`, which is auth/slurm with sackd",

@@ -63,7 +63,8 @@ def test_records_as_slurm_writes_them() -> None:
     """By 22.05.8 and 26.05.5, in full."""
     old = (
         "NodeName=burst-1 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=N/A "
-        "AvailableFeatures=burst ActiveFeatures=burst Gres=(null) NodeAddr=burst-1 NodeHostName=burst-1  RealMemory=512 AllocMem=0 "
+        "AvailableFeatures=burst ActiveFeatures=burst Gres=(null) NodeAddr=burst-1 NodeHostName=burst-1  "
+        "RealMemory=512 AllocMem=0 "
         "FreeMem=N/A Sockets=1 Boards=1 State=IDLE+CLOUD+POWERED_DOWN ThreadsPerCore=1 TmpDisk=0 Weight=1 "
         "Owner=N/A MCS_label=N/A Partitions=on_demand_burst,burst  BootTime=None SlurmdStartTime=None "
         "LastBusyTime=Unknown CfgTRES=cpu=1,mem=512M,billing=1 AllocTRES= CapWatts=n/a "
@@ -71,7 +72,8 @@ def test_records_as_slurm_writes_them() -> None:
     )
     new = (
         "NodeName=burst-2 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=0.00 "
-        "AvailableFeatures=burst ActiveFeatures=burst Gres=(null) NodeAddr=burst-2 NodeHostName=burst-2  RealMemory=512 AllocMem=0 "
+        "AvailableFeatures=burst ActiveFeatures=burst Gres=(null) NodeAddr=burst-2 NodeHostName=burst-2  "
+        "RealMemory=512 AllocMem=0 "
         "FreeMem=N/A Sockets=1 Boards=1 State=ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP ThreadsPerCore=1 "
         "TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=on_demand_burst,burst  BootTime=None "
         "SlurmdStartTime=None LastBusyTime=Unknown ResumeAfterTime=None SuspendTime=30 "
