@@ -20,7 +20,6 @@ from typing import Any
 
 import yaml
 
-from cellblock import paths
 from cellblock.errors import CellblockError
 from cellblock.kubernetes.metadata import Object
 from cellblock.kubernetes.older import for_older
@@ -32,15 +31,15 @@ _TIMEOUT_S = 300
 def program() -> Path | None:
     """The program that starts a Kubernetes, where there is one and this process may use it."""
     folder = os.environ.get("CELLBLOCK_KUBERNETES")
-    found = Path(folder) if folder else paths.PROJECT.parent / "shared" / "kubernetes"
-    return found / "kubernetes" if os.access(found / "kubernetes", os.X_OK) and os.geteuid() == 0 else None
+    found = Path(folder) / "kubernetes" if folder else None
+    return found if found and os.access(found, os.X_OK) and os.geteuid() == 0 else None
 
 
 def why_not() -> str:
     """What is missing when `program` finds none."""
     if os.geteuid() != 0:
         return "the nodes of a Kubernetes need root"
-    return "CELLBLOCK_KUBERNETES names no folder with a program `kubernetes`; ../shared/kubernetes has none"
+    return "CELLBLOCK_KUBERNETES names no folder with a program `kubernetes`"
 
 
 @dataclass(frozen=True)

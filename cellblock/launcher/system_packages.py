@@ -105,12 +105,6 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("umoci", "unpacks images, to compare with what the container runtime makes of them"),
         _one("dpkg-dev", "packs the small packages that tests compile and install"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),
-        # What the program of CELLBLOCK_KUBERNETES runs.
-        Need(
-            "runs the Kubernetes that a cluster is tried on",
-            (("containerd", "etcd-server", "conntrack", "containernetworking-plugins", "dnsmasq-base"),),
-            optional=True,
-        ),
         # The command is a package of its own since Debian 13 and Ubuntu 24.10, and so is its BuildKit plugin.
         Need(
             "runs the daemon that builds rendered Containerfiles",

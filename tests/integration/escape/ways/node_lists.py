@@ -51,13 +51,15 @@ def by_a_step_manager(arena: Arena, user: str) -> Outcome:
         return held(last_line(submitted.err))  # of releases that have no such option
     job = submitted.out.strip()
     try:
-        asked = ("squeue", "--noheader", "--states=running", "--jobs", job)
-        arena.cluster.wait_until("it runs", lambda: job in arena.cluster.on("controller", *asked).out)
-        processes = arena.on_worker("ps", "-eo", "args").out
-        mine = [line for line in processes.splitlines() if line.startswith(f"slurmstepd: [{job}.extern")]
-        if not mine:
-            return broken(f"it has no extern step: {processes}")
-        return escaped(mine[0]) if "stepmgr" in mine[0] else held(mine[0])
+
+        def extern() -> str:
+            lines = arena.on_worker("ps", "-eo", "args").out.splitlines()
+            return next((line for line in lines if line.startswith(f"slurmstepd: [{job}.extern")), "")
+
+        # Slurm calls a job running before its extern step is there.
+        arena.cluster.wait_until("its extern step", lambda: bool(extern()))
+        found = extern()
+        return escaped(found) if "stepmgr" in found else held(found)
     finally:
         arena.cluster.on("controller", "scancel", job)
 
