@@ -21,6 +21,8 @@ pytestmark = pytest.mark.integration
 SPACE = "demand"
 _ROLES = ("controller", "worker", "login", "jail-init", "node-pods")
 _START_S = 60
+# A job has a /tmp of its own.
+_SAID = f"/home/{PROOF_USER}/hosts"
 _NODE = "resources: {cpu: 1, memory: 512Mi}, requests: {cpu: 50m, memory: 64Mi}, grace: 10s"
 _FILE = f"""\
 name: demand
@@ -116,9 +118,12 @@ def site(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_from_no_node_to_a_job_and_back(site: Site) -> None:
     assert site.pods() == set()
     assert site.node("burst-1")[0] == "idle~", "what could be there is shown"
-    job = site.submit("--nodes=2", "--wrap", "srun hostname >/tmp/demand; sleep 1000")
+    job = site.submit("--nodes=2", "--wrap", f"srun hostname >{_SAID}; sleep 1000")
     site.until("a running job", lambda: site.job(job)["JobState"] == "RUNNING")
-    site.until("two hosts", lambda: site.jail("sort", "/tmp/demand").split() == ["burst-1", "burst-2"])
+    site.until(
+        "two hosts",
+        lambda: site.jail("sh", "-c", f"sort {_SAID} 2>/dev/null || true").split() == ["burst-1", "burst-2"],
+    )
     # A slurmctld that has just started, with an empty folder, wants no node to go.
     site.kubernetes("delete", "pod", "controller-0", f"--namespace={SPACE}")
     site.until(
