@@ -50,6 +50,7 @@ _APART_BY_VARIANT = (
             "auth_slurm",
             "backup",
             "external_database",
+            "leaving_nodes",
             "metrics",
             "rest",
             "two_controllers",
