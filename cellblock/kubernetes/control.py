@@ -179,17 +179,24 @@ def controller(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
     replicas = cluster.file.controller.replicas
     # Two controllers share their state.
     mode = "ReadWriteOnce" if replicas == 1 else "ReadWriteMany"
-    yield account(cluster, "controller")
-    yield claim(cluster, "controller-state", "controller", cluster.place.state, mode)
-    yield service(cluster, "controller", "controller", {"slurmctld": names.CONTROLLER_PORT})
-    yield stateful_set(
-        cluster,
-        pod,
-        "controller",
-        replicas,
-        "controller",
-    )
+    yield from _keeper(cluster, pod, "controller-state", cluster.place.state, mode, replicas)
     yield disruption_budget(cluster, "controller", "controller", 1)
+
+
+def _keeper(
+    cluster: Description,
+    pod: Pod,
+    name: str,
+    volume: Volume,
+    mode: str = "ReadWriteOnce",
+    replicas: int = 1,
+) -> Iterator[Object]:
+    """The objects of a pod that keeps its data in the claim `name`; its first container serves the ports."""
+    part = pod.component
+    yield account(cluster, part)
+    yield claim(cluster, name, part, volume, mode)
+    yield service(cluster, part, part, pod.containers[0].ports)
+    yield stateful_set(cluster, pod, part, replicas, part)
 
 
 def accounting(
@@ -243,16 +250,7 @@ def accounting(
         priority=True,
         grace_s=_KEEPERS_S,
     )
-    yield account(cluster, "accounting")
-    yield claim(cluster, "accounting-archive", "accounting", cluster.place.database)
-    yield service(cluster, "accounting", "accounting", {"slurmdbd": names.ACCOUNTING_PORT})
-    yield stateful_set(
-        cluster,
-        pod,
-        "accounting",
-        1,
-        "accounting",
-    )
+    yield from _keeper(cluster, pod, "accounting-archive", cluster.place.database)
 
 
 def database(cluster: Description) -> Iterator[Object]:
@@ -288,22 +286,12 @@ def database(cluster: Description) -> Iterator[Object]:
         priority=True,
         grace_s=_KEEPERS_S,
     )
-    yield account(cluster, "database")
-    yield claim(cluster, "database-data", "database", cluster.place.database)
-    yield service(cluster, "database", "database", {"mariadb": names.DATABASE_PORT})
-    yield stateful_set(
-        cluster,
-        pod,
-        "database",
-        1,
-        "database",
-    )
+    yield from _keeper(cluster, pod, "database-data", cluster.place.database)
 
 
 def rest(cluster: Description, replicas: int) -> Iterator[Object]:
     """slurmrestd: no key, no jail, nobody's rights but those of the token that a request brings."""
     writes, volumes = writables({"/tmp": "1Mi"})
-    probe = listening(names.REST_PORT)
     pod = Pod(
         "rest",
         (
@@ -315,7 +303,7 @@ def rest(cluster: Description, replicas: int) -> Iterator[Object]:
                 (Mount("configuration", "/etc/slurm"), *writes),
                 {"rest": names.REST_PORT},
                 user=_RESTD,
-                ready=probe,
+                ready=listening(names.REST_PORT),
                 alive=listening(names.REST_PORT),
             ),
         ),

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.node_pods.http_server import serving
 
 Fault = Callable[[str, str], tuple[int, str] | None]
 """Method and path -> status and message of an error, or None; it may sleep."""
@@ -75,38 +76,16 @@ class FakeApi:
 def running(api: FakeApi) -> Iterator[FakeApi]:
     """`api`, answering at its `url`."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(method: str, path: str, headers: Message, body: bytes) -> tuple[int, bytes]:
+        given = json.loads(body or "{}")
+        api.asked.append(f"{method} {urlsplit(path).path.rpartition('/slurm/')[2]}")
+        assert headers["Authorization"] == "Bearer secret"
+        failed = api.fault(method, path)
+        status, made = (failed[0], {"message": failed[1]}) if failed else api.answer(method, path, given)
+        return status, json.dumps(made).encode()
 
-        def _do(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
-            api.asked.append(f"{self.command} {urlsplit(self.path).path.rpartition('/slurm/')[2]}")
-            assert self.headers["Authorization"] == "Bearer secret"
-            failed = api.fault(self.command, self.path)
-            status, made = (
-                (failed[0], {"message": failed[1]}) if failed else api.answer(self.command, self.path, body)
-            )
-            text = json.dumps(made).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_POST = do_DELETE = _do  # noqa: N815 - names of the standard library
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Not to the tests' output."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.block_on_close = False
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(answer) as api.url:
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def silent_after(seconds: float) -> Fault:

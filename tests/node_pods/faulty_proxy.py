@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import http.client
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from urllib.parse import urlsplit
+
+from tests.node_pods.http_server import serving
 
 
 @dataclass
@@ -32,42 +33,19 @@ def proxy(target: str) -> Iterator[FaultyProxy]:
     """A proxy to `target`."""
     one = FaultyProxy(target)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(method: str, path: str, _headers: Message, body: bytes) -> tuple[int, bytes]:
+        time.sleep(one.silent_s)
+        if one.status:
+            status, text = one.status, b'{"message": "the proxy says so"}'
+        else:
+            connection = http.client.HTTPConnection(urlsplit(one.target).netloc, timeout=30)
+            head = {"Content-Type": "application/json", "Accept": "application/json"}
+            connection.request(method, path, body or None, head)
+            answered = connection.getresponse()
+            status, text = answered.status, answered.read()
+            connection.close()
+        one.before_answer(method)
+        return status, text
 
-        def _do(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            time.sleep(one.silent_s)
-            if one.status:
-                status, text = one.status, b'{"message": "the proxy says so"}'
-            else:
-                connection = http.client.HTTPConnection(urlsplit(one.target).netloc, timeout=30)
-                head = {"Content-Type": "application/json", "Accept": "application/json"}
-                connection.request(self.command, self.path, body or None, head)
-                answer = connection.getresponse()
-                status, text = answer.status, answer.read()
-                connection.close()
-            one.before_answer(self.command)
-            try:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-            except OSError:
-                self.close_connection = True
-
-        do_GET = do_POST = do_DELETE = _do  # noqa: N815 - names of the standard library
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Not to the tests' output."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.block_on_close = False
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    one.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(answer) as one.url:
         yield one
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server of HTTP whose answers a function gives; it may sleep, and each request has a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[[str, str, Message, bytes], tuple[int, bytes]]
+"""Method, path, headers and body of a request -> status and text."""
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[str]:
+    """The URL of a server that answers so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _do(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, text = answer(self.command, self.path, self.headers, body)
+            try:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+            except OSError:
+                self.close_connection = True
+
+        do_GET = do_POST = do_DELETE = _do  # noqa: N815 - names of the standard library
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Not to the tests' output."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.block_on_close = False
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
