@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.jobs import ended, home, submit
+from tests.integration.jobs import ended, fresh_path, home, submit
 from tests.integration.pyxis.conftest import IMAGE, Containers
 
 pytestmark = pytest.mark.integration
@@ -78,9 +78,15 @@ def test_root_of_the_jail_takes_nothing_from_forks_of_slurmstepd(containers: Con
 
 def test_a_stopped_keeper_ends_with_its_step(containers: Containers, look: str) -> None:
     """Proctrack/linuxproc does not find it; slurmstepd waited for it for ever, and the node for that."""
+    user = containers.user
+    runs, stopped = (fresh_path(containers.cluster, user, f"keeper-{what}") for what in ("runs", "stopped"))
+    task = f"echo > /mnt/{runs.name}; while [ ! -e /mnt/{stopped.name} ]; do sleep 0.1; done"
+    options = f"--container-image={IMAGE} --container-save=/tmp/x.sqsh --container-mounts=/home/{user}:/mnt"
     script = f"""
-        srun --overlap -n1 --container-image={IMAGE} --container-save=/tmp/x.sqsh sleep 2 & sleep 1
-        srun --overlap -n1 {look} stop; sleep 2; scancel --signal=KILL "$SLURM_JOB_ID.0"
+        srun --overlap -n1 {options} sh -c '{task}' &
+        while [ ! -e /home/{user}/{runs.name} ]; do sleep 0.1; done
+        srun --overlap -n1 {look} stop; touch /home/{user}/{stopped.name}
+        sleep 2; scancel --signal=KILL "$SLURM_JOB_ID.0"
         wait || true; echo over"""
     done = containers.script(script, "-n2", "-wworker-1")
     assert "stopped " in done.out
