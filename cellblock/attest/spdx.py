@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bill of materials as SPDX 2.3 in JSON, written and validated by spdx-tools.
 
-The image is a package that contains the others; a package's deb has its SHA-256 where the lock is known.
+The image is a package that contains the others. Where the image's lock is there, each package has the
+SHA-256 of its deb.
 """
 
 from __future__ import annotations

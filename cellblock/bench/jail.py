@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what the jail adds to a step: `srun true` with the plugin and without, interleaved.
 
-All runs of a round are on one worker of one cluster, inside one allocation, so that only the step is
-timed. The worker's plugstack.conf is replaced by rename between them, outside the timed part: Slurm reads
-it at each launch, in srun and in slurmstepd. Their order is drawn anew for each round. Each level has rounds
-of its own: a job has one, and steps at two of them in turn would each make the job's jail anew.
+All runs of a round are on one worker of one cluster, inside one allocation, so that only the step is timed.
+The worker's plugstack.conf is replaced by rename between them, outside the timed part: Slurm reads it at
+each launch, in srun and in slurmstepd. Their order is drawn anew for each round. Each isolation level has
+rounds of its own: a job has one level, and steps at two levels in turn would make the job's jail anew each
+time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies files out of built images, and a folder of the project into a root. No program of an image runs."""
+"""Copies files out of built images, and into one that is built. Runs nothing of an image."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds images with Docker, each by its recipe, one after the other; skips those that exist by their key."""
+"""Builds images with Docker by their Containerfiles, one after the other; skips those that have their key."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 
 mmdebstrap makes a first layer where tar cannot lay it down, and apt installs where dpkg alone fails:
 layer_builder.py decides. Both see one flat archive that holds the locked packages alone
-(cellblock.packages.repository).
-It also makes the files that mmdebstrap would make, for a first layer whose packages are laid down by tar.
+(cellblock.packages.repository). It also makes the files that mmdebstrap would make (dpkg's and apt's
+databases, device nodes), for a first layer whose packages are unpacked by tar.
 """
 
 from __future__ import annotations

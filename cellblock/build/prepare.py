@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a build's request into its plan: definitions, the lock, every image's layers with their keys.
+"""Prepares a build: loads definitions, resolves packages into the lock, has image_plan.py plan each image.
 
 No image is built here. But packages may be resolved, which asks the archives and writes a lock below
 CELLBLOCK_CACHE, and before that a Slurm of source may be compiled: its packages are resolved, too.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms the names under which images of a variant are tagged, in the store and in an engine's storage."""
+"""Forms the tags of a variant's images: in Cellblock's own store, and in that of podman or Docker."""
 
 from __future__ import annotations
 

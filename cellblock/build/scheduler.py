@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds images by making each of their layers once, in working roots, side by side.
+"""Builds the layers of all images in parallel, each layer once, in working roots.
 
-What an image needs is found by key; what is not there is made, in the order in which most work waits for
-it. An image is then only a manifest over layers. A layer that another build of this machine is making is
-waited for.
+A layer is looked up by its key, and made when it is not there. Those come first that most other layers
+depend on. An image is then only a manifest over layers. A layer that another build of this machine is
+making is waited for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `enroot cache ls`, `prune`, `verify` and `init`. main.c calls it, and cache_ls.c and cache_prune.c call it for what
- * they show. */
+/* Parses `enroot cache ls|prune|verify|init`, and does verify and init itself. main.c calls it; cache_ls.c and cache_prune.c, which
+ * do the other two, call it to print. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks what is being made, and waits for others who make it. Files of this folder call it. */
+/* Holds the lock of an entry of the cache while it is made: a second process waits, and does not make it again. Files of this
+ * folder call it. */
 #define _GNU_SOURCE
 #include "lock.h"
 

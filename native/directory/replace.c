@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes from a directory what a later entry of the same layer replaces. directory.c calls it. */
+/* Removes a path from the directory that a layer is unpacked into, because a later entry of the layer has the same path.
+ * directory.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

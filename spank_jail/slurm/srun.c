@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hook of the SPANK plugin of the jail that srun alone calls. srun loads it with plugin.c. */
+/* The jail's SPANK plugin in srun: starts the guard of srun's MPI server before tasks are launched. srun calls it, from the
+ * library that plugin.c is in. */
 #include <slurm/spank.h>
 
 #include "spank_jail/guards/mpi_peers.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds which package owns a path, for packages that do not simply follow the new image."""
+"""Finds which package owns a path, where users installed, removed or upgraded packages of their own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a source once: its manifest with all digests, its databases, and the content that the volume lacks.
+"""Reads an image or a folder once: its manifest with all digests, the databases of dpkg and of accounts.
 
 The C code (`image_core`) merges layers and hashes in threads. While it reads, it stores new content by
 digest, so that an upgrade need not read the source again. A layer with a listing (`listings`) is not read

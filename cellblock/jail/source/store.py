@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image that this checkout built, as a source for `jail assemble` and `jail upgrade`."""
+"""Reads an image that this checkout built, from its local store, for `jail assemble` and `jail upgrade`."""
 
 from __future__ import annotations
 
