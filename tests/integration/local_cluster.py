@@ -189,13 +189,15 @@ class LocalCluster:
         self.wait_until("no job completes", lambda: not self.on("controller", *squeue).ok())
 
     def numbers_of(self, hostname: str, program: str) -> list[str]:
-        """Numbers, in the container, of the processes that run a program.
+        """Numbers, in the container, of the processes that run a program; the daemon itself first.
 
-        By their command line: a slurmd that was reconfigured has executed itself, and is called otherwise.
+        By their command line: a slurmd that was reconfigured has executed itself, and is called otherwise. In
+        the order in which they started: a daemon that starts another program is there twice until it has.
         """
         look = f"""set -- $(tr '\\0' ' ' < $p/cmdline); n=${{1##*/}}; [ "${{n%:}}" = {program} ]"""
-        script = f"for p in /proc/[0-9]*; do {look} && echo ${{p#/proc/}}; done 2>/dev/null; true"
-        return self.on(hostname, "sh", "-c", script).ok().split()
+        started = 's=$(cat $p/stat); set -- ${s##*) }; [ "${20}" ] && echo ${20} ${p#/proc/}'
+        script = f"for p in /proc/[0-9]*; do {look} && {{ {started}; }}; done 2>/dev/null | sort -n; true"
+        return [line.split()[1] for line in self.on(hostname, "sh", "-c", script).ok().splitlines()]
 
     def restart_slurmd(self, hostname: str) -> None:
         """End slurmd with SIGKILL; node-supervise starts another, which asks for its configuration again."""

@@ -128,7 +128,7 @@ def odd_submissions(arena: Arena, user: str) -> Outcome:
     # Without variables, for behind them are more fields.
     submit = "sbatch --hold --export=NONE --chdir=/tmp --output=/dev/null --wrap=true"
     arena.cluster.jail("sh", "-c", f"{_PRELOAD} SUBMIT_UP_TO=1250 {submit}", user=user, timeout_s=600).ok()
-    if arena.cluster.numbers_of("controller", "slurmctld") != before:
+    if arena.cluster.numbers_of("controller", "slurmctld")[:1] != before[:1]:
         return escaped("slurmctld ended while a user submitted")
     # Names of jobs are no text any more.
     jobs = int(arena.cluster.on("controller", "sh", "-c", "squeue --noheader | wc -l").ok())
