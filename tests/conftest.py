@@ -148,7 +148,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What 7,500 tests were collected into stays: Python need not look through it each time it looks for garbage."""
+    """What thousands of tests were collected into stays: Python looks for garbage elsewhere."""
     gc.collect()
     gc.freeze()
 
