@@ -207,8 +207,10 @@ def _plan(
             f"{identity} has no files, and all of the image's would be removed; nothing was changed",
             hint="is it the image that you meant?",
         )
+    # Of an adopted tree no package or account is an image's to remove (docs/decisions/jail-adopt.md).
+    owned = {} if state.source.is_adopted else base
     changes = between_images(
-        Image(volume.manifest, base, checked), Image(new.manifest, new.databases, checked=True)
+        Image(volume.manifest, owned, checked), Image(new.manifest, new.databases, checked=True)
     )
     release = changes.paths.get(os.fsencode(JAIL_RELEASE))
     if release is not None and release.new is None:

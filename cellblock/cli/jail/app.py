@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import typer
 
-from cellblock.cli.jail import assemble, backup, change, check, init, status
+from cellblock.cli.jail import adopt, assemble, backup, change, check, init, status
 
 group = assemble.app
 
 for command in (
-    *(change.upgrade, change.apply, change.rollback, change.history),
+    *(adopt.adopt, change.upgrade, change.apply, change.rollback, change.history),
     *(check.verify, check.diff, status.status),
     *(backup.backup, backup.restore, init.init),
 ):

@@ -28,7 +28,7 @@ from cellblock.jail.source.identity import SourceIdentity
 from cellblock.jail.tree import digests
 from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.databases import ACCOUNTS, INFO, STATUS, SystemDatabases, of_tree
-from cellblock.jail.tree.dpkg_database import Database, info_owner
+from cellblock.jail.tree.dpkg_database import Database, info_owner, link_target, linked_folders
 from cellblock.jail.tree.entry import Entry, order, shown
 from cellblock.jail.tree.file_handle import FileHandle, Stamp, UnreadableError
 from cellblock.jail.tree.manifest_diff import Changes, PathDiff
@@ -96,7 +96,7 @@ class _Planner:
 
     def plan(self) -> None:
         tree_controls = of_tree(self.access)
-        aliases = self._aliases()
+        aliases = linked_folders(self.access)
         new = renumbered(self.changes.new, tree_controls)
         self.base = Database(self.changes.base, aliases)
         self.new = Database(new, aliases)
@@ -121,7 +121,7 @@ class _Planner:
         self._list_unreadable(tree_controls)
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self.owned = PackageFiles(self.choices, self.new, self.tree)
-        self._links = links_of_users(new, merged, self._target)
+        self._links = links_of_users(new, merged, lambda path: link_target(self.access, path))
         mine: dict[bytes, PathDiff] = {}
         candidates = self._candidates()
         while some := list(islice(candidates, _TOGETHER)):
@@ -154,26 +154,6 @@ class _Planner:
         if new != self.changes.new.get(path):
             return False  # renumbered
         return tree in (self.changes.base.get(path), new)
-
-    def _aliases(self) -> dict[bytes, bytes]:
-        """Top directories that are links within the tree, as /bin is to usr/bin."""
-        found = {}
-        for name in self.access.names(b""):
-            target = self._target(name).strip(b"/")
-            if target and not target.startswith(b"."):
-                found[name] = target
-        return found
-
-    def _target(self, path: bytes) -> bytes:
-        """Read the symbolic link at `path`; empty where there is none."""
-        try:
-            handle = self.access.open_handle(path)
-        except Blocked:
-            return b""
-        if handle is None:
-            return b""
-        with handle:
-            return handle.target() if handle.kind == "l" else b""
 
     def _candidates(self) -> Iterator[tuple[bytes, PathDiff]]:
         """Paths to decide on, in order, and the image's two entries with the tree's numbers of owners."""

@@ -19,16 +19,22 @@ class SourceIdentity:
     """Identifies a source: `id` is equal for equal content and decides whether anything changed.
 
     For images and layouts it is the digest of the image's configuration, for a tar the SHA-256 of the
-    file, for a directory that of its listing. `stamp` is a shortcut that a tar's unchanged file has.
-    `key` and `release` are what the image's labels say: Cellblock's cache key and Slurm's release.
+    file, for a directory that of its listing, for an adopted tree that of its manifest. `stamp` is a shortcut
+    that a tar's unchanged file has. `key` and `release` are what the image's labels say: Cellblock's cache
+    key and Slurm's release.
     """
 
-    kind: Literal["image", "registry", "layout", "tar", "directory"]
+    kind: Literal["image", "registry", "layout", "tar", "directory", "adopted"]
     reference: str
     id: str
     key: str = ""
     release: str = ""
     stamp: str = ""
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether no image made the tree: `jail adopt` took it as it was."""
+        return self.kind == "adopted"
 
     def __str__(self) -> str:
         """For a message: the reference that was asked for, and the id that it meant."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from cellblock.debian.status import Package, packages_of
+from cellblock.jail.tree.access import Blocked, TreeAccess
 from cellblock.jail.tree.databases import INFO, STATUS, SystemDatabases
 
 INFO_MEMBERS = (
@@ -70,3 +71,25 @@ def info_owner(path: bytes) -> str | None:
         return None
     name, dot, _ = path[len(INFO) :].rpartition(b".")
     return name.decode("utf-8", "surrogateescape") if dot else None
+
+
+def linked_folders(access: TreeAccess) -> dict[bytes, bytes]:
+    """Top directories that are links within the tree, and what each leads to: b"bin" -> b"usr/bin"."""
+    found = {}
+    for name in access.names(b""):
+        target = link_target(access, name).strip(b"/")
+        if target and not target.startswith(b"."):
+            found[name] = target
+    return found
+
+
+def link_target(access: TreeAccess, path: bytes) -> bytes:
+    """Read the symbolic link at `path`; empty where there is none."""
+    try:
+        handle = access.open_handle(path)
+    except Blocked:
+        return b""
+    if handle is None:
+        return b""
+    with handle:
+        return handle.target() if handle.kind == "l" else b""

@@ -129,19 +129,26 @@ class FileHandle:
         Empty when it had more than `most`, or has another size by now: users write it, and may never end.
         Raises UnreadableError.
         """
-        total, left = hashlib.new(algorithm, usedforsecurity=False), self.status.st_size
+        found = self.digests(algorithm, most=most)
+        return found[0] if found else ""
+
+    def digests(self, *algorithms: str, most: int | None = None) -> tuple[str, ...]:
+        """Digests of one reading, which are all of the same content; none where `digest` has none."""
+        totals = [hashlib.new(algorithm, usedforsecurity=False) for algorithm in algorithms]
+        left = self.status.st_size
         if most is not None and left > most:
-            return ""
+            return ()
         descriptor = self.open()
         try:
             while data := os.read(descriptor, _CHUNK):
                 left -= len(data)
                 if left < 0:
-                    return ""
-                total.update(data)
+                    return ()
+                for total in totals:
+                    total.update(data)
         finally:
             os.close(descriptor)
-        return "" if left else total.hexdigest()
+        return () if left else tuple(total.hexdigest() for total in totals)
 
     def xattr_names(self) -> list[bytes]:
         """The names of all its extended attributes. Raises UnreadableError."""

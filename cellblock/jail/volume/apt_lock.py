@@ -19,14 +19,15 @@ _FILES = (b"var/lib/dpkg/lock-frontend", b"var/lib/dpkg/lock")
 
 
 @contextmanager
-def apt_locked(root: Path) -> Iterator[None]:
+def apt_locked(root: Path, *, make: bool = True) -> Iterator[None]:
     """Lock as dpkg(1) does: with fcntl, so also against nodes that share the volume over NFS.
 
-    Raises CellblockError when apt or dpkg is at work. A tree without dpkg has nothing to lock.
+    Without `make`, a lock that dpkg has not made yet is not made, and keeps nobody out. Raises CellblockError
+    when apt or dpkg is at work. A tree without dpkg has nothing to lock.
     """
     with ExitStack() as stack:
         for name in _FILES:
-            descriptor = _open(root, name)
+            descriptor = _open(root, name, make=make)
             if descriptor is None:
                 continue
             stack.callback(os.close, descriptor)
@@ -40,12 +41,13 @@ def apt_locked(root: Path) -> Iterator[None]:
         yield
 
 
-def _open(root: Path, name: bytes) -> int | None:
+def _open(root: Path, name: bytes, *, make: bool) -> int | None:
     with TreeAccess(os.fsencode(root)) as access:
         try:
             parent, base = access.at(name)
             with contextlib.suppress(FileExistsError):
-                return os.open(base, _NEW, 0o640, dir_fd=parent)
+                if make:
+                    return os.open(base, _NEW, 0o640, dir_fd=parent)
             handle = access.open_handle(name)
             if handle is None:
                 return None  # they removed it in between: dpkg makes it anew, and does not find ours

@@ -28,7 +28,7 @@ def known_databases(volume: Volume, state: VolumeState) -> SystemDatabases:
     try:
         return databases.load(volume.private / "controls")
     except (FileNotFoundError, DamagedDatabasesError) as error:
-        found, what = _unchanged(volume), _what(volume, error)
+        found, what = _unchanged(volume, state), _what(volume, error)
     if found is None:
         raise CellblockError(what, hint=_hint(volume, state))
     return found
@@ -51,7 +51,9 @@ def base_databases(
     except (FileNotFoundError, DamagedDatabasesError) as error:
         what = _what(volume, error)
     notice(f"{what}: finding it again")
-    found = _unchanged(volume) or _of_source(volume, state, reading, what, source or state.source.reference)
+    found = _unchanged(volume, state) or _of_source(
+        volume, state, reading, what, source or state.source.reference
+    )
     if reading.keep:
         temporary = volume.private / "controls.new"
         temporary.unlink(missing_ok=True)
@@ -72,14 +74,21 @@ def _what(volume: Volume, error: Exception) -> str:
 
 
 def _hint(volume: Volume, state: VolumeState) -> str:
+    if state.source.is_adopted:
+        return (
+            f"`jail restore {volume.path} REPO` brings the records back; without a backup, adopt the tree "
+            f"again: mv {volume.private} {volume.private}.old && jail adopt {volume.path}"
+        )
     return (
         f"name a copy of that image, {state.source.id}, once: "
         f"`jail verify {volume.path} --repair --source IMAGE`"
     )
 
 
-def _unchanged(volume: Volume) -> SystemDatabases | None:
-    """The tree's databases, if they are all still the image's."""
+def _unchanged(volume: Volume, state: VolumeState) -> SystemDatabases | None:
+    """The tree's databases, if they are all still the image's. No manifest of an adopted tree lists them."""
+    if state.source.is_adopted:
+        return None
     expected = database_digests(volume.manifest)
     tree = databases.of_root(volume.root)
     if any(hashlib.sha256(tree.get(name, b"")).hexdigest() != digest for name, digest in expected.items()):
@@ -91,6 +100,8 @@ def _of_source(
     volume: Volume, state: VolumeState, reading: Reading, what: str, reference: str
 ) -> SystemDatabases:
     hint = _hint(volume, state)
+    if state.source.is_adopted:
+        raise CellblockError(f"{what}, and no image has it: the tree was adopted", hint=hint)
     try:
         origin = find_source(reference)
         identity = origin.identify(state.source)

@@ -7,13 +7,12 @@ Other machines that mount the volume leave no trace in it; only their writer doe
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellblock.jail.volume.mount_table import mounts_of
 from cellblock.jail.volume.volume import Volume, ask_anew
 from cellblock.jail.volume.writer_lock import WriterLock, myself
 from cellblock.machine.processes import PROC, all_processes, look_at_each
@@ -21,8 +20,6 @@ from cellblock.machine.processes import PROC, all_processes, look_at_each
 _HOST_NAME = "etc/hostname"
 # A host name is of at most 64 bytes (gethostname(2)).
 _LONGEST_NAME = 64
-# proc(5): white space and backslashes in mountinfo.
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
@@ -52,13 +49,6 @@ class Mounts:
     steps: int
     processes: int
     unseen: int = 0
-
-
-@dataclass(frozen=True)
-class _Mount:
-    device: str
-    root: str
-    point: str
 
 
 def writer(volume: Volume) -> Writer | None:
@@ -91,7 +81,7 @@ def mounts(volume: Volume) -> Mounts:
     nodes, steps, inside = set[str](), 0, 0
     for members in processes.values():
         # Any of them may end at this moment.
-        seen = next((found for each in members if (found := list(_mounts(each)))), [])
+        seen = next((found for each in members if (found := list(mounts_of(each)))), [])
         here = [each for each in seen if each.device == device]
         # The tree alone, wherever: a user may have made a namespace of his own in a step.
         if any(each.root == whole for each in here):
@@ -111,24 +101,9 @@ def _namespace(process: Path) -> str:
         return ""
 
 
-def _mounts(process: Path) -> Iterator[_Mount]:
-    """The mounts that a process sees: proc(5), mountinfo."""
-    try:
-        lines = (process / "mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        fields = line.split(" ")
-        yield _Mount(fields[2], _unescaped(fields[3]), _unescaped(fields[4]))
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
-
-
 def _place(path: Path) -> tuple[str, str] | None:
     """The filesystem that holds `path`, and the path below that filesystem's root."""
-    above = [each for each in _mounts(PROC / "self") if path.is_relative_to(each.point)]
+    above = [each for each in mounts_of(PROC / "self") if path.is_relative_to(each.point)]
     if not above:
         return None
     # Of two at one place the later one lies on top.

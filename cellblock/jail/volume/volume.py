@@ -41,6 +41,8 @@ from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.volume.writer_lock import WriterLock, myself
 
 STATE_VERSION = 1
+_ADOPTED_VERSION = 2
+"""Of the record of an adopted tree: who knows only version 1 would take what the site made for an image's."""
 RESTORE = "restore"
 """In `.cellblock`, from the moment that a restore is decided until it is carried out."""
 
@@ -139,7 +141,8 @@ class Volume:
 
     def write_state(self, state: VolumeState, folder: Path) -> None:
         """Write `state` into `folder`, from where `publish` takes it."""
-        text = json.dumps({"version": STATE_VERSION, **asdict(state)}, indent=2)
+        version = _ADOPTED_VERSION if state.source.is_adopted else STATE_VERSION
+        text = json.dumps({"version": version, **asdict(state)}, indent=2)
         put(folder / "state.json", text + "\n")
 
     def prepare(self) -> None:
@@ -215,9 +218,7 @@ class Volume:
         databases.save(staging / "controls", databases.of_root(staging / "root"))
         sync_filesystem(self.path)
         check()
-        for name in ("manifest", "controls", "state.json"):
-            (staging / name).replace(self.private / name)
-        sync_directory(self.private)
+        self.publish_records(staging)
         try:
             (staging / "root").rename(self.root)
         except OSError as error:
@@ -226,6 +227,33 @@ class Volume:
                 hint=f"{self.root} must be absent or an empty directory of the volume itself, no mount point",
             ) from error
         sync_directory(self.path)
+
+    def publish_records(self, staging: Path, check: Callable[[], None] | None = None) -> None:
+        """Put the flushed records of `staging` in place.
+
+        Where there is a root already, that makes it a volume: state.json comes last then, when the others are
+        on disk, after one more `check`.
+        """
+        for name in ("manifest", "controls"):
+            (staging / name).replace(self.private / name)
+        if check is not None:
+            sync_directory(self.private)
+            check()
+        (staging / "state.json").replace(self.private / "state.json")
+        sync_directory(self.private)
+
+    def take(self, tree: Path, check: Callable[[], None]) -> None:
+        """Make the directory `tree` the volume's root by one rename, safe from power loss."""
+        check()
+        try:
+            tree.rename(self.root)
+        except OSError as error:
+            raise CellblockError(
+                f"cannot move {tree} to {self.root} by one rename: {error.strerror}; nothing was changed",
+                hint=f"move it with a program that copies, mv {tree} {self.root}, and adopt {self.path}",
+            ) from error
+        sync_directory(self.path)
+        sync_directory(tree.parent)
 
 
 def sync_filesystem(path: Path) -> None:
@@ -270,9 +298,9 @@ def _make_roots(folder: Path, mode: int) -> None:
 def _decode(path: Path) -> VolumeState:
     fields = json.loads(path.read_text(encoding="utf-8"))
     version = fields.pop("version")
-    if version != STATE_VERSION:
+    if version not in (STATE_VERSION, _ADOPTED_VERSION):
         raise CellblockError(
-            f"{path} is of version {version}, and this Cellblock reads version {STATE_VERSION}; "
+            f"{path} is of version {version}, and this Cellblock reads versions up to {_ADOPTED_VERSION}; "
             "nothing was changed",
             hint="use the Cellblock that wrote them, or a newer one",
         )
