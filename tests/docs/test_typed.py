@@ -21,6 +21,7 @@ from cellblock.definition import load_images
 from cellblock.paths import PROJECT
 from cellblock.variants import load_variants
 from tests.documented import blocks_for, lines_for, type_line
+from tests.jail.deb_trees import Deb, DebTree
 
 _SHORT = re.compile(r"\b(0123)\.\.\.|(0123 4567 89AB) \.\.\.")
 
@@ -84,6 +85,40 @@ def test_an_upgrade_and_back(source: Path, volume: Path, tmp_path: Path) -> None
     assert "rollback " in said["jail status V"]
     assert (tmp_path / "users.tar").exists()
     assert (volume / "root/srv/result").read_text() == "a user's\n"
+
+
+def test_a_tree_that_is_adopted(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a volume belongs to root")
+    debs = tmp_path / "debs"
+    debs.mkdir()
+    image = DebTree.make(tmp_path / "image", debs, Deb("foo", "2")).root
+    for name in ("tree", "lower"):
+        tree = DebTree.make(tmp_path / name, debs, Deb("foo", "1"), Deb("bar", "1"))
+        (tree.root / "opt/tool").write_text("the site's\n")
+    for name in ("upper", "work", "merged"):
+        (tmp_path / name).mkdir()
+    layers = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
+    type_line(f"mount -t overlay overlay -o {layers} {tmp_path}/merged", tmp_path)
+    (tmp_path / "merged/etc/foo.conf").write_text("the site's\n")
+    said, volume = {}, tmp_path / "jail"
+    try:
+        for line in lines_for("jail-adopt.md", "test_a_tree_that_is_adopted"):
+            line = line.replace("upgrade jail ", f"upgrade {image} ").replace("/srv/", f"{tmp_path}/")
+            if line.startswith("umount"):
+                volume.rename(tmp_path / "first-jail")
+            said[line] = type_line(line, tmp_path)
+        assert "2 packages" in said[f"python3 build.py jail adopt {tmp_path}/tree {volume}"]
+        assert "foo 1 -> 2" in said[f"python3 build.py jail upgrade {image} {volume} --plan"]
+        type_line(f"python3 build.py jail upgrade {image} {volume}", tmp_path)
+        upgraded = DebTree(volume / "root", debs)
+        assert upgraded.versions() == {"foo": "2", "bar": "1"}
+        assert (volume / "root/etc/foo.conf").read_text() == "the site's\n"
+        assert (volume / "root/opt/tool").read_text() == "the site's\n"
+    finally:
+        for name in ("merged", "jail"):
+            if (tmp_path / name).is_mount():
+                type_line(f"umount {tmp_path / name}", tmp_path)
 
 
 def test_a_backup_and_back(volume: Path, tmp_path: Path) -> None:
