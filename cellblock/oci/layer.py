@@ -127,6 +127,17 @@ def store_layer(
     return Layer(descriptor, diff_id, hashed.size)
 
 
+def store_entries(
+    tree: Path, entries: Sequence[bytes], layout: Layout, epoch: int, compression: Compression = Compression()
+) -> Layer:
+    """Write some `entries` of `tree`, sorted paths, as a layer into `layout`. As `store_layer` otherwise."""
+    with layout.writer() as blob:
+        hashed = _Hash()
+        _compress(_tar(tree, entries, [], epoch), hashed, blob, compression)
+        diff_id = hashed.digest()
+    return Layer(Descriptor(compression.media_type, blob.digest, blob.size), diff_id, hashed.size)
+
+
 def _compress(chunks: Iterable[bytes], hashed: _Hash, blob: BlobWriter, compression: Compression) -> None:
     with _compressor(blob, compression) as compressor:
         for chunk in chunks:

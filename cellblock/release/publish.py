@@ -8,9 +8,11 @@ An image IMAGE of a variant goes to REPOSITORY/IMAGE:VARIANT, or with --tag to R
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,8 @@ class PublishRequest:
     jobs: int = 4
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     before_push: BeforePush | None = None
+    spread: bool = False
+    """Whether each image's files are divided into layers by package first (`release.spreading`)."""
     attest: AttestRequest | None = None
     """What to attach to the images before they are sent; signatures are for the names that the push gives."""
     definitions: Path = field(default_factory=lambda: paths.PROJECT / "images")
@@ -130,13 +134,18 @@ def publish(request: PublishRequest, events: Events) -> Published:
     def choose(present: set[str]) -> list[str]:
         return chosen(names, names, variant, present, request.source, events)
 
-    with open_source(request.source, variant, choose, events, compress=True) as (layout, _):
+    with (
+        open_source(request.source, variant, choose, events, compress=True) as (layout, _),
+        ExitStack() as spreading,
+    ):
         roots = _roots(layout, variant, names)
         refuse_other_definitions(
             _subjects(layout, roots, variant), Project(request.definitions, request.sites)
         )
         if request.before_push is not None:
             request.before_push(_subjects(layout, roots, variant))
+        if request.spread:
+            layout, roots = spreading.enter_context(_spread(layout, roots, events))
         items, plain = [], request.tags or (variant.name,)
         for name, root in roots.items():
             tags = plain
@@ -270,6 +279,27 @@ def _roots(layout: Layout, variant: Variant, names: Sequence[str]) -> dict[str, 
     known = layout.references()
     stored = {name: name_in(set(known), name, variant) for name in names}
     return {name: known[each] for name, each in stored.items() if each is not None}
+
+
+@contextmanager
+def _spread(
+    layout: Layout, roots: Mapping[str, Descriptor], events: Events
+) -> Iterator[tuple[Layout, dict[str, Descriptor]]]:
+    """A layout of its own with the images spread over layers by package; removed afterwards."""
+    from cellblock.release.spreading import spread
+
+    with tempfile.TemporaryDirectory(prefix="cellblock-spread-", dir="/var/tmp") as folder:
+        target, found = Layout(Path(folder, "layout")), {}
+        for name, root in roots.items():
+            images = list(_images(layout, root))
+            if len(images) != 1:
+                raise UsageError(
+                    f"{name} is an index of {len(images)} platforms",
+                    hint="push each with --per-arch --spread",
+                )
+            with events.step(name, "spread over layers"), tempfile.TemporaryDirectory(dir=folder) as scratch:
+                found[name] = spread(images[0], layout, target, Path(scratch), name)
+        yield target, found
 
 
 def _subjects(layout: Layout, roots: Mapping[str, Descriptor], variant: Variant) -> list[Subject]:

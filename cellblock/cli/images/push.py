@@ -48,6 +48,10 @@ def push(
     referrers: Annotated[
         bool, typer.Option("--referrers/--no-referrers", help="With SBOM, provenance and signatures.")
     ] = True,
+    spread: Annotated[
+        bool,
+        typer.Option("--spread", help="Divide files into layers by package: an update moves few bytes."),
+    ] = False,
     audit: Annotated[
         bool, typer.Option("--audit/--no-audit", help="Push nothing in which `build.py audit` finds a fault.")
     ] = True,
@@ -101,6 +105,11 @@ def push(
         raise UsageError(
             f"--ca {ca}: there is no such file of certificate authorities", hint="it must be PEM"
         )
+    if spread and index:
+        raise UsageError(
+            "--index joins what is in the registry; it sends no layers",
+            hint="give --spread with --per-arch, to each push before",
+        )
     if keyless and key:
         raise UsageError("--keyless signs without a key", hint="leave --key or --keyless out")
     if keyless:
@@ -118,6 +127,7 @@ def push(
         jobs,
         connection=ConnectionOptions(plain_http=plain_http, verify_tls=tls_verify, ca=ca, connections=jobs),
         before_push=audit_gate(policy, events, sites or ()) if audit else None,
+        spread=spread,
         attest=AttestRequest(signer, sites=tuple(sites or ())) if attest or signer else None,
         sites=tuple(sites or ()),
     )
