@@ -84,16 +84,13 @@ def buildah(given: Materials, folder: Path, events: Events) -> tuple[Peer, int]:
 
     Raises ProgramFailed when a build fails.
     """
-    volume = ["--volume", f"{given.archive}:/mnt:ro"]
-    sources = ["--build-arg", f"{SOURCES_ARGUMENT}={given.line.replace(str(given.archive), '/mnt')}"]
 
     def one_file(image: str) -> list[str]:
-        target = ["--target", image, "--tag", given.references[image]]
-        return ["buildah", "build", "--layers", "--jobs", "2", *volume, *sources, *target, str(context)]
+        return one_file_command(given, image)
 
     def file_each(image: str) -> list[str]:
         name = ["--file", str(context / f"{NAME}.{image}"), "--tag", given.references[image]]
-        return ["buildah", "build", "--pull-never", *volume, *sources, *name, str(context)]
+        return ["buildah", "build", "--pull-never", *_sources(given), *name, str(context)]
 
     context = given.context
     seconds, pushed = {}, []
@@ -103,6 +100,17 @@ def buildah(given: Materials, folder: Path, events: Events) -> tuple[Peer, int]:
             seconds[way] = _timed(f"buildah, {way}", command, given, variables, events)
             pushed.append(pushed_bytes(given.references.values(), variables, place / "push", events))
     return Peer(seconds), min(pushed)
+
+
+def one_file_command(given: Materials, image: str) -> list[str]:
+    """The command that builds `image`, and what it stands on, of the one Containerfile of all images."""
+    target = ["--target", image, "--tag", given.references[image]]
+    return ["buildah", "build", "--layers", "--jobs", "2", *_sources(given), *target, str(given.context)]
+
+
+def _sources(given: Materials) -> list[str]:
+    line = given.line.replace(str(given.archive), "/mnt")
+    return ["--volume", f"{given.archive}:/mnt:ro", "--build-arg", f"{SOURCES_ARGUMENT}={line}"]
 
 
 def docker(given: Materials, folder: Path, events: Events) -> Peer:

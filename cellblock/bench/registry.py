@@ -64,9 +64,9 @@ def _wait(address: str, port: int) -> None:
     )
 
 
-def push(source: str, target: str) -> None:
+def push(source: str, target: str, options: Iterable[str] = ()) -> None:
     """Copy an image by skopeo. Raises CellblockError."""
-    command = ["skopeo", "copy", "--quiet", "--dest-tls-verify=false", source, target]
+    command = ["skopeo", "copy", "--quiet", "--dest-tls-verify=false", *options, source, target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CellblockError(

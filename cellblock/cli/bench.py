@@ -159,6 +159,19 @@ def kubernetes(variant: VariantOption = None, log: LogOption = "auto", as_json: 
     _print_keys(f"A cluster of nine pods, measured in {result.seconds:.0f} s:", result.keys(), as_json)
 
 
+@app.command()
+def pull(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonOption = False) -> None:
+    """Measure what a node pulls before its first job, and what an update moves (minutes, 4 GB of disk)."""
+    from cellblock.bench.pull import pull_cost
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        result = pull_cost(variant, events)
+    _print_keys(f"The worker's image, measured in {result.seconds:.0f} s:", result.keys(), as_json)
+
+
 def _print_keys(title: str, keys: Mapping[str, object], as_json: bool) -> None:
     """What a benchmark measured: one JSON object, or a line a key."""
     if as_json:

@@ -58,8 +58,8 @@ def spread(image: StoredImage, source: Layout, target: Layout, scratch: Path, na
     """
     require_root("an image is unpacked with the owners of its files")
     root = scratch / "root"
-    _unpack(image, source, root, scratch)
-    epoch = _epoch(image)
+    unpack(image, source, root, scratch)
+    epoch = epoch_of(image)
     layers = list(_layers(root, epoch, target))
     configuration = replace(
         image.configuration,
@@ -75,7 +75,8 @@ def spread(image: StoredImage, source: Layout, target: Layout, scratch: Path, na
     return target.add(manifest, configuration, [name]).descriptor
 
 
-def _unpack(image: StoredImage, source: Layout, root: Path, scratch: Path) -> None:
+def unpack(image: StoredImage, source: Layout, root: Path, scratch: Path) -> None:
+    """Write the merged tree of `image` to the new folder `root`. Raises CellblockError, OSError."""
     root.mkdir(mode=0o700)
     layers = [
         LayerBytes(each.digest, each.digest.removeprefix("sha256:"), opener(source.blob(each.digest)))
@@ -93,7 +94,8 @@ def _unpack(image: StoredImage, source: Layout, root: Path, scratch: Path) -> No
         os.close(descriptor)
 
 
-def _epoch(image: StoredImage) -> int:
+def epoch_of(image: StoredImage) -> int:
+    """Seconds of the image's date, after which none of its files is. Raises CellblockError without one."""
     created = image.configuration.created
     if created is None:
         raise CellblockError(
@@ -137,9 +139,11 @@ def _grouped(root: Path, epoch: int) -> tuple[dict[str, _Group], list[bytes]]:
             hint="push it without --spread",
         )
     owners = {
-        path: _source(package) for key, package in database.installed.items() for path in database.files(key)
+        path: source_of(package)
+        for key, package in database.installed.items()
+        for path in database.files(key)
     }
-    of_records = {key: _source(package) for key, package in database.installed.items()}
+    of_records = {key: source_of(package) for key, package in database.installed.items()}
     sizes: dict[str, int] = {}
     files: list[tuple[bytes, str, int]] = []
     folders: list[bytes] = []
@@ -158,7 +162,7 @@ def _grouped(root: Path, epoch: int) -> tuple[dict[str, _Group], list[bytes]]:
     large = {each for each, size in sizes.items() if size * _LARGE > sum(sizes.values())}
     groups: dict[str, _Group] = {}
     for path, owner, size in files:
-        name = owner if owner in large or owner in (_OWN, _STATE) else _shared(owner)
+        name = owner if owner in large or owner in (_OWN, _STATE) else shared_layer(owner)
         group = groups.setdefault(name, _Group(name))
         group.files.append(path)
         group.size += size
@@ -169,13 +173,28 @@ def _ordered(groups: Mapping[str, _Group]) -> dict[str, _Group]:
     return dict(sorted(groups.items(), key=lambda pair: (pair[0] in (_OWN, _STATE), -pair[1].size, pair[0])))
 
 
-def _source(package: Package) -> str:
+def source_of(package: Package) -> str:
     """The source package, all binary packages of which are updated together (deb-control(5), Source)."""
     return (package.line("Source") or package.name).partition(" ")[0]
 
 
-def _shared(source: str) -> str:
+def shared_layer(source: str) -> str:
+    """Return the name of the layer of a source package that is not large."""
     return f"packages {hashlib.sha256(source.encode()).digest()[0] % _SHARED}"
+
+
+def packages_of_source(root: Path, source: str) -> list[str]:
+    """The installed packages of a source package, as dpkg's records name them."""
+    return [key for key, each in _installed(root).items() if source_of(each) == source]
+
+
+def sources_of(root: Path) -> set[str]:
+    """The source packages of all that is installed in an unpacked image."""
+    return {source_of(each) for each in _installed(root).values()}
+
+
+def _installed(root: Path) -> dict[str, Package]:
+    return Database(databases.of_root(root), {}).installed
 
 
 def _walk(root: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
