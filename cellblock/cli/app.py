@@ -15,6 +15,7 @@ from cellblock.cli import (
     cluster_upgrade,
     docs,
     doctor,
+    release,
     render,
     testing,
     token,
@@ -81,3 +82,4 @@ app.add_typer(bench.app, name="bench")
 app.command("test", context_settings=testing.CONTEXT)(testing.run_tests)
 app.command()(docs.docs)
 app.command()(doctor.doctor)
+app.command()(release.release)

@@ -32,6 +32,7 @@ _THOROUGH = {
     "CELLBLOCK_TWO_CONTROLLERS": "1",
     "CELLBLOCK_UPGRADE_KILLS": "13",
     "CELLBLOCK_WORKER_BY_BUILDAH": "1",
+    "CELLBLOCK_RELEASE": "1",
     "PYTEST_TIMEOUT": "86400",
 }
 """How long, and how often, where no test of a change can wait for it; what the person has set counts."""
