@@ -13,11 +13,12 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
+from cellblock.bench.container_peers import RuntimeCost, peers_cost
 from cellblock.bench.enroot_import import ImportFigures, import_cost
 from cellblock.bench.percentile import percentile
 from cellblock.bench.scratch import scratch
@@ -49,6 +50,8 @@ class EnrootFigures:
     imports: ImportFigures | None
     """None: not measured."""
     seconds: float
+    peers: Mapping[str, RuntimeCost] = field(default_factory=dict)
+    """Ours and others, by name; empty: not measured."""
 
     def keys(self) -> dict[str, float | None]:
         """The keys that `build.py bench enroot --json` prints; None where import was left out."""
@@ -65,11 +68,12 @@ class EnrootFigures:
             "create_s": round(statistics.median(self.create_s), 2),
             "image_files": self.files,
             "image_mb": round(self.image_bytes / 1e6),
+            **{key: value for name, one in self.peers.items() for key, value in one.keys(name).items()},
         }
 
 
-def enroot_cost(runs: int, events: Events, *, imports: bool = True) -> EnrootFigures:
-    """Compile enroot, make the image, and measure `runs` starts of each kind.
+def enroot_cost(runs: int, events: Events, *, imports: bool = True, peers: bool = False) -> EnrootFigures:
+    """Compile enroot, make the image, and measure `runs` starts of each kind; with `peers`, others too.
 
     Needs gcc, squashfs-tools and squashfuse. Raises CellblockError when one is missing or a command fails.
     """
@@ -93,7 +97,8 @@ def enroot_cost(runs: int, events: Events, *, imports: bool = True) -> EnrootFig
         image_bytes = image.stat().st_size
         shutil.rmtree(folder / "data")
         image.unlink()
-        imported = import_cost(folder, events) if imports else None
+        imported = import_cost(folder, events) if imports or peers else None
+        others = peers_cost(program, folder / "importer/enroot-image", events) if peers else {}
         return EnrootFigures(
             files=files,
             image_bytes=image_bytes,
@@ -103,6 +108,7 @@ def enroot_cost(runs: int, events: Events, *, imports: bool = True) -> EnrootFig
             unsquashfs_s=unsquashfs,
             imports=imported,
             seconds=time.monotonic() - began,
+            peers=others,
         )
 
 

@@ -78,6 +78,10 @@ def build(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonO
 def enroot(
     runs: Annotated[int, typer.Option(help="Starts of each kind.", min=2)] = 200,
     imports: Annotated[bool, typer.Option(help="Measure imports from a registry too.")] = True,
+    peers: Annotated[
+        bool,
+        typer.Option("--peers", help="Beside podman, Charliecloud and Apptainer, too: 12 GB, ten minutes."),
+    ] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -88,7 +92,7 @@ def enroot(
 
     events = Events()
     with make_view(log, events):
-        result = enroot_cost(runs, events, imports=imports)
+        result = enroot_cost(runs, events, imports=imports, peers=peers)
     _print_keys(f"{runs} starts of each kind, measured in {result.seconds:.0f} s:", result.keys(), as_json)
 
 
