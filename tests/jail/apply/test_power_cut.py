@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A power cut at any moment of an assembly, upgrade or rollback costs neither users' files nor the way back.
+"""A power cut at any moment costs neither users' files nor the way back: assembly, adoption, upgrade, rollback.
 
 The filesystem of a loop device is shut down (ioctl FS_IOC_SHUTDOWN): what it had not written is gone. Every
 second cut lets it finish its journal first, so that names and sizes are on the disk, and the data is not.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from test_upgrade_crashes import USERS, seen
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events
+from cellblock.jail.adopt import adopt
 from cellblock.jail.assemble import assemble
 from cellblock.jail.rollback import rollback
 from cellblock.jail.upgrade import upgrade
@@ -52,6 +54,7 @@ from pathlib import Path
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail import rollback, upgrade
+from cellblock.jail.adopt import adopt
 from cellblock.jail.apply import step
 from cellblock.jail.assemble import assemble
 what, volume, source, moment, flags = sys.argv[1:6]
@@ -75,6 +78,7 @@ step.exchange, step.move = counted(step.exchange), counted(step.move)
 os.open = counted(os.open)
 commands = {
     "assemble": lambda: assemble(source, Path(volume), Events()),
+    "adopt": lambda: adopt(Path(volume), Events()),
     "upgrade": lambda: upgrade.upgrade(source, Path(volume), Events()),
     "rollback": lambda: rollback.rollback(Path(volume), Events()),
 }
@@ -181,6 +185,9 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         trees.append(seen(volume / "root"))
         os.sync()
         disk.copy(disk.kind, f"rollback.{disk.kind}")
+    disk.copy(f"upgrade.{disk.kind}", f"adopt.{disk.kind}")
+    with disk.mounted(f"adopt.{disk.kind}") as place:
+        shutil.rmtree(place / "volume/.cellblock")
     return Prepared(disk, str(old.root), str(new.root), *trees)
 
 
@@ -254,3 +261,19 @@ def test_an_assembly(prepared: Prepared) -> None:
             upgrade(prepared.new, volume, EVENTS)
             rollback(volume, EVENTS)
             assert verify(volume, EVENTS, content=True).is_clean, where
+
+
+def test_an_adoption(prepared: Prepared) -> None:
+    chance, disk = random.Random(f"{SEED} adopt"), prepared.disk
+    calls = int(disk.cut("adopt", "", 0, NOLOGFLUSH).split()[0])
+    for number, moment in enumerate(moments(chance, calls)):
+        flags = (NOLOGFLUSH, LOGFLUSH)[number % 2]
+        disk.cut("adopt", "", int(moment), flags)
+        with disk.mounted("cut") as place:
+            volume = place / "volume"
+            where = f"adoption on {disk.kind} cut at call {int(moment)} of {calls}, flags {flags}"
+            assert seen(volume / "root") == prepared.before, where
+            adopt(volume, EVENTS)
+            assert verify(volume, EVENTS, content=True).is_clean, where
+            upgrade(prepared.new, volume, EVENTS)
+            users_work_is_there(volume)
