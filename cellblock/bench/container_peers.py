@@ -49,6 +49,8 @@ class Runtime:
     file: str
     root: Path = Path("/")
     variables: dict[str, str] = field(default_factory=dict)
+    only_tls: bool = False
+    """Whether it speaks no plain http."""
 
     def command(self, line: str, **words: str) -> list[str]:
         """The line as an argument vector, in the runtime's own root."""
@@ -91,11 +93,16 @@ def peers_cost(enroot: Path, importer: Path, events: Events, runs: int = RUNS) -
             raise CellblockError(f"{tool} is not installed", hint=f"apt-get install {tool}")
     roots = {name: _root(name, suite, events) for name, suite in _ROOTS.items()}
     names = [shape.name for shape in SHAPES]
-    with scratch() as folder, registry(folder, names) as host:
+    with (
+        scratch() as folder,
+        registry(folder, names) as host,
+        registry(folder, (), tls=True) as secured,
+    ):
         found = []
         for runtime in _runtimes(folder, roots, enroot, importer):
             with _mounted(runtime.root):
-                found.append((runtime, _imports(runtime, folder, host, events)))
+                where = secured if runtime.only_tls else host
+                found.append((runtime, _imports(runtime, folder, where, events)))
         costs: dict[str, RuntimeCost] = {}
         with _all_mounted([runtime.root for runtime, _ in found]):
             starts = _starts([runtime for runtime, _ in found], folder, runs, events)
@@ -117,6 +124,8 @@ def _root(package: str, suite: str, events: Events) -> Path:
     if not (root / "etc").is_dir():
         draft = root.with_name(f"{root.name}.{os.getpid()}")
         command = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={package},ca-certificates"]
+        # Of sid's lists a mirror that stands still has old ones only.
+        command.append('--aptopt=Acquire::Check-Valid-Until "false"')
         root.parent.mkdir(parents=True, exist_ok=True)
         with events.step(package, f"a root of Debian {suite}, made once"):
             _run([*command, suite, str(draft)])
@@ -158,6 +167,8 @@ def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path
             "ch-run {work}/{image} --",
             "ch-run {work}/{image}.sqfs --",
             roots["charliecloud"],
+            {"USER": "root", "HOME": "/root"},
+            only_tls=True,
         ),
         Runtime(
             "apptainer",
@@ -166,6 +177,7 @@ def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path
             "apptainer --silent exec {work}/{image}",
             "apptainer --silent exec {work}/{image}.sif",
             roots["apptainer"],
+            {"HOME": "/root"},
         ),
     ]
 

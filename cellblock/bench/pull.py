@@ -114,9 +114,9 @@ def pull_cost(variant: str | None, events: Events) -> PullFigures:
         with events.step("spread", "the image, and the image with an update"):
             old, new, ratios = _spread_both(store, built, folder)
         pair = (f"oci:{old.folder}:{IMAGE}", f"oci:{new.folder}:{IMAGE}")
-        ways["built"] = node.measure(
-            "built", (f"oci:{store.folder}:{reference(IMAGE, prepared.variant)}",) * 2
-        )
+        as_built = Layout(folder / "as-built")
+        store.copy_to({IMAGE: reference(IMAGE, prepared.variant)}, as_built)
+        ways["built"] = node.measure("built", (f"oci:{as_built.folder}:{IMAGE}",) * 2)
         ways["spread"] = node.measure("spread", pair)
         ways["chunked"] = node.measure("chunked", pair, compression=_CHUNKED)
         ways["buildah"] = node.measure("buildah", _by_buildah(prepared, folder, events))

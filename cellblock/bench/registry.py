@@ -19,16 +19,20 @@ version: 0.1
 log: {{level: error, accesslog: {{disabled: true}}}}
 storage:
   filesystem: {{rootdirectory: "{folder}"}}
-http: {{addr: "{host}"}}
+http: {{addr: "{host}"{tls}}}
 """
+_TLS = ', tls: {{certificate: "{folder}/registry.crt", key: "{folder}/registry.key"}}'
 _WAIT_S = 10
 
 
 @contextmanager
-def registry(folder: Path, names: Iterable[str], address: str = "127.0.0.1") -> Iterator[str]:
+def registry(
+    folder: Path, names: Iterable[str], address: str = "127.0.0.1", *, tls: bool = False
+) -> Iterator[str]:
     """The host:port of a registry on a free port of `address`, which has bench/NAME:1 for each of `names`.
 
-    Keeps its files in `folder`. Raises CellblockError when docker-registry or skopeo is missing or fails.
+    Keeps its files in `folder`, which several may share; with `tls` it has a certificate that nobody signed.
+    Raises CellblockError when docker-registry or skopeo is missing or fails.
     """
     for tool in ("docker-registry", "skopeo"):
         if not shutil.which(tool):
@@ -37,8 +41,11 @@ def registry(folder: Path, names: Iterable[str], address: str = "127.0.0.1") -> 
         chosen.bind((address, 0))
         port = chosen.getsockname()[1]
     host = f"{address}:{port}"
-    configuration = folder / "registry.yml"
-    configuration.write_text(_CONFIGURATION.format(folder=folder / "registry", host=host))
+    configuration = folder / f"registry-{port}.yml"
+    if tls:
+        _certificate(folder, address)
+    secured = _TLS.format(folder=folder) if tls else ""
+    configuration.write_text(_CONFIGURATION.format(folder=folder / "registry", host=host, tls=secured))
     with subprocess.Popen(
         ["docker-registry", "serve", str(configuration)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
@@ -49,6 +56,13 @@ def registry(folder: Path, names: Iterable[str], address: str = "127.0.0.1") -> 
             yield host
         finally:
             server.terminate()
+
+
+def _certificate(folder: Path, address: str) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=bench"]
+    names = ["-addext", f"subjectAltName=IP:{address}"]
+    files = ["-keyout", str(folder / "registry.key"), "-out", str(folder / "registry.crt")]
+    subprocess.run([*command, *names, *files], check=True, capture_output=True)
 
 
 def _wait(address: str, port: int) -> None:

@@ -19,6 +19,8 @@ def package_changes(choices: Choices, base: Database, new: Database, tree: Datab
             found.append(PackageChange(key, verdict, before, ours.version, why))  # type: ignore[arg-type]
         elif side == "none" and before:
             found.append(PackageChange(key, "remove", before, "", why))
+        elif side == "tree" and not base.installed and ours is not None and ours.version == before:
+            continue  # of an adopted tree nearly all are so
         elif side == "tree" and (ours is not None or key in base.installed):
             found.append(PackageChange(key, "kept", before, before, why))
         elif side == "none" and ours is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A power cut at any moment costs neither users' files nor the way back: assembly, adoption, upgrade, rollback.
+"""A power cut at any moment costs neither users' files nor the way back, of an upgrade or an adoption either.
 
 The filesystem of a loop device is shut down (ioctl FS_IOC_SHUTDOWN): what it had not written is gone. Every
 second cut lets it finish its journal first, so that names and sizes are on the disk, and the data is not.
