@@ -40,7 +40,13 @@ def registry(folder: Path, names: Iterable[str], address: str = "127.0.0.1") -> 
     configuration = folder / "registry.yml"
     configuration.write_text(_CONFIGURATION.format(folder=folder / "registry", host=host))
     with subprocess.Popen(
-        ["docker-registry", "serve", str(configuration)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [
+            # It ends with this process, however that ends.
+            *("setpriv", "--pdeathsig", "TERM"),
+            *("docker-registry", "serve", str(configuration)),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as server:
         try:
             _wait(address, port)

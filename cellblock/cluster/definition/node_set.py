@@ -80,6 +80,9 @@ class NodeSet(_Strict):
     """On Kubernetes: taints that nodes tolerate, KEY[=VALUE][:EFFECT]."""
     gpu_resource: LabelKey = "nvidia.com/gpu"
     """On Kubernetes: what the device plugin calls the GPUs that `gres` counts."""
+    fuse_resource: LabelKey | None = None
+    """On Kubernetes: what a device plugin calls /dev/fuse, as `smarter-devices/fuse`: jobs' containers mount their
+    images by it. Without, the nodes have none, unless the machines' container runtime gives it to all pods."""
 
     @model_validator(mode="after")
     def _gres_are_gres(self) -> NodeSet:
