@@ -115,7 +115,7 @@ def kubernetes_cost(variant: str | None, events: Events) -> KubernetesCost:
 
 @contextmanager
 def own_names(result: BuildResult) -> Iterator[str]:
-    """A repository of names that no other build of this machine gives to its images: what `result` has is there.
+    """The repository of names for the images of `result`, which no other build on this machine gives.
 
     Names of `localhost/cellblock` mean what any checkout loaded last.
     """

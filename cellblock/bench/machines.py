@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of the Kubernetes that real_kubernetes.py starts, as machines: kubelet ends, a machine dies, is back.
+"""The nodes of the Kubernetes that real_kubernetes.py starts, as machines: a kubelet ends, a machine dies.
 
-The program `kubernetes` notes each process in DIR/processes, as NAME PID; kubelet-N runs in the mount namespace of
-namespace-N. real_kubernetes.py and tests/kubernetes call these functions.
+The program `kubernetes` notes each process in DIR/processes, as NAME PID; kubelet-N runs in the mount
+namespace of namespace-N. real_kubernetes.py and tests/kubernetes call these functions.
 """
 
 from __future__ import annotations

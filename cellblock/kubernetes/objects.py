@@ -23,8 +23,8 @@ def stateful_set(
 ) -> Object:
     """A StatefulSet; a rolling update of it stops at the first pod that does not become ready.
 
-    One whose pods wait for each other (OrderedReady) goes on waiting for such a pod when its image was corrected,
-    until somebody deletes it.
+    One whose pods wait for each other (OrderedReady) goes on waiting for such a pod when its image was
+    corrected, until somebody deletes it.
     """
     chosen = labels(cluster, pod.component, pod.labels)
     spec: Object = {

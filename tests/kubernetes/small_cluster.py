@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +21,12 @@ from tests.kubernetes.conftest import Kubernetes
 
 SMALL = "resources: {cpu: 1, memory: 512Mi}, requests: {cpu: 50m, memory: 64Mi}, grace: 10s"
 """Of a node set: one machine of two processors has all of them."""
+REPOSITORY = f"localhost/cellblock-{os.getpid()}"
+"""Of the images' names: those of localhost/cellblock mean what any checkout of this machine loaded last."""
 _PLACE = """\
 kubernetes:
   namespace: {space}
-  registry: localhost/cellblock
+  registry: {repository}
   images: {{jail: "{jail}"}}
   cgroup: disabled
   jail: {{size: 1Gi, storage_class: by-hand, plain_http: true}}
@@ -83,8 +88,22 @@ def bring_images(
     kubernetes: Kubernetes, roles: Sequence[str] = ROLES, variant: str = "debian13", *, jail: bool = True
 ) -> None:
     """Have the images of `roles` on the nodes, and that of the jail in this machine's storage."""
-    build_images(BuildRequest((*roles, *(("jail",) if jail else ())), variant, load=True), Events())
-    kubernetes.load([f"localhost/cellblock/{name}:{variant}" for name in roles])
+    images = (*roles, *(("jail",) if jail else ()))
+    result = build_images(BuildRequest(images, variant, load=True), Events())
+    for name in images:
+        give_name(result.images[name].id, own_name(name, variant))
+    kubernetes.load([own_name(name, variant) for name in roles])
+
+
+def own_name(image: str, tag: str = "debian13") -> str:
+    """The name of an image here."""
+    return f"{REPOSITORY}/{image}:{tag}"
+
+
+def give_name(image: str, name: str) -> None:
+    """Have the image `image` of this machine's storage called `name` until this process ends."""
+    subprocess.run(["buildah", "tag", image, name], check=True, capture_output=True)
+    atexit.register(subprocess.run, ["buildah", "rmi", name], capture_output=True, check=False)
 
 
 @contextmanager
@@ -98,10 +117,12 @@ def running_cluster(
         one["spec"]["claimRef"]["namespace"] = space
     with registry(folder, (), HOST) as host:
         jail = f"{host}/cellblock/jail:{variant}"
-        push(f"containers-storage:localhost/cellblock/jail:{variant}", f"docker://{jail}")
+        push(f"containers-storage:{own_name('jail', variant)}", f"docker://{jail}")
         kubernetes.apply(*made)
         path = folder / "cluster.yaml"
-        path.write_text(f"variant: {variant}\n{text}{_PLACE.format(space=space, jail=jail)}")
+        path.write_text(
+            f"variant: {variant}\n{text}{_PLACE.format(space=space, jail=jail, repository=REPOSITORY)}"
+        )
         render_to(path, folder / "rendered")
         older = older_folder(folder / "rendered", folder / "older")
         kubernetes("apply", f"--filename={older}/namespace.yaml", f"--filename={older}/secrets.yaml")

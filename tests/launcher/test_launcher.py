@@ -99,7 +99,8 @@ def test_tests_that_are_named_bring_what_they_need(tmp_path: Path, monkeypatch: 
     for name in ("tests/a/test_one.py", "tests/a/test_two.py", "tests/b/test_three.py", "tests/kubernetes"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    text = "# what\ntests compile core docs test\ntests/a\ntests/a/test_two.py compile\ntests/kubernetes kubernetes\n"
+    text = "# what\ntests compile core docs test\ntests/a\ntests/a/test_two.py compile\n"
+    text += "tests/kubernetes kubernetes\n"
     (tmp_path / "tests/needs.txt").write_text(text)
     monkeypatch.chdir(tmp_path)
 

@@ -81,8 +81,9 @@ class NodeSet(_Strict):
     gpu_resource: LabelKey = "nvidia.com/gpu"
     """On Kubernetes: what the device plugin calls the GPUs that `gres` counts."""
     fuse_resource: LabelKey | None = None
-    """On Kubernetes: what a device plugin calls /dev/fuse, as `smarter-devices/fuse`: jobs' containers mount their
-    images by it. Without, the nodes have none, unless the machines' container runtime gives it to all pods."""
+    """On Kubernetes: what a device plugin calls /dev/fuse, by which jobs' containers mount their images
+    (`smarter-devices/fuse`); without: what the machines' container runtime gives to all pods, which is
+    nothing as a rule."""
 
     @model_validator(mode="after")
     def _gres_are_gres(self) -> NodeSet:
