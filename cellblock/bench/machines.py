@@ -53,15 +53,13 @@ def start_kubelet(folder: Path, number: int, command: list[str]) -> None:
     _note(folder, f"kubelet-{number}", started.pid)
 
 
-def end_machine(folder: Path, number: int) -> list[str]:
-    """node-`number` dies: its kubelet and all of its containers, at once. Returns kubelet's command."""
-    command = end_kubelet(folder, number)
+def end_containers(number: int) -> None:
+    """Kill all containers of node-`number`, whose kubelet has ended: the machine is dead."""
     ctr = ["ctr", "-a", _CONTAINERD.format(number), "-n", "k8s.io", "tasks"]
     listed = subprocess.run([*ctr, "ls", "-q"], capture_output=True, text=True, check=True)
     for task in listed.stdout.split():
         # One may end by itself meanwhile.
         subprocess.run([*ctr, "kill", "-s", "KILL", "-a", task], capture_output=True, check=False)
-    return command
 
 
 def _processes(folder: Path) -> dict[str, int]:

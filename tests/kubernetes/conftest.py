@@ -46,6 +46,12 @@ class Kubernetes(real_kubernetes.Kubernetes):
         log = self("logs", f"--namespace={namespace}", pod["metadata"]["name"])
         return "Complete" in ended, log, pod["spec"]["nodeName"]
 
+    def succeeds(self, job: str, namespace: str) -> str:
+        """The log of a Job that must succeed."""
+        succeeded, log, _ = self.end_of(job, namespace)
+        assert succeeded, log
+        return log
+
 
 @pytest.fixture(scope="session")
 def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:

@@ -7,6 +7,7 @@ The objects of Kubernetes 1.20 are made from the rendered ones (cellblock/kubern
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import yaml
 from cellblock.bench.kubernetes import ROLES, volumes
 from cellblock.bench.real_kubernetes import HOST, older_folder
 from cellblock.bench.registry import push, registry
+from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT
 from tests.documented import blocks_for
 from tests.kubernetes.conftest import Kubernetes
@@ -93,6 +95,17 @@ class PageCluster(Site):
         said = self.kubernetes.run("exec", *where, "--", "sinfo", "-h", "-N", "-o", "%N %t")
         return dict(line.split() for line in said.stdout.splitlines()) if not said.returncode else {}
 
+    def until(self, what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
+        """Wait for `condition`, which may ask a pod that is away."""
+
+        def holds() -> bool:
+            try:
+                return condition()
+            except CellblockError:
+                return False
+
+        self.kubernetes.wait(what, holds, seconds)
+
     def serves(self, *names: str) -> bool:
         """Whether these are the nodes, and all of them idle."""
         return self.nodes() == dict.fromkeys(names or ("cpu-0", "cpu-1"), "idle")
@@ -114,6 +127,20 @@ class PageCluster(Site):
     def runs(self, job: str) -> bool:
         """Whether a job runs, as slurmctld has it."""
         return self.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
+
+    def restarts(self, job: str) -> int:
+        """How often a job was queued again, as slurmctld has it."""
+        said = self.slurm("squeue", "-h", "-t", "all", "-j", job, "-O", "RestartCnt")
+        return int(said.strip() or 0)
+
+    def is_ready(self, pod: str) -> bool:
+        """Whether a pod is there, is not about to go, and is ready."""
+        found = self.kubernetes.run("get", f"pod/{pod}", f"--namespace={self.space}", "--output=json")
+        if found.returncode:
+            return False
+        one = json.loads(found.stdout)
+        conditions = {each["type"]: each["status"] for each in one["status"].get("conditions", ())}
+        return "deletionTimestamp" not in one["metadata"] and conditions.get("Ready") == "True"
 
     def machine(self, pod: str) -> str:
         """The machine of a pod."""

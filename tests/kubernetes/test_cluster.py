@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/kubernetes.md on a real Kubernetes of two nodes: from an empty namespace to jobs, and what changes then."""
+"""docs/kubernetes.md on a real Kubernetes of two nodes: from an empty namespace to jobs, and its changes."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ def _applied_again_changes_nothing(cluster: PageCluster) -> None:
 
 def test_scaling_loses_no_job_and_drains_the_nodes_that_go(cluster: PageCluster) -> None:
     for _ in range(_SCALINGS):
-        cluster.type("kubectl -n slurm scale statefulset/cpu --replicas=3")
-        cluster.until("three nodes", lambda: cluster.serves("cpu-0", "cpu-1", "cpu-2"))
-        jobs = [cluster.submit_as("sleep 12", f"--nodelist=cpu-{n}", "--exclusive") for n in range(3)]
-        cluster.until("running jobs", lambda jobs=jobs: all(map(cluster.runs, jobs)))
-        cluster.type("kubectl -n slurm scale statefulset/cpu --replicas=1")
-        # Neither takes another job while it has one.
-        leaving = {"cpu-1", "cpu-2"}
-        cluster.until(
-            "draining nodes", lambda: {n for n, s in cluster.nodes().items() if s == "drng"} == leaving
-        )
-        later = cluster.submit_as("true")
-        cluster.until("one node", lambda: cluster.nodes().keys() == {"cpu-0"})
-        cluster.until("the end of the jobs", lambda: all(map(_is_complete, [cluster] * 4, [*jobs, later])))
-        assert cluster.slurm("sacct", "-n", "-X", "-P", "-j", later, "-o", "NodeList").strip() == "cpu-0"
+        _scale_to_three_and_to_one(cluster)
     cluster.type("kubectl -n slurm scale statefulset/cpu --replicas=2")
     cluster.until("two nodes", cluster.serves)
 
 
-def _is_complete(cluster: PageCluster, job: str) -> bool:
-    return cluster.state(job) == "COMPLETED|0"
+def _scale_to_three_and_to_one(cluster: PageCluster) -> None:
+    cluster.type("kubectl -n slurm scale statefulset/cpu --replicas=3")
+    cluster.until("three nodes", lambda: cluster.serves("cpu-0", "cpu-1", "cpu-2"))
+    jobs = [cluster.submit_as("sleep 12", f"--nodelist=cpu-{number}", "--exclusive") for number in range(3)]
+    cluster.until("running jobs", lambda: all(map(cluster.runs, jobs)))
+    cluster.type("kubectl -n slurm scale statefulset/cpu --replicas=1")
+    cluster.until("draining nodes", lambda: _those_that(cluster, "drng") == {"cpu-1", "cpu-2"})
+    later = cluster.submit_as("true")
+    cluster.until("one node", lambda: cluster.nodes().keys() == {"cpu-0"})
+    cluster.until("the jobs", lambda: all(cluster.state(job) == "COMPLETED|0" for job in (*jobs, later)))
+    assert cluster.slurm("sacct", "-n", "-X", "-P", "-j", later, "-o", "NodeList").strip() == "cpu-0"
+
+
+def _those_that(cluster: PageCluster, state: str) -> set[str]:
+    return {name for name, found in cluster.nodes().items() if found == state}
 
 
 def test_a_changed_configuration_is_taken_and_a_bad_one_is_not(cluster: PageCluster) -> None:
