@@ -97,11 +97,23 @@ def test_a_changed_configuration_is_taken_and_a_bad_one_is_not(cluster: PageClus
     change("MaxArraySize=lots\nPartitionName=missing Nodes=nowhere")
     cluster.until("an event that says so", lambda: told("MaxArraySize") or told("nowhere"), 180)
     assert limit() == "5001"
+    assert _refusals(cluster) > 0, "the metric of the alert"
     pod = cluster.pod("controller-0")["status"]
     assert pod["startTime"] == started
     assert {one["restartCount"] for one in pod["containerStatuses"]} == {0}
     cluster.folder.joinpath("cluster.yaml").write_text(before)
     cluster.change(lambda _: None)
+
+
+def _refusals(cluster: PageCluster) -> float:
+    """What kubelet counts of the probe that tells them."""
+    where = f"/api/v1/nodes/{cluster.machine('controller-0')}/proxy/metrics/probes"
+    wanted = ('namespace="slurm"', 'container="slurmctld"', 'probe_type="Liveness"', 'result="failed"')
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in cluster.kubernetes("get", f"--raw={where}").splitlines()
+        if line.startswith("prober_probe_total{") and all(each in line for each in wanted)
+    )
 
 
 def test_login_is_reached_over_its_service(cluster: PageCluster) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines and pods of the page's cluster go while jobs run: no job is lost, and nobody has to do anything."""
+"""Machines and pods of the page's cluster go while jobs run: no job is lost, and nobody has to act."""
 
 from __future__ import annotations
 

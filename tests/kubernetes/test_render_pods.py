@@ -53,6 +53,13 @@ def test_a_wrong_image_of_any_part_is_replaced_without_anybodys_help(tmp_path: P
     assert {one["podManagementPolicy"] for one in sets} == {"Parallel"}
 
 
+def test_a_refused_configuration_is_an_alert_of_its_namespace(tmp_path: Path) -> None:
+    groups = found(rendered(tmp_path), "PrometheusRule", "slurm")["spec"]["groups"]
+    (rule,) = groups[-1]["rules"]
+    assert 'prober_probe_total{namespace="hpc",container="slurmctld"' in rule["expr"]
+    assert {group["name"] for group in groups} > {"cellblock.jail", "cellblock.kubernetes"}
+
+
 def test_a_config_map_that_gets_another_name_with_another_text_is_immutable(tmp_path: Path) -> None:
     texts = rendered(tmp_path)
     kustomization = yaml.safe_load(texts["kustomization.yaml"])
