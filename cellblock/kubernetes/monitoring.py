@@ -42,7 +42,7 @@ def monitors(cluster: Description, interval: int) -> Iterator[Object]:
 def _of_the_controllers_pod(cluster: Description) -> Object:
     """An alert on a configuration that is refused. kubelet counts how the probe that tells it fails.
 
-    The metric is of kubelet's own endpoint, /metrics/probes: the exporter is in another pod, which cannot tell.
+    The metric is of kubelet's own endpoint, /metrics/probes: the exporter's pod has no way to know.
     """
     probe = (
         f'namespace="{cluster.place.namespace}",container="slurmctld",probe_type="Liveness",result="failed"'
