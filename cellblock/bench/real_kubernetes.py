@@ -143,6 +143,8 @@ said=$(exec {lock}>&-; exec "$0" up "$1" "$2") && echo "$said" | tail -n 1 || ec
 cat >/dev/null
 allow() { iptables -t nat "$1" POSTROUTING -s "$2" -d "$2" -j ACCEPT; }
 allow -D "$3" 2>/dev/null
+# What a kubelet starts while all ends would stay.
+sed -n 's/^kubelet-[0-9]* //p' "$1/processes" | xargs -r kill -KILL
 "$0" down "$1"
 rm -rf "$1"/node-* "$1/bin" "$1/pki" "$1/pause"*
 """
