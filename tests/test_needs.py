@@ -23,7 +23,7 @@ def test_each_line_names_a_path_and_groups_that_there_are() -> None:
     needs = launcher.read_needs(str(PROJECT))
     assert {path for path in needs if not (PROJECT / path).exists()} == set()
     assert {group for groups in needs.values() for group in groups} <= set(NEEDS)
-    assert needs["tests"] == [group for group in NEEDS if group not in ("python", "unit")]
+    assert needs["tests"] == [group for group in NEEDS if group not in ("python", "unit", "kubernetes")]
 
 
 def bare_path(folder: Path) -> str:

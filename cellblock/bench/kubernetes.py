@@ -6,7 +6,10 @@ The namespace is empty, the images are on the nodes, and the jail's image is in 
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -24,7 +27,7 @@ from cellblock.bench.real_kubernetes import (
     why_not,
 )
 from cellblock.bench.registry import push, registry
-from cellblock.build import BuildRequest, build_images
+from cellblock.build import BuildRequest, BuildResult, build_images
 from cellblock.cluster.definition.cluster_file import load_cluster_file
 from cellblock.cluster.definition.model import SlurmVariant
 from cellblock.cluster.proof_user import ENSURE_SCRIPT, MAY_SUBMIT, PROOF_USER
@@ -88,28 +91,50 @@ class KubernetesCost:
 
 
 def kubernetes_cost(variant: str | None, events: Events) -> KubernetesCost:
-    """Run the benchmark. Raises CellblockError where there is no Kubernetes."""
+    """Run the benchmark. Raises CellblockError where there is no Kubernetes.
+
+    SIGTERM ends it as Ctrl-C does, with what it made.
+    """
     started = time.monotonic()
     found = program()
     if found is None:
         raise CellblockError(why_not(), hint="CELLBLOCK_KUBERNETES=FOLDER python3 build.py bench kubernetes")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     result = build_images(BuildRequest((*ROLES, "jail"), variant, load=True), events)
     with tempfile.TemporaryDirectory(prefix="cellblock-kubernetes-", dir="/var/tmp") as name:
         folder = Path(name)
         with (
             events.step("kubernetes", "start, run and end"),
             running_kubernetes(found, folder / "kubernetes") as kubernetes,
-            prepared(kubernetes, result.variant.name, folder) as rendered,
+            own_names(result) as images,
+            prepared(kubernetes, result.variant.name, folder, images) as rendered,
         ):
             took = apply_to_job(kubernetes, rendered)
     return KubernetesCost(took, time.monotonic() - started)
 
 
 @contextmanager
-def prepared(
-    kubernetes: Kubernetes, variant: str, folder: Path, images: str = "localhost/cellblock"
-) -> Iterator[Path]:
-    """The rendered folder of FILE, with images and volumes there; a registry serves while the block runs."""
+def own_names(result: BuildResult) -> Iterator[str]:
+    """The repository of names for the images of `result`, which no other build on this machine gives.
+
+    Names of `localhost/cellblock` mean what any checkout loaded last.
+    """
+    repository = f"localhost/cellblock-{os.getpid()}"
+    made = [(one.id, f"{repository}/{name}:{result.variant.name}") for name, one in result.images.items()]
+    try:
+        for number, name in made:
+            subprocess.run(["buildah", "tag", number, name], check=True)
+        yield repository
+    finally:
+        subprocess.run(["buildah", "rmi", *(name for _, name in made)], capture_output=True, check=False)
+
+
+@contextmanager
+def prepared(kubernetes: Kubernetes, variant: str, folder: Path, images: str) -> Iterator[Path]:
+    """The rendered folder of FILE, with images of the repository `images` and volumes there.
+
+    A registry serves while the block runs.
+    """
     kubernetes.load([f"{images}/{name}:{variant}" for name in ROLES])
     with registry(folder, (), HOST) as host:
         jail = f"{host}/cellblock/jail:{variant}"

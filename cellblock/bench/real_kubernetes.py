@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a real Kubernetes of two nodes on this machine, for the benchmark and the tests; ends it afterwards.
 
-The program `kubernetes` of the folder CELLBLOCK_KUBERNETES does: `up DIR NODES`, which prints the path of the
-KUBECONFIG and leaves kubectl in DIR/bin, `load DIR IMAGE...` and `down DIR`. The nodes are this host: a
-hostPath is the same on all, and HOST is one of its addresses, which pods reach.
+The program `kubernetes` of the folder CELLBLOCK_KUBERNETES, or of shared/kubernetes beside the checkout,
+does: `up DIR NODES`, which prints the path of the KUBECONFIG, leaves kubectl in DIR/bin and names and pids
+of what it started in DIR/processes; `load DIR IMAGE...`; and `down DIR`. The nodes are this host: a hostPath
+is the same on all, and HOST is one of its addresses, which pods reach. There can be one on a machine.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -20,26 +23,38 @@ from typing import Any
 
 import yaml
 
+from cellblock.bench import machines
 from cellblock.errors import CellblockError
 from cellblock.kubernetes.metadata import Object
 from cellblock.kubernetes.older import for_older
+from cellblock.launcher.main import kubernetes_folder
+from cellblock.launcher.system_packages import KUBERNETES_PROGRAMS
+from cellblock.paths import PROJECT
 
 HOST = "10.96.0.10"
+NODES = 2
 _TIMEOUT_S = 300
+# A run of the tests beside this one takes so long.
+_OTHERS_S = 600
+# Taken by who has a Kubernetes here: its addresses and ports are fixed.
+_LOCK = Path("/run/cellblock-kubernetes.lock")
 
 
 def program() -> Path | None:
     """The program that starts a Kubernetes, where there is one and this process may use it."""
-    folder = os.environ.get("CELLBLOCK_KUBERNETES")
-    found = Path(folder) / "kubernetes" if folder else None
-    return found if found and os.access(found, os.X_OK) and os.geteuid() == 0 else None
+    return None if why_not() else Path(kubernetes_folder(str(PROJECT))) / "kubernetes"
 
 
 def why_not() -> str:
-    """What is missing when `program` finds none."""
+    """What is missing when `program` finds none; else nothing."""
+    folder = Path(kubernetes_folder(str(PROJECT)))
+    if not os.access(folder / "kubernetes", os.X_OK):
+        named = "CELLBLOCK_KUBERNETES names" if os.environ.get("CELLBLOCK_KUBERNETES") else "there is"
+        return f"{named} no folder with a program `kubernetes`: {folder}"
     if os.geteuid() != 0:
         return "the nodes of a Kubernetes need root"
-    return "CELLBLOCK_KUBERNETES names no folder with a program `kubernetes`"
+    absent = [each for each in KUBERNETES_PROGRAMS if not shutil.which(each)]
+    return f"not installed: {', '.join(absent)}" if absent else ""
 
 
 @dataclass(frozen=True)
@@ -108,7 +123,7 @@ def older_folder(rendered: Path, target: Path) -> Path:
             made = target / path.relative_to(rendered)
             made.parent.mkdir(parents=True, exist_ok=True)
             text = path.read_text()
-            if path.suffix == ".yaml" and path.name != "kustomization.yaml" and path.parent == rendered:
+            if path.suffix == ".yaml" and path.parent == rendered:
                 text = yaml.safe_dump_all([for_older(one) for one in yaml.safe_load_all(text)])
             made.write_text(text)
             made.chmod(path.stat().st_mode & 0o777)
@@ -121,16 +136,72 @@ _PODS = "10.88.0.0/16"
 _NO_NAT = ("POSTROUTING", "-s", _PODS, "-d", _PODS, "-j", "ACCEPT")
 
 
+# Keeps a Kubernetes while its standard input is open: as long as the process that started it lives, however
+# that ends. What is left in the folder are logs: images take gigabytes.
+_KEEPER = """\
+said=$(exec {lock}>&-; exec "$0" up "$1" "$2") && echo "$said" | tail -n 1 || echo
+cat >/dev/null
+allow() { iptables -t nat "$1" POSTROUTING -s "$2" -d "$2" -j ACCEPT; }
+allow -D "$3" 2>/dev/null
+# What a kubelet starts while all ends would stay.
+sed -n 's/^kubelet-[0-9]* //p' "$1/processes" | xargs -r kill -KILL
+"$0" down "$1"
+rm -rf "$1"/node-* "$1/bin" "$1/pki" "$1/pause"*
+"""
+
+
 @contextmanager
 def running_kubernetes(started: Path, folder: Path) -> Iterator[Kubernetes]:
-    """A Kubernetes of two nodes by the program `started`, with all that it keeps in `folder`."""
-    try:
-        configuration = _run(started, "up", str(folder), "2").split()[-1]
-        subprocess.run(["iptables", "-t", "nat", "-I", *_NO_NAT], check=True)
-        yield Kubernetes(started, folder, configuration)
-    finally:
-        subprocess.run(["iptables", "-t", "nat", "-D", *_NO_NAT], capture_output=True, check=False)
-        subprocess.run([started, "down", str(folder)], capture_output=True, check=False)
+    """A Kubernetes of two nodes by the program `started`, with all that it keeps in `folder`.
+
+    It ends with the block, and with this process. Raises CellblockError when it does not start, or another
+    one runs on this machine for too long.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone() as lock, (folder / "up.log").open("w") as log:
+        keeper = subprocess.Popen(
+            ["bash", "-c", f"lock={lock}\n{_KEEPER}", str(started), str(folder), str(NODES), _PODS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+        try:
+            assert keeper.stdin
+            assert keeper.stdout
+            configuration = keeper.stdout.readline().strip()
+            if not configuration:
+                raise CellblockError(
+                    f"{started} up failed: {(folder / 'up.log').read_text().strip()[-2000:]}",
+                    hint="its README says what it needs",
+                )
+            subprocess.run(["iptables", "-t", "nat", "-I", *_NO_NAT], check=True)
+            machines.keep_images(folder)
+            yield Kubernetes(started, folder, configuration)
+        finally:
+            keeper.communicate()
+
+
+@contextmanager
+def _alone() -> Iterator[int]:
+    """The lock of this machine's Kubernetes, as a descriptor. Raises CellblockError."""
+    with _LOCK.open("w") as file:
+        deadline = time.monotonic() + _OTHERS_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                pass
+            if time.monotonic() > deadline:
+                raise CellblockError(
+                    f"{_LOCK} is held by another Kubernetes of tests or `bench kubernetes` on this machine",
+                    hint=f"wait for its end, or look for who has it: fuser {_LOCK}",
+                )
+            time.sleep(1)
+        yield file.fileno()
 
 
 def _run(started: Path, *arguments: str) -> str:

@@ -47,7 +47,13 @@ def registry(
     secured = _TLS.format(folder=folder) if tls else ""
     configuration.write_text(_CONFIGURATION.format(folder=folder / "registry", host=host, tls=secured))
     with subprocess.Popen(
-        ["docker-registry", "serve", str(configuration)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [
+            # It ends with this process, however that ends.
+            *("setpriv", "--pdeathsig", "TERM"),
+            *("docker-registry", "serve", str(configuration)),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as server:
         try:
             _wait(address, port)

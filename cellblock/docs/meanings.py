@@ -94,7 +94,7 @@ ENVIRONMENT = {
         "directory of what can be made again: packages, layers, images",
     ),
     "CELLBLOCK_KUBERNETES": (
-        "not set",
+        "`shared/kubernetes` beside the checkout's folder",
         "folder of the program that starts a Kubernetes, for `bench kubernetes` and tests/kubernetes",
     ),
     "CELLBLOCK_PROGRAM": (

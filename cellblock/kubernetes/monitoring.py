@@ -29,11 +29,39 @@ def monitors(cluster: Description, interval: int) -> Iterator[Object]:
             "podMetricsEndpoints": [{"port": "metrics", "path": "/metrics", "interval": f"{interval}s"}],
         },
     }
+    rules = yaml.safe_load(rules_file().read_text(encoding="utf-8"))
+    rules["groups"].append(_of_the_controllers_pod(cluster))
     yield {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": metadata(cluster, "slurm", "metrics"),
-        "spec": yaml.safe_load(rules_file().read_text(encoding="utf-8")),
+        "spec": rules,
+    }
+
+
+def _of_the_controllers_pod(cluster: Description) -> Object:
+    """An alert on a configuration that is refused. kubelet counts how the probe that tells it fails.
+
+    The metric is of kubelet's own endpoint, /metrics/probes: the exporter's pod has no way to know.
+    """
+    probe = (
+        f'namespace="{cluster.place.namespace}",container="slurmctld",probe_type="Liveness",result="failed"'
+    )
+    return {
+        "name": "cellblock.kubernetes",
+        "rules": [
+            {
+                "alert": "CellblockConfigurationRefused",
+                # The probe runs each half minute; one that was late fails, too.
+                "expr": f"increase(prober_probe_total{{{probe}}}[5m]) > 3",
+                "labels": {"severity": "warning"},
+                "annotations": {
+                    "summary": "slurmctld of {{ $labels.pod }} does not use its newest configuration",
+                    "description": "`kubectl describe pod` and slurmctld's log say why; the one before stays "
+                    "in use until the ConfigMap slurm-configuration is corrected.",
+                },
+            }
+        ],
     }
 
 

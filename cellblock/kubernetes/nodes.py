@@ -77,11 +77,13 @@ def node_pod(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
     spool = f"{_SPOOL_MIB + _SCRIPT_MIB * own.cpus}Mi"
     writes, volumes = writables({**_WRITES, "/run/bcast": f"{max(memory // 10, 16)}Mi", "/var/spool": spool})
     gpus = {kind: count for kind, count in one.gres.items() if kind.partition(":")[0] == "gpu"}
+    devices = {one.gpu_resource: str(sum(gpus.values()))} if gpus else {}
+    devices |= {one.fuse_resource: "1"} if one.fuse_resource else {}
     resources = Resources(
         requests.cpu if requests else str(own.cpus),
         requests.memory if requests else f"{memory}Mi",
         f"{memory}Mi",
-        {one.gpu_resource: str(sum(gpus.values()))} if gpus else {},
+        devices,
     )
     container = Container(
         "slurmd",
@@ -125,29 +127,38 @@ def node_pod(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
         node_selector=one.node_selector,
         tolerations=one.tolerations,
         affinity=_apart(cluster, one),
+        spread=_spread(cluster, one),
         finds_nodes=True,
         grace_s=seconds(one.grace) + _LEAVING_S,
     )
 
 
 def _apart(cluster: Description, one: NodeSet) -> Object | None:
-    """Nodes of a set on machines of their own, as far as it asks for that."""
-    if one.spread == "none":
+    """Nodes of a set on machines of their own, where it requires that."""
+    if one.spread != "required":
         return None
-    term = {
-        "labelSelector": {"matchLabels": labels(cluster, "worker", {NODE_SET: one.name})},
-        "topologyKey": _HOST,
-    }
-    if one.spread == "required":
-        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    weighted = [{"weight": 100, "podAffinityTerm": term}]
-    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_by_host(cluster, one)]}}
+
+
+def _spread(cluster: Description, one: NodeSet) -> Object | None:
+    """As many nodes of a set on a machine as on another, where there is room.
+
+    An affinity that is preferred would do it, too; for each pod the scheduler would look at all others.
+    """
+    if one.spread != "preferred":
+        return None
+    return {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **_by_host(cluster, one)}
+
+
+def _by_host(cluster: Description, one: NodeSet) -> Object:
+    chosen = labels(cluster, "worker", {NODE_SET: one.name})
+    return {"topologyKey": _HOST, "labelSelector": {"matchLabels": chosen}}
 
 
 def node_set(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map: str) -> Iterator[Object]:
     """The nodes of set `one`: NAME-1, NAME-2 and so on, as in the local cluster."""
     pod = node_pod(cluster, facts, one, config_map)
-    yield stateful_set(cluster, pod, one.name, one.count, NODES, parallel=True, start=1)
+    yield stateful_set(cluster, pod, one.name, one.count, NODES, start=1)
     # Evictions wait for the jobs; a tenth at a time drains large clusters within a day.
     most: int | str = 1 if one.count < 20 else "10%"
     yield disruption_budget(cluster, one.name, "worker", most, {NODE_SET: one.name})
@@ -197,5 +208,5 @@ def login(cluster: Description, config_map: str) -> Iterator[Object]:
     yield service(
         cluster, "login", "login", {"ssh": names.SSH_PORT}, kind=place.type, node_port=place.node_port
     )
-    yield stateful_set(cluster, pod, "login", place.replicas, "login", parallel=True)
+    yield stateful_set(cluster, pod, "login", place.replicas, "login")
     yield disruption_budget(cluster, "login", "login", max(1, math.ceil(place.replicas / 3)))

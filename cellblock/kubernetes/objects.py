@@ -19,16 +19,19 @@ def stateful_set(
     replicas: int,
     service: str,
     *,
-    parallel: bool = False,
     start: int = 0,
 ) -> Object:
-    """A StatefulSet; a rolling update of it stops at the first pod that does not become ready."""
+    """A StatefulSet; a rolling update of it stops at the first pod that does not become ready.
+
+    One whose pods wait for each other (OrderedReady) goes on waiting for such a pod when its image was
+    corrected, until somebody deletes it.
+    """
     chosen = labels(cluster, pod.component, pod.labels)
     spec: Object = {
         "serviceName": service,
         "replicas": replicas,
         "selector": {"matchLabels": chosen},
-        "podManagementPolicy": "Parallel" if parallel else "OrderedReady",
+        "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate"},
         "template": pod.template(cluster),
     }

@@ -25,6 +25,8 @@ _FIELDS = {
 _CONTEXT = {"appArmorProfile": "1.30"}
 # Settings of a pod's network that count as safe since 1.22.
 _SYSCTLS = {"net.ipv4.ip_unprivileged_port_start"}
+# Of what `kubectl apply -k` is told to make, since 1.21.
+_GENERATED = "immutable"
 # Of a NetworkPolicy's port, since 1.21.
 _END_PORT = "endPort"
 
@@ -32,6 +34,8 @@ _END_PORT = "endPort"
 def for_older(manifest: Object) -> Object:
     """`manifest` as Kubernetes 1.20 takes it."""
     kind = manifest["kind"]
+    if kind == "Kustomization":
+        return {**manifest, "generatorOptions": _without(manifest["generatorOptions"], {_GENERATED})}
     out: Object = _without(manifest, {*_CONTEXT, _END_PORT})
     out["apiVersion"] = _VERSIONS.get(kind, manifest["apiVersion"])
     if kind == "ConfigMap":

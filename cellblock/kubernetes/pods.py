@@ -134,6 +134,8 @@ class Pod:
     """Without: that of the cluster file's `kubernetes`; likewise `tolerations`."""
     tolerations: tuple[str, ...] | None = None
     affinity: Object | None = None
+    spread: Object | None = None
+    """A constraint of topologySpreadConstraints."""
     priority: bool = False
     finds_nodes: bool = False
     """Whether it knows nodes by their bare names."""
@@ -172,6 +174,8 @@ class Pod:
             spec["tolerations"] = [toleration(one) for one in tolerations]
         if self.affinity:
             spec["affinity"] = self.affinity
+        if self.spread:
+            spec["topologySpreadConstraints"] = [self.spread]
         if self.finds_nodes:
             spec["dnsConfig"] = {"searches": [cluster.search_domain]}
         if self.before:

@@ -161,6 +161,8 @@ def _kustomization(
         "generatorOptions": {
             "labels": labels(cluster, "configuration"),
             "annotations": made_from(cluster),
+            # Another text is another name: no kubelet needs to watch them.
+            "immutable": True,
         },
         "configMapGenerator": [
             {"name": name, "files": [f"configuration/{name}/{path}" for path in files]}

@@ -25,7 +25,7 @@ STAMP = "cellblock-installed"
 STALE = "stale"
 """Fingerprint of an environment that works but could not be brought up to date."""
 
-ALL_GROUPS = ["python", "compile", "core", "unit", "docs", "test"]
+ALL_GROUPS = ["python", "compile", "core", "unit", "docs", "test", "kubernetes"]
 """The groups of system_packages.NEEDS, in its order."""
 NEEDS_OF_TESTS = "tests/needs.txt"
 
@@ -128,12 +128,31 @@ def groups_for(args: list[str]) -> list[str]:
     Tests that are named bring only what they need: who changes one thing begins with its tests.
     """
     target = next((arg for arg in args if not arg.startswith("-")), "")
+    groups = ["python", "compile", "core"]
     if target == "test":
-        return groups_for_tests(PROJECT, args)
+        groups = groups_for_tests(PROJECT, args)
     if target == "docs":
-        return ["python", "docs"]
-    # Benchmarks compare with tools that the tests need too.
-    return ALL_GROUPS if target == "bench" else ["python", "compile", "core"]
+        groups = ["python", "docs"]
+    if target == "bench":
+        # Benchmarks compare with tools that the tests need too.
+        groups = ALL_GROUPS
+    if (
+        "--quick" in args
+        or (target == "bench" and "kubernetes" not in args)
+        or not starts_kubernetes(PROJECT)
+    ):
+        groups = [group for group in groups if group != "kubernetes"]
+    return groups
+
+
+def kubernetes_folder(project: str) -> str:
+    """Where the program `kubernetes` is that starts a real one for tests and `bench`, if there is one."""
+    return os.environ.get("CELLBLOCK_KUBERNETES") or f"{os.path.dirname(project)}/shared/kubernetes"  # noqa: PTH120
+
+
+def starts_kubernetes(project: str) -> bool:
+    """Whether tests on a real Kubernetes will run here."""
+    return os.geteuid() == 0 and os.access(f"{kubernetes_folder(project)}/kubernetes", os.X_OK)
 
 
 def groups_for_tests(project: str, args: list[str]) -> list[str]:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 Group = str
 """A key of `NEEDS`: python (the environment itself), compile (its compiled parts), core (build and up), unit
-(tests that need nothing but Python), docs (the documentation as a site), test (all other tests)."""
+(tests that need nothing but Python), docs (the documentation as a site), test (all other tests), kubernetes
+(those on a real Kubernetes)."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,27 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
             ),
         ),
     ),
+    # Of the Kubernetes that a program beside the checkout starts, where there is one.
+    "kubernetes": (
+        _one("containerd", "runs the pods of the tests' Kubernetes", optional=True),
+        _one("etcd-server", "keeps its objects", optional=True),
+        _one("containernetworking-plugins", "gives its pods addresses", optional=True),
+        _one("conntrack", "is what its kube-proxy runs", optional=True),
+        _one("dnsmasq-base", "answers for the names of its services", optional=True),
+    ),
 }
+KUBERNETES_PROGRAMS = (
+    "containerd",
+    "runc",
+    "etcd",
+    "iptables",
+    "conntrack",
+    "skopeo",
+    "openssl",
+    "gcc",
+    "dnsmasq",
+)
+"""What that program runs, of the groups above."""
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,16 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cellblock.bench import real_kubernetes
 from cellblock.bench.real_kubernetes import program, running_kubernetes, why_not
 from cellblock.paths import PROJECT
+
+if TYPE_CHECKING:
+    from tests.kubernetes.page_cluster import PageCluster
 
 # Nodes on demand: the program lies in an image, and is imported from there.
 sys.path.insert(0, str(PROJECT / "images/node-pods/files/usr/lib/python3/dist-packages"))
@@ -43,6 +46,12 @@ class Kubernetes(real_kubernetes.Kubernetes):
         log = self("logs", f"--namespace={namespace}", pod["metadata"]["name"])
         return "Complete" in ended, log, pod["spec"]["nodeName"]
 
+    def succeeds(self, job: str, namespace: str) -> str:
+        """The log of a Job that must succeed."""
+        succeeded, log, _ = self.end_of(job, namespace)
+        assert succeeded, log
+        return log
+
 
 @pytest.fixture(scope="session")
 def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
@@ -52,6 +61,16 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
         pytest.skip(f"NOT RUN on a real Kubernetes: {why_not()}")
     with running_kubernetes(found, tmp_path_factory.mktemp("kubernetes")) as one:
         yield Kubernetes(one.program, one.folder, one.configuration)
+
+
+@pytest.fixture(scope="session")
+def cluster(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageCluster]:
+    """The cluster of docs/kubernetes.md; tests leave it with two idle nodes."""
+    # Imports this module.
+    from tests.kubernetes.page_cluster import typed_cluster
+
+    with typed_cluster(kubernetes, tmp_path_factory.mktemp("page")) as one:
+        yield one
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -3,120 +3,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
-from cellblock.bench.kubernetes import render_to, volumes
-from cellblock.bench.real_kubernetes import HOST, older_folder
-from cellblock.bench.registry import push, registry
-from cellblock.build import BuildRequest, build_images
-from cellblock.cluster.proof_user import ENSURE_SCRIPT, PROOF_USER
-from cellblock.events import Events
+from cellblock.cluster.proof_user import PROOF_USER
 from tests.kubernetes.conftest import Kubernetes
+from tests.kubernetes.failing_api import api_that_answers_500, api_that_is_silent
+from tests.kubernetes.small_cluster import ROLES, SMALL, Site, bring_images, running_cluster
 
 pytestmark = pytest.mark.integration
 
 SPACE = "demand"
-_ROLES = ("controller", "worker", "login", "jail-init", "node-pods")
 _START_S = 60
 # A job has a /tmp of its own.
 _SAID = f"/home/{PROOF_USER}/hosts"
-_NODE = "resources: {cpu: 1, memory: 512Mi}, requests: {cpu: 50m, memory: 64Mi}, grace: 10s"
+_ON_DEMAND = f"on_demand: {{idle_after: 20s, start_within: {_START_S}s}}"
 _FILE = f"""\
 name: demand
-variant: debian13
 node_sets:
-  - {{name: burst, count: 3, {_NODE}, on_demand: {{idle_after: 20s, start_within: {_START_S}s}}}}
-  - {{name: wrong, image: missing, {_NODE}, on_demand: {{idle_after: 20s, start_within: {_START_S}s}}}}
+  - {{name: burst, count: 3, {SMALL}, {_ON_DEMAND}}}
+  - {{name: wrong, image: missing, {SMALL}, {_ON_DEMAND}}}
+  - {{name: huge, resources: {{cpu: 1, memory: 512Mi}}, requests: {{cpu: "900", memory: 64Mi}}, grace: 10s,
+     {_ON_DEMAND}}}
 partitions:
   - {{name: main, default: true, node_sets: [burst]}}
   - {{name: wrong, node_sets: [wrong]}}
-kubernetes:
-  namespace: {SPACE}
-  registry: localhost/cellblock
-  images: {{jail: "@JAIL@"}}
-  cgroup: disabled
-  jail: {{size: 1Gi, storage_class: by-hand, plain_http: true}}
-  state: {{size: 1Gi, storage_class: by-hand}}
-  database: {{size: 1Gi, storage_class: by-hand}}
+  - {{name: huge, node_sets: [huge]}}
 """
-
-
-@dataclass(frozen=True)
-class Site:
-    """The cluster."""
-
-    kubernetes: Kubernetes
-
-    def slurm(self, *command: str) -> str:
-        return self.kubernetes.inside("controller-0", *command, container="slurmctld", namespace=SPACE)
-
-    def jail(self, *command: str, user: str = PROOF_USER) -> str:
-        enter = ("jail-enter", "--plan", "/etc/cellblock/jail.fstab", "--user", user, "--")
-        return self.kubernetes.inside("login-0", *enter, *command, namespace=SPACE)
-
-    def submit(self, *options: str) -> str:
-        return self.jail("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", *options).strip()
-
-    def job(self, number: str) -> dict[str, str]:
-        said = self.slurm("scontrol", "show", "job", number)
-        fields = (
-            each.partition("=") for line in said.splitlines() for each in line.strip().split(" ", 1)[:1]
-        )
-        found = {key: value for key, _, value in fields}
-        for line in said.splitlines():
-            if line.strip().startswith("AdminComment="):
-                found["AdminComment"] = line.strip().removeprefix("AdminComment=")
-        return found
-
-    def node(self, name: str) -> tuple[str, str]:
-        """State and reason."""
-        said = self.slurm("sinfo", "--noheader", "--Node", f"--nodes={name}", "--format=%T|%E").splitlines()[
-            0
-        ]
-        state, _, reason = said.partition("|")
-        return state, reason
-
-    def pods(self) -> set[str]:
-        found = self.kubernetes.get("pods", f"--namespace={SPACE}", "--selector=cellblock.org/on-demand=yes")
-        return {one["metadata"]["name"] for one in found["items"]}
-
-    def until(self, what: str, condition: object, seconds: float = 120) -> None:
-        self.kubernetes.wait(what, condition, seconds)
 
 
 @pytest.fixture(scope="module")
 def site(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("demand")
-    build_images(BuildRequest((*_ROLES, "jail"), "debian13", load=True), Events())
-    kubernetes.load([f"localhost/cellblock/{name}:debian13" for name in _ROLES])
-    made = volumes(folder / "volumes")
-    for one in made:
-        one["metadata"]["name"] += f"-{SPACE}"
-        one["spec"]["claimRef"]["namespace"] = SPACE
-    with registry(folder, (), HOST) as host:
-        jail = f"{host}/cellblock/jail:debian13"
-        push("containers-storage:localhost/cellblock/jail:debian13", f"docker://{jail}")
-        kubernetes.apply(*made)
-        path = folder / "cluster.yaml"
-        path.write_text(_FILE.replace("@JAIL@", jail))
-        render_to(path, folder / "rendered")
-        older = older_folder(folder / "rendered", folder / "older")
-        kubernetes("apply", f"--filename={older}/namespace.yaml", f"--filename={older}/secrets.yaml")
-        kubernetes("apply", f"--kustomize={older}")
-        for name in ("login", "controller"):
-            kubernetes("rollout", "status", f"--namespace={SPACE}", "--timeout=4m", f"statefulset/{name}")
-        cluster = Site(kubernetes)
-        cluster.jail("sh", "-c", ENSURE_SCRIPT, PROOF_USER, user="root")
-        cluster.until("the user", lambda: PROOF_USER in cluster.slurm("getent", "passwd"))
-        yield cluster
-        kubernetes("delete", "namespace", SPACE, "--wait=false")
+    bring_images(kubernetes, (*ROLES, "node-pods"))
+    with running_cluster(kubernetes, tmp_path_factory.mktemp("demand"), _FILE, SPACE) as one:
+        yield one
+
+
+def pods(site: Site) -> set[str]:
+    """The pods of nodes on demand."""
+    found = site.kubernetes.get("pods", f"--namespace={SPACE}", "--selector=cellblock.org/on-demand=yes")
+    return {one["metadata"]["name"] for one in found["items"]}
 
 
 def test_from_no_node_to_a_job_and_back(site: Site) -> None:
-    assert site.pods() == set()
+    assert pods(site) == set()
     assert site.node("burst-1")[0] == "idle~", "what could be there is shown"
     job = site.submit("--nodes=2", "--wrap", f"srun hostname >{_SAID}; sleep 1000")
     site.until("a running job", lambda: site.job(job)["JobState"] == "RUNNING")
@@ -126,47 +58,86 @@ def test_from_no_node_to_a_job_and_back(site: Site) -> None:
     )
     # A slurmctld that has just started, with an empty folder, wants no node to go.
     site.kubernetes("delete", "pod", "controller-0", f"--namespace={SPACE}")
-    site.until(
-        "slurmctld",
-        lambda: (
-            site.kubernetes.run(
-                "exec",
-                f"--namespace={SPACE}",
-                "controller-0",
-                "--container=slurmctld",
-                "--",
-                "scontrol",
-                "ping",
-            ).returncode
-            == 0
-        ),
-    )
+    site.until("slurmctld", site.acts)
     site.until("both nodes", lambda: site.node("burst-1")[0] == site.node("burst-2")[0] == "allocated")
     assert site.job(job)["JobState"] == "RUNNING"
-    assert site.pods() == {"burst-1", "burst-2"}
+    assert pods(site) == {"burst-1", "burst-2"}
     site.slurm("scancel", job)
-    site.until("no pod", lambda: not site.pods())
+    site.until("no pod", lambda: not pods(site))
     site.until("nodes that can be woken", lambda: site.node("burst-1")[0] == "idle~")
+
+
+def _is_told(site: Site, job: str, node: str, why: str) -> None:
+    """The node is down, the job waits, both say why, no pod is left, and the node comes back by itself."""
+    site.until("a node that is down", lambda: site.node(node)[0].startswith("down"), 2 * _START_S + 60)
+    assert site.node(node)[1].startswith("[cellblock:pod] ")
+    assert why in site.node(node)[1]
+    said = site.job(job)
+    assert said["JobState"] == "PENDING"
+    assert f"node {node} could not be had: " in said["AdminComment"]
+    assert why in said["AdminComment"]
+    site.until("no pod", lambda: not pods(site))
+    site.slurm("scancel", job)
+    site.until("a node that is given back", lambda: site.node(node)[0] == "idle~", 180)
 
 
 def test_a_wrong_image_is_told_to_the_user_and_tried_again(site: Site) -> None:
     job = site.submit("--partition=wrong", "--wrap", "true")
-    site.until("a node that is down", lambda: site.node("wrong-1")[0].startswith("down"), 2 * _START_S + 60)
-    assert site.node("wrong-1")[1].startswith("[cellblock:pod] ")
-    assert "missing:debian13" in site.node("wrong-1")[1]
-    said = site.job(job)
-    assert said["JobState"] == "PENDING"
-    assert "node wrong-1 could not be had: " in said["AdminComment"]
-    assert "missing:debian13" in said["AdminComment"]
-    site.until("no pod", lambda: not site.pods())
+    _is_told(site, job, "wrong-1", "missing:debian13")
+
+
+def test_a_machine_that_nowhere_has_room_is_told_to_the_user(site: Site) -> None:
+    job = site.submit("--partition=huge", "--wrap", "true")
+    _is_told(site, job, "huge-1", "Insufficient cpu")
+
+
+@pytest.mark.parametrize(
+    ("failing", "said"), [(api_that_answers_500, "500 the test says so"), (api_that_is_silent, "timed out")]
+)
+def test_an_api_that_fails_is_told_to_the_user_and_no_pod_is_left(
+    failing: Callable[[Kubernetes, str], AbstractContextManager[None]], said: str, site: Site
+) -> None:
+    address = site.kubernetes.get("pod/controller-0", f"--namespace={SPACE}")["status"]["podIP"]
+    with failing(site.kubernetes, address):
+        job = site.submit("--wrap", "true")
+        site.until(
+            "a node that is down", lambda: site.node("burst-1")[0].startswith("down"), 2 * _START_S + 60
+        )
+        assert "Kubernetes has not answered for " in site.job(job)["AdminComment"]
+        assert said in site.job(job)["AdminComment"]
+        assert site.job(job)["JobState"] == "PENDING"
+    # It is tried again by itself, by this node or another one.
+    site.until("the job", lambda: site.job(job)["JobState"] == "COMPLETED", 240)
+    site.until("no pod", lambda: not pods(site))
+    site.until("a node that is given back", lambda: site.node("burst-1")[0] == "idle~", 180)
+
+
+def test_the_container_that_makes_pods_is_killed(site: Site) -> None:
+    def kill() -> None:
+        # Not this shell, which has the pattern as an argument.
+        look = "grep -qs '[c]ellblock_node_pods' $p/cmdline"
+        find = f"for p in /proc/[0-9]*; do {look} && kill -9 ${{p#/proc/}}; done; :"
+        site.kubernetes.inside("controller-0", "sh", "-c", find, container="node-pods", namespace=SPACE)
+
+    def started_again() -> int:
+        status = site.kubernetes.get("pod/controller-0", f"--namespace={SPACE}")["status"]
+        return sum(one["restartCount"] for one in status["containerStatuses"] if one["name"] == "node-pods")
+
+    before = started_again()
+    kill()
+    job = site.submit("--wrap", "sleep 1000")
+    site.until("a running job", lambda: site.job(job)["JobState"] == "RUNNING")
+    assert started_again() > before
     site.slurm("scancel", job)
-    site.until("a node that is given back", lambda: site.node("wrong-1")[0] == "idle~", 180)
+    kill()
+    site.until("no pod", lambda: not pods(site), 180)
+    site.until("a node that can be woken", lambda: site.node("burst-1")[0] == "idle~")
 
 
 def test_a_pod_with_a_job_that_goes(site: Site) -> None:
     job = site.submit("--wrap", "sleep 1000")
     site.until("a running job", lambda: site.job(job)["JobState"] == "RUNNING")
-    (node,) = site.pods()
+    (node,) = pods(site)
     site.kubernetes("delete", "pod", node, f"--namespace={SPACE}", "--grace-period=0", "--force")
     site.until("a job that waits", lambda: site.job(job)["JobState"] == "PENDING")
     assert "its pod is gone" in site.job(job)["AdminComment"]

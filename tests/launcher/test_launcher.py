@@ -75,15 +75,32 @@ def test_what_builds_and_clusters_take_is_installed_in_one_go() -> None:
     assert launcher.groups_for(["doctor"]) == ["python", "compile", "core"]
     assert launcher.groups_for(["build", "worker"]) == ["python", "compile", "core"]
     assert launcher.groups_for(["docs"]) == ["python", "docs"]
-    assert launcher.groups_for(["test", "--quick"]) == list(NEEDS) == launcher.ALL_GROUPS
-    assert set(launcher.groups_for(["test"])) == set(NEEDS) == set(launcher.groups_for(["bench", "volume"]))
+    assert list(NEEDS) == launcher.ALL_GROUPS
+    without = set(NEEDS) - {"kubernetes"}
+    assert set(launcher.groups_for(["test", "--quick"])) == without
+    assert set(launcher.groups_for(["bench", "volume"])) == without
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the nodes of a Kubernetes need root")
+def test_what_a_kubernetes_takes_is_installed_where_one_will_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CELLBLOCK_KUBERNETES", str(tmp_path))
+    commands = ["test"], ["test", "tests/kubernetes"], ["bench", "kubernetes"]
+    assert not any("kubernetes" in launcher.groups_for(command) for command in commands)
+    (tmp_path / "kubernetes").write_text("#!/bin/sh\n")
+    (tmp_path / "kubernetes").chmod(0o755)
+    monkeypatch.chdir(paths.PROJECT)
+    assert all("kubernetes" in launcher.groups_for(command) for command in commands)
+    assert "kubernetes" not in launcher.groups_for(["test", "tests/text"])
 
 
 def test_tests_that_are_named_bring_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("tests/a/test_one.py", "tests/a/test_two.py", "tests/b/test_three.py"):
+    for name in ("tests/a/test_one.py", "tests/a/test_two.py", "tests/b/test_three.py", "tests/kubernetes"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     text = "# what\ntests compile core docs test\ntests/a\ntests/a/test_two.py compile\n"
+    text += "tests/kubernetes kubernetes\n"
     (tmp_path / "tests/needs.txt").write_text(text)
     monkeypatch.chdir(tmp_path)
 
@@ -93,7 +110,8 @@ def test_tests_that_are_named_bring_what_they_need(tmp_path: Path, monkeypatch: 
     assert groups("tests/a/test_one.py::test_it", "-k", "it") == ["python", "unit"]
     assert groups("tests/a/test_two.py") == ["python", "compile", "unit"]
     assert groups("tests/a") == ["python", "compile", "unit"], "with what lies below"
-    assert groups("tests/a/test_one.py", "tests/b") == launcher.ALL_GROUPS
+    assert groups("tests/a/test_one.py", "tests/b") == launcher.ALL_GROUPS[:-1]
+    assert groups("tests/kubernetes") == ["python", "unit", "kubernetes"]
     assert groups("tests") == groups("--quick") == groups() == launcher.ALL_GROUPS
     assert groups("/dev/null") == launcher.ALL_GROUPS, "what lies elsewhere is unknown"
     monkeypatch.chdir(tmp_path / "tests")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ Answer = Callable[[str, str, Message, bytes], tuple[int, bytes]]
 
 
 @contextmanager
-def serving(answer: Answer) -> Iterator[str]:
-    """The URL of a server that answers so."""
+def serving(answer: Answer, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """The URL of a server that answers so, at a port of `address` that is free; by https with `tls`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -37,12 +38,14 @@ def serving(answer: Answer) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             """Not to the tests' output."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((address, 0), Handler)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     server.daemon_threads = True
     server.block_on_close = False
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'https' if tls else 'http'}://{address}:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

@@ -80,6 +80,10 @@ class NodeSet(_Strict):
     """On Kubernetes: taints that nodes tolerate, KEY[=VALUE][:EFFECT]."""
     gpu_resource: LabelKey = "nvidia.com/gpu"
     """On Kubernetes: what the device plugin calls the GPUs that `gres` counts."""
+    fuse_resource: LabelKey | None = None
+    """On Kubernetes: what a device plugin calls /dev/fuse, by which jobs' containers mount their images
+    (`smarter-devices/fuse`); without: what the machines' container runtime gives to all pods, which is
+    nothing as a rule."""
 
     @model_validator(mode="after")
     def _gres_are_gres(self) -> NodeSet:

@@ -50,6 +50,18 @@ def test_a_change_is_taken(pod: ControllerPod) -> None:
     wait_for(pod, "second")
 
 
+def test_nothing_is_read_while_nothing_is_exchanged(pod: ControllerPod) -> None:
+    pod.put(MAIN + SECOND, {"note.conf": "read by nobody else\n"})
+    wait_for(pod, "second")
+    time.sleep(3)
+    # /etc/slurm is memory, where a file that is read gets another time of access.
+    pod.run("touch", "-a", "-d", "@0", "/etc/slurm/note.conf").ok()
+    time.sleep(3)
+    assert pod.run("stat", "-L", "-c", "%X", "/etc/slurm/note.conf").ok().strip() == "0"
+    pod.put(MAIN + THIRD)
+    wait_for(pod, "third")
+
+
 def test_of_changes_within_a_second_the_last_is_taken(pod: ControllerPod) -> None:
     for lines in (SECOND, THIRD, SECOND, THIRD):
         pod.put(MAIN + lines)

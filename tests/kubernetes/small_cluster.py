@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster in a namespace of its own, as small as it can be, on the real Kubernetes of the tests."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.bench.kubernetes import render_to, volumes
+from cellblock.bench.real_kubernetes import HOST, older_folder
+from cellblock.bench.registry import push, registry
+from cellblock.build import BuildRequest, build_images
+from cellblock.cluster.proof_user import ENSURE_SCRIPT, PROOF_USER
+from cellblock.events import Events
+from tests.kubernetes.conftest import Kubernetes
+
+SMALL = "resources: {cpu: 1, memory: 512Mi}, requests: {cpu: 50m, memory: 64Mi}, grace: 10s"
+"""Of a node set: one machine of two processors has all of them."""
+REPOSITORY = f"localhost/cellblock-{os.getpid()}"
+"""Of the images' names: those of localhost/cellblock mean what any checkout of this machine loaded last."""
+_PLACE = """\
+kubernetes:
+  namespace: {space}
+  registry: {repository}
+  images: {{jail: "{jail}"}}
+  cgroup: disabled
+  jail: {{size: 1Gi, storage_class: by-hand, plain_http: true}}
+  state: {{size: 1Gi, storage_class: by-hand}}
+  database: {{size: 1Gi, storage_class: by-hand}}
+"""
+ROLES = ("controller", "worker", "login", "jail-init")
+
+
+@dataclass(frozen=True)
+class Site:
+    """The cluster."""
+
+    kubernetes: Kubernetes
+    space: str
+    folder: Path
+    """Of its cluster file, cluster.yaml; `volumes/jail` is the jail's volume."""
+
+    def slurm(self, *command: str) -> str:
+        """What a command of Slurm's prints in slurmctld's container."""
+        return self.kubernetes.inside("controller-0", *command, container="slurmctld", namespace=self.space)
+
+    def jail(self, *command: str, user: str = PROOF_USER) -> str:
+        """What `command` prints in the jail of the login node."""
+        enter = ("jail-enter", "--plan", "/etc/cellblock/jail.fstab", "--user", user, "--")
+        return self.kubernetes.inside("login-0", *enter, *command, namespace=self.space)
+
+    def submit(self, *options: str) -> str:
+        """The number of a batch job that says nothing."""
+        return self.jail("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", *options).strip()
+
+    def job(self, number: str) -> dict[str, str]:
+        """The first field of each line of what scontrol shows, and the whole AdminComment."""
+        said = [line.strip() for line in self.slurm("scontrol", "show", "job", number).splitlines()]
+        fields = (line.split(" ", 1)[0].partition("=") for line in said)
+        found = {key: value for key, _, value in fields}
+        for line in said:
+            if line.startswith("AdminComment="):
+                found["AdminComment"] = line.removeprefix("AdminComment=")
+        return found
+
+    def node(self, name: str) -> tuple[str, str]:
+        """State and reason."""
+        shown = self.slurm("sinfo", "--noheader", "--Node", f"--nodes={name}", "--format=%T|%E")
+        state, _, reason = shown.splitlines()[0].partition("|")
+        return state, reason
+
+    def acts(self) -> bool:
+        """Whether slurmctld answers."""
+        where = (f"--namespace={self.space}", "controller-0", "--container=slurmctld")
+        return self.kubernetes.run("exec", *where, "--", "scontrol", "ping").returncode == 0
+
+    def until(self, what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
+        """Wait for `condition`. Raises CellblockError with the pods when it does not come in time."""
+        self.kubernetes.wait(what, condition, seconds)
+
+
+def bring_images(
+    kubernetes: Kubernetes, roles: Sequence[str] = ROLES, variant: str = "debian13", *, jail: bool = True
+) -> None:
+    """Have the images of `roles` on the nodes, and that of the jail in this machine's storage."""
+    images = (*roles, *(("jail",) if jail else ()))
+    result = build_images(BuildRequest(images, variant, load=True), Events())
+    for name in images:
+        give_name(result.images[name].id, own_name(name, variant))
+    kubernetes.load([own_name(name, variant) for name in roles])
+
+
+def own_name(image: str, tag: str = "debian13") -> str:
+    """The name of an image here."""
+    return f"{REPOSITORY}/{image}:{tag}"
+
+
+def give_name(image: str, name: str) -> None:
+    """Have the image `image` of this machine's storage called `name` until this process ends."""
+    subprocess.run(["buildah", "tag", image, name], check=True, capture_output=True)
+    atexit.register(subprocess.run, ["buildah", "rmi", name], capture_output=True, check=False)
+
+
+@contextmanager
+def running_cluster(
+    kubernetes: Kubernetes, folder: Path, text: str, space: str, variant: str = "debian13"
+) -> Iterator[Site]:
+    """The cluster of a file with `text`, which says all but `variant` and `kubernetes`, with a user."""
+    made = volumes(folder / "volumes")
+    for one in made:
+        one["metadata"]["name"] += f"-{space}"
+        one["spec"]["claimRef"]["namespace"] = space
+    with registry(folder, (), HOST) as host:
+        jail = f"{host}/cellblock/jail:{variant}"
+        push(f"containers-storage:{own_name('jail', variant)}", f"docker://{jail}")
+        kubernetes.apply(*made)
+        path = folder / "cluster.yaml"
+        path.write_text(
+            f"variant: {variant}\n{text}{_PLACE.format(space=space, jail=jail, repository=REPOSITORY)}"
+        )
+        render_to(path, folder / "rendered")
+        older = older_folder(folder / "rendered", folder / "older")
+        kubernetes("apply", f"--filename={older}/namespace.yaml", f"--filename={older}/secrets.yaml")
+        kubernetes("apply", f"--kustomize={older}")
+        site = Site(kubernetes, space, folder)
+        for name in ("login", "controller"):
+            kubernetes("rollout", "status", f"--namespace={space}", "--timeout=4m", f"statefulset/{name}")
+        site.jail("sh", "-c", ENSURE_SCRIPT, PROOF_USER, user="root")
+        site.until("the user", lambda: PROOF_USER in site.slurm("getent", "passwd"))
+        try:
+            yield site
+        finally:
+            _end(kubernetes, space, made)
+
+
+def _end(kubernetes: Kubernetes, space: str, volumes_made: Sequence[dict[str, object]]) -> None:
+    """Remove the cluster, without the time that its jobs would have."""
+    kubernetes.run("delete", "statefulsets,deployments,jobs", "--all", f"--namespace={space}", "--wait=false")
+    kubernetes.run(
+        "delete", "pods", "--all", f"--namespace={space}", "--grace-period=0", "--force", "--wait=false"
+    )
+    kubernetes.run("delete", "namespace", space, "--timeout=2m")
+    for one in volumes_made:
+        kubernetes.run("delete", f"persistentvolume/{one['metadata']['name']}", "--wait=false")  # type: ignore[index]

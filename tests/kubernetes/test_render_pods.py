@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the pods of a cluster file are placed, updated and given devices, and which ConfigMaps never change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from cellblock.kubernetes.older import for_older
+from tests.kubernetes.rendered import FILE, found, objects, rendered
+from tests.kubernetes_schemas import check
+
+
+def test_nodes_are_spread_over_machines_as_their_set_says(tmp_path: Path) -> None:
+    def placed(text: str, name: str) -> tuple[bool, list[dict[str, object]]]:
+        spec = found(rendered(tmp_path, text), "StatefulSet", name)["spec"]["template"]["spec"]
+        required = "requiredDuringSchedulingIgnoredDuringExecution"
+        apart = spec.get("affinity", {}).get("podAntiAffinity", {})
+        assert set(apart) <= {required}
+        return bool(apart), spec.get("topologySpreadConstraints", [])
+
+    assert placed(FILE, "h100") == (True, [])
+    apart, (constraint,) = placed(FILE, "cpu")
+    assert not apart
+    assert constraint["topologyKey"] == "kubernetes.io/hostname"
+    assert constraint["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert constraint["labelSelector"] == {
+        "matchLabels": {
+            "app.kubernetes.io/name": "cellblock",
+            "app.kubernetes.io/instance": "pods",
+            "app.kubernetes.io/component": "worker",
+            "cellblock.org/node-set": "cpu",
+        }
+    }
+    assert placed(FILE.replace("spread: required", "spread: none"), "h100") == (False, [])
+
+
+def test_a_device_plugin_gives_nodes_fuse(tmp_path: Path) -> None:
+    text = FILE.replace("shm: 64Gi", "shm: 64Gi\n    fuse_resource: smarter-devices/fuse")
+    one = found(rendered(tmp_path, text), "StatefulSet", "h100")
+    check(one)
+    (slurmd,) = one["spec"]["template"]["spec"]["containers"]
+    for kind in ("requests", "limits"):
+        assert slurmd["resources"][kind]["smarter-devices/fuse"] == "1"
+        assert slurmd["resources"][kind]["nvidia.com/gpu"] == "8"
+
+
+def test_a_wrong_image_of_any_part_is_replaced_without_anybodys_help(tmp_path: Path) -> None:
+    """A StatefulSet whose pods wait for each other waits for one with a wrong image until it is deleted."""
+    sets = [one["spec"] for one in objects(rendered(tmp_path)) if one["kind"] == "StatefulSet"]
+    assert len(sets) > 4
+    assert {one["podManagementPolicy"] for one in sets} == {"Parallel"}
+
+
+def test_a_refused_configuration_is_an_alert_of_its_namespace(tmp_path: Path) -> None:
+    groups = found(rendered(tmp_path), "PrometheusRule", "slurm")["spec"]["groups"]
+    (rule,) = groups[-1]["rules"]
+    assert 'prober_probe_total{namespace="hpc",container="slurmctld"' in rule["expr"]
+    assert {group["name"] for group in groups} > {"cellblock.jail", "cellblock.kubernetes"}
+
+
+def test_a_config_map_that_gets_another_name_with_another_text_is_immutable(tmp_path: Path) -> None:
+    texts = rendered(tmp_path)
+    kustomization = yaml.safe_load(texts["kustomization.yaml"])
+    assert kustomization["generatorOptions"]["immutable"] is True
+    assert "immutable" not in found(texts, "ConfigMap", "slurm-configuration")
+    assert "immutable" not in for_older(kustomization)["generatorOptions"]
