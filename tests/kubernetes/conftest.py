@@ -7,13 +7,16 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cellblock.bench import real_kubernetes
 from cellblock.bench.real_kubernetes import program, running_kubernetes, why_not
 from cellblock.paths import PROJECT
+
+if TYPE_CHECKING:
+    from tests.kubernetes.small_cluster import Site
 
 # Nodes on demand: the program lies in an image, and is imported from there.
 sys.path.insert(0, str(PROJECT / "images/node-pods/files/usr/lib/python3/dist-packages"))
@@ -52,6 +55,25 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
         pytest.skip(f"NOT RUN on a real Kubernetes: {why_not()}")
     with running_kubernetes(found, tmp_path_factory.mktemp("kubernetes")) as one:
         yield Kubernetes(one.program, one.folder, one.configuration)
+
+
+@pytest.fixture(scope="session")
+def small(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A cluster with accounting and two workers, for tests that leave it as it was."""
+    # Imports this module.
+    from tests.kubernetes.small_cluster import ROLES, SMALL, bring_images, running_cluster
+
+    text = f"""\
+name: small
+accounting: {{}}
+jail: {{root: operator}}
+node_sets:
+  - {{name: worker, count: 2, {SMALL}}}
+"""
+    bring_images(kubernetes, (*ROLES, "accounting", "database"))
+    with running_cluster(kubernetes, tmp_path_factory.mktemp("small"), text, "small") as one:
+        one.until("two nodes", lambda: [one.node(f"worker-{n}")[0] for n in (0, 1)] == ["idle"] * 2)
+        yield one
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

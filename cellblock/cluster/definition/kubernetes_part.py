@@ -137,6 +137,9 @@ class Kubernetes(Strict):
     """Secrets that are there already."""
     cgroup: Literal["v2", "disabled"] = "v2"
     """Whether machines have cgroup v2, by which jobs are limited; `disabled`: they are tracked alone."""
+    topology: LabelKey | None = None
+    """The label of machines that says where they are, as topology.kubernetes.io/zone. Each set names its
+    value in `node_selector`. Slurm keeps jobs where the value is one, if it can. Without: no topology."""
     domain: ObjectName = "cluster.local"
     """The domain of Kubernetes' own names."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
