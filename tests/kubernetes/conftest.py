@@ -57,6 +57,13 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
         yield Kubernetes(one.program, one.folder, one.configuration)
 
 
+def machine_address(kubernetes: Kubernetes) -> str:
+    """The address of the machine that all nodes are."""
+    (node, *_) = kubernetes.get("nodes")["items"]
+    (found,) = [one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"]
+    return str(found)
+
+
 @pytest.fixture(scope="session")
 def small(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A cluster with accounting and two workers, for tests that leave it as it was."""
@@ -70,8 +77,9 @@ jail: {{root: operator}}
 node_sets:
   - {{name: worker, count: 2, {SMALL}}}
 """
+    closed = f"  closed_to_jobs: [{machine_address(kubernetes)}/32]\n"
     bring_images(kubernetes, (*ROLES, "accounting", "database"))
-    with running_cluster(kubernetes, tmp_path_factory.mktemp("small"), text, "small") as one:
+    with running_cluster(kubernetes, tmp_path_factory.mktemp("small"), text, "small", more=closed) as one:
         one.until("two nodes", lambda: [one.node(f"worker-{n}")[0] for n in (0, 1)] == ["idle"] * 2)
         yield one
 

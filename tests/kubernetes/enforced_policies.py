@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from typing import Any
 
 _CHAIN = "CELLBLOCK-POLICY"
@@ -77,14 +78,23 @@ def _others(peers: Iterable[Mapping[str, Any]], there: str, pods: list[Address])
         if "ipBlock" in peer:
             block = peer["ipBlock"]
             if ":" not in block["cidr"]:
-                assert len(block.get("except", ())) <= 1, "one exception is one match of iptables"
-                but = [f"! {there} {one}" for one in block.get("except", ())]
-                yield but[0] if but else f"{there} {block['cidr']}"
+                left = [IPv4Network(block["cidr"])]
+                for closed in map(IPv4Network, block.get("except", ())):
+                    left = [part for one in left for part in _without(one, closed)]
+                yield from (f"{there} {one}" for one in left)
         elif "namespaceSelector" in peer:
             assert peer == {"namespaceSelector": {}}, peer
             yield ""
         else:
             yield from (f"{there} {one.ip}" for one in pods if _selects(peer["podSelector"], one))
+
+
+def _without(network: IPv4Network, closed: IPv4Network) -> Iterator[IPv4Network]:
+    """The parts of a network that are outside of another one."""
+    if closed.subnet_of(network):
+        yield from network.address_exclude(closed)
+    elif not network.subnet_of(closed):
+        yield network
 
 
 def _port(one: Mapping[str, Any]) -> str:

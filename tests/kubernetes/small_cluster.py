@@ -89,9 +89,12 @@ def bring_images(
 
 @contextmanager
 def running_cluster(
-    kubernetes: Kubernetes, folder: Path, text: str, space: str, variant: str = "debian13"
+    kubernetes: Kubernetes, folder: Path, text: str, space: str, variant: str = "debian13", more: str = ""
 ) -> Iterator[Site]:
-    """The cluster of a file with `text`, which says all but `variant` and `kubernetes`, with a user."""
+    """The cluster of a file with `text`, which says all but `variant` and `kubernetes`, with a user.
+
+    `more` are further lines of `kubernetes`.
+    """
     made = volumes(folder / "volumes")
     for one in made:
         one["metadata"]["name"] += f"-{space}"
@@ -101,7 +104,7 @@ def running_cluster(
         push(f"containers-storage:localhost/cellblock/jail:{variant}", f"docker://{jail}")
         kubernetes.apply(*made)
         path = folder / "cluster.yaml"
-        path.write_text(f"variant: {variant}\n{text}{_PLACE.format(space=space, jail=jail)}")
+        path.write_text(f"variant: {variant}\n{text}{_PLACE.format(space=space, jail=jail)}{more}")
         render_to(path, folder / "rendered")
         older = older_folder(folder / "rendered", folder / "older")
         kubernetes("apply", f"--filename={older}/namespace.yaml", f"--filename={older}/secrets.yaml")

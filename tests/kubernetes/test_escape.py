@@ -18,7 +18,7 @@ from tests.integration.escape.arena import WORKER, Arena
 from tests.integration.escape.cases import CASES, Case
 from tests.integration.escape.ways import libraries, privileges, steps, streams
 from tests.integration.local_cluster import Unclear
-from tests.kubernetes.conftest import Kubernetes
+from tests.kubernetes.conftest import Kubernetes, machine_address
 from tests.kubernetes.enforced_policies import addresses, enforced
 from tests.kubernetes.pod_cluster import pod_arena
 from tests.kubernetes.small_cluster import Site
@@ -113,8 +113,8 @@ def test_the_api_tells_a_job_nothing(user: str, arena: Arena, small: Site) -> No
 
 @pytest.mark.parametrize("user", _USERS)
 def test_the_kubelet_tells_a_job_nothing(user: str, arena: Arena, small: Site) -> None:
+    address = machine_address(small.kubernetes)
     for node in small.kubernetes.get("nodes")["items"]:
-        (address,) = (one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP")
         port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
         run = f"run/{small.space}/controller-0/slurmctld"
         asked = [f"curl -sk -m 20 -w ' %{{http_code}} ' https://{address}:{port}/pods"]
@@ -182,6 +182,8 @@ def test_rendered_policies_hold_jobs_and_let_slurm_work(
         "sshd of the login node, by slurmd's port": (ip["login"], 618),
         "sshd of the controller": (ip["controller"], 22),
     }
+    # What the fixture closes.
+    closed |= {"the API": ("10.96.0.1", 443), "a kubelet": (machine_address(kubernetes), 10260)}
     opened = {"slurmctld": (ip["controller"], 6817), "slurmdbd": (ip["accounting"], 6819)}
 
     def reached(where: dict[str, tuple[str, int]]) -> set[str]:
@@ -193,7 +195,7 @@ def test_rendered_policies_hold_jobs_and_let_slurm_work(
 
     with metadata_server() as port:
         closed["metadata"] = (_METADATA, port)
-        assert reached(closed) == {"metadata", "database"}
+        assert reached(closed) == {"metadata", "database", "the API", "a kubelet"}
         with enforced(policies, pods):
             assert reached(closed) == set()
             assert reached(opened) == set(opened)
