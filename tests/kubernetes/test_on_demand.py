@@ -29,7 +29,7 @@ node_sets:
   - {{name: burst, count: 3, {SMALL}, {_ON_DEMAND}}}
   - {{name: soon, {SMALL}, {_SOON}}}
   - {{name: wrong, image: missing, {SMALL}, {_SOON}}}
-  - {{name: huge, resources: {{cpu: 1, memory: 512Mi}}, requests: {{cpu: "900", memory: 64Mi}}, grace: 10s, {_SOON}}}
+  - {{name: huge, resources: {{cpu: 1, memory: 512Mi}}, requests: {{cpu: "900", memory: 64Mi}}, {_SOON}}}
 partitions:
   - {{name: main, default: true, node_sets: [burst]}}
   - {{name: soon, node_sets: [soon]}}
