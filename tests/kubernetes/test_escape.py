@@ -179,8 +179,6 @@ def test_rendered_policies_hold_jobs_and_let_slurm_work(
     ip = {one.labels["app.kubernetes.io/component"]: one.ip for one in pods}
     closed = {
         "database": (ip["database"], 3306),
-        "sshd of the login node, by slurmd's port": (ip["login"], 618),
-        "sshd of the controller": (ip["controller"], 22),
     }
     # What the fixture closes.
     closed |= {"the API": ("10.96.0.1", 443), "a kubelet": (machine_address(kubernetes), 10260)}
