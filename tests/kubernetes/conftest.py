@@ -66,19 +66,20 @@ def machine_address(kubernetes: Kubernetes) -> str:
 
 @pytest.fixture(scope="session")
 def small(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A cluster with accounting and two workers, for tests that leave it as it was."""
+    """A cluster with accounting, metrics and two workers, for tests that leave it as it was."""
     # Imports this module.
     from tests.kubernetes.small_cluster import ROLES, SMALL, bring_images, running_cluster
 
     text = f"""\
 name: small
 accounting: {{}}
+metrics: {{interval: 5}}
 jail: {{root: operator}}
 node_sets:
   - {{name: worker, count: 2, {SMALL}}}
 """
     closed = f"  closed_to_jobs: [{machine_address(kubernetes)}/32]\n"
-    bring_images(kubernetes, (*ROLES, "accounting", "database"))
+    bring_images(kubernetes, (*ROLES, "accounting", "database", "metrics"))
     with running_cluster(kubernetes, tmp_path_factory.mktemp("small"), text, "small", more=closed) as one:
         one.until("two nodes", lambda: [one.node(f"worker-{n}")[0] for n in (0, 1)] == ["idle"] * 2)
         yield one
