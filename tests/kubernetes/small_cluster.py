@@ -99,6 +99,8 @@ def running_cluster(
     for one in made:
         one["metadata"]["name"] += f"-{space}"
         one["spec"]["claimRef"]["namespace"] = space
+        # A folder of this machine is all of these.
+        one["spec"]["accessModes"] = ["ReadWriteOnce", "ReadWriteMany"]
     with registry(folder, (), HOST) as host:
         jail = f"{host}/cellblock/jail:{variant}"
         push(f"containers-storage:localhost/cellblock/jail:{variant}", f"docker://{jail}")
