@@ -196,9 +196,7 @@ def _keeper(
     yield account(cluster, part)
     yield claim(cluster, name, part, volume, mode)
     yield service(cluster, part, part, pod.containers[0].ports)
-    # In order, a pod that cannot start would have to be removed by hand before a corrected one takes its place,
-    # and a second controller would wait for the first one.
-    yield stateful_set(cluster, pod, part, replicas, part, parallel=True)
+    yield stateful_set(cluster, pod, part, replicas, part)
 
 
 def accounting(

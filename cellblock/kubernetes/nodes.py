@@ -152,7 +152,7 @@ def _apart(cluster: Description, one: NodeSet) -> Object | None:
 def node_set(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map: str) -> Iterator[Object]:
     """The nodes of set `one`: NAME-1, NAME-2 and so on, as in the local cluster."""
     pod = node_pod(cluster, facts, one, config_map)
-    yield stateful_set(cluster, pod, one.name, one.count, NODES, parallel=True, start=1)
+    yield stateful_set(cluster, pod, one.name, one.count, NODES, start=1)
     # Evictions wait for the jobs; a tenth at a time drains large clusters within a day.
     most: int | str = 1 if one.count < 20 else "10%"
     yield disruption_budget(cluster, one.name, "worker", most, {NODE_SET: one.name})
@@ -202,5 +202,5 @@ def login(cluster: Description, config_map: str) -> Iterator[Object]:
     yield service(
         cluster, "login", "login", {"ssh": names.SSH_PORT}, kind=place.type, node_port=place.node_port
     )
-    yield stateful_set(cluster, pod, "login", place.replicas, "login", parallel=True)
+    yield stateful_set(cluster, pod, "login", place.replicas, "login")
     yield disruption_budget(cluster, "login", "login", max(1, math.ceil(place.replicas / 3)))

@@ -19,7 +19,6 @@ def stateful_set(
     replicas: int,
     service: str,
     *,
-    parallel: bool = False,
     start: int = 0,
 ) -> Object:
     """A StatefulSet; a rolling update of it stops at the first pod that does not become ready."""
@@ -28,7 +27,8 @@ def stateful_set(
         "serviceName": service,
         "replicas": replicas,
         "selector": {"matchLabels": chosen},
-        "podManagementPolicy": "Parallel" if parallel else "OrderedReady",
+        # In order, one that cannot start keeps the others from starting, and a corrected one from its place.
+        "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate"},
         "template": pod.template(cluster),
     }
