@@ -22,6 +22,8 @@ from tests.kubernetes.small_cluster import Site
 _CONTAINERS = {"controller": "slurmctld", "login": "sshd", "worker": "slurmd"}
 # The one folder of a worker's, outside its image, whose files can be run.
 _PROGRAMS = "/var/spool"
+ATTACK = f"{_PROGRAMS}/escape-attack"
+"""The suite's program on the worker, outside the jail."""
 _COMMAND_S = 180
 
 
@@ -113,8 +115,8 @@ def pod_arena(site: Site, folder: Path) -> Iterator[Arena]:
 
 
 def _lay_out(arena: Arena, cluster: PodCluster, program: Path, stack: ExitStack) -> dict[str, str]:
-    attack, victim = f"{_PROGRAMS}/escape-attack", f"{_PROGRAMS}/escape-victim"
-    put = cluster.command(WORKER, "sh", "-c", f"cat >{attack}; chmod 755 {attack}", options=("--stdin",))
+    victim = f"{_PROGRAMS}/escape-victim"
+    put = cluster.command(WORKER, "sh", "-c", f"cat >{ATTACK}; chmod 755 {ATTACK}", options=("--stdin",))
     subprocess.run(put, input=program.read_bytes(), check=True)
     cluster.on(WORKER, "sh", "-c", f"cp /usr/bin/sleep {victim}; chmod 755 {victim}").ok()
     daemons_file = "/run/escape-daemon"
@@ -126,7 +128,7 @@ def _lay_out(arena: Arena, cluster: PodCluster, program: Path, stack: ExitStack)
     beside = cluster.root.parent / "canary"
     beside.write_text(arena.secret)
     beside.chmod(0o600)
-    cluster.on(WORKER, "env", f"SECRET={arena.secret}", attack, "plant-key").ok()
+    cluster.on(WORKER, "env", f"SECRET={arena.secret}", ATTACK, "plant-key").ok()
     as_daemon = f"setpriv --reuid {DAEMON_UID} --regid {DAEMON_UID} --clear-groups"
     terminal = _start(cluster, f"tty >/run/escape-terminal; exec {victim} 3602", stack, tty=True)
     shown = cluster.on(WORKER, "cat", "/run/escape-terminal").ok().strip()

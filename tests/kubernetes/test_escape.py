@@ -14,13 +14,13 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from tests.integration.escape.arena import WORKER, Arena
+from tests.integration.escape.arena import WORKER, Arena, Outcome
 from tests.integration.escape.cases import CASES, Case
 from tests.integration.escape.ways import libraries, privileges, steps, streams
 from tests.integration.local_cluster import Unclear
 from tests.kubernetes.conftest import Kubernetes, machine_address
 from tests.kubernetes.enforced_policies import addresses, enforced
-from tests.kubernetes.pod_cluster import pod_arena
+from tests.kubernetes.pod_cluster import ATTACK, pod_arena
 from tests.kubernetes.small_cluster import Site
 from tests.node_pods.http_server import serving
 
@@ -77,6 +77,16 @@ def test_holds_in_a_pod(case: Case, arena: Arena) -> None:
         arena.forget(_LEVEL, case.user)
         raise Unclear(outcome.what)
     assert outcome.kind in ("held", "absent"), outcome.what
+
+
+@pytest.mark.parametrize(
+    "name", ["see-processes", "signal-victim", "signal-slurmd", "change-priority", "agent-socket"]
+)
+def test_leads_somewhere_outside_a_jail(name: str, arena: Arena) -> None:
+    """Or the test above would prove nothing: the same program in the pod, with its capabilities and no jail."""
+    variables = [f"{key}={value}" for key, value in arena.variables.items()]
+    done = arena.on_worker("env", *variables, "timeout", "10", ATTACK, name)
+    assert Outcome.read(done.out).kind == "escaped", done
 
 
 def job(arena: Arena, user: str, script: str) -> str:
