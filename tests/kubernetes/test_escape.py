@@ -83,7 +83,7 @@ def test_holds_in_a_pod(case: Case, arena: Arena) -> None:
     "name", ["see-processes", "signal-victim", "signal-slurmd", "change-priority", "agent-socket"]
 )
 def test_leads_somewhere_outside_a_jail(name: str, arena: Arena) -> None:
-    """Or the test above would prove nothing: the same program in the pod, with its capabilities and no jail."""
+    """Or the test above would prove nothing: the same in the pod, with its capabilities and no jail."""
     variables = [f"{key}={value}" for key, value in arena.variables.items()]
     done = arena.on_worker("env", *variables, "timeout", "10", ATTACK, name)
     assert Outcome.read(done.out).kind == "escaped", done
