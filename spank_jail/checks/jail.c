@@ -33,17 +33,14 @@ static const char *volume(void)
 static bool is_mounted(const char *path, bool *known)
 {
 	scoped_free char *mounts = check_read("/proc/self/mountinfo");
-	scoped_free char *word = text_format(" %s ", path);
 	char *rest = mounts, *line;
 
 	*known = mounts != NULL;
 	while (rest && (line = strsep(&rest, "\n"))) {
-		/* The fifth word; the fourth is the root within the file system. */
-		char *found = strstr(line, word);
-		int words = 0;
-		for (char *at = line; found && at < found; at++)
-			words += *at == ' ';
-		if (found && (words == 4 || (words == 3 && strstr(found + 1, word))))
+		/* Number, parent, device, root within the file system; then the mount point. */
+		for (int i = 0; i < 4 && line; i++)
+			strsep(&line, " ");
+		if (line && !strcmp(strsep(&line, " "), path))
 			return true;
 	}
 	return false;

@@ -228,7 +228,7 @@ int health_config_read(struct health_config *config, const char *file, const cha
 	/* Once for the site's folder, and again at the end: its lines come before the cluster's. */
 	int there = read_file(&first, file, err);
 	if (there > 0 && read_file(config, own, err) >= 0 && !find_programs(config, folder, false, err)) {
-		scoped_free char *site = first.site ? text_format("%s/checks.conf", first.site) : NULL;
+		scoped_free char *site = first.site && !access(first.site, F_OK) ? text_format("%s/checks.conf", first.site) : NULL;
 		if (site && (read_file(config, site, err) < 0 || find_programs(config, first.site, true, err)))
 			there = -1;
 		else if (read_file(config, file, err) < 0)

@@ -169,7 +169,12 @@ static void take(struct running *run)
 	char part[4096];
 	ssize_t got;
 
-	while ((got = read(run->output, part, sizeof(part))) > 0) {
+	while (run->output >= 0 && (got = read(run->output, part, sizeof(part))) >= 0) {
+		/* Nobody writes any more: the process' end is what counts now. */
+		if (!got) {
+			jail_close(&run->output);
+			return;
+		}
 		size_t room = sizeof(run->text) - 1 - run->length;
 		size_t length = (size_t)got < room ? (size_t)got : room;
 		memcpy(run->text + run->length, part, length);
@@ -203,7 +208,7 @@ static void forget(struct running *run)
 {
 	if (run->process >= 0)
 		close(run->process);
-	close(run->output);
+	jail_close(&run->output);
 	run->pid = 0;
 }
 
@@ -242,13 +247,11 @@ static void await_any(struct running *runs)
 			continue;
 		if (!until || runs[i].until < until)
 			until = runs[i].until;
+		/* Negative ones are passed over. */
 		ready[n++] = (struct pollfd){ .fd = runs[i].process, .events = POLLIN };
-		/* Poll says POLLHUP for ever once nobody can write: the process' end is what counts then. */
-		if (runs[i].process < 0)
-			ready[n++] = (struct pollfd){ .fd = runs[i].output, .events = POLLIN };
+		ready[n++] = (struct pollfd){ .fd = runs[i].output, .events = POLLIN };
 	}
 	long long left = until - now_ms();
-	/* An output that fills its pipe is read within that. */
 	poll(ready, n, left < 0 ? 0 : left > 200 ? 200 : (int)left);
 }
 

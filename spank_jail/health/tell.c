@@ -73,15 +73,26 @@ void health_show(const struct health_config *config, const struct health_state *
 			show_json(check, entry);
 			between = ", ";
 		} else {
-			printf("%-18s %-15s %s%s%s\n", check->name, word_of(entry->verdict), entry->sick ? "(sick) " : "",
-			       entry->text, entry->text[0] ? "" : "");
+			printf("%-18s %-15s %s%s\n", check->name, word_of(entry->verdict), entry->sick ? "(sick) " : "",
+			       entry->text);
 		}
 	}
 	if (as_json)
 		printf("]}\n");
 }
 
-static void sample(struct text_buffer *text, const char *name, const char *check, bool value)
+/* What the exporter calls verdicts. */
+static int number_of(char verdict)
+{
+	switch (verdict) {
+	case HEALTH_PASSED: return 0;
+	case HEALTH_FAILED: return 1;
+	case HEALTH_COULD_NOT_RUN: return 2;
+	default: return 3;
+	}
+}
+
+static void sample(struct text_buffer *text, const char *name, const char *check, int value)
 {
 	scoped_free char *line = text_format("cellblock_health_%s{check=\"%s\"} %d\n", name, check, value);
 
@@ -100,10 +111,12 @@ void health_tell_metrics(const struct health_turn *turn, enum health_standing st
 
 		if (check->off)
 			continue;
-		sample(&text, "failed", check->name, entry->verdict == HEALTH_FAILED);
-		sample(&text, "could_not_run", check->name, entry->verdict == HEALTH_COULD_NOT_RUN);
-		sample(&text, "sick", check->name, entry->sick);
-		sample(&text, "over_budget", check->name, standing == HEALTH_OVER_BUDGET && entry == sick);
+		sample(&text, "verdict", check->name, number_of(entry->verdict));
+		/* The file is short: the exporter takes none that is long (images/metrics, jail-records). */
+		if (entry->sick)
+			sample(&text, "sick", check->name, 1);
+		if (sick && entry == sick && standing == HEALTH_OVER_BUDGET)
+			sample(&text, "over_budget", check->name, 1);
 	}
 	scoped_fd fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd >= 0 && !text_write(fd, text.text ? text.text : "", text.length))
