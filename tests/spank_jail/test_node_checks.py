@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quick checks of a node: each fails for a real fault, and what keeps a check from looking is no failure."""
+"""The quick checks of a node: each fails for a real fault; what keeps it from looking is no failure."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_users_make_of_the_jails_release_does_not_hang_the_check(
     assert "does not answer" not in said
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="needs /dev/fuse")
+@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs /dev/fuse")
 def test_a_volume_that_does_not_answer(node: Node, volume: str) -> None:
     """The file system's server is stopped. The next look is not in vain, either."""
     tree = node.base / "tree"
@@ -184,8 +184,7 @@ def test_cgroup_controllers(node: Node) -> None:
     facts.write_text("cgroup=disabled\n")
     assert node.check("cgroup", f"facts={facts}", "need=none-such") == (_PASSED, "")
     facts.write_text("cgroup=v2\n")
-    status, said = node.check("cgroup", f"facts={facts}", "need=none-such")
-    assert status == _FAILED
+    assert node.check("cgroup", f"facts={facts}", "need=none-such")[0] == _FAILED
     # Nothing is mounted there.
     assert node.check("cgroup", f"facts={facts}", "root=/none")[0] == _FAILED
 
@@ -218,7 +217,8 @@ def test_names(node: Node) -> None:
     silent = (
         f"ip link set lo up; echo nameserver 127.0.0.2 > {facts}.r; mount --bind {facts}.r /etc/resolv.conf"
     )
-    hears = "python3 -c 'import socket, time; s = socket.socket(2, 2); s.bind((\"127.0.0.2\", 53)); time.sleep(9)' &"
+    listen = 'import socket, time; s = socket.socket(2, 2); s.bind(("127.0.0.2", 53)); time.sleep(9)'
+    hears = f"python3 -c '{listen}' &"
     started = time.monotonic()
     status, said = node.check(
         "dns",
@@ -383,7 +383,7 @@ def test_a_log_that_cannot_be_read(node: Node, text: str) -> None:
 
 
 def test_the_checks_together_are_quick(node: Node) -> None:
-    """of the whole image's table, on a machine with other things to do: far more than `bench health` measures"""
+    """the whole image's table, on a busy machine: far more than what `bench health` measures"""
     table = Path("images/worker/files/usr/lib/cellblock/health/checks.conf")
     node.table((Path(__file__).parents[2] / table).read_text())
     node.configure()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""node-health: verdicts, strikes and passes, limits, whose programs are run. Drains are tests/integration/health's."""
+"""node-health: verdicts, strikes and passes, limits, whose programs are run."""
 
 from __future__ import annotations
 
