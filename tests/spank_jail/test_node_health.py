@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.documented import blocks_for
 from tests.spank_jail.node_health import Node
 from tests.spank_jail.test_c_units import build, make, tools
 from tests.spank_jail.waiting import wait_until
@@ -195,6 +196,21 @@ def test_what_others_than_root_can_write_is_not_run(node: Node, what: str) -> No
     assert done.returncode == 1
     assert str(node.base / what) in done.stderr
     assert not (node.base / "ran").exists()
+
+
+def test_a_check_of_a_sites_own(node: Node) -> None:
+    """as docs/health.md shows it"""
+    program, table = blocks_for("health.md", "test_a_check_of_a_sites_own")
+    worn = node.base / "worn"
+    node.table("")
+    node.program("nvme-wear", program.text.replace("/run/site/nvme-percentage-used", str(worn)), "site")
+    (node.base / "site/checks.conf").write_text(table.text)
+    node.configure(f"folder {node.base}/site")
+    shown = node.turn()["nvme-wear"]
+    assert (shown["verdict"], shown["sick"]) == ("could not run", False)
+    worn.write_text("96\n")
+    shown = node.turn()["nvme-wear"]
+    assert (shown["verdict"], shown["text"], shown["sick"]) == ("failed", "the disk is worn by 96 %", True)
 
 
 def test_the_metrics(node: Node) -> None:
