@@ -17,7 +17,7 @@ from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 
-# The wall time of each turn, and at last the processor time of all, with that of what they started and waited for.
+# The wall time of each turn, and at last the processor time of all, with that of their children.
 # Perl is in all images. A state of its own: what the node's turns count stays as it is.
 _TURNS = r"""
 use Time::HiRes "time";
