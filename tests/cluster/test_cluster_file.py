@@ -19,7 +19,6 @@ from cellblock.cluster.definition.cluster_file import (
     Purge,
     load_cluster_file,
 )
-from cellblock.cluster.definition.health_part import Health, HealthCheck
 from cellblock.cluster.engine.container_specs import Container, plan
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec
 from cellblock.errors import DefinitionError, UsageError
@@ -325,7 +324,7 @@ def test_the_exporter_has_a_key_only_where_commands_ask(
     assert targets == {"/mnt/jail-records"} | (asking if source == "commands" else set())
 
 
-PAGES = ("cluster-file.md", "accounting.md", "rest.md", "metrics.md", "health.md")
+PAGES = ("cluster-file.md", "accounting.md", "rest.md", "metrics.md")
 
 
 def test_what_the_pages_show_can_be_loaded(load: Load) -> None:
@@ -344,9 +343,6 @@ def test_what_the_pages_show_can_be_loaded(load: Load) -> None:
     )
     (rest,) = shown["rest.md"]
     assert load(rest.text) == load("rest: {}\n")
-    (health,) = shown["health.md"]
-    disk = HealthCheck(strikes="2/3", settings={"full": 90})
-    assert load(health.text).health == Health(leave_out=("leftovers",), checks={"disk": disk})
     (metrics,) = shown["metrics.md"]
     assert load(metrics.text) == load("metrics: {}\n")
 
@@ -403,30 +399,3 @@ def test_auth_slurm_takes_a_release_that_has_it(tmp_path: Path) -> None:
     assert "`auth: munge`" in caught.value.hint
     path.write_text("variant: debian13\nauth: slurm\n")
     assert cluster_spec(request, cluster_file(request)).file.auth == "slurm"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("health: {leave_out: [disc]}", "health.leave_out.0: there is no check 'disc'; did you mean 'disk'?"),
-        ("health: {checks: {disc: {}}}", "health.checks.disc: there is no check 'disc'"),
-        ("health: {checks: {disk: {strikes: 5/3}}}", "'5/3' is no N/M"),
-        ("health: {checks: {disk: {settings: {strikes: 3}}}}", "strikes is a key of the check itself"),
-        ('health: {checks: {disk: {settings: {places: "/a b"}}}}', "'/a b' is no setting"),
-        ("health: {interval: 5s}", "'5s' is too short"),
-        ("health: {folder: none-such}", "health.folder: there is no folder"),
-        ("health: {budget: {percent: 101}}", "health.budget.percent"),
-    ],
-)
-def test_what_health_may_not_say(load: Load, text: str, said: str) -> None:
-    with pytest.raises(DefinitionError) as refused:
-        load(text)
-    assert said in str(refused.value)
-
-
-def test_a_site_may_have_checks_of_its_own(load: Load, tmp_path: Path) -> None:
-    (tmp_path / "ours").mkdir()
-    text = f"health: {{folder: {tmp_path}/ours, leave_out: [nvme-wear]}}"
-    found = load(text).health
-    assert found
-    assert found.folder == f"{tmp_path}/ours"
