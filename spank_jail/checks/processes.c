@@ -19,7 +19,11 @@
 #include "native/base/scoped.h"
 #include "native/base/text.h"
 
+/* Ids of users, as the plugin takes them by default (spank_jail/options/arguments.c): others are daemons', the images' own among
+ * them. */
 #define FIRST_USER 1000
+#define LAST_USER 60000
+#define FIRST_OTHER_USER 65536
 
 struct process {
 	const char *pid; /* its folder's name */
@@ -138,7 +142,8 @@ int check_zombies(void)
 static bool is_users(int proc, const struct process *process)
 {
 	(void)proc;
-	return process->uid >= FIRST_USER && process->uid != 65534 && process->state != 'Z';
+	return ((process->uid >= FIRST_USER && process->uid <= LAST_USER) || process->uid >= FIRST_OTHER_USER) &&
+	       process->state != 'Z';
 }
 
 int check_leftovers(void)

@@ -311,6 +311,9 @@ def test_what_jobs_left(node: Node) -> None:
     assert node.check("leftovers", *ask, before=left, namespaces=_ALONE) == (_PASSED, "")
     status, said = node.check("leftovers", *ask, before=twice, namespaces=_ALONE)
     assert (status, said) == (_FAILED, "no job runs, and 1 processes of users are left since the last look")
+    # The images' own users, as munged's.
+    daemon = twice.replace("4242", "65520")
+    assert node.check("leftovers", *ask, before=daemon, namespaces=_ALONE) == (_PASSED, "")
     sockets.write_text("0000: 00000002 0 0001 01 12345 /var/spool/slurmd/node-1_17.4294967291\n")
     assert node.check("leftovers", *ask, before=twice, namespaces=_ALONE) == (_PASSED, "")
     assert node.check("leftovers", "sockets=/none")[0] == _COULD_NOT_RUN

@@ -38,8 +38,8 @@ slurm:
       SchedulerParameters=nohold_on_prolog_fail,batch_sched_delay=0,bf_interval=3,sched_interval=5
       KillWait=5
 """
-# What fills a node's /var/log beyond the limit, and takes it away.
-FILL = 'head -c "$(df --output=avail -B1 /var/log | tail -n 1)" /dev/zero > /var/log/fill; true'
+# What fills a node's /var/log beyond the limit, not to its end, and takes it away.
+FILL = 'head -c "$(($(df --output=avail -B1 /var/log | tail -n 1) - 4000000))" /dev/zero > /var/log/fill'
 EMPTY = "rm -f /var/log/fill"
 # Executable, other than /run; root's alone.
 OWN = "/var/spool/health-test"
