@@ -10,6 +10,7 @@ import typer
 from cellblock.cli import (
     bench,
     cluster,
+    cluster_health,
     cluster_rotate,
     cluster_status,
     cluster_upgrade,
@@ -72,6 +73,7 @@ app.command(context_settings=cluster.SHELL_CONTEXT)(cluster.shell)
 app.command()(cluster.down)
 app.command()(cluster.logs)
 app.command()(cluster.clusters)
+app.command()(cluster_health.health)
 app.command()(token.token)
 cluster.cluster_app.command("upgrade")(cluster_upgrade.cluster_upgrade)
 cluster.cluster_app.command("rotate")(cluster_rotate.cluster_rotate)

@@ -176,6 +176,26 @@ def pull(variant: VariantOption = None, log: LogOption = "auto", as_json: JsonOp
     _print_keys(f"The worker's image, measured in {result.seconds:.0f} s:", result.keys(), as_json)
 
 
+@app.command()
+def health(
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the running cluster to measure on.")
+    ] = "cellblock",
+    turns: Annotated[int, typer.Option(help="Turns of all quick checks.", min=1)] = 200,
+    log: LogOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a turn of the health checks on a running cluster's first node (`build.py up` first)."""
+    from cellblock.bench.health import health_cost
+    from cellblock.cli.views import make_view
+    from cellblock.events import Events
+
+    events = Events()
+    with make_view(log, events):
+        result = health_cost(name, turns, events)
+    _print_keys(f"{turns} turns of {result.checks} checks on {result.node}:", result.keys(), as_json)
+
+
 def _print_keys(title: str, keys: Mapping[str, object], as_json: bool) -> None:
     """What a benchmark measured: one JSON object, or a line a key."""
     if as_json:

@@ -15,7 +15,13 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from cellblock import definition, variants
-from cellblock.cluster.definition import cluster_file, external_database, kubernetes_part, node_set
+from cellblock.cluster.definition import (
+    cluster_file,
+    external_database,
+    health_part,
+    kubernetes_part,
+    node_set,
+)
 from cellblock.docs.table import code, table
 from cellblock.paths import PROJECT
 
@@ -43,6 +49,9 @@ _TITLES: dict[type[BaseModel], str] = {
     node_set.NodeSet: "A node set",
     node_set.OnDemand: "Nodes on demand",
     cluster_file.Partition: "A partition",
+    health_part.Health: "Health of nodes",
+    health_part.HealthCheck: "A health check",
+    health_part.HealthBudget: "Budget for drains",
     cluster_file.SlurmLines: "Extra lines",
     kubernetes_part.Kubernetes: "Kubernetes",
     kubernetes_part.JailVolume: "Volume of the jail",

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import jinja2
 
 from cellblock import paths
+from cellblock.cluster.configuration.health import HealthFacts, health_facts
 from cellblock.cluster.configuration.on_demand import OnDemandFacts, on_demand_facts
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.configuration.slurm_features import SlurmFeatures
@@ -45,6 +46,7 @@ TEMPLATES = {
     "slurm/jobcomp.lua": "jobcomp.lua",
     "worker/jail.fstab": "jail.fstab.j2",
     "login/jail.fstab": "jail.fstab.j2",
+    "worker/health.conf": "health.conf.j2",
 }
 
 # Field of Purge -> what slurmdbd.conf(5) calls it: PurgeJobAfter, ...
@@ -155,6 +157,7 @@ class ClusterFacts:
     """Whether nodes declare more than their machine has."""
     accounting: AccountingFacts | None = None
     rest: RestFacts | None = None
+    health: HealthFacts | None = None
     jail_root: JailRoot = "nobody"
     jail_level: str = "capabilities"
     controllers: tuple[str, ...] = CONTROLLERS[:1]
@@ -230,6 +233,7 @@ def facts(
         for one in file.node_sets
     )
     everything = {one.name for one in file.node_sets}
+    overstated = any(one.cpus > cpus or one.memory_mb > memory_mb for one in sets)
     return ClusterFacts(
         file.name,
         sets,
@@ -251,9 +255,10 @@ def facts(
             for one, given in zip(sets, file.node_sets, strict=True)
             for kind, count in given.gres.items()
         ),
-        any(one.cpus > cpus or one.memory_mb > memory_mb for one in sets),
+        overstated,
         accounting_facts(file),
         rest_facts(file),
+        health_facts(file.health, overstated),
         file.jail.root,
         file.jail.level,
         file.controllers,

@@ -25,6 +25,7 @@ from pydantic import Field, model_validator
 
 from cellblock import paths
 from cellblock.cluster.definition.external_database import Database, ExternalDatabase
+from cellblock.cluster.definition.health_part import Health, own_checks
 from cellblock.cluster.definition.kubernetes_part import Kubernetes
 from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, Auth, JailRoot
 from cellblock.cluster.definition.node_set import NodeSet
@@ -32,7 +33,7 @@ from cellblock.cluster.definition.site_lines import POWER_KEYS, check_lines, key
 from cellblock.cluster.definition.strict import Strict as _Strict
 from cellblock.cluster.definition.words import ClusterName, ImageName, Name, Period, Time, Word
 from cellblock.errors import DefinitionError
-from cellblock.yaml_source import FaultAt, nearest, read_yaml, validate
+from cellblock.yaml_source import FaultAt, YamlSource, nearest, read_yaml, validate
 
 MOST_NODES = 200
 """Nodes of a cluster on one machine: those of a /24 bridge, with room for the rest."""
@@ -211,6 +212,8 @@ class ClusterFile(_Strict):
         default=(Partition(name="main", default=True),), min_length=1, strict=False
     )
     """The partitions."""
+    health: Health | None = None
+    """Checks of the nodes (docs/health.md); without: none."""
     slurm: SlurmLines = SlurmLines()
     """Lines of the site's own in Slurm's files."""
     kubernetes: Kubernetes | None = None
@@ -254,6 +257,12 @@ class ClusterFile(_Strict):
                 "use ReadWriteMany, with a storage class that has it",
                 *("kubernetes", "jail", "access_mode"),
             )
+        if self.health and self.health.folder:
+            raise FaultAt(
+                "pods do not see folders of this machine: put the checks into an image of your own, at "
+                "/usr/lib/cellblock/health-site",
+                *("health", "folder"),
+            )
         for at, one in enumerate(self.node_sets):
             image = one.image or "worker"
             if place.registry is None and image not in place.images:
@@ -274,6 +283,17 @@ class ClusterFile(_Strict):
                     f"`node_selector: {{{place.topology}: VALUE}}`",
                     *("node_sets", at, "node_selector" if one.node_selector else "name"),
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _checks_are_there(self) -> ClusterFile:
+        """A site's own are known on the nodes alone."""
+        if self.health and not self.health.folder and not self.images:
+            for place, name in self.health.named:
+                if name not in own_checks():
+                    raise FaultAt(
+                        f"there is no check '{name}'; {nearest(name, own_checks())}", "health", *place
+                    )
         return self
 
     @model_validator(mode="after")
@@ -336,5 +356,21 @@ def load_cluster_file(path: Path | None = None) -> ClusterFile:
                 hint=f"correct {source.path}: relative folders begin where it is",
             )
     return file.model_copy(
-        update={"images": tuple(str(source.path.parent.absolute() / each) for each in file.images)}
+        update={
+            "images": tuple(str(source.path.parent.absolute() / each) for each in file.images),
+            "health": _with_folder(file.health, source),
+        }
     )
+
+
+def _with_folder(health: Health | None, source: YamlSource) -> Health | None:
+    """The part with its folder as an absolute path."""
+    if health is None or health.folder is None:
+        return health
+    folder = source.path.parent.absolute() / health.folder
+    if not folder.is_dir():
+        raise DefinitionError(
+            f"{source.path}:{source.line(('health', 'folder'))}: health.folder: there is no folder {folder}",
+            hint=f"make it, or correct {source.path}: relative folders begin where it is",
+        )
+    return health.model_copy(update={"folder": str(folder)})

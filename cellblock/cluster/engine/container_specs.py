@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock.cluster.configuration.config import AccountingFacts, ClusterFacts, NodeSetFacts
+from cellblock.cluster.configuration.health import SITE_CHECKS
 from cellblock.cluster.configuration.slurm_features import SlurmFeatures
 from cellblock.cluster.definition.external_database import changed_ns
 from cellblock.cluster.definition.model import ClusterSpec, Role
@@ -239,11 +240,13 @@ def plan(
         )
         where = {**tokens, **_database(spec, cluster.accounting)}
         containers.append(container("accounting", cluster.accounting.host, accounting, environment=where))
+    health = spec.file.health
+    site_checks = (Mount(health.folder, SITE_CHECKS),) if health and health.folder else ()
     containers += [
         container(
             "worker",
             node,
-            (jail, key, Mount(str(config / "worker"), "/etc/cellblock")),
+            (jail, key, Mount(str(config / "worker"), "/etc/cellblock"), *site_checks),
             environment={
                 **ask,
                 "CELLBLOCK_CGROUP": cgroup,

@@ -24,7 +24,13 @@ _COUNTED = {
     "cellblock_image_imports_total": "Images of containers that steps asked for, since the node started",
     "cellblock_image_imported_bytes_total": "Size of their files, since the node started",
 }
-_SAMPLE = re.compile(r'(cellblock_\w+)(?:\{(reason|check|result)="([a-z]+)"\})? ([0-9]{1,19})')
+# The health of nodes (node-health).
+_HEALTH = {
+    "cellblock_health_verdict": "Last verdict of a check: 0 passed, 1 failed, 2 could not run, 3 none yet",
+    "cellblock_health_sick": "Whether a node is sick by a check",
+    "cellblock_health_over_budget": "Whether it serves all the same: the check has drained too many nodes",
+}
+_SAMPLE = re.compile(r'(cellblock_\w+)(?:\{(reason|check|result)="([a-z][a-z0-9-]*)"\})? ([0-9]{1,19})')
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
 
@@ -62,7 +68,7 @@ def write_jail(text: Text, folder: Path) -> None:
 
 def _write_counted(text: Text, folder: Path) -> None:
     """The families of what nodes count, of a file for each; what is no sample in one of them is left out."""
-    samples: dict[str, list[tuple[dict[str, str], int]]] = {name: [] for name in _COUNTED}
+    samples: dict[str, list[tuple[dict[str, str], int]]] = {name: [] for name in (*_COUNTED, *_HEALTH)}
     for path in sorted(folder.glob("*.prom")):
         if not _NODE.fullmatch(path.stem):
             continue
@@ -73,6 +79,8 @@ def _write_counted(text: Text, folder: Path) -> None:
                 samples[found[1]].append((labels, int(found[4])))
     for name, help_text in _COUNTED.items():
         text.family(name, "counter", help_text, samples[name])
+    for name, help_text in _HEALTH.items():
+        text.family(name, "gauge", help_text, samples[name])
 
 
 def _read(path: Path) -> str:

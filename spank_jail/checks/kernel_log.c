@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looks for faults of the machine in what the kernel has logged since the last look. node_checks.c calls it.
+ *
+ * Users choose the names of programs, 15 bytes, which the kernel logs in front of its words on faults: what is looked for begins a
+ * line and is longer, or has a second part. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "native/base/scoped.h"
+#include "native/base/text.h"
+
+/* A record; include/linux/printk.h: CONSOLE_EXT_LOG_MAX. */
+#define RECORD_SIZE 8192
+/* What the kernel logs itself, not what was written to /dev/kmsg: facility 0. */
+#define FACILITY(priority) ((priority) >> 3)
+
+struct pattern {
+	const char *start, *part; /* part: further on, or NULL */
+};
+
+static const struct pattern errors[] = {
+	{ "mce: Uncorrected hardware memory error", NULL },
+	{ "mce: [Hardware Error]: CPU ", ": Machine Check Exception" },
+	{ "Memory failure: 0x", ": " },
+	{ "EDAC MC", " UE memory " },
+	{ "EDAC MC", " UE page " },
+	{ "I/O error, dev ", ", sector " },
+	{ "blk_update_request: I/O error, dev ", ", sector " },
+	{ "Buffer I/O error on dev ", ", logical block " },
+	{ "EXT4-fs error (device ", NULL },
+	{ "EXT4-fs (", "Remounting filesystem read-only" },
+	{ "XFS (", "Filesystem has been shut down" },
+	{ "XFS (", "Metadata corruption detected" },
+	{ "BTRFS error (device ", "forced readonly" },
+	{ NULL, NULL },
+};
+
+static const struct pattern warnings[] = {
+	{ "mce: [Hardware Error]: Machine check events logged", NULL },
+	{ "EDAC MC", " CE memory " },
+	{ "INFO: task ", " blocked for more than " },
+	/* Of a job that takes more than its own the kernel says "Memory cgroup out of memory". */
+	{ "Out of memory: Killed process ", NULL },
+	{ NULL, NULL },
+};
+
+/* Nobody's disk. */
+static bool is_removable(const char *text)
+{
+	return strstr(text, "dev loop") || strstr(text, "dev fd") || strstr(text, "dev sr");
+}
+
+static bool matches(const struct pattern *pattern, const char *text)
+{
+	for (; pattern->start; pattern++)
+		if (!strncmp(text, pattern->start, strlen(pattern->start)) &&
+		    (!pattern->part || strstr(text + strlen(pattern->start), pattern->part)) && !is_removable(text))
+			return true;
+	return false;
+}
+
+struct look {
+	const struct pattern *patterns;
+	unsigned long long after;      /* the number of the last record that was looked at */
+	unsigned long long not_before; /* microseconds since the machine started */
+	unsigned long long last;
+	bool any;
+	char found[200]; /* the first that matches */
+};
+
+/* PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT */
+static void look_at(struct look *look, char *record)
+{
+	unsigned priority;
+	unsigned long long number, when;
+	char *text = strchr(record, ';');
+
+	record[strcspn(record, "\n")] = 0;
+	if (!text || sscanf(record, "%u,%llu,%llu,", &priority, &number, &when) != 3)
+		return;
+	look->any = true;
+	look->last = number;
+	if (number <= look->after || when < look->not_before || FACILITY(priority) || look->found[0])
+		return;
+	if (matches(look->patterns, text + 1))
+		snprintf(look->found, sizeof(look->found), "%s", text + 1);
+}
+
+/* Each read of /dev/kmsg is one record. */
+static int read_device(struct look *look, int fd)
+{
+	char record[RECORD_SIZE + 1];
+
+	for (;;) {
+		ssize_t length = read(fd, record, RECORD_SIZE);
+		if (length > 0) {
+			record[length] = 0;
+			look_at(look, record);
+		} else if (length == 0 || errno == EAGAIN) {
+			return 0;
+		} else if (errno != EPIPE && errno != EINTR) { /* EPIPE: it was overwritten meanwhile */
+			return -1;
+		}
+	}
+}
+
+static int read_source(struct look *look, const char *source)
+{
+	scoped_fd fd = open(source, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	char *line;
+
+	if (fd < 0 || fstat(fd, &st))
+		return -1;
+	if (!S_ISREG(st.st_mode))
+		return read_device(look, fd);
+	scoped_free char *text = check_read(source);
+	for (char *rest = text; rest && (line = strsep(&rest, "\n"));)
+		look_at(look, line);
+	return text ? 0 : -1;
+}
+
+static unsigned long long uptime_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+}
+
+/* What was found lately: LAST WHEN TEXT. */
+static void remember(const struct look *look, long long when, const char *text)
+{
+	scoped_free char *line = text_format("%llu %lld %s", look->last, when, text);
+
+	check_remember("log", line);
+}
+
+static int search(const struct pattern *patterns, unsigned hold_s)
+{
+	const char *source = check_word("source", "/dev/kmsg");
+	scoped_free char *before = check_recall("log");
+	struct look look = { .patterns = patterns };
+	unsigned long long back = check_number("back", 600) * 1000000, up = uptime_us();
+	long long when = 0, now = (long long)time(NULL);
+	char old[200] = "";
+	int end = 0;
+
+	if (!before || sscanf(before, "%llu %lld %n", &look.after, &when, &end) < 2 || !end)
+		look.not_before = up > back ? up - back : 0;
+	else
+		snprintf(old, sizeof(old), "%s", before + end);
+	look.last = look.after;
+	if (read_source(&look, source))
+		return check_could_not_run("%s: %s", source, strerrordesc_np(errno));
+	if (!look.any)
+		return check_could_not_run("%s has no record of the kernel's", source);
+	if (look.found[0]) {
+		remember(&look, now, look.found);
+		return check_failed("the kernel says: %s", look.found);
+	}
+	remember(&look, when, old);
+	if (old[0] && now - when < (long long)check_number("hold", hold_s))
+		return check_failed("the kernel said: %s", old);
+	return CHECK_PASSED;
+}
+
+int check_kernel_errors(void)
+{
+	return search(errors, 0);
+}
+
+int check_kernel_warnings(void)
+{
+	return search(warnings, 3600);
+}

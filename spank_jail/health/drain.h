@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drains this node for a check that found it sick, within the cluster's budget, and gives it back. */
+#ifndef NODE_HEALTH_DRAIN_H
+#define NODE_HEALTH_DRAIN_H
+
+#include "state.h"
+
+enum health_standing {
+	HEALTH_SERVES,      /* or would, for all that we know */
+	HEALTH_OVER_BUDGET, /* it is sick, and serves: the check has drained too many */
+	HEALTH_OURS,        /* drained by a check */
+	HEALTH_OTHERS,      /* drained by somebody else */
+	HEALTH_UNKNOWN,     /* slurmctld does not answer, or does not know the node */
+};
+
+struct health_turn {
+	const struct health_config *config;
+	struct health_state *state;
+	const char *node;
+	const char *folder; /* of what is remembered */
+	long long now;
+};
+
+/* Looks whether something is to be done, does it, and says how the node stands then. slurmctld is asked only where there is. `err` is
+ * filled with HEALTH_UNKNOWN. */
+enum health_standing health_settle(struct health_turn *turn, struct jail_error *err);
+
+/* What the machine is called in reasons: another start of it is another instance. */
+void health_instance(char *name, size_t size);
+
+/* The first check by which the node is sick and that drains, or NULL. */
+const struct health_entry *health_sick(const struct health_turn *turn);
+
+/* The reason of a drain by that check. */
+void health_reason_of(const struct health_turn *turn, const struct health_entry *entry, char *buffer, size_t size);
+
+#endif

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster file may say of the health of nodes, and what is written for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster import ClusterSpec
+from cellblock.cluster.configuration import config
+from cellblock.cluster.definition.cluster_file import ClusterFile, load_cluster_file
+from cellblock.cluster.definition.health_part import Health, HealthCheck, own_checks
+from cellblock.cluster.definition.node_set import NodeSet, Resources
+from cellblock.cluster.engine.container_specs import Mount, plan
+from cellblock.errors import DefinitionError
+from tests import documented
+
+Make = Callable[..., ClusterSpec]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str], ClusterFile]:
+    """The cluster file of a text."""
+
+    def of(text: str) -> ClusterFile:
+        path = tmp_path / "cluster.yaml"
+        path.write_text(text)
+        return load_cluster_file(path)
+
+    return of
+
+
+Load = Callable[[str], ClusterFile]
+
+
+def test_what_the_page_shows_can_be_loaded(load: Load) -> None:
+    (block,) = documented.blocks_for("health.md", "test_what_the_page_shows_can_be_loaded")
+    disk = HealthCheck(strikes="2/3", settings={"full": 90})
+    assert load(block.text).health == Health(leave_out=("leftovers",), checks={"disk": disk})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("health: {leave_out: [disc]}", "health.leave_out.0: there is no check 'disc'; did you mean 'disk'?"),
+        ("health: {checks: {disc: {}}}", "health.checks.disc: there is no check 'disc'"),
+        ("health: {checks: {disk: {strikes: 5/3}}}", "'5/3' is no N/M"),
+        ("health: {checks: {disk: {settings: {strikes: 3}}}}", "strikes is a key of the check itself"),
+        ('health: {checks: {disk: {settings: {places: "/a b"}}}}', "'/a b' is no setting"),
+        ("health: {interval: 5s}", "'5s' is too short"),
+        ("health: {folder: none-such}", "health.folder: there is no folder"),
+        ("health: {budget: {percent: 101}}", "health.budget.percent"),
+    ],
+)
+def test_what_health_may_not_say(load: Load, text: str, said: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        load(text)
+    assert said in str(refused.value)
+
+
+def test_a_site_may_have_checks_of_its_own(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    text = f"health: {{folder: {tmp_path}/ours, leave_out: [nvme-wear]}}"
+    found = load(text).health
+    assert found
+    assert found.folder == f"{tmp_path}/ours"
+
+
+def rendered(spec: ClusterSpec) -> dict[str, str]:
+    return config.render(spec, config.facts(spec, cpus=2, memory_mb=20000), "v2")
+
+
+def with_health(spec: ClusterSpec, health: Health | None, **fields: object) -> ClusterSpec:
+    return replace(spec, file=spec.file.model_copy(update={"health": health, **fields}))
+
+
+def test_without_it_nothing_is_written(spec: Make) -> None:
+    texts = rendered(with_health(spec(), None))
+    assert "worker/health.conf" not in texts
+    assert "Health" not in texts["slurm/slurm.conf"]
+    assert "Prolog=" not in texts["slurm/slurm.conf"]
+
+
+def test_what_is_written_for_nodes(spec: Make) -> None:
+    disk = HealthCheck(strikes="2/3", limit="5s", undo=False, action="warn", settings={"full": 90})
+    health = Health(leave_out=("dns", "clock"), checks={"disk": disk}, interval="30s")
+    texts = rendered(with_health(spec(), health))
+    assert [line for line in texts["worker/health.conf"].splitlines() if not line.startswith("#")] == [
+        "budget least=2 percent=10 within=3600",
+        "folder /usr/lib/cellblock/health-site",
+        "check disk strikes=2/3 limit=5 action=warn undo=no full=90",
+        "check dns off",
+        "check clock off",
+    ]
+    lines = texts["slurm/slurm.conf"].splitlines()
+    assert "HealthCheckProgram=/usr/sbin/node-health" in lines
+    assert "HealthCheckInterval=30" in lines
+    assert "Prolog=/usr/lib/cellblock/health-prolog" in lines
+
+
+def test_nodes_that_declare_more_than_there_is_are_not_held_to_it(spec: Make) -> None:
+    many = NodeSet(name="many", resources=Resources(cpu=64))
+    texts = rendered(with_health(spec(), Health(), node_sets=(many,)))
+    assert "check resources off" in texts["worker/health.conf"].splitlines()
+
+
+def test_the_sites_folder_is_seen_by_nodes_alone(spec: Make, tmp_path: Path) -> None:
+    one = with_health(spec(), Health(folder="/srv/checks"))
+    facts = config.facts(one, cpus=2, memory_mb=20000)
+    mount = Mount("/srv/checks", "/usr/lib/cellblock/health-site")
+    containers = plan(one, facts, tmp_path, (), "v2", 100)
+    assert {each.role for each in containers if mount in each.mounts} == {"worker"}
+
+
+def test_each_check_of_the_table_is_on_the_page() -> None:
+    page = (documented.PROJECT / "docs/health.md").read_text()
+    assert [name for name in own_checks() if f"\n| `{name}` | " not in page] == []

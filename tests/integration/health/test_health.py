@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The health of nodes in a real cluster: drains and their end, jobs, first registrations, the budget."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock.cluster.engine.container_specs import container_name
+from cellblock.cluster.facts import state
+from tests import documented
+from tests.integration.conftest import default_variant, other_variants, running_cluster
+from tests.integration.jobs import ended, submit
+from tests.integration.local_cluster import LocalCluster, podman
+
+pytestmark = pytest.mark.integration
+
+NODE, OTHER = "worker-1", "worker-2"
+# Turns are short, and one failure suffices: strikes are tried without a cluster (tests/spank_jail).
+FILE = """\
+metrics: {port: 9747}
+node_sets: [{name: worker, count: 2}]
+health:
+  interval: 10s
+  checks:
+    disk: {strikes: 1/1, passes: 1}
+    writable: {passes: 1}
+    # The machine is shared with other tests.
+    memory: {action: warn}
+    network: {action: warn}
+slurm:
+  extra:
+    slurm.conf: |
+      SchedulerParameters=nohold_on_prolog_fail,batch_sched_delay=0,bf_interval=3,sched_interval=5
+      KillWait=5
+"""
+# What fills a node's /var/log beyond the limit, not to its end, and takes it away.
+FILL = 'head -c "$(($(df --output=avail -B1 /var/log | tail -n 1) - 4000000))" /dev/zero > /var/log/fill'
+EMPTY = "rm -f /var/log/fill"
+# Executable, other than /run; root's alone.
+OWN = "/var/spool/health-test"
+MANY = 40
+
+
+@pytest.fixture(scope="module", params=[default_variant(), *other_variants()])
+def nodes(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    with running_cluster("health", request.param, text=FILE) as running:
+        running.add_user("ada")
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def as_before(nodes: LocalCluster) -> Iterator[None]:
+    yield
+    nodes.cancel_jobs()
+    for node in (NODE, OTHER):
+        nodes.on(node, "sh", "-c", f"{EMPTY}; mount -o remount,rw /tmp")
+        nodes.on("controller", "scontrol", "update", f"nodename={node}", "state=resume")
+    for node in (NODE, OTHER):
+        nodes.wait_until(f"{node} serves", lambda node=node: sinfo(nodes, node)[0] == "idle")  # type: ignore[misc]
+
+
+def sinfo(nodes: LocalCluster, node: str) -> tuple[str, str]:
+    """State and reason of a node in Slurm."""
+    shown = nodes.on("controller", "sinfo", "-hN", "-n", node, "-o", "%T|%E").ok().strip().partition("|")
+    return shown[0].rstrip("*"), shown[2]
+
+
+def drained(nodes: LocalCluster, node: str) -> bool:
+    return sinfo(nodes, node)[0] in ("drained", "draining")
+
+
+def turn(nodes: LocalCluster, node: str) -> None:
+    """As slurmd has it, without waiting for its next."""
+    nodes.on(node, "node-health").ok()
+
+
+def test_what_the_nodes_found(nodes: LocalCluster, tmp_path: Path) -> None:
+    """and nothing drains on a node that is well"""
+    for node in (NODE, OTHER):
+        turn(nodes, node)
+    every, one, as_json = documented.lines_for("health.md", "test_what_the_nodes_found")
+    own = f" --name {nodes.request.name}"
+    said = documented.type_line(every + own, tmp_path)
+    assert f"{NODE}  idle  " in said
+    assert " failed" not in said
+    assert "jail              passed" in documented.type_line(one + own, tmp_path)
+    found = json.loads(documented.type_line(as_json + own, tmp_path))["nodes"]
+    assert [each["node"] for each in found] == [NODE, OTHER]
+    assert {each["check"] for each in found[0]["checks"]} >= {"jail", "disk", "auth", "clock"}
+    verdicts = {each["check"]: each["verdict"] for each in found[0]["checks"]}
+    assert {verdicts[check] for check in ("jail", "auth", "clock", "dns", "cgroup")} == {"passed"}
+
+
+def test_a_node_drains_for_a_fault_and_comes_back_without_it(nodes: LocalCluster) -> None:
+    """slurmd runs the turns"""
+    nodes.on(NODE, "sh", "-c", FILL).ok()
+    nodes.wait_until("it is drained", lambda: drained(nodes, NODE))
+    reason = sinfo(nodes, NODE)[1]
+    assert re.fullmatch(
+        r"\[cellblock:disk\] /var/log is \d+ % full, instance \w{8}, \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", reason
+    )
+    shown = nodes.on("controller", "scontrol", "show", "node", NODE).ok()
+    nodes.wait_until(
+        "the comment says so",
+        lambda: re.search(
+            r"Comment=\[cellblock:health\] .*failed: .*disk",
+            nodes.on("controller", "scontrol", "show", "node", NODE).ok(),
+        ),
+    )
+    assert "DRAIN" in shown
+    assert not drained(nodes, OTHER)
+    nodes.on(NODE, "sh", "-c", EMPTY).ok()
+    nodes.wait_until("it serves again", lambda: not drained(nodes, NODE))
+
+
+def test_an_administrators_drain_is_never_touched(nodes: LocalCluster) -> None:
+    """one of before the fault, and one in the place of ours"""
+    mine = "my own reason, instance of nothing"
+    update = ("controller", "scontrol", "update", f"nodename={NODE}", "state=drain", f"reason={mine}")
+    nodes.on(*update).ok()
+    for script in (FILL, EMPTY):
+        nodes.on(NODE, "sh", "-c", script).ok()
+        turn(nodes, NODE)
+        assert sinfo(nodes, NODE) == ("drained", mine)
+    nodes.on("controller", "scontrol", "update", f"nodename={NODE}", "state=resume").ok()
+    nodes.on(NODE, "sh", "-c", FILL).ok()
+    turn(nodes, NODE)
+    assert sinfo(nodes, NODE)[1].startswith("[cellblock:disk]")
+    nodes.on(*update).ok()
+    nodes.on(NODE, "sh", "-c", EMPTY).ok()
+    turn(nodes, NODE)
+    turn(nodes, NODE)
+    assert sinfo(nodes, NODE) == ("drained", mine)
+
+
+def test_a_node_that_an_administrator_takes_back_has_its_strikes_again(nodes: LocalCluster) -> None:
+    nodes.on(NODE, "sh", "-c", FILL).ok()
+    turn(nodes, NODE)
+    assert drained(nodes, NODE)
+    nodes.on("controller", "scontrol", "update", f"nodename={NODE}", "state=resume").ok()
+    shown = nodes.on(NODE, "sh", "-c", f"{EMPTY}; node-health; node-health --show").ok()
+    assert "(sick)" not in shown
+    assert not drained(nodes, NODE)
+
+
+def test_no_job_begins_on_a_node_that_is_not_fit_for_it(nodes: LocalCluster) -> None:
+    """the job waits, and runs when the node is well"""
+    nodes.on(NODE, "mount", "-o", "remount,ro", "/tmp").ok()
+    job = submit(nodes, "ada", "true", "-n1", "--mem=1", "--chdir=/", "--output=/dev/null", "-w", NODE)
+    nodes.wait_until("the node is drained", lambda: drained(nodes, NODE))
+    assert "/tmp" in sinfo(nodes, NODE)[1]
+    nodes.wait_until("the job is queued again", lambda: nodes.job(job)["JobState"] == "PENDING")
+    assert nodes.job(job)["Restarts"] == "1"
+    nodes.on(NODE, "mount", "-o", "remount,rw", "/tmp").ok()
+    assert nodes.job(ended(nodes, job))["JobState"] == "COMPLETED"
+
+
+def test_a_node_that_fails_before_it_registers_comes_up_drained(nodes: LocalCluster) -> None:
+    """one that slurmctld knows, and one that it does not"""
+    config = state.folder(nodes.request.name) / "config/worker/health.conf"
+    before = config.read_text()
+    restart = ("restart", "--time", "5", container_name(nodes.request.name, NODE))
+    try:
+        config.write_text(f"{before}check memory least=101 strikes=2/2 passes=1 action=drain\n")
+        podman(*restart)
+        nodes.wait_until("it is drained", lambda: drained(nodes, NODE))
+        assert sinfo(nodes, NODE)[1].startswith("[cellblock:memory] ")
+        podman("stop", "--time", "5", container_name(nodes.request.name, NODE))
+        nodes.on("controller", "scontrol", "delete", f"nodename={NODE}").ok()
+        podman("start", container_name(nodes.request.name, NODE))
+        nodes.wait_until("it is there", lambda: sinfo(nodes, NODE)[0])
+        assert drained(nodes, NODE)
+        assert sinfo(nodes, NODE)[1].startswith("[cellblock:memory] ")
+    finally:
+        config.write_text(before)
+    nodes.wait_until("it serves again", lambda: sinfo(nodes, NODE)[0] == "idle")
+
+
+def test_munged_that_does_not_answer(nodes: LocalCluster) -> None:
+    """The node cannot tell Slurm then; slurmctld finds it not answering."""
+    if nodes.request.file and "auth: slurm" in nodes.request.file.read_text():
+        pytest.skip("this cluster has no munged")
+    pids = nodes.numbers_of(NODE, "munged")
+    try:
+        nodes.on(NODE, "sh", "-c", f"kill -STOP {' '.join(pids)}").ok()
+        shown = nodes.on(NODE, "sh", "-c", "node-health --offline; node-health --show").ok()
+    finally:
+        nodes.on(NODE, "sh", "-c", f"kill -CONT {' '.join(pids)}").ok()
+    assert re.search(r"auth +failed +munged does not answer", shown)
+
+
+def many(nodes: LocalCluster, what: str) -> None:
+    """A turn of all 40 nodes at once, in the container of one."""
+    options = f"--config {OWN}/health.conf --checks {OWN}/checks --state {OWN}/state"
+    script = f"{what}; for n in $(seq {MANY}); do node-health {options} --node many-$n 2>&1 & done; wait"
+    nodes.on(NODE, "sh", "-c", script).ok()
+
+
+def count(nodes: LocalCluster) -> int:
+    shown = nodes.on("controller", "sinfo", "-hN", "--all", "-n", f"many-[1-{MANY}]", "-o", "%N %T %E").ok()
+    return len({line for line in shown.splitlines() if " drain" in line and "[cellblock:broken]" in line})
+
+
+def test_a_check_that_is_broken_everywhere_drains_no_more_than_the_budget(nodes: LocalCluster) -> None:
+    """40 nodes that slurmctld knows, and node-health for each; their machines are not there"""
+    if not nodes.status.release >= "24.11":
+        pytest.skip("this release makes no nodes by scontrol")
+    nodes.on("controller", "scontrol", "create", f"nodename=many-[1-{MANY}]", "state=cloud", "cpus=1").ok()
+    lines = "check broken strikes=1/1 passes=2\n"
+    make = f"mkdir -p {OWN}/checks; cat > {OWN}/checks/checks.conf; : > {OWN}/health.conf"
+    nodes.on(NODE, "sh", "-c", make, stdin=lines).ok()
+    program = (
+        f"printf '#!/bin/sh\\n[ ! -e {OWN}/bad ] || {{ echo broken; exit 1; }}\\n' > {OWN}/checks/broken"
+    )
+    nodes.on(NODE, "sh", "-c", f"{program}; chmod 755 {OWN}/checks/broken").ok()
+    try:
+        many(nodes, f"touch {OWN}/bad")
+        for _ in range(3):
+            many(nodes, "true")
+        # A tenth of them and of the two workers.
+        assert 2 <= count(nodes) <= 4
+        over = nodes.on(NODE, "sh", "-c", f"cat {OWN}/state/*/metrics | grep -c over_budget").ok()
+        assert int(over) == MANY - count(nodes)
+        for _ in range(3):
+            many(nodes, f"rm -f {OWN}/bad")
+        assert count(nodes) == 0
+    finally:
+        nodes.on(NODE, "rm", "-rf", OWN)
+        nodes.on("controller", "scontrol", "delete", f"nodename=many-[1-{MANY}]")
