@@ -12,6 +12,7 @@ The signature is over SHA256SUMS, in cosign's form: `cosign verify-blob --key KE
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import shutil
@@ -28,7 +29,6 @@ from cellblock.attest.spdx import write_spdx
 from cellblock.build import BuildRequest, build_images
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
-from cellblock.files.sha256 import sha256_of
 from cellblock.oci.contents import ContentsReader
 from cellblock.release.attesting import created_of
 from cellblock.release.subjects import SubjectRequest, open_subjects
@@ -71,7 +71,7 @@ def make_packages(request: PackagesRequest, events: Events) -> tuple[str, ...]:
     with open_subjects(asked, events) as (subject,):
         files = _files(ContentsReader(subject.layout, keep=lambda entry: True), subject.image)
         files["sbom.spdx.json"] = write_spdx(bill_of(subject, created=created_of(subject)))
-    sums = "".join(f"{sha256_of(data)}  {name}\n" for name, data in sorted(files.items())).encode()
+    sums = "".join(f"{_sha256(data)}  {name}\n" for name, data in sorted(files.items())).encode()
     files[SUMS] = sums
     if request.signer:
         files[f"{SUMS}.sig"] = base64.b64encode(request.signer.sign(sums)) + b"\n"
@@ -117,8 +117,8 @@ def _site(slurm: Path | None, plugin_dir: str | None) -> Path:
             hint="`scontrol show config | grep PluginDir` says what it is",
         )
     headers = {path.name: path.read_bytes() for path in sorted(headers_in(slurm)[0].glob("*.h"))} if slurm else {}
-    said = json.dumps([plugin_dir, {name: sha256_of(data) for name, data in headers.items()}])
-    digest = sha256_of(said.encode())[:16]
+    said = json.dumps([plugin_dir, {name: _sha256(data) for name, data in headers.items()}])
+    digest = _sha256(said.encode())[:16]
     folder = paths.cache() / _HEADERS / digest
     definition = yaml.safe_load((paths.PROJECT / "images" / IMAGE / "image.yaml").read_text(encoding="utf-8"))
     if headers:
@@ -146,6 +146,10 @@ def _files(reader: ContentsReader, image: object) -> dict[str, bytes]:
         for path, entry in contents.entries.items()
         if path.startswith("out/") and entry.kind == "file"
     }
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _write(output: Path, files: dict[str, bytes]) -> None:

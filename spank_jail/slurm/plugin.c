@@ -11,6 +11,7 @@
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdbool.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
