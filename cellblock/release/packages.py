@@ -35,6 +35,9 @@ from cellblock.release.subjects import SubjectRequest, open_subjects
 from cellblock.slurm_releases import MAJOR
 
 IMAGE = "packages"
+"""The image that makes them for a variant's own Slurm."""
+GIVEN = "packages-given"
+"""What it is called in the folder of a site that is written for another Slurm."""
 SUMS = "SHA256SUMS"
 OLDEST = "22.05"
 _HEADERS = "slurm-headers"
@@ -62,12 +65,12 @@ def make_packages(request: PackagesRequest, events: Events) -> tuple[str, ...]:
 
     Raises UsageError for headers that are none, and as `build_images` does.
     """
-    build = replace(request.build, images=(IMAGE,))
+    name, sites = IMAGE, request.build.sites
     if request.slurm or request.plugin_dir:
-        site = _site(request.slurm, request.plugin_dir)
-        build = replace(build, sites=(*build.sites, site))
+        name, sites = GIVEN, (*sites, _site(request.slurm, request.plugin_dir))
+    build = replace(request.build, images=(name,), sites=sites)
     result = build_images(build, events)
-    asked = SubjectRequest((IMAGE,), result.variant.name, sites=build.sites)
+    asked = SubjectRequest((name,), result.variant.name, sites=build.sites)
     with open_subjects(asked, events) as (subject,):
         files = _files(ContentsReader(subject.layout, keep=lambda entry: True), subject.image)
         files["sbom.spdx.json"] = write_spdx(bill_of(subject, created=created_of(subject)))
@@ -110,13 +113,15 @@ def headers_in(folder: Path) -> tuple[Path, str]:
 
 
 def _site(slurm: Path | None, plugin_dir: str | None) -> Path:
-    """A site's folder in which the image `packages` has other headers: its name is of what is in it."""
+    """A site's folder with an image like `packages` for other headers: its name is of what is in it."""
     if plugin_dir is not None and not re.fullmatch(r"(/[\w.+-]+)+", plugin_dir):
         raise UsageError(
             f"--plugin-dir {plugin_dir}: not an absolute path of letters, digits and ._+-",
             hint="`scontrol show config | grep PluginDir` says what it is",
         )
-    headers = {path.name: path.read_bytes() for path in sorted(headers_in(slurm)[0].glob("*.h"))} if slurm else {}
+    headers = (
+        {path.name: path.read_bytes() for path in sorted(headers_in(slurm)[0].glob("*.h"))} if slurm else {}
+    )
     said = json.dumps([plugin_dir, {name: _sha256(data) for name, data in headers.items()}])
     digest = _sha256(said.encode())[:16]
     folder = paths.cache() / _HEADERS / digest
@@ -126,14 +131,16 @@ def _site(slurm: Path | None, plugin_dir: str | None) -> Path:
         # Objects are kept by these lines, too: what was compiled with other headers has another key.
         definition["build"]["run"].insert(0, f": headers {digest}")
     if plugin_dir:
-        definition["build"]["run"] = [f"export PLUGIN_DIR={plugin_dir}; {line}" for line in definition["build"]["run"]]
+        definition["build"]["run"] = [
+            f"export PLUGIN_DIR={plugin_dir}; {line}" for line in definition["build"]["run"]
+        ]
     partial = folder.with_name(f".{digest}")
     shutil.rmtree(partial, ignore_errors=True)
     (partial / _HEADERS / "slurm").mkdir(parents=True)
     for name, data in headers.items():
         (partial / _HEADERS / "slurm" / name).write_bytes(data)
-    (partial / IMAGE).mkdir()
-    (partial / IMAGE / "image.yaml").write_text(yaml.safe_dump(definition, sort_keys=False), encoding="utf-8")
+    (partial / GIVEN).mkdir()
+    (partial / GIVEN / "image.yaml").write_text(yaml.safe_dump(definition, sort_keys=False), encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     return folder

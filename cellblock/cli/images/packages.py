@@ -13,7 +13,9 @@ from cellblock.cli.options import JsonOption, LogOption, MirrorOption, SitesOpti
 
 
 def packages(
-    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder to write to: new, or of earlier ones.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Folder to write to: new, or of earlier ones.")
+    ],
     variant: VariantOption = None,
     slurm_from: Annotated[
         Path | None,
