@@ -6,7 +6,11 @@
 # says which it needs, $(call archives,mount base), and the linker takes from them what is used.
 #
 #   BUILD        where outputs go; Makefiles that share it compile a source once for all of them
-#   OUT          where `make install` puts what is shipped
+#   OUT          where `make install` puts what is shipped, in one folder
+#   SLURM_CFLAGS where Slurm's headers are, when not in the compiler's own places: -I/opt/slurm/include
+#
+#   make install-system  the same to where it is used: below prefix (/usr), libdir, plugindir (Slurm's PluginDir) and pamdir;
+#                        DESTDIR is put before each, for packages
 #   WERROR=1     warnings are errors: tests compile so. Other compilers, releases and optimisations have other warnings,
 #                which are no reason not to install.
 #   SANITIZE=1   with ASan and UBSan, in $(BUILD)/sanitized; SANITIZE=thread: with TSan, in $(BUILD)/sanitized-thread
@@ -18,6 +22,14 @@
 ROOT := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))..)
 BUILD ?= build
 OUT ?= $(BUILD)/out
+DESTDIR ?=
+prefix ?= /usr
+libdir ?= $(prefix)/lib/$(shell $(CC) -print-multiarch)
+plugindir ?= $(libdir)/slurm-wlm
+pamdir ?= $(libdir)/security
+SLURM_CFLAGS ?=
+# $(call put,MODE,FOLDER,FILES)
+put = install -d $(DESTDIR)$(2) && install -m $(1) $(3) $(DESTDIR)$(2)/
 CC ?= gcc
 CLANG ?= clang
 comma := ,
@@ -45,7 +57,7 @@ endif
 CFLAGS ?= -O2
 # gzip is read by ISA-L where its header is there, else by zlib.
 ISAL := $(wildcard /usr/include/isa-l/igzip_lib.h)
-PLACES = -iquote $(ROOT) -pthread $(if $(ISAL),-DIMAGE_ISAL)
+PLACES = -iquote $(ROOT) $(SLURM_CFLAGS) -pthread $(if $(ISAL),-DIMAGE_ISAL)
 ALL_CFLAGS = -std=gnu11 -fPIC -MMD -MP $(CFLAGS) -ffunction-sections -fdata-sections $(PLACES) $(WARNINGS) $(HARDENING)
 # Where it is put, the linker leaves out what nothing of a program reaches.
 LINK_HARDENING = -pthread -Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--as-needed -Wl,-z,defs -Wl,--gc-sections $(LINK_SANITIZERS)
@@ -108,7 +120,7 @@ $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard $(ROOT)/$(1)/fuzz/fuzz_*.c))): $(B
 	$$(CLANG) -pthread $$(SANITIZERS) -fsanitize=fuzzer -o $$@ $$^ $(call libraries,$(3))
 endef
 
-.PHONY: all install check fuzz clean
+.PHONY: all install install-system check fuzz clean
 all:
 
 check: units

@@ -21,7 +21,7 @@ from cellblock.cli import (
     testing,
     token,
 )
-from cellblock.cli.images import attest, build, cache, inspect, lock, matrix, push, targets, verify
+from cellblock.cli.images import attest, build, cache, inspect, lock, matrix, packages, push, targets, verify
 from cellblock.cli.jail import app as jail
 
 app = typer.Typer(
@@ -66,6 +66,7 @@ app.command()(attest.audit)
 app.command()(attest.sbom)
 app.command()(attest.attest)
 app.command()(matrix.matrix)
+app.command()(packages.packages)
 app.command()(push.push)
 app.command()(cluster.up)
 app.command()(cluster_status.status)

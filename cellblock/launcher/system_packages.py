@@ -105,6 +105,9 @@ NEEDS: dict[Group, tuple[Need, ...]] = {
         _one("libjansson-dev", "reads manifests of images for the container runtime; headers and library"),
         _one("umoci", "unpacks images, to compare with what the container runtime makes of them"),
         _one("dpkg-dev", "packs the small packages that tests compile and install"),
+        _one("lintian", "checks Debian packages against Debian's policy"),
+        _one("rpm", "unpacks the RPMs"),
+        _one("rpmlint", "checks them"),
         _one("binutils", "shows how the compiled plugins are hardened and what they export"),
         # The command is a package of its own since Debian 13 and Ubuntu 24.10, and so is its BuildKit plugin.
         Need(

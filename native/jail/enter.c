@@ -44,11 +44,13 @@ static int start_namespace(const struct jail_entry_request *request, const struc
 }
 
 /* After the pivot. */
-static int finish_root(struct jail_error *err)
+static int finish_root(bool nosuid, struct jail_error *err)
 {
 	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
 
-	return root < 0 ? jail_fail(err, "open", errno, "cannot open the jail's root") : jail_tree_allow_suid(root, err);
+	if (root < 0)
+		return jail_fail(err, "open", errno, "cannot open the jail's root");
+	return nosuid ? jail_tree_refuse_suid(root, err) : jail_tree_allow_suid(root, err);
 }
 
 static int enter_tree(const struct jail_entry_request *request, const struct jail_plan *plan, struct jail_error *err)
@@ -74,7 +76,7 @@ static int enter_tree(const struct jail_entry_request *request, const struct jai
 		return -1;
 	/* Before the pivot, which takes the init along: afterwards there is no /proc to find the namespace in. */
 	scoped_fd pids = own_pids ? start_namespace(request, plan, root, err) : -1;
-	if ((own_pids && pids < 0) || jail_namespace_pivot(request->root, err) || finish_root(err))
+	if ((own_pids && pids < 0) || jail_namespace_pivot(request->root, err) || finish_root(request->nosuid, err))
 		return -1;
 	return own_pids ? jail_pid_enter(pids, err) : shared ? jail_pid_enter(request->pids, err) : 0;
 }

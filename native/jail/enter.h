@@ -23,6 +23,7 @@ struct jail_entry_request {
 	/* The PID namespace that the node's jobs and sessions share (jail_pid_shared): what the thread forks is in it. 0 or -1: none.
 	 * Not looked at from level pid up where `init` is given. */
 	int pids;
+	bool nosuid; /* no set-user-ID program and no file capability counts inside */
 	const char *init;  /* at level pid: program that is init of the PID namespace; NULL: there is none */
 };
 

@@ -49,6 +49,13 @@ int jail_tree_allow_suid(int root, struct jail_error *err)
 	return 0;
 }
 
+int jail_tree_refuse_suid(int root, struct jail_error *err)
+{
+	if (sys_mount_setattr(root, "", AT_EMPTY_PATH | AT_RECURSIVE, MOUNT_ATTR_NOSUID, 0))
+		return jail_fail(err, "mount_setattr", errno, "cannot keep set-user-ID programs of the jail from counting");
+	return 0;
+}
+
 int jail_tree_readonly(int root, struct jail_error *err)
 {
 	if (sys_mount_setattr(root, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY, 0))

@@ -18,6 +18,10 @@ int jail_tree_attach(const char *path, struct jail_error *err);
  * also where the node mounts the volume nosuid: in there they give rights in the jail alone. Returns 0 or -1. */
 int jail_tree_allow_suid(int root, struct jail_error *err);
 
+/* Lets no set-user-ID program and no file capability count below `root`, on the volume and on what is mounted on it: who is not root
+ * does not become root there. Returns 0 or -1. */
+int jail_tree_refuse_suid(int root, struct jail_error *err);
+
 /* Makes the volume read-only in the namespace of the attached tree `root`; what the plan mounted on it stays
  * as it is. After jail_tree_apply, which may have to create targets. Returns 0 or -1. */
 int jail_tree_readonly(int root, struct jail_error *err);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks slurmctld whether a job is over, and drains nodes. pyxis/slurm and spank_jail/slurm call it. */
+/* Asks slurmctld whether a job is over and which partition it is in, and drains nodes. pyxis/slurm and spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "controller.h"
 
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <stdio.h>
 
 static int load_job(uint32_t job, job_info_msg_t **jobs)
 {
@@ -37,6 +38,25 @@ bool jail_controller_job_is_over(uint32_t job)
 			over = false;
 	slurm_free_job_info_msg(jobs);
 	return over;
+}
+
+int jail_controller_job_partition(uint32_t job, char *names, size_t size, struct jail_error *err)
+{
+	job_info_msg_t *jobs = NULL;
+	int length = -1;
+
+	/* EAGAIN: no fault of the node's, which would be drained for it. */
+	if (load_job(job, &jobs))
+		return jail_fail(err, NULL, EAGAIN, "slurmctld does not say which partition job %u is in: %s; submit it again when "
+				 "`scontrol ping` says that slurmctld is up", job, slurm_strerror(errno));
+	for (uint32_t i = 0; i < jobs->record_count; i++)
+		if (jobs->job_array[i].job_id == job && jobs->job_array[i].partition)
+			length = snprintf(names, size, "%s", jobs->job_array[i].partition);
+	slurm_free_job_info_msg(jobs);
+	if (length > 0 && (size_t)length < size)
+		return 0;
+	return jail_fail(err, NULL, EAGAIN, "slurmctld names no partition for job %u, or too many; `scontrol show job %u` shows what it "
+			 "knows", job, job);
 }
 
 static bool is_drained(char *node)

@@ -147,7 +147,8 @@ static int make_tasks(const struct jail_views_request *request, struct jail_view
 	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot open the jail's root");
-	return jail_tree_allow_suid(root, err) || (request->readonly && jail_tree_readonly(root, err)) ? -1 : 0;
+	return (request->nosuid ? jail_tree_refuse_suid(root, err) : jail_tree_allow_suid(root, err)) ||
+	       (request->readonly && jail_tree_readonly(root, err)) ? -1 : 0;
 }
 
 static int make_window(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)

@@ -35,6 +35,7 @@ struct jail_views_request {
 	const struct jail_plan *plan;
 	enum jail_level level;
 	bool readonly;    /* the volume is, for the tasks */
+	bool nosuid;      /* everything is, for the tasks */
 	int pids;         /* the PID namespace whose processes the tasks are to see, or -1: their own */
 	int *mounts;      /* the job's, as for jail_tree_apply; used up */
 	const struct jail_spool *spool;

@@ -74,42 +74,9 @@ static int add_uids(struct jail_arguments *arguments, const char *value, struct 
 	}
 }
 
-/* One number of a list; -1 where there is none. */
-static long long read_uid(const char **rest)
-{
-	char *end;
-
-	errno = 0;
-	unsigned long uid = strtoul(*rest, &end, 10);
-	if (**rest < '0' || **rest > '9' || errno || uid >= (uid_t)-1)
-		return -1;
-	*rest = end;
-	return (long long)uid;
-}
-
-static int set_users(struct jail_arguments *arguments, const char *value, struct jail_error *err)
-{
-	arguments->n_users = 0;
-	for (const char *rest = value;; rest++) {
-		long long low = read_uid(&rest);
-		long long high = low >= 0 && *rest == '-' ? (rest++, read_uid(&rest)) : low;
-		if (low < 0 || high < low || (*rest && *rest != ','))
-			return jail_fail(err, NULL, 0, "users= takes numbers and ranges with commas between them, as in " JAIL_USERS
-					 ", not \"%s\"", value);
-		if (arguments->n_users == JAIL_MAX_USER_RANGES)
-			return jail_fail(err, NULL, 0, "users= lists more than %d ranges", JAIL_MAX_USER_RANGES);
-		arguments->users[arguments->n_users++] = (struct jail_uid_range){ (uid_t)low, (uid_t)high };
-		if (!*rest)
-			return 0;
-	}
-}
-
 bool jail_arguments_is_user(const struct jail_arguments *arguments, uid_t uid)
 {
-	for (size_t i = 0; i < arguments->n_users; i++)
-		if (uid >= arguments->users[i].low && uid <= arguments->users[i].high)
-			return true;
-	return uid == 0;
+	return uid == 0 || jail_ids_have(&arguments->users, uid);
 }
 
 /* A bind of the outer would show the inner, whatever the inner's rule says. */
@@ -168,11 +135,15 @@ static int parse_one(const char *argument, struct jail_arguments *arguments, str
 	if ((value = jail_value_of(argument, "bcast")))
 		return set_path(&arguments->bcast, "bcast", value, err);
 	if ((value = jail_value_of(argument, "users")))
-		return set_users(arguments, value, err);
+		return jail_ids_parse(&arguments->users, "users", value, err);
 	if ((value = jail_value_of(argument, "allow")))
 		return jail_seccomp_allow(value, &arguments->allow, err);
+	int selected = jail_selection_parse(&arguments->only, argument, err);
+	if (selected <= 0)
+		return selected;
 	return jail_fail(err, NULL, 0, "unknown argument \"%s\" in plugstack.conf; known: root=, plan=, level=, "
-			 "spool=, window=, init=, users=, bcast=, bind-allow=, no-jail-uids=, no-jail-tickets=, allow=", argument);
+			 "spool=, window=, init=, users=, bcast=, bind-allow=, no-jail-uids=, no-jail-tickets=, allow=, jail-partitions=, "
+			 "jail-users=, jail-groups=, jail-by-request=", argument);
 }
 
 void jail_arguments_free(struct jail_arguments *arguments)
@@ -209,7 +180,7 @@ int jail_arguments_parse(int ac, const char *const av[], struct jail_arguments *
 		.bcast = JAIL_BCAST,
 		.window = { "/usr" },
 	};
-	int result = set_users(arguments, JAIL_USERS, err);
+	int result = jail_ids_parse(&arguments->users, "users", JAIL_USERS, err);
 	for (int i = 0; i < ac && !result; i++)
 		result = parse_one(av[i], arguments, err);
 	if (!result)

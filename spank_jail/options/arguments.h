@@ -9,6 +9,7 @@
 
 #include "native/base/error.h"
 #include "native/mount/level.h"
+#include "selection.h"
 
 /* The node's directories that the window shows besides /usr; a Slurm built to /opt needs one. */
 #define JAIL_MAX_WINDOW 8
@@ -27,13 +28,6 @@ struct jail_bind_allow {
 	bool readonly;
 };
 
-/* users=LOW-HIGH[,LOW-HIGH...]: whose jobs run. */
-#define JAIL_MAX_USER_RANGES 8
-
-struct jail_uid_range {
-	uid_t low, high;
-};
-
 struct jail_arguments {
 	const char *root;  /* root=  the directory that becomes "/"; default /mnt/jail/root */
 	const char *plan;  /* plan=  default /etc/cellblock/jail.fstab */
@@ -46,8 +40,8 @@ struct jail_arguments {
 	uid_t no_jail_uids[JAIL_MAX_NO_JAIL_UIDS]; /* no-jail-uids=0,1000: who may ask for --no-jail */
 	size_t n_no_jail_uids;
 	unsigned allow; /* allow=  system calls that the filter leaves alone, JAIL_ALLOW_*; may be repeated */
-	struct jail_uid_range users[JAIL_MAX_USER_RANGES]; /* users=  besides uid 0; default JAIL_USERS */
-	size_t n_users;
+	struct jail_id_list users; /* users=LOW-HIGH[,LOW-HIGH...]  whose jobs run, besides uid 0's; default JAIL_USERS */
+	struct jail_selection only; /* which jobs get the jail; default all */
 	const char *bcast; /* bcast= where sbcast writes (BcastParameters=DestDir); default JAIL_BCAST */
 	const char *tickets; /* no-jail-tickets= directory that no jail shows (ticket.h), or NULL */
 };

@@ -19,7 +19,7 @@
 /* By which Slurm itself reads a plugin's option from the environment (spank(7)); "jail" is our plugin_name. */
 #define SLURM_VARIABLE "SLURM_SPANK__SLURM_SPANK_OPTION_jail_"
 
-enum option { READONLY, BIND, NO_JAIL, N_OPTIONS };
+enum option { READONLY, BIND, NO_JAIL, ASKED, N_OPTIONS };
 
 static int read_option(int option, const char *value, int remote);
 
@@ -30,6 +30,8 @@ static struct spank_option table[N_OPTIONS] = {
 	  (char *)"mount SRC of the node, which the administrator allows, at DST in the jail (none: nothing)", 1, BIND, read_option },
 	{ (char *)"no-jail", (char *)"[yes|no]",
 	  (char *)"run on the node itself; for listed users, submitted from outside the jail", 2, NO_JAIL, read_option },
+	{ (char *)"jail", (char *)"[yes|no]",
+	  (char *)"run in the jail, where the administrator leaves it to users", 2, ASKED, read_option },
 };
 
 static const struct jail_arguments *known;  /* the arguments, where a job is submitted */
@@ -59,8 +61,8 @@ static int parse(int option, const char *value, struct jail_options *options, st
 {
 	if (option == BIND)
 		return jail_options_binds(value, options, err);
-	return jail_options_switch(table[option].name, value, option == READONLY ? &options->readonly : &options->no_jail,
-				   err);
+	return jail_options_switch(table[option].name, value,
+				   option == READONLY ? &options->readonly : option == NO_JAIL ? &options->no_jail : &options->asked, err);
 }
 
 /* Where a job is submitted: whatever is wrong is told now. */
@@ -79,7 +81,7 @@ static int check_one(int option, const char *value, struct jail_error *err)
 	return jail_options_check(&alone, known, err);
 }
 
-/* The callback of all three. On the node a failure would be logged and forgotten by Slurm, so the text is
+/* The callback of all. On the node a failure would be logged and forgotten by Slurm, so the text is
  * kept there and read later. A later value replaces an earlier one, as Slurm does it. */
 static int read_option(int option, const char *value, int remote)
 {
@@ -167,7 +169,7 @@ void jail_input_submitted(void)
 		jail_ticket_drop(known->tickets, ticket);
 }
 
-static int read_user(spank_t spank, struct jail_user *user, struct jail_error *err)
+int jail_input_user(spank_t spank, struct jail_user *user, struct jail_error *err)
 {
 	gid_t *groups = NULL;
 	int n = 0;
@@ -177,18 +179,23 @@ static int read_user(spank_t spank, struct jail_user *user, struct jail_error *e
 		return jail_fail(err, NULL, 0, "Slurm does not say whose step this is");
 	user->groups = groups;
 	user->n_groups = n > 0 ? (size_t)n : 0;
-	return known ? jail_options_check_user(user, known, err) : 0;
+	return 0;
 }
 
-int jail_input_read(spank_t spank, struct jail_options *options, struct jail_error *err)
+int jail_input_options(struct jail_options *options, struct jail_error *err)
 {
-	if (read_user(spank, &options->user, err))
-		return -1;
 	for (int option = 0; option < N_OPTIONS; option++) {
 		if (values[option] && parse(option, values[option], options, err))
 			return -1;
 	}
 	return 0;
+}
+
+int jail_input_read(spank_t spank, struct jail_options *options, struct jail_error *err)
+{
+	if (jail_input_user(spank, &options->user, err) || (known && jail_options_check_user(&options->user, known, err)))
+		return -1;
+	return jail_input_options(options, err);
 }
 
 /* Who uses a ticket: a step, or a batch script, which may be requeued, and of which an array has many. */

@@ -29,6 +29,12 @@ void jail_input_submitted(void);
  * wrong; nothing is checked against the arguments yet. */
 int jail_input_read(spank_t spank, struct jail_options *options, struct jail_error *err);
 
+/* Whose step it is, on the node, whoever that is. The groups are Slurm's. Returns 0 or -1. */
+int jail_input_user(spank_t spank, struct jail_user *user, struct jail_error *err);
+
+/* The options alone, on the node. -1: they are wrong. */
+int jail_input_options(struct jail_options *options, struct jail_error *err);
+
 /* Decides whether a step with --no-jail may run outside. 0: it may; -1: it must not run at all. */
 int jail_input_outside(spank_t spank, uint32_t job, uint32_t step, const struct jail_options *options,
 		       const struct jail_arguments *arguments, struct jail_error *err);

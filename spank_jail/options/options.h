@@ -25,6 +25,8 @@ struct jail_bind {
 struct jail_options {
 	bool readonly;
 	bool no_jail;
+	bool asked;  /* --jail */
+	bool nosuid; /* set on the node: no set-user-ID program or file capability counts */
 	size_t n_binds;
 	struct jail_bind binds[JAIL_MAX_BINDS];
 	struct jail_user user; /* the job's; set on the node */

@@ -4,6 +4,9 @@
  *
  *   session required pam_jail.so root=/mnt/jail/root plan=/etc/cellblock/jail.fstab level=capabilities
  *
+ * Where the jail is for some only, jail-users= and jail-groups= say whose sessions enter it, as in plugstack.conf, and jail-jobs=yes that
+ * a session on a worker does as the user's jobs there do; who is in neither stays outside. Nobody becomes root inside then.
+ *
  * As the last session line: modules after it would be looked for inside the jail. Any failure denies the
  * session; nobody gets a shell outside by accident.
  *
@@ -14,8 +17,10 @@
  * (pam_namespace, pam_mount).
  */
 #define _GNU_SOURCE
+#include <pwd.h>
 #include <security/pam_ext.h>
 #include <security/pam_modules.h>
+#include <security/pam_modutil.h>
 #include <string.h>
 #include <syslog.h>
 
@@ -24,6 +29,8 @@
 #include "native/jail/pid.h"
 #include "native/base/scoped.h"
 #include "native/seccomp/seccomp.h"
+#include "spank_jail/job/outside_marks.h"
+#include "spank_jail/options/selection.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -43,11 +50,33 @@ static int set_level(const char *name, enum jail_level *level, struct jail_error
 	return 0;
 }
 
-static int parse_arguments(int argc, const char **argv, struct jail_entry_request *request, struct jail_error *err)
+struct choice {
+	struct jail_selection only;
+	bool as_jobs; /* jail-jobs=yes */
+};
+
+/* 1: it is about something else. */
+static int parse_choice(const char *argument, struct choice *choice, struct jail_error *err)
+{
+	if (!strcmp(argument, "jail-jobs=yes")) {
+		choice->as_jobs = true;
+		return 0;
+	}
+	return strncmp(argument, "jail-users=", 11) && strncmp(argument, "jail-groups=", 12)
+	       ? 1 : jail_selection_parse(&choice->only, argument, err);
+}
+
+static int parse_arguments(int argc, const char **argv, struct jail_entry_request *request, struct choice *choice,
+			   struct jail_error *err)
 {
 	unsigned allow = 0;
 
 	for (int i = 0; i < argc; i++) {
+		int chosen = parse_choice(argv[i], choice, err);
+		if (chosen < 0)
+			return -1;
+		if (!chosen)
+			continue;
 		if (!strncmp(argv[i], "root=/", 6))
 			request->root = argv[i] + 5;
 		else if (!strncmp(argv[i], "plan=/", 6))
@@ -57,11 +86,27 @@ static int parse_arguments(int argc, const char **argv, struct jail_entry_reques
 				return -1;
 		} else if (strncmp(argv[i], "level=", 6))
 			return jail_fail(err, NULL, 0, "unknown argument \"%s\" in the PAM configuration; known: "
-					 "root=/PATH, plan=/PATH, level=LEVEL, allow=CALL", argv[i]);
+					 "root=/PATH, plan=/PATH, level=LEVEL, allow=CALL, jail-users=, jail-groups=, jail-jobs=yes", argv[i]);
 		else if (set_level(argv[i] + 6, &request->level, err))
 			return -1;
 	}
 	return jail_seccomp_prepare(allow, err);
+}
+
+/* Whether the session of whom PAM let in is to stay outside. */
+static int decide(pam_handle_t *pam, const struct choice *choice, bool *outside, struct jail_error *err)
+{
+	const struct passwd *user;
+	const char *name = NULL;
+
+	if (!choice->as_jobs && !jail_selection_is_given(&choice->only))
+		return 0;
+	if (pam_get_user(pam, &name, NULL) != PAM_SUCCESS || !name || !(user = pam_modutil_getpwnam(pam, name)))
+		return jail_fail(err, NULL, 0, "this node does not know the user \"%s\", and so not whether the session belongs in the jail",
+				 name ? name : "");
+	*outside = !jail_selection_names_user(&choice->only, user->pw_uid, user->pw_gid, NULL, 0) &&
+		   (!choice->as_jobs || jail_outside_is_all(user->pw_uid));
+	return 0;
 }
 
 /* To the log for the administrator and to the person who logs in, who can quote it. */
@@ -85,15 +130,22 @@ EXPORT int pam_sm_open_session(pam_handle_t *pam, int flags, int argc, const cha
 		.context = pam,
 		.level = JAIL_LEVEL_CAPABILITIES,
 	};
+	struct choice choice = { 0 };
 	struct jail_environment environment;
 	struct jail_error err;
+	bool outside = false;
 	int result = PAM_SUCCESS;
 	/* The daemon's own process stays outside of it, what it starts is inside. */
 	scoped_fd pids = jail_pid_shared(JAIL_PID_SHARED);
 
 	request.environment = &environment;
 	request.pids = pids;
-	if (parse_arguments(argc, argv, &request, &err) || jail_enter(&request, &err) ||
+	if (parse_arguments(argc, argv, &request, &choice, &err) || decide(pam, &choice, &outside, &err))
+		return refuse(pam, flags, &err);
+	if (outside)
+		return PAM_SUCCESS;
+	request.nosuid = choice.as_jobs || jail_selection_is_given(&choice.only);
+	if (jail_enter(&request, &err) ||
 	    jail_confine(request.level, &err) || jail_confine_final(request.level, &err))
 		return refuse(pam, flags, &err);
 	/* sshd gives the session what PAM has. */

@@ -34,7 +34,8 @@ static int begin_record(struct jail_opening *opening, struct jail_error *err)
 	    jail_record_add_text(&opening->record, pids, err) || jail_record_add_text(&opening->record, jail_level_name(step->arguments.level), err) ||
 	    jail_record_add_text(&opening->record, step->arguments.root, err) ||
 	    jail_record_add_text(&opening->record, step->spool.path, err) ||
-	    jail_record_add_text(&opening->record, options->readonly ? "ro" : "rw", err))
+	    jail_record_add_text(&opening->record, options->readonly ? "ro" : "rw", err) ||
+	    jail_record_add_text(&opening->record, options->nosuid ? "nosuid" : "suid", err))
 		return -1;
 	/* The user is the job's, always the same. */
 	for (size_t i = 0; i < options->n_binds; i++)
@@ -116,7 +117,7 @@ static int make_with_plan(struct jail_opening *opening, const struct jail_plan *
 	scoped_fd own = jail_namespace_ipc(err);
 	const struct jail_views_request request = {
 		home.namespace, step->arguments.root, plan, step->arguments.level, step->options.readonly,
-		step->pids, mounts, &step->spool, spool, &opening->parts, step->notice,
+		step->options.nosuid, step->pids, mounts, &step->spool, spool, &opening->parts, step->notice,
 	};
 	/* The plan's mqueue is that of the namespace in which it is mounted. */
 	int result = own < 0 || jail_namespace_enter_ipc(step->ipc, err) ? -1 : jail_views_make(&request, &opening->views, err);

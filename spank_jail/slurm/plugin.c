@@ -11,8 +11,6 @@
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,12 +27,14 @@
 #include "spank_jail/guards/pmix.h"
 #include "spank_jail/guards/stuck_processes.h"
 #include "spank_jail/job/sessions.h"
+#include "choice.h"
 #include "configuration.h"
 #include "failure.h"
 #include "guards.h"
 #include "mpi_files.h"
 #include "new_accounts.h"
 #include "enter_step.h"
+#include "step_notices.h"
 #include "task_descriptors.h"
 #include "fifo_watch.h"
 
@@ -98,22 +98,6 @@ static _Noreturn void end_task(const struct jail_error *err)
 	_exit(1);
 }
 
-static void notice(void *context, const char *text)
-{
-	(void)context;
-	slurm_verbose(NAME "%s", text);
-}
-
-/* What cdi lines of the plan set: the specification decides, as for any runtime of CDI. */
-static void set_variable(void *context, const char *text)
-{
-	char name[256];
-	const char *value = strchr(text, '=');
-
-	if (value && snprintf(name, sizeof(name), "%.*s", (int)(value - text), text) < (int)sizeof(name))
-		(void)spank_setenv(context, name, value + 1, 1);
-}
-
 static long microseconds_since(const struct timespec *start)
 {
 	struct timespec now;
@@ -138,6 +122,13 @@ static bool is_client(void)
 	return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
 }
 
+/* Where the jail is for some, slurmd does for the others what it did before: sbcast writes where it did. */
+static void guard_slurmd(bool read)
+{
+	if (!read || !jail_selection_is_given(&step.arguments.only))
+		jail_guard_slurmd(read ? step.arguments.bcast : JAIL_BCAST);
+}
+
 int slurm_spank_init(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
@@ -149,7 +140,7 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	bool read = !jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
 	if (context == S_CTX_SLURMD)
-		jail_guard_slurmd(read ? step.arguments.bcast : JAIL_BCAST);
+		guard_slurmd(read);
 	if (read && !jail_configuration_check(&err) &&
 	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
 		return ESPANK_SUCCESS;
@@ -265,11 +256,11 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		jail_fail(&err, NULL, 0, "Slurm does not say which job and step this is, and whose");
 		return jail_failure_report(&err);
 	}
-	step.notice = notice;
-	step.variable = set_variable;
-	step.context = spank;
-	/* slurmstepd's own environment, from slurmd. In the job's, it is still what the user set. */
-	step.node = getenv("SLURMD_NODENAME");
+	jail_step_hear(&step, spank);
+	if (!failure.line[0] && jail_choice_make(spank, &step, &outside, &err))
+		jail_failure_remember(&failure, &err);
+	if (outside)
+		return ESPANK_SUCCESS;
 	jail_guard_ending(step.user);
 	jail_node_counters_open(JAIL_NODE_COUNTERS);
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
@@ -371,14 +362,19 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 
 	if (spank_get_item(spank, S_JOB_ID, &job))
 		return ESPANK_SUCCESS;
+	/* Here slurm_spank_init is not called. */
+	bool read = !jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
+	bool known = !spank_get_item(spank, S_JOB_UID, &user);
+	if (!read)
+		jail_failure_report(&err);
+	if (read && known && jail_choice_was_outside(&step.arguments, job, user))
+		return ESPANK_SUCCESS;
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, jail_stuck_leave, &err))
 		jail_failure_report(&err);
-	/* Here slurm_spank_init is not called. */
-	if (spank_get_item(spank, S_JOB_UID, &user) || !user || jail_job_user_has_another(job, user))
+	if (!known || !user || jail_job_user_has_another(job, user))
 		return ESPANK_SUCCESS;
-	if (jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err) ||
-	    jail_bcast_sweep(step.arguments.bcast, user, &err))
+	if (read && jail_bcast_sweep(step.arguments.bcast, user, &err))
 		jail_failure_report(&err);
 	jail_sessions_end(user);
 	return ESPANK_SUCCESS;

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages, made once a session for each release of Slurm, and a machine that has Debian's Slurm and nothing of Cellblock's."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock.attest.signing import load_signer
+from cellblock.build import BuildRequest, build_images, copy_images
+from cellblock.events import Events
+from cellblock.release.packages import PackagesRequest, make_packages
+
+VARIANT = "debian13"
+SITE = Path(__file__).parent / "site"
+
+
+class Made:
+    """A folder of packages, and the key that signed them."""
+
+    def __init__(self, folder: Path, key: Path) -> None:
+        self.folder, self.key = folder, key
+
+    def deb(self, name: str) -> Path:
+        """The one Debian package whose name begins so."""
+        (found,) = self.folder.glob(f"debian/{name}*.deb")
+        return found
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The packages of the variant, signed."""
+    folder = tmp_path_factory.mktemp("packages")
+    key = folder / "key.pem"
+    subprocess.run(
+        ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key)], check=True
+    )
+    output = folder / "made"
+    request = PackagesRequest(BuildRequest(variant=VARIANT), output, signer=load_signer(str(key)))
+    make_packages(request, Events())
+    return Made(output, key)
+
+
+class Machine:
+    """A container with a cluster of one machine."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, line: str, user: str = "root", timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """A shell line on the machine; what it says on both channels together."""
+        argv = ["podman", "exec", "--user", user, "--workdir", "/", self.name, "bash", "-c", line]
+        return subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False
+        )
+
+    def says(self, line: str, user: str = "root", timeout: float = 120) -> str:
+        """The same for one that must succeed."""
+        done = self.run(line, user, timeout)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{self.logs()}"
+        return done.stdout
+
+    def logs(self) -> str:
+        """The ends of Slurm's logs."""
+        return self.run("tail -n 30 /var/log/slurmd.log /var/log/slurmctld.log").stdout
+
+    def restart_slurmd(self) -> None:
+        """What `systemctl restart slurmd` does; there is no systemd here."""
+        self.says("pkill -x slurmd; while pgrep -x slurmd >/dev/null; do sleep 0.1; done; slurmd", timeout=60)
+        self.wait()
+
+    def wait(self) -> None:
+        """Until the node takes jobs."""
+        self.says(
+            "for i in $(seq 300); do sinfo -h -o %t | grep -qE '^(idle|mix)' && exit; sleep 0.2; done; exit 1"
+        )
+
+
+@pytest.fixture(scope="module")
+def machine(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A plain machine; /srv/packages is there, and /srv/jail-image, a jail's image."""
+    # The marker: what is in the jail alone.
+    site = (SITE,)
+    result = build_images(
+        BuildRequest(images=("plain-slurm", "jail"), variant=VARIANT, load=("plain-slurm",), sites=site),
+        Events(),
+    )
+    layout = tmp_path_factory.mktemp("jail") / "image"
+    copy_images(result, layout, ["jail"])
+    name = "cellblock-plain-slurm"
+    subprocess.run(["podman", "rm", "-f", "-t", "0", name], check=True, capture_output=True)
+    subprocess.run(
+        [
+            "podman",
+            "run",
+            "-d",
+            "--name",
+            name,
+            "--hostname",
+            "localhost",
+            "--privileged",
+            "--network",
+            "none",
+        ]
+        + ["--volume", f"{made.folder}:/srv/packages:ro", "--volume", f"{layout}:/srv/jail-image:ro"]
+        + ["--tmpfs", "/run", "--volume", "/mnt/jail", result.images["plain-slurm"].reference],
+        check=True,
+        capture_output=True,
+    )
+    plain = Machine(name)
+    try:
+        plain.wait()
+        yield plain
+    finally:
+        subprocess.run(["podman", "rm", "-f", "-v", "-t", "0", name], check=False, capture_output=True)

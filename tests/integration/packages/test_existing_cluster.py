@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/packages.md on a machine with Debian's Slurm: installed, tried by some jobs, attacked, and removed without a trace."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.documented import lines_for
+from tests.integration.archive import HAS_A_MIRROR
+from tests.integration.packages.conftest import Machine
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(os.geteuid() != 0, reason="building images and running containers needs root"),
+    HAS_A_MIRROR,
+]
+PAGE = "packages.md"
+# In the jail alone; and the other way round, what a job on the node sees.
+INSIDE = "test -e /in-the-jail"
+SPANK = "required spank_jail.so"
+PYXIS = "required pyxis.so jail_enter=/usr/sbin/jail-enter"
+# All of the machine but what daemons, users and the package manager's records change as they run.
+FILES = (
+    "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /mnt "
+    "-o -path /var/log -o -path /var/lib/slurm -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/lib/apt "
+    "-o -path /home -o -path /root -o -name __pycache__ \\) -prune -o -print | sort"
+)
+
+
+def use(machine: Machine, *arguments: str) -> None:
+    """Write plugstack.conf, with these arguments of the jail, and start slurmd again."""
+    lines = f"{SPANK} {' '.join(arguments)}\n{PYXIS}\n"
+    machine.says(f"cat > /etc/slurm/plugstack.conf <<'END'\n{lines}END")
+    machine.restart_slurmd()
+
+
+def is_inside(machine: Machine, srun: str, user: str = "ann") -> bool:
+    """Where a step runs; `srun` is the command up to the program. Neither is a failure."""
+    said = machine.says(f"{srun} sh -c 'if {INSIDE}; then echo inside; else echo outside; fi'", user)
+    assert ("inside" in said) != ("outside" in said), said
+    return "inside" in said
+
+
+@pytest.fixture(scope="module")
+def installed(machine: Machine) -> Machine:
+    """The machine once the page's lines for installing were typed."""
+    for line in lines_for(PAGE, "test_a_job_a_container_and_ssh"):
+        machine.says(line, timeout=600)
+    # As an administrator of the jail would, who installs something there.
+    machine.says("touch /mnt/jail/root/in-the-jail")
+    machine.says(
+        "mkdir -p /root/small/usr/bin /root/small/etc && cd /root/small && ln -s usr/bin bin && "
+        "for file in /usr/bin/cat /usr/bin/bash $(ldd /usr/bin/cat /usr/bin/bash | grep -o '/lib[^ )]*' | sort -u); "
+        "do install -D $file .$file; done; ln -sf bash usr/bin/sh; echo small > etc/small; "
+        "mksquashfs . /home/ann/small.sqsh -quiet -no-progress -comp lz4; rm -r /root/small"
+    )
+    return machine
+
+
+@pytest.fixture(scope="module")
+def before(machine: Machine) -> str:
+    """What is on the machine before anything is installed."""
+    machine.says("cp -a /etc/slurm/plugstack.conf /root/")
+    return machine.says(FILES)
+
+
+@pytest.fixture(scope="module")
+def trial(before: str, installed: Machine) -> Machine:
+    """With the page's plugstack.conf."""
+    use(installed, "jail-partitions=trial")
+    return installed
+
+
+def test_a_job_a_container_and_ssh(trial: Machine) -> None:
+    assert is_inside(trial, "srun -p trial")
+    assert not is_inside(trial, "srun -p normal")
+    container = "--container-image=/home/ann/small.sqsh cat /etc/small"
+    assert "small" in trial.says(f"srun -p trial {container}", "ann")
+    assert "small" in trial.says(f"srun -p normal {container}", "ann")
+    trial.says("echo 'session required pam_jail.so jail-jobs=yes' >> /etc/pam.d/sshd")
+    trial.says(
+        "mkdir -p -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519 && "
+        "cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys",
+        "ann",
+    )
+    ssh = "ssh -o StrictHostKeyChecking=no -o BatchMode=yes localhost"
+    # Nobody's job, and so no word of slurmctld's that this user is outside here.
+    assert is_inside(trial, ssh)
+    with_job = "srun -p {} sh -c 'touch ~/runs; while [ -e ~/runs ]; do sleep 0.2; done' & while [ ! -e ~/runs ]; do sleep 0.1; done; "
+    after = "; rm ~/runs; wait"
+    for partition, inside in (("normal", False), ("trial", True)):
+        line = with_job.format(partition) + f"{ssh} '{INSIDE} && echo inside || echo outside'" + after
+        assert ("inside" in trial.says(line, "ann")) == inside, partition
+    both = with_job.format("normal") + with_job.format("trial").replace("runs", "runs2")
+    said = trial.says(
+        both + f"{ssh} '{INSIDE} && echo inside || echo outside'; rm ~/runs ~/runs2; wait", "ann"
+    )
+    assert "inside" in said
+    # The job in which he was outside is over: its mark does not count.
+    assert is_inside(trial, ssh)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "SLURM_JOB_PARTITION=normal srun -p trial --export=ALL,SLURM_JOB_PARTITION=normal",
+        "srun -p trial --jail=no",
+        "SRUN_JAIL=no srun -p trial",
+        "_SLURM_SPANK_OPTION_jail_jail=no SLURM_SPANK__SLURM_SPANK_OPTION_jail_jail=no srun -p trial --export=ALL",
+        "salloc -Q -p trial srun --jail=no",
+        "salloc -Q -p trial srun -p normal",
+        "srun -p trial,trial",
+        "srun -p trial --chdir=/tmp --export=NONE /usr/bin/env PATH=/usr/bin",
+    ],
+)
+def test_no_job_of_the_partition_leaves_the_jail_by_what_its_user_says(trial: Machine, way: str) -> None:
+    assert is_inside(trial, way)
+
+
+def test_a_batch_script_and_its_steps_are_where_their_partition_is(trial: Machine) -> None:
+    script = f'#!/bin/sh\\n{INSIDE} && echo script-inside\\nsrun sh -c "{INSIDE} && echo step-inside"\\n'
+    for partition, number in (("trial", 2), ("normal", 0)):
+        line = f"printf '{script}' > ~/job.sh; sbatch -W -Q -p {partition} -o ~/out ~/job.sh; cat ~/out"
+        said = trial.run(line, "ann").stdout
+        assert said.count("-inside") == number, (partition, said)
+
+
+def test_nobody_becomes_root_inside(trial: Machine) -> None:
+    trial.says(
+        "cp /usr/bin/id /mnt/jail/root/usr/bin/id-of-root; chmod 4755 /mnt/jail/root/usr/bin/id-of-root"
+    )
+    assert trial.says("srun -p trial id-of-root -u", "ann").strip() == "1001"
+    trial.says("echo 'ann ALL=(ALL) NOPASSWD: ALL' > /mnt/jail/root/etc/sudoers.d/ann 2>/dev/null || true")
+    assert trial.run("srun -p trial sudo -n id -u", "ann").returncode != 0
+
+
+def test_options_that_would_be_forgotten_end_the_job(trial: Machine) -> None:
+    for option in ("--jail", "--jail-readonly"):
+        done = trial.run(f"srun -p normal {option} true", "ann")
+        assert done.returncode != 0
+        assert f"{option}: this job is not in the jail, which is for some partitions" in done.stdout
+    assert "idle" in trial.says("sinfo -h -o %t"), "the user's mistake drains no node"
+
+
+def test_a_slurmctld_that_does_not_answer_lets_nobody_out(trial: Machine) -> None:
+    """The step fails; the user can stop no slurmctld, but wait until one is."""
+    line = "salloc -Q -p trial sh -c 'sleep 3; srun true'"
+    assert trial.run(line, "ann").returncode == 0
+
+
+def test_users_groups_and_requests(trial: Machine) -> None:
+    use(trial, "jail-users=1001", "jail-groups=2000", "jail-by-request=yes")
+    assert is_inside(trial, "srun", "ann")
+    assert is_inside(trial, "srun --jail=no", "ann")
+    assert is_inside(trial, "srun", "ben")
+    # His primary group is not in what slurmctld sends then.
+    assert "inside" in trial.says(f"sg users -c \"srun sh -c '{INSIDE} && echo inside'\"", "ben")
+    assert not is_inside(trial, "srun", "cid")
+    assert is_inside(trial, "srun --jail", "cid")
+    assert is_inside(trial, "SRUN_JAIL=yes srun", "cid")
+    assert not is_inside(trial, "srun --jail=no", "cid")
+
+
+def test_all_of_it_goes_without_a_trace(trial: Machine, before: str) -> None:
+    trial.says("mv /root/plugstack.conf /etc/slurm/; sed -i /pam_jail/d /etc/pam.d/sshd")
+    trial.restart_slurmd()
+    for line in lines_for(PAGE, "test_all_of_it_goes_without_a_trace"):
+        trial.says(line, timeout=300)
+    assert trial.says(FILES).splitlines() == before.splitlines()
+    assert trial.says("dpkg-query -W -f '${Package}\\n' | grep -c cellblock || true").strip() == "0"
+    assert trial.says("find /run/cellblock /mnt/jail -mindepth 1 2>/dev/null || true") == ""
+    assert not trial.run("srun true", "ann").returncode
