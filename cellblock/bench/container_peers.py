@@ -23,11 +23,19 @@ from cellblock import paths
 from cellblock.bench.import_images import SHAPES
 from cellblock.bench.registry import registry
 from cellblock.bench.scratch import scratch, storage, unmount_below
+from cellblock.cluster.facts.host import container_limits
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
 
 TASKS = 16
 RUNS = 20
+PODMAN = ("podman", "--cgroup-manager=cgroupfs")
+"""Without systemd there is nobody to make scopes."""
+RUN_OPTIONS = (
+    *("--rm", "--network=host"),
+    # podman's defaults are above what a process without CAP_SYS_RESOURCE may set.
+    *(f"--ulimit={limit.name}={limit.value}:{limit.value}" for limit in container_limits()),
+)
 _TRUE, _SLEEP = ("/usr/bin/true",), ("/usr/bin/sleep", "30")
 _CGROUP = Path("/sys/fs/cgroup")
 _SETTLE_S = 3.0
@@ -153,9 +161,9 @@ def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path
         ),
         Runtime(
             "podman",
-            "podman pull --quiet --tls-verify=false {host}/bench/{image}:1",
+            f"{' '.join(PODMAN)} pull --quiet --tls-verify=false {{host}}/bench/{{image}}:1",
             "true",
-            "podman run --rm --network=host --cgroups=disabled {host}/bench/{image}:1",
+            f"{' '.join((*PODMAN, 'run', *RUN_OPTIONS))} {{host}}/bench/{{image}}:1",
             "",
             variables=podman,
         ),

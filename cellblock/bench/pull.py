@@ -13,12 +13,13 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from cellblock.bench import build_peers
+from cellblock.bench.container_peers import PODMAN, RUN_OPTIONS
 from cellblock.bench.counting_proxy import CountingProxy, counting_proxy
 from cellblock.bench.registry import push, registry
 from cellblock.bench.scratch import scratch, storage
@@ -50,19 +51,18 @@ pull_options = {enable_partial_images = "true", use_hard_links = "false", ostree
 class Way:
     """An image in one form: seconds and bytes to a first job on a node with nothing, and with last week's.
 
-    `size` is what the blobs of the new image have in the registry.
+    None: not measured.
     """
 
     first_s: float
     first_bytes: int
-    update_s: float
-    update_bytes: int
-    size: int
+    update_s: float | None = None
+    update_bytes: int | None = None
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """The part of a whole pull that the update moves."""
-        return self.update_bytes / self.first_bytes
+        return None if self.update_bytes is None else round(self.update_bytes / self.first_bytes, 4)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PullFigures:
         keys: dict[str, float | None] = {
             "first_job_s": round(ours.first_s, 2),
             "first_job_bytes": ours.first_bytes,
-            "update_bytes_ratio": round(ours.ratio, 4),
+            "update_bytes_ratio": ours.ratio,
             "update_bytes_ratio_median": round(statistics.median(self.ratios), 4),
             "update_bytes_ratio_as_built": round(self.as_built_ratio, 4),
             "packages_within_5_percent": round(
@@ -93,8 +93,10 @@ class PullFigures:
         for name, way in self.ways.items():
             keys[f"{name}_first_job_s"] = round(way.first_s, 2)
             keys[f"{name}_first_job_bytes"] = way.first_bytes
-            keys[f"{name}_update_s"] = round(way.update_s, 2)
-            keys[f"{name}_update_bytes"] = way.update_bytes
+            if way.update_s is not None:
+                keys[f"{name}_update_s"] = round(way.update_s, 2)
+                keys[f"{name}_update_bytes"] = way.update_bytes
+                keys[f"{name}_update_bytes_ratio"] = way.ratio
         return keys
 
 
@@ -113,10 +115,10 @@ def pull_cost(variant: str | None, events: Events) -> PullFigures:
         node = _Node(folder, host, proxy, events)
         with events.step("spread", "the image, and the image with an update"):
             old, new, ratios = _spread_both(store, built, folder)
-        pair = (f"oci:{old.folder}:{IMAGE}", f"oci:{new.folder}:{IMAGE}")
+        pair = [f"oci:{old.folder}:{IMAGE}", f"oci:{new.folder}:{IMAGE}"]
         as_built = Layout(folder / "as-built")
         store.copy_to({IMAGE: reference(IMAGE, prepared.variant)}, as_built)
-        ways["built"] = node.measure("built", (f"oci:{as_built.folder}:{IMAGE}",) * 2)
+        ways["built"] = node.measure("built", [f"oci:{as_built.folder}:{IMAGE}"])
         ways["spread"] = node.measure("spread", pair)
         ways["chunked"] = node.measure("chunked", pair, compression=_CHUNKED)
         ways["buildah"] = node.measure("buildah", _by_buildah(prepared, folder, events))
@@ -132,16 +134,18 @@ class _Node:
     proxy: CountingProxy
     events: Events
 
-    def measure(self, name: str, images: tuple[str, str], compression: str = _AS_IT_IS) -> Way:
-        """Push both images (last week's and the new one, as skopeo names them), and time a node's pulls."""
+    def measure(self, name: str, images: Sequence[str], compression: str = _AS_IT_IS) -> Way:
+        """Push the images (last week's, if there is one, and the new one), and time a node's pulls."""
         options = [f"--dest-compress-format={compression}"] if compression else []
         for tag, source in enumerate(images):
             push(source, f"docker://{self.host}/bench/{name}:{tag}", options)
         with self.events.step(name, "a node with nothing"):
-            first_s, first_bytes = self._first_job(name, [1])
+            first_s, first_bytes = self._first_job(name, [len(images) - 1])
+        if len(images) == 1:
+            return Way(first_s, first_bytes)
         with self.events.step(name, "a node with last week's image"):
             update_s, update_bytes = self._first_job(name, [0, 1])
-        return Way(first_s, first_bytes, update_s, update_bytes, first_bytes)
+        return Way(first_s, first_bytes, update_s, update_bytes)
 
     def _first_job(self, name: str, tags: list[int]) -> tuple[float, int]:
         """Seconds and bytes of the last of the tags, on a new storage."""
@@ -155,8 +159,7 @@ class _Node:
                 began = time.perf_counter()
                 _podman(["pull", "--quiet", "--tls-verify=false", image], variables)
                 program, *arguments = _JOB
-                run = ["run", "--rm", "--network=host", "--cgroups=disabled", f"--entrypoint={program}"]
-                _podman([*run, image, *arguments], variables)
+                _podman(["run", *RUN_OPTIONS, f"--entrypoint={program}", image, *arguments], variables)
                 found = time.perf_counter() - began, self.proxy.taken()
             _podman(["rmi", "--all", "--force"], variables)
         return found
@@ -164,7 +167,7 @@ class _Node:
 
 def _podman(arguments: list[str], variables: Mapping[str, str]) -> None:
     done = subprocess.run(
-        ["podman", *arguments], env={**os.environ, **variables}, capture_output=True, text=True, check=False
+        [*PODMAN, *arguments], env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise CellblockError(
@@ -251,7 +254,7 @@ def _names(tar: bytes, source: str) -> bool:
     return f"usr/bin/{source}".encode() in tar or b"libssl.so.3" in tar
 
 
-def _by_buildah(prepared: Prepared, folder: Path, events: Events) -> tuple[str, str]:
+def _by_buildah(prepared: Prepared, folder: Path, events: Events) -> list[str]:
     """The image as `buildah build` makes it of Cellblock's Containerfile, twice from nothing."""
     packages = package_store()
     packages.fetch(prepared.lock.packages.values(), prepared.archives, events)
@@ -272,4 +275,4 @@ def _by_buildah(prepared: Prepared, folder: Path, events: Events) -> tuple[str, 
                 ["buildah", "push", "--quiet", given.references[IMAGE], target], env=dict(variables)
             )
         found.append(target)
-    return found[0], found[1]
+    return found

@@ -13,7 +13,7 @@ from cellblock.bench.pull import PullFigures, Way
 
 def test_keys() -> None:
     ways = {
-        name: Way(first_s=number, first_bytes=1000 * number, update_s=0.5, update_bytes=40, size=1)
+        name: Way(first_s=number, first_bytes=1000 * number, update_s=0.5, update_bytes=40)
         for number, name in enumerate(("spread", "built", "buildah"), 1)
     }
     keys = PullFigures(ways, as_built_ratio=0.9, ratios=(0.01, 0.03, 0.2), seconds=1).keys()
