@@ -37,6 +37,8 @@ RUN_OPTIONS = (
     *(f"--ulimit={limit.name}={limit.value}:{limit.value}" for limit in container_limits()),
 )
 _TRUE, _SLEEP = ("/usr/bin/true",), ("/usr/bin/sleep", "30")
+_WORK, _HOME = "/var/tmp/bench", {"USER": "root", "HOME": "/root"}
+"""In a root of a peer's own."""
 _CGROUP = Path("/sys/fs/cgroup")
 _SETTLE_S = 3.0
 
@@ -137,6 +139,7 @@ def _root(package: str, suite: str, events: Events) -> Path:
         root.parent.mkdir(parents=True, exist_ok=True)
         with events.step(package, f"a root of Debian {suite}, made once"):
             _run([*command, suite, str(draft)])
+        (draft / "etc/hosts").write_text("127.0.0.1 localhost\n")
         draft.rename(root)
     return root
 
@@ -169,13 +172,14 @@ def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path
         ),
         Runtime(
             "charliecloud",
-            "ch-image --storage={work}/storage pull --tls-no-verify {host}/bench/{image}:1 {image}"
-            " && ch-convert --storage={work}/storage -i ch-image -o squash {image} {work}/{image}.sqfs",
-            "ch-convert -i squash -o dir {work}/{image}.sqfs {work}/{image}",
+            "ch-image pull --tls-no-verify {host}/bench/{image}:1 {image}"
+            " && ch-convert {image} {work}/{image}.sqfs",
+            "ch-convert {work}/{image}.sqfs {work}/{image}",
             "ch-run {work}/{image} --",
             "ch-run {work}/{image}.sqfs --",
             roots["charliecloud"],
-            {"USER": "root", "HOME": "/root"},
+            # Its HTTP library takes authorities of the environment for more than the option.
+            {"REQUESTS_CA_BUNDLE": "", "CURL_CA_BUNDLE": "", **_HOME, "CH_IMAGE_STORAGE": f"{_WORK}/storage"},
             only_tls=True,
         ),
         Runtime(
@@ -185,7 +189,7 @@ def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path
             "apptainer --silent exec {work}/{image}",
             "apptainer --silent exec {work}/{image}.sif",
             roots["apptainer"],
-            {"HOME": "/root"},
+            _HOME,
         ),
     ]
 
@@ -196,12 +200,15 @@ def _mounted(root: Path) -> Iterator[None]:
     if root == Path("/"):
         yield
         return
+    # Apptainer looks for the mount that holds a path: the root has to be one.
+    _run(["mount", "--bind", str(root), str(root)])
     for name in ("proc", "sys", "dev"):
         _run(["mount", "--rbind", "--make-rslave", f"/{name}", str(root / name)])
     try:
         yield
     finally:
         unmount_below(root)
+        subprocess.run(["umount", "--lazy", str(root)], check=False, capture_output=True)
 
 
 @contextmanager
@@ -216,7 +223,7 @@ def _work(runtime: Runtime, folder: Path) -> str:
     """The runtime's folder, as it sees it."""
     if runtime.root == Path("/"):
         return str(folder / f"{runtime.name}-work")
-    return "/var/tmp/bench"
+    return _WORK
 
 
 def _imports(runtime: Runtime, folder: Path, host: str, events: Events) -> dict[str, float]:
