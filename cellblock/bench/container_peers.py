@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures starts, imports and memory of containers beside podman, Charliecloud and Apptainer.
 
-Each peer is used as its documentation says, as root: Charliecloud of Debian 13 and Apptainer of Debian sid in
-a Debian root of their own, made by mmdebstrap and kept below CELLBLOCK_CACHE; podman is this machine's. The
-registry is on loopback, its files are in the page cache for all. What chroot(1) itself takes is measured, and
-taken off. Rounds go through all of them in turns.
+Each peer is used as its documentation says, Apptainer as an ordinary user, the others as root: Charliecloud
+of Debian 13 and Apptainer of Debian sid in a Debian root of their own, made by mmdebstrap and kept below
+CELLBLOCK_CACHE; podman is this machine's. The registry is on loopback, its files are in the page cache for
+all. What entering such a root takes is measured, and taken off. Rounds go through all of them in turns.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cellblock import paths
 from cellblock.bench.import_images import SHAPES
 from cellblock.bench.registry import registry
-from cellblock.bench.scratch import scratch, storage, unmount_below
+from cellblock.bench.scratch import scratch, storage
 from cellblock.cluster.facts.host import container_limits
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
@@ -39,6 +39,18 @@ RUN_OPTIONS = (
 _TRUE, _SLEEP = ("/usr/bin/true",), ("/usr/bin/sleep", "30")
 _WORK, _HOME = "/var/tmp/bench", {"USER": "root", "HOME": "/root"}
 """In a root of a peer's own."""
+_UID = 1500
+_AS_USER = f"setpriv --reuid={_UID} --regid={_UID} --clear-groups"
+"""root's Apptainer asks for all capabilities, which root of a container has not."""
+_ENTER = """
+cd "$1"
+mount --bind . .
+cd "$1"
+for name in proc sys dev; do mount --rbind "/$name" "$name"; done
+pivot_root . mnt
+echo ready
+exec sleep infinity
+"""
 _CGROUP = Path("/sys/fs/cgroup")
 _SETTLE_S = 3.0
 
@@ -61,11 +73,12 @@ class Runtime:
     variables: dict[str, str] = field(default_factory=dict)
     only_tls: bool = False
     """Whether it speaks no plain http."""
+    enter: tuple[str, ...] = ()
+    """The command that goes into that root."""
 
     def command(self, line: str, **words: str) -> list[str]:
         """The line as an argument vector, in the runtime's own root."""
-        argv = ["sh", "-ec", line.format(**words)]
-        return argv if self.root == Path("/") else ["chroot", str(self.root), *argv]
+        return [*self.enter, "sh", "-ec", line.format(**words)]
 
     def exec_line(self, line: str, program: Sequence[str]) -> str:
         """The line that starts `program`; the shell itself does not stay."""
@@ -107,20 +120,18 @@ def peers_cost(enroot: Path, importer: Path, events: Events, runs: int = RUNS) -
         scratch() as folder,
         registry(folder, names) as host,
         registry(folder, (), tls=True) as secured,
+        ExitStack() as stack,
     ):
-        found = []
-        for runtime in _runtimes(folder, roots, enroot, importer):
-            with _mounted(runtime.root):
-                where = secured if runtime.only_tls else host
-                found.append((runtime, _imports(runtime, folder, where, events)))
+        runtimes = [stack.enter_context(_inside(each)) for each in _runtimes(folder, roots, enroot, importer)]
+        imports = {
+            each.name: _imports(each, folder, secured if each.only_tls else host, events) for each in runtimes
+        }
+        starts = _starts(runtimes, folder, runs, events)
         costs: dict[str, RuntimeCost] = {}
-        with _all_mounted([runtime.root for runtime, _ in found]):
-            starts = _starts([runtime for runtime, _ in found], folder, runs, events)
-            for runtime, imports in found:
-                with events.step(runtime.name, f"memory of {TASKS} tasks"):
-                    memory = _memory(runtime, folder)
-                folder_ms, file_ms, tasks_ms = starts[runtime.name]
-                costs[runtime.name] = RuntimeCost(imports, folder_ms, file_ms, tasks_ms, memory)
+        for each in runtimes:
+            with events.step(each.name, f"memory of {TASKS} tasks"):
+                memory = _memory(each, folder)
+            costs[each.name] = RuntimeCost(imports[each.name], *starts[each.name], memory)
         return costs
 
 
@@ -139,7 +150,11 @@ def _root(package: str, suite: str, events: Events) -> Path:
         root.parent.mkdir(parents=True, exist_ok=True)
         with events.step(package, f"a root of Debian {suite}, made once"):
             _run([*command, suite, str(draft)])
+        # Apptainer binds both into each container.
         (draft / "etc/hosts").write_text("127.0.0.1 localhost\n")
+        (draft / "etc/localtime").touch()
+        with (draft / "etc/passwd").open("a") as users:
+            users.write(f"bench:x:{_UID}:{_UID}::{_WORK}:/bin/sh\n")
         draft.rename(root)
     return root
 
@@ -184,39 +199,38 @@ def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path
         ),
         Runtime(
             "apptainer",
-            "apptainer --silent pull --no-https {work}/{image}.sif docker://{host}/bench/{image}:1",
-            "apptainer --silent build --sandbox {work}/{image} {work}/{image}.sif",
-            "apptainer --silent exec {work}/{image}",
-            "apptainer --silent exec {work}/{image}.sif",
+            f"{_AS_USER} apptainer --silent pull --no-https {{work}}/{{image}}.sif docker://{{host}}/bench/{{image}}:1",
+            f"{_AS_USER} apptainer --silent build --sandbox {{work}}/{{image}} {{work}}/{{image}}.sif",
+            f"{_AS_USER} apptainer --silent exec {{work}}/{{image}}",
+            f"{_AS_USER} apptainer --silent exec {{work}}/{{image}}.sif",
             roots["apptainer"],
-            _HOME,
+            {"USER": "bench", "HOME": _WORK},
         ),
     ]
 
 
 @contextmanager
-def _mounted(root: Path) -> Iterator[None]:
-    """/proc, /sys, /dev, resolv.conf and an empty /var/tmp/bench in a root of a peer's own."""
-    if root == Path("/"):
-        yield
+def _inside(runtime: Runtime) -> Iterator[Runtime]:
+    """The runtime in a mount namespace in which its own root is the root: Apptainer refuses a chroot(2)."""
+    if runtime.root == Path("/"):
+        yield runtime
         return
-    # Apptainer looks for the mount that holds a path: the root has to be one.
-    _run(["mount", "--bind", str(root), str(root)])
-    for name in ("proc", "sys", "dev"):
-        _run(["mount", "--rbind", "--make-rslave", f"/{name}", str(root / name)])
+    holder = subprocess.Popen(
+        ["unshare", "--mount", "--propagation=private", "sh", "-ec", _ENTER, "enter", str(runtime.root)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
-        yield
+        assert holder.stdout
+        if holder.stdout.readline().strip() != "ready":
+            raise CellblockError(
+                f"{runtime.root} cannot be entered", hint="remove it: it is made anew by the next run"
+            )
+        enter = ("nsenter", f"--target={holder.pid}", "--mount", "--wdns=/")
+        yield replace(runtime, enter=enter)
     finally:
-        unmount_below(root)
-        subprocess.run(["umount", "--lazy", str(root)], check=False, capture_output=True)
-
-
-@contextmanager
-def _all_mounted(roots: list[Path]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for root in roots:
-            stack.enter_context(_mounted(root))
-        yield
+        holder.kill()
+        holder.wait()
 
 
 def _work(runtime: Runtime, folder: Path) -> str:
@@ -232,6 +246,8 @@ def _imports(runtime: Runtime, folder: Path, host: str, events: Events) -> dict[
     outside = runtime.root / work.lstrip("/")
     shutil.rmtree(outside, ignore_errors=True)
     outside.mkdir(parents=True)
+    if runtime.variables.get("USER") == "bench":
+        os.chown(outside, _UID, _UID)
     found = {}
     for number, shape in enumerate(SHAPES):
         events.emit(Progress(runtime.name, number, len(SHAPES), "imports"))
@@ -252,7 +268,7 @@ def _words(runtime: Runtime, folder: Path) -> dict[str, str]:
 def _starts(
     runtimes: Sequence[Runtime], folder: Path, runs: int, events: Events
 ) -> dict[str, tuple[float | None, float | None, float]]:
-    """Medians in ms, less what the shell and chroot take: from a folder, from a file, and 16 at once."""
+    """Medians in ms, less what the shell and entering take: from a folder, from a file, and 16 at once."""
     times: dict[tuple[str, str], list[float]] = {}
     for number in range(runs + 1):
         events.emit(Progress("starts", number, runs + 1, "rounds"))

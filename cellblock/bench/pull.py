@@ -137,7 +137,11 @@ class _Node:
     def measure(self, name: str, images: Sequence[str], compression: str = _AS_IT_IS) -> Way:
         """Push the images (last week's, if there is one, and the new one), and time a node's pulls."""
         options = [f"--dest-compress-format={compression}"] if compression else []
-        for tag, source in enumerate(images):
+        for tag, image in enumerate(images):
+            source = image
+            if compression:  # skopeo leaves alone what is compressed by zstd
+                source = f"dir:{self.folder}/plain-{name}-{tag}"
+                push(image, source, ["--dest-decompress"])
             push(source, f"docker://{self.host}/bench/{name}:{tag}", options)
         with self.events.step(name, "a node with nothing"):
             first_s, first_bytes = self._first_job(name, [len(images) - 1])
