@@ -204,8 +204,9 @@ def _update(root: Path, built: StoredImage) -> int:
     """Change the unpacked image as an update of `UPDATED` a week later would. The new SOURCE_DATE_EPOCH."""
     epoch = spreading.epoch_of(built)
     later = epoch + int(timedelta(days=7).total_seconds())
-    for folder, _, names in os.walk(root):
-        for place in (Path(folder), *(Path(folder, name) for name in names)):
+    for folder, folders, names in os.walk(root):
+        # A link to a folder counts as one there.
+        for place in (Path(folder), *(Path(folder, name) for name in (*folders, *names))):
             if place.lstat().st_mtime >= epoch:
                 os.utime(place, (later, later), follow_symlinks=False)
     status = root / "var/lib/dpkg/status"
