@@ -96,6 +96,15 @@ def test_what_the_nodes_found(nodes: LocalCluster, tmp_path: Path) -> None:
     assert {verdicts[check] for check in ("jail", "auth", "clock", "dns", "cgroup")} == {"passed"}
 
 
+def test_what_a_turn_costs(nodes: LocalCluster, tmp_path: Path) -> None:
+    """far more than on a quiet machine, whose figures are the page's"""
+    (line,) = documented.lines_for("benchmarks.md", "test_what_a_turn_costs")
+    said = documented.type_line(f"{line} --name {nodes.request.name} --turns 5 --json", tmp_path)
+    measured = json.loads(said.splitlines()[-1])
+    assert measured["turns"] == 5
+    assert 0 < measured["quick_checks_cpu_ms"] < 500
+
+
 def test_a_node_drains_for_a_fault_and_comes_back_without_it(nodes: LocalCluster) -> None:
     """slurmd runs the turns"""
     nodes.on(NODE, "sh", "-c", FILL).ok()
