@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -117,6 +118,14 @@ char *check_recall(const char *name)
 	scoped_free char *path = check_path(name);
 
 	return path ? check_read(path) : NULL;
+}
+
+bool check_is_fresh(const char *name, uint64_t apart)
+{
+	scoped_free char *path = check_path(name);
+	struct stat st;
+
+	return path && !stat(path, &st) && st.st_mtime <= time(NULL) && (uint64_t)(time(NULL) - st.st_mtime) < apart;
 }
 
 void check_remember(const char *name, const char *text)

@@ -276,15 +276,16 @@ def test_errors_of_a_network_device(node: Node) -> None:
 
 
 def test_processes_of_the_node_that_hang(node: Node) -> None:
-    assert node.check("stuck", namespaces=_ALONE) == (_PASSED, "")
+    assert node.check("stuck", "apart=0", namespaces=_ALONE) == (_PASSED, "")
     # At the first look it may be on its way; one that is there at the second hangs.
-    look = f"{_HANGS} sleep 1; {node.base}/checks/stuck || true; "
-    status, said = node.check("stuck", before=look, namespaces=_ALONE)
+    look = f"{_HANGS} sleep 1; {node.base}/checks/stuck apart=0 || true; "
+    assert node.check("stuck", before=look, namespaces=_ALONE)[0] == _PASSED
+    status, said = node.check("stuck", "apart=0", before=look, namespaces=_ALONE)
     assert (status, said) == (_FAILED, "1 processes of the node have hung in the kernel since the last look")
     # A user's, or one in a job's mount namespace, is no fault of the node's.
     for how in ("setpriv --reuid=4242 --clear-groups", "unshare --mount"):
         theirs = look.replace("python3", f"{how} python3", 1)
-        assert node.check("stuck", before=theirs, namespaces=_ALONE) == (_PASSED, "")
+        assert node.check("stuck", "apart=0", before=theirs, namespaces=_ALONE) == (_PASSED, "")
     assert node.check("stuck", "proc=/none")[0] == _COULD_NOT_RUN
 
 
@@ -306,8 +307,8 @@ def test_what_jobs_left(node: Node) -> None:
     sockets = node.base / "unix"
     sockets.write_text("")
     left = "setpriv --reuid=4242 --clear-groups sleep 60 & sleep 0.3; "
-    twice = f"{left} {node.base}/checks/leftovers sockets={sockets} bcast=/none || true; "
-    ask = (f"sockets={sockets}", "bcast=/none")
+    twice = f"{left} {node.base}/checks/leftovers apart=0 sockets={sockets} bcast=/none || true; "
+    ask = (f"sockets={sockets}", "bcast=/none", "apart=0")
     assert node.check("leftovers", *ask, before=left, namespaces=_ALONE) == (_PASSED, "")
     status, said = node.check("leftovers", *ask, before=twice, namespaces=_ALONE)
     assert (status, said) == (_FAILED, "no job runs, and 1 processes of users are left since the last look")
