@@ -286,7 +286,7 @@ def test_processes_of_the_node_that_hang(node: Node) -> None:
     for how in ("setpriv --reuid=4242 --clear-groups", "unshare --mount"):
         theirs = look.replace("python3", f"{how} python3", 1)
         assert node.check("stuck", "apart=0", before=theirs, namespaces=_ALONE) == (_PASSED, "")
-    assert node.check("stuck", "proc=/none")[0] == _COULD_NOT_RUN
+    assert node.check("stuck", "proc=/none", "apart=0")[0] == _COULD_NOT_RUN
 
 
 def test_zombies_of_daemons(node: Node) -> None:
