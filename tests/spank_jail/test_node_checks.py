@@ -65,6 +65,14 @@ def test_the_jail(node: Node, volume: str) -> None:
     )
 
 
+def test_many_looks_at_the_jail_at_once(node: Node, volume: str) -> None:
+    """a turn and the prologs of jobs"""
+    ask = f"{node.base}/checks/jail {' '.join(arguments(node))} || : > {node.base}/bad"
+    at_once = f"{volume}; for i in 1 2 3 4 5 6 7 8; do ({ask}) & done; wait"
+    assert node.check("jail", *arguments(node), before=at_once) == (_PASSED, "")
+    assert not (node.base / "bad").exists()
+
+
 @pytest.mark.parametrize(
     "trick",
     ["rm $f; mkfifo $f", "ln -sf /proc/self/root/etc/shadow $f", "rm $f; mkdir $f", "yes | head -c 9M > $f"],
