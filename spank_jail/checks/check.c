@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,6 +120,14 @@ char *check_recall(const char *name)
 	return path ? check_read(path) : NULL;
 }
 
+bool check_is_fresh(const char *name, uint64_t apart)
+{
+	scoped_free char *path = check_path(name);
+	struct stat st;
+
+	return path && !stat(path, &st) && st.st_mtime <= time(NULL) && (uint64_t)(time(NULL) - st.st_mtime) < apart;
+}
+
 void check_remember(const char *name, const char *text)
 {
 	scoped_free char *path = check_path(name);
@@ -147,14 +156,27 @@ static bool copy_output(int from, unsigned seconds)
 	return false;
 }
 
+/* A look that hangs keeps the lock. One of a turn, or of another job's prolog, has it for a moment only. */
+static bool lock_within(int fd, unsigned seconds)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	time_t until = time(NULL) + seconds;
+
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (time(NULL) > until)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
 int check_bounded(int (*work)(void), const char *what, unsigned seconds)
 {
 	scoped_free char *path = check_path("prober");
 	scoped_fd held = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
 	int ends[2], status;
 
-	/* The process that hangs has it. */
-	if (held >= 0 && flock(held, LOCK_EX | LOCK_NB))
+	if (held >= 0 && !lock_within(held, seconds))
 		return check_failed("%s does not answer: a look at it of before still hangs", what);
 	if (pipe2(ends, O_CLOEXEC))
 		return check_could_not_run("pipe2: %s", strerrordesc_np(errno));

@@ -31,6 +31,8 @@ char *check_fact(const char *key);
 char *check_recall(const char *name);
 /* Ends the program when it cannot: without memory it could not run. */
 void check_remember(const char *name, const char *text);
+/* Whether it was remembered less than `apart` seconds ago: what is compared with it says little. */
+bool check_is_fresh(const char *name, uint64_t apart);
 /* Its path, a new string; NULL: the check was started by hand, and has no folder. */
 char *check_path(const char *name);
 

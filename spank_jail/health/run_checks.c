@@ -52,6 +52,9 @@ static void conclude(struct health_result *result, enum health_verdict verdict, 
 	snprintf(result->text, sizeof(result->text), "%s", text);
 	result->text[strcspn(result->text, "\r\n")] = 0;
 	jail_one_line(result->text);
+	/* It stands between quotes where a node registers with a reason. */
+	for (char *quote = result->text; (quote = strchr(quote, '"'));)
+		*quote = '\'';
 }
 
 /* Field 22 of proc_pid_stat(5): tells a process from one with its number that came later. 0: there is none. */

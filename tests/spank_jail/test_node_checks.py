@@ -23,7 +23,6 @@ _PASSED, _FAILED, _COULD_NOT_RUN = 0, 1, 2
 _HANGS = "python3 -c 'import ctypes; ctypes.CDLL(None).vfork() or __import__(\"time\").sleep(60)' &"
 # A PID namespace: what is started there ends with the check.
 _ALONE = "--pid --fork --mount-proc"
-_LOG = "6,1,{when},-;usual\n{pri},2,{when},-;{text}\n"
 
 
 @pytest.fixture
@@ -63,6 +62,14 @@ def test_the_jail(node: Node, volume: str) -> None:
         _FAILED,
         "the jail is of Slurm 22.05, this node of 24.11",
     )
+
+
+def test_many_looks_at_the_jail_at_once(node: Node, volume: str) -> None:
+    """a turn and the prologs of jobs"""
+    ask = f"{node.base}/checks/jail {' '.join(arguments(node))} || : > {node.base}/bad"
+    at_once = f"{volume}; for i in 1 2 3 4 5 6 7 8; do ({ask}) & done; wait"
+    assert node.check("jail", *arguments(node), before=at_once) == (_PASSED, "")
+    assert not (node.base / "bad").exists()
 
 
 @pytest.mark.parametrize(
@@ -276,16 +283,17 @@ def test_errors_of_a_network_device(node: Node) -> None:
 
 
 def test_processes_of_the_node_that_hang(node: Node) -> None:
-    assert node.check("stuck", namespaces=_ALONE) == (_PASSED, "")
+    assert node.check("stuck", "apart=0", namespaces=_ALONE) == (_PASSED, "")
     # At the first look it may be on its way; one that is there at the second hangs.
-    look = f"{_HANGS} sleep 1; {node.base}/checks/stuck || true; "
-    status, said = node.check("stuck", before=look, namespaces=_ALONE)
+    look = f"{_HANGS} sleep 1; {node.base}/checks/stuck apart=0 || true; "
+    assert node.check("stuck", before=look, namespaces=_ALONE)[0] == _PASSED
+    status, said = node.check("stuck", "apart=0", before=look, namespaces=_ALONE)
     assert (status, said) == (_FAILED, "1 processes of the node have hung in the kernel since the last look")
     # A user's, or one in a job's mount namespace, is no fault of the node's.
     for how in ("setpriv --reuid=4242 --clear-groups", "unshare --mount"):
         theirs = look.replace("python3", f"{how} python3", 1)
-        assert node.check("stuck", before=theirs, namespaces=_ALONE) == (_PASSED, "")
-    assert node.check("stuck", "proc=/none")[0] == _COULD_NOT_RUN
+        assert node.check("stuck", "apart=0", before=theirs, namespaces=_ALONE) == (_PASSED, "")
+    assert node.check("stuck", "proc=/none", "apart=0")[0] == _COULD_NOT_RUN
 
 
 def test_zombies_of_daemons(node: Node) -> None:
@@ -306,8 +314,8 @@ def test_what_jobs_left(node: Node) -> None:
     sockets = node.base / "unix"
     sockets.write_text("")
     left = "setpriv --reuid=4242 --clear-groups sleep 60 & sleep 0.3; "
-    twice = f"{left} {node.base}/checks/leftovers sockets={sockets} bcast=/none || true; "
-    ask = (f"sockets={sockets}", "bcast=/none")
+    twice = f"{left} {node.base}/checks/leftovers apart=0 sockets={sockets} bcast=/none || true; "
+    ask = (f"sockets={sockets}", "bcast=/none", "apart=0")
     assert node.check("leftovers", *ask, before=left, namespaces=_ALONE) == (_PASSED, "")
     status, said = node.check("leftovers", *ask, before=twice, namespaces=_ALONE)
     assert (status, said) == (_FAILED, "no job runs, and 1 processes of users are left since the last look")
@@ -317,72 +325,6 @@ def test_what_jobs_left(node: Node) -> None:
     sockets.write_text("0000: 00000002 0 0001 01 12345 /var/spool/slurmd/node-1_17.4294967291\n")
     assert node.check("leftovers", *ask, before=twice, namespaces=_ALONE) == (_PASSED, "")
     assert node.check("leftovers", "sockets=/none")[0] == _COULD_NOT_RUN
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "mce: Uncorrected hardware memory error in user-access at 3f5a1000",
-        "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_Channel#0_DIMM#0",
-        "I/O error, dev nvme0n1, sector 1234 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
-        "EXT4-fs (sda1): Remounting filesystem read-only",
-        "XFS (sdb): Filesystem has been shut down due to log error (0x2).",
-    ],
-)
-def test_faults_that_the_kernel_logs(node: Node, text: str) -> None:
-    """of a recorded log: the machine that runs the tests has no such fault"""
-    log = node.base / "kmsg"
-    when = int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6)
-    ask = f"source={log}"
-    log.write_text(_LOG.format(pri=3, when=when, text=text))
-    assert node.check("kernel-errors", ask) == (_FAILED, f"the kernel says: {text}")
-    # It is told once.
-    assert node.check("kernel-errors", ask) == (_PASSED, "")
-    assert node.check("kernel-warnings", ask) == (_PASSED, "")
-
-
-@pytest.mark.parametrize(
-    ("pri", "text"),
-    [
-        # A user's program can have such a name, and write such words where it may.
-        (6, "[Hardware Error[17]: segfault at 0 ip 0 sp 0 error 4"),
-        (6, "EDAC MC0: 1 UE [17]: segfault at 0 ip 0 sp 0 error 4"),
-        (6, "I/O error, dev [17]: segfault at 0 ip 0 sp 0 error 4"),
-        # Written to /dev/kmsg, not by the kernel: facility 1.
-        (11, "mce: Uncorrected hardware memory error in user-access at 3f5a1000"),
-        (3, "I/O error, dev loop0, sector 8"),
-        (3, "Memory cgroup out of memory: Killed process 17 (a.out)"),
-    ],
-)
-def test_what_is_no_fault_of_the_machine(node: Node, pri: int, text: str) -> None:
-    log = node.base / "kmsg"
-    when = int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6)
-    log.write_text(_LOG.format(pri=pri, when=when, text=text))
-    for check in ("kernel-errors", "kernel-warnings"):
-        assert node.check(check, f"source={log}") == (_PASSED, "")
-
-
-def test_a_warning_of_the_kernels_stays_for_an_hour(node: Node) -> None:
-    log = node.base / "kmsg"
-    when = int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6)
-    text = "INFO: task nfsd:17 blocked for more than 120 seconds."
-    log.write_text(_LOG.format(pri=3, when=when, text=text))
-    assert node.check("kernel-warnings", f"source={log}") == (_FAILED, f"the kernel says: {text}")
-    assert node.check("kernel-warnings", f"source={log}") == (_FAILED, f"the kernel said: {text}")
-    assert node.check("kernel-warnings", f"source={log}", "hold=0") == (_PASSED, "")
-
-
-def test_faults_of_long_ago_are_not_this_starts(node: Node) -> None:
-    log = node.base / "kmsg"
-    log.write_text(_LOG.format(pri=3, when=1, text="EXT4-fs (sda1): Remounting filesystem read-only"))
-    assert node.check("kernel-errors", f"source={log}", "back=0") == (_PASSED, "")
-
-
-@pytest.mark.parametrize("text", ["", "nonsense\n"])
-def test_a_log_that_cannot_be_read(node: Node, text: str) -> None:
-    assert node.check("kernel-errors", f"source={node.base}/none")[0] == _COULD_NOT_RUN
-    (node.base / "kmsg").write_text(text)
-    assert node.check("kernel-errors", f"source={node.base}/kmsg")[0] == _COULD_NOT_RUN
 
 
 def test_the_checks_together_are_quick(node: Node) -> None:

@@ -49,7 +49,7 @@ def test_without_a_configuration_nothing_runs(node: Node) -> None:
         ("sleep 60", "could not run", "no end after 1 s"),
         ("trap '' TERM; sleep 60 & sleep 60; exit 1", "could not run", "no end after 1 s"),
         ("head -c 1000000 /dev/zero | tr '\\0' x; exit 1", "failed", "x" * 239),
-        (r"printf 'a\033[31mb\tc\n'; exit 1", "failed", "a?[31mb?c"),
+        (r"""printf 'a\033[31mb\tc "d"\n'; exit 1""", "failed", "a?[31mb?c 'd'"),
     ],
 )
 def test_verdicts(node: Node, script: str, verdict: str, text: str) -> None:

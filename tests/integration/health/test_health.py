@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,8 @@ EMPTY = "rm -f /var/log/fill"
 # Executable, other than /run; root's alone.
 OWN = "/var/spool/health-test"
 MANY = 40
+# Of the soak. `build.py test --thorough` takes 10,000.
+TURNS = int(os.environ.get("CELLBLOCK_HEALTH_TURNS", "50"))
 
 
 @pytest.fixture(scope="module", params=[default_variant(), *other_variants()])
@@ -94,6 +97,15 @@ def test_what_the_nodes_found(nodes: LocalCluster, tmp_path: Path) -> None:
     assert {each["check"] for each in found[0]["checks"]} >= {"jail", "disk", "auth", "clock"}
     verdicts = {each["check"]: each["verdict"] for each in found[0]["checks"]}
     assert {verdicts[check] for check in ("jail", "auth", "clock", "dns", "cgroup")} == {"passed"}
+
+
+def test_what_a_turn_costs(nodes: LocalCluster, tmp_path: Path) -> None:
+    """far more than on a quiet machine, whose figures are the page's"""
+    (line,) = documented.lines_for("benchmarks.md", "test_what_a_turn_costs")
+    said = documented.type_line(f"{line} --name {nodes.request.name} --turns 5 --json", tmp_path)
+    measured = json.loads(said.splitlines()[-1])
+    assert measured["turns"] == 5
+    assert 0 < measured["quick_checks_cpu_ms"] < 500
 
 
 def test_a_node_drains_for_a_fault_and_comes_back_without_it(nodes: LocalCluster) -> None:
@@ -157,6 +169,8 @@ def test_no_job_begins_on_a_node_that_is_not_fit_for_it(nodes: LocalCluster) -> 
     nodes.wait_until("the job is queued again", lambda: nodes.job(job)["JobState"] == "PENDING")
     assert nodes.job(job)["Restarts"] == "1"
     nodes.on(NODE, "mount", "-o", "remount,rw", "/tmp").ok()
+    # Slurm has jobs that it queued again wait for two minutes.
+    nodes.on("controller", "scontrol", "update", f"jobid={job}", "starttime=now").ok()
     assert nodes.job(ended(nodes, job))["JobState"] == "COMPLETED"
 
 
@@ -232,3 +246,33 @@ def test_a_check_that_is_broken_everywhere_drains_no_more_than_the_budget(nodes:
     finally:
         nodes.on(NODE, "rm", "-rf", OWN)
         nodes.on("controller", "scontrol", "delete", f"nodename=many-[1-{MANY}]")
+
+
+# A job that computes, takes memory, writes to /tmp and /dev/shm, and leaves processes to init.
+BUSY = """\
+end=$(($(date +%s) + $0))
+while [ $(date +%s) -lt $end ]; do
+    head -c 20M /dev/urandom > /tmp/x; cp /tmp/x /dev/shm/x; sha256sum /tmp/x > /dev/null
+    for i in 1 2 3 4 5 6 7 8; do (sleep 0.1 &); done
+    rm -f /tmp/x /dev/shm/x
+done
+"""
+
+
+def test_nothing_drains_under_load(nodes: LocalCluster) -> None:
+    """with the image's own table: turns one after the other while jobs come and go"""
+    nodes.jail("sh", "-c", "cat > /home/ada/busy", stdin=BUSY).ok()
+    array = ("--array=1-1000%4", "-n1", "--mem=100M", "--chdir=/tmp", "--output=/dev/null")
+    submit(nodes, "ada", 'bash -c "$(cat /home/ada/busy)" $((RANDOM % 5))', *array)
+    options = f"--config {OWN}/soak.conf --state {OWN}/soak"
+    turns = f"i=0; while [ $i -lt {TURNS} ]; do node-health {options} || exit; i=$((i + 1)); done"
+    try:
+        make = f"mkdir -p {OWN}; : > {OWN}/soak.conf"
+        nodes.on(NODE, "sh", "-c", f"{make}; {turns}", timeout_s=7200).ok()
+        shown = json.loads(nodes.on(NODE, "sh", "-c", f"node-health {options} --show --json").ok())
+        assert [one for one in shown["checks"] if one["sick"] and one["action"] == "drain"] == []
+        assert not drained(nodes, NODE), sinfo(nodes, NODE)
+        assert "R" in nodes.on("controller", "squeue", "-h", "-t", "running", "-o", "%t").ok()
+    finally:
+        nodes.cancel_jobs()
+        nodes.on(NODE, "rm", "-rf", OWN)
