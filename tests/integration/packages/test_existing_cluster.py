@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/packages.md on a machine with Debian's Slurm: installed, tried by some jobs, attacked, and removed without a trace."""
+"""docs/packages.md on a machine with Debian's Slurm: installed, tried by some jobs, attacked, and removed."""
 
 from __future__ import annotations
 
