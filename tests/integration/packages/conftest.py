@@ -104,7 +104,7 @@ def machine(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     ]
     volumes = [f"{made.folder}:/srv/packages:ro", f"{layout}:/srv/jail-image:ro", "/mnt/jail"]
     shown = [f"--volume={each}" for each in volumes]
-    argv = ["podman", "run", "-d", "--name", name, *options, "--tmpfs=/run", *shown]
+    argv = ["podman", "run", "-d", "--init", "--name", name, *options, "--tmpfs=/run", *shown]
     subprocess.run([*argv, result.images["plain-slurm"].reference], check=True, capture_output=True)
     plain = Machine(name)
     try:
