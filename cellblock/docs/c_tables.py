@@ -71,6 +71,7 @@ def plan_page() -> str:
 def plugstack_page() -> str:
     """The page `reference/plugstack.md`: arguments of both SPANK plugins."""
     jail = set(_ARGUMENT.findall(_source("arguments.c", '"bind-allow"')))
+    jail.update(_ARGUMENT.findall(_source("selection.c", '"jail-partitions"')))
     containers = _source("arguments.c", '"container_scope"')
     pyxis = {*_ARGUMENT.findall(containers), *_SWITCH.findall(containers)}
     _compare("arguments.c", "arguments of spank_jail.so", jail, meanings.JAIL_ARGUMENTS)

@@ -58,6 +58,13 @@ JAIL_ARGUMENTS = {
         "`1000-60000,65536-4294967293`",
         "whose jobs run, by uid and primary group, besides root's: numbers and ranges, with commas",
     ),
+    "jail-partitions": (
+        "none: all jobs get the jail",
+        "names of partitions, with commas: the jobs in them get the jail ([some jobs only](../packages.md))",
+    ),
+    "jail-users": ("none", "likewise the jobs of these users: uids and ranges, with commas"),
+    "jail-groups": ("none", "likewise the jobs of members of these groups: gids and ranges, with commas"),
+    "jail-by-request": ("`no`", "`yes`: likewise jobs with `--jail`"),
     "bcast": ("`/run/bcast`", "where sbcast writes; the same as `BcastParameters=DestDir`"),
     "spool": ("SlurmdSpoolDir", "slurmd's spool directory, as it is on the node"),
     "window": (

@@ -5,8 +5,8 @@
     DIR/rpm/      *.rpm
     DIR/sbom.spdx.json, DIR/SHA256SUMS, and with a key DIR/SHA256SUMS.sig
 
-The signature is over SHA256SUMS, in cosign's form: `cosign verify-blob --key KEY.pub --signature SHA256SUMS.sig
---insecure-ignore-tlog SHA256SUMS`, or openssl's `dgst -sha256 -verify` on its base64 decoded.
+The signature is over SHA256SUMS, as of `cosign sign-blob`: base64 of what `openssl dgst -sha256 -verify`
+takes.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def make_packages(request: PackagesRequest, events: Events) -> tuple[str, ...]:
 
 
 def headers_in(folder: Path) -> tuple[Path, str]:
-    """The folder of Slurm's headers in `folder`, and the release: an unpacked libslurm-dev, what `make install`
-    of Slurm made, or an include folder.
+    """The folder of Slurm's headers in `folder`, and the release.
+
+    `folder` is an unpacked libslurm-dev, what `make install` of Slurm made, or an include folder.
 
     Raises UsageError when they are not there, or of a release that the plugins do not know.
     """
@@ -95,7 +96,7 @@ def headers_in(folder: Path) -> tuple[Path, str]:
     else:
         raise UsageError(
             f"--slurm-from {folder}: there are no headers of Slurm ({', '.join(_NEEDED)})",
-            hint="give the prefix that Slurm was installed to, or what `dpkg-deb -x libslurm-dev*.deb DIR` made",
+            hint="give the prefix that Slurm was installed to, or DIR of `dpkg-deb -x libslurm-dev*.deb DIR`",
         )
     number = _NUMBER.search((found / "slurm_version.h").read_text(encoding="utf-8", errors="replace"))
     if not number:

@@ -5,7 +5,7 @@
  *   session required pam_jail.so root=/mnt/jail/root plan=/etc/cellblock/jail.fstab level=capabilities
  *
  * Where the jail is for some only, jail-users= and jail-groups= say whose sessions enter it, as in plugstack.conf, and jail-jobs=yes that
- * a session on a worker does as the user's jobs there do; who is in neither stays outside. Nobody becomes root inside then.
+ * a session on a worker does as the user's jobs there do, root's excepted; who is in neither stays outside. Nobody becomes root inside then.
  *
  * As the last session line: modules after it would be looked for inside the jail. Any failure denies the
  * session; nobody gets a shell outside by accident.
@@ -104,8 +104,9 @@ static int decide(pam_handle_t *pam, const struct choice *choice, bool *outside,
 	if (pam_get_user(pam, &name, NULL) != PAM_SUCCESS || !name || !(user = pam_modutil_getpwnam(pam, name)))
 		return jail_fail(err, NULL, 0, "this node does not know the user \"%s\", and so not whether the session belongs in the jail",
 				 name ? name : "");
+	/* root looks after the node, and has no jobs here. */
 	*outside = !jail_selection_names_user(&choice->only, user->pw_uid, user->pw_gid, NULL, 0) &&
-		   (!choice->as_jobs || jail_outside_is_all(user->pw_uid));
+		   (!choice->as_jobs || !user->pw_uid || jail_outside_is_all(user->pw_uid));
 	return 0;
 }
 

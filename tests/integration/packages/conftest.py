@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages, made once a session for each release of Slurm, and a machine that has Debian's Slurm and nothing of Cellblock's."""
+"""Packages, made once a session, and a machine that has Debian's Slurm and nothing of Cellblock's."""
 
 from __future__ import annotations
 
@@ -82,7 +82,6 @@ class Machine:
 @pytest.fixture(scope="module")
 def machine(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A plain machine; /srv/packages is there, and /srv/jail-image, a jail's image."""
-    # The marker: what is in the jail alone.
     site = (SITE,)
     result = build_images(
         BuildRequest(images=("plain-slurm", "jail"), variant=VARIANT, load=("plain-slurm",), sites=site),
@@ -92,24 +91,21 @@ def machine(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     copy_images(result, layout, ["jail"])
     name = "cellblock-plain-slurm"
     subprocess.run(["podman", "rm", "-f", "-t", "0", name], check=True, capture_output=True)
-    subprocess.run(
-        [
-            "podman",
-            "run",
-            "-d",
-            "--name",
-            name,
-            "--hostname",
-            "localhost",
-            "--privileged",
-            "--network",
-            "none",
-        ]
-        + ["--volume", f"{made.folder}:/srv/packages:ro", "--volume", f"{layout}:/srv/jail-image:ro"]
-        + ["--tmpfs", "/run", "--volume", "/mnt/jail", result.images["plain-slurm"].reference],
-        check=True,
-        capture_output=True,
-    )
+    # Limits within those of this machine: podman's own are above what it may set. A network: Slurm looks up
+    # addresses of a kind that some interface besides the loopback has.
+    options = [
+        "--hostname",
+        "plain",
+        "--privileged",
+        "--ulimit",
+        "nofile=1024:4096",
+        "--ulimit",
+        "nproc=4096:4096",
+    ]
+    volumes = [f"{made.folder}:/srv/packages:ro", f"{layout}:/srv/jail-image:ro", "/mnt/jail"]
+    shown = [f"--volume={each}" for each in volumes]
+    argv = ["podman", "run", "-d", "--init", "--name", name, *options, "--tmpfs=/run", *shown]
+    subprocess.run([*argv, result.images["plain-slurm"].reference], check=True, capture_output=True)
     plain = Machine(name)
     try:
         plain.wait()

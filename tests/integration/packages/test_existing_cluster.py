@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/packages.md on a machine with Debian's Slurm: installed, tried by some jobs, attacked, and removed without a trace."""
+"""docs/packages.md on a machine with Debian's Slurm: installed, tried by some jobs, attacked, and removed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PYXIS = "required pyxis.so jail_enter=/usr/sbin/jail-enter"
 # All of the machine but what daemons, users and the package manager's records change as they run.
 FILES = (
     "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /mnt "
-    "-o -path /var/log -o -path /var/lib/slurm -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/lib/apt "
-    "-o -path /home -o -path /root -o -name __pycache__ \\) -prune -o -print | sort"
+    "-o -path /var/log -o -path /var/lib/slurm -o -path /var/lib/dpkg -o -path /var/cache "
+    "-o -path /var/lib/apt -o -path /home -o -path /root -o -name __pycache__ \\) -prune -o -print | sort"
 )
 
 
@@ -50,9 +50,10 @@ def installed(machine: Machine) -> Machine:
         machine.says(line, timeout=600)
     # As an administrator of the jail would, who installs something there.
     machine.says("touch /mnt/jail/root/in-the-jail")
+    programs = "/usr/bin/cat /usr/bin/bash"
     machine.says(
         "mkdir -p /root/small/usr/bin /root/small/etc && cd /root/small && ln -s usr/bin bin && "
-        "for file in /usr/bin/cat /usr/bin/bash $(ldd /usr/bin/cat /usr/bin/bash | grep -o '/lib[^ )]*' | sort -u); "
+        f"for file in {programs} $(ldd {programs} | grep -o '/lib[^ )]*' | sort -u); "
         "do install -D $file .$file; done; ln -sf bash usr/bin/sh; echo small > etc/small; "
         "mksquashfs . /home/ann/small.sqsh -quiet -no-progress -comp lz4; rm -r /root/small"
     )
@@ -88,7 +89,10 @@ def test_a_job_a_container_and_ssh(trial: Machine) -> None:
     ssh = "ssh -o StrictHostKeyChecking=no -o BatchMode=yes localhost"
     # Nobody's job, and so no word of slurmctld's that this user is outside here.
     assert is_inside(trial, ssh)
-    with_job = "srun -p {} sh -c 'touch ~/runs; while [ -e ~/runs ]; do sleep 0.2; done' & while [ ! -e ~/runs ]; do sleep 0.1; done; "
+    with_job = (
+        "srun -p {} sh -c 'touch ~/runs; while [ -e ~/runs ]; do sleep 0.2; done' & "
+        "while [ ! -e ~/runs ]; do sleep 0.1; done; "
+    )
     after = "; rm ~/runs; wait"
     for partition, inside in (("normal", False), ("trial", True)):
         line = with_job.format(partition) + f"{ssh} '{INSIDE} && echo inside || echo outside'" + after
@@ -108,7 +112,7 @@ def test_a_job_a_container_and_ssh(trial: Machine) -> None:
         "SLURM_JOB_PARTITION=normal srun -p trial --export=ALL,SLURM_JOB_PARTITION=normal",
         "srun -p trial --jail=no",
         "SRUN_JAIL=no srun -p trial",
-        "_SLURM_SPANK_OPTION_jail_jail=no SLURM_SPANK__SLURM_SPANK_OPTION_jail_jail=no srun -p trial --export=ALL",
+        "_SLURM_SPANK_OPTION_jail_jail=no SLURM_SPANK__SLURM_SPANK_OPTION_jail_jail=no srun -p trial",
         "salloc -Q -p trial srun --jail=no",
         "salloc -Q -p trial srun -p normal",
         "srun -p trial,trial",
@@ -148,6 +152,26 @@ def test_a_slurmctld_that_does_not_answer_lets_nobody_out(trial: Machine) -> Non
     """The step fails; the user can stop no slurmctld, but wait until one is."""
     line = "salloc -Q -p trial sh -c 'sleep 3; srun true'"
     assert trial.run(line, "ann").returncode == 0
+
+
+def test_a_plugin_of_another_release_is_refused(trial: Machine) -> None:
+    (line,) = lines_for(PAGE, "test_a_plugin_of_another_release_is_refused")
+    trial.says(line)
+    # What 25.05 would have compiled: the number in the plugin is all that Slurm's loader looks at.
+    plugin = "/usr/lib/x86_64-linux-gnu/slurm-wlm/spank_jail.so"
+    code = (
+        f"b = open('{plugin}', 'rb').read(); old = bytes([5, 11, 24, 0]); assert b.count(old) == 1; "
+        "open('/tmp/spank_jail.so', 'wb').write(b.replace(old, bytes([0, 5, 25, 0])))"
+    )
+    trial.says(f'python3 -c "{code}"')
+    done = trial.run(line.replace(plugin, "/tmp/spank_jail.so"))
+    assert done.returncode == 1
+    assert "is built for Slurm 25.05, and this image has slurm-wlm 24.11" in done.stdout
+    trial.says("sed -i 's|^required spank_jail.so|required /tmp/spank_jail.so|' /etc/slurm/plugstack.conf")
+    done = trial.run("srun -p trial true", "ann")
+    trial.says("sed -i 's|^required /tmp/spank_jail.so|required spank_jail.so|' /etc/slurm/plugstack.conf")
+    assert done.returncode != 0
+    assert "Incompatible" in done.stdout
 
 
 def test_users_groups_and_requests(trial: Machine) -> None:

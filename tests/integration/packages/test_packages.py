@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `build.py packages` makes: linted, signed, listed, equal each time, and for a Slurm whose headers are given."""
+"""What `build.py packages` makes: linted, signed, equal each time, for a Slurm whose headers are given."""
 
 from __future__ import annotations
 

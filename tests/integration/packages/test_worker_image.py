@@ -49,7 +49,8 @@ def test_three_lines_carry_the_plugins(made: Made, machine: Machine, tmp_path: P
     assert done.returncode == 0, done.stdout + done.stderr
     try:
         plugins = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
-        line = f'for each in spank_jail pyxis; do /usr/libexec/cellblock/plugin-release {plugins}/$each.so "$(slurmd -V)"; done'
+        ask = f'/usr/libexec/cellblock/plugin-release {plugins}/$each.so "$(slurmd -V)"'
+        line = f"for each in spank_jail pyxis; do {ask}; done"
         subprocess.run(["podman", "run", "--rm", "--network", "none", name, "sh", "-ec", line], check=True)
     finally:
         subprocess.run(["podman", "rmi", "-f", name], check=False, capture_output=True)
