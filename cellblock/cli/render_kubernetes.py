@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cellblock.errors import CellblockError, UsageError
+
+if TYPE_CHECKING:
+    from cellblock.kubernetes.description import Description
 
 
 def kubernetes(
@@ -89,14 +92,28 @@ def kubernetes(
             help="With --cluster: file of the secrets, made once (default: secrets.yaml in OUTPUT)."
         ),
     ] = None,
+    diff: Annotated[
+        bool,
+        typer.Option(
+            "--diff",
+            help="With --cluster: write nothing; show what an apply would change in kubectl's cluster. "
+            "Status 1 when something would.",
+        ),
+    ] = False,
 ) -> None:
     """Print manifests that fill, upgrade, back up and restore a jail, or write those of a whole cluster."""
     if cluster is not None:
         _refuse_options_of_the_jail(context)
-        _whole_cluster(cluster, output, secrets)
+        if diff:
+            _difference(cluster, output or secrets)
+        else:
+            _whole_cluster(cluster, output, secrets)
         return
-    if secrets is not None:
-        raise UsageError("--secrets goes with --cluster", hint="name a cluster file, or leave --secrets out")
+    for option, given in (("--secrets", secrets is not None), ("--diff", diff)):
+        if given:
+            raise UsageError(
+                f"{option} goes with --cluster", hint=f"name a cluster file, or leave {option} out"
+            )
     from cellblock.kubernetes.jail import (
         BackupPlan,
         KubernetesRequest,
@@ -154,7 +171,7 @@ def _refuse_options_of_the_jail(context: typer.Context) -> None:
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
-        if source and source.name == "COMMANDLINE" and name not in ("cluster", "output", "secrets"):
+        if source and source.name == "COMMANDLINE" and name not in ("cluster", "output", "secrets", "diff"):
             what = parameter.opts[0] if parameter.opts[0].startswith("-") else "KIND"
             raise UsageError(
                 f"{what} does not go with --cluster: the cluster file says all of it",
@@ -162,7 +179,7 @@ def _refuse_options_of_the_jail(context: typer.Context) -> None:
             )
 
 
-def _whole_cluster(path: Path, output: Path | None, secrets: Path | None) -> None:
+def _describe(path: Path) -> Description:
     import hashlib
 
     from cellblock import __version__
@@ -170,19 +187,47 @@ def _whole_cluster(path: Path, output: Path | None, secrets: Path | None) -> Non
     from cellblock.cluster.definition.model import SlurmVariant
     from cellblock.cluster.up_request import project_of
     from cellblock.kubernetes.description import describe
+
+    file = load_cluster_file(path)
+    variant = project_of(file).variant(file.variant)
+    chosen = SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return describe(file, chosen, f"{path.name}@{digest}", __version__)
+
+
+def _whole_cluster(path: Path, output: Path | None, secrets: Path | None) -> None:
     from cellblock.kubernetes.render import SECRETS, render, write
     from cellblock.kubernetes.secrets import write_secrets
 
     if output is None:
         raise UsageError("--cluster writes a folder of manifests", hint="name it: --output DIR")
-    file = load_cluster_file(path)
-    variant = project_of(file).variant(file.variant)
-    chosen = SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    description = describe(file, chosen, f"{path.name}@{digest}", __version__)
+    description = _describe(path)
     texts = render(description)
     write(output, texts)
     place = secrets or output / SECRETS
     changed = write_secrets(description, place)
     print(f"{output}: {len(texts)} files; {place}: {'written' if changed else 'as it was'}")
     print(f"next: kubectl apply -f {output}/namespace.yaml -f {place} && kubectl apply -k {output}")
+
+
+def _difference(path: Path, folder: Path | None) -> None:
+    from cellblock.kubernetes.difference import compare
+    from cellblock.kubernetes.render import render
+
+    if folder is not None:
+        raise UsageError(
+            f"--diff writes nothing to {folder}", hint="leave --output and --secrets out, or --diff"
+        )
+    description = _describe(path)
+    found = compare(description, render(description))
+    where = f"namespace {description.place.namespace} of kubectl's context '{found.context}'"
+    if not found:
+        print(f"{where} is what {path} says")
+        return
+    if found.is_new:
+        print(f"{where} is not there; an apply would make:")
+    print(found.text, end="")
+    if found.left:
+        print(f"{path} has these no more, and an apply leaves them; remove them:")
+        print(f"  kubectl -n {description.place.namespace} delete {' '.join(found.left)}")
+    raise typer.Exit(1)

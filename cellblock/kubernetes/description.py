@@ -107,6 +107,15 @@ def describe(file: ClusterFile, variant: SlurmVariant, source: str, version: str
             "the cluster file has no part `kubernetes`",
             hint="add `kubernetes: {registry: HOST/PATH}`, where `build.py push HOST/PATH` put the images",
         )
+    features = SlurmFeatures(variant.release, variant.plugin_dir)
+    staying = [one.name for one in file.node_sets if not one.on_demand]
+    if file.kubernetes.topology and staying and not features.topology_yaml:
+        raise UsageError(
+            f"kubernetes.topology: Slurm {variant.release} of variant {variant.name} gives no job to nodes "
+            f"that register themselves where there is a topology, as those of set '{staying[0]}'",
+            hint="give all sets `on_demand`, take a variant of Slurm 25.05 or later, such as debian14, or "
+            "leave kubernetes.topology out",
+        )
     return Description(file, variant, source, version)
 
 
@@ -115,6 +124,7 @@ def cluster_facts(cluster: Description) -> ClusterFacts:
     # Each set says what it has (ClusterFile): the machine's share is nobody's.
     facts = config.facts(cluster, 1, 1)
     last = cluster.most_nodes - 1
+    places = _places(cluster)
     accounting = facts.accounting
     return replace(
         facts,
@@ -130,7 +140,26 @@ def cluster_facts(cluster: Description) -> ClusterFacts:
         max_nodes=cluster.most_nodes,
         login=f"login-[0-{cluster.place.login.replicas - 1}]",
         accounting=accounting and replace(accounting, own_host="accounting-0"),
+        node_sets=tuple(
+            replace(one, place=f"{facts.topology_name}:{places[one.name]}")
+            if one.name in places and not one.on_demand
+            else one
+            for one in facts.node_sets
+        ),
+        leaves=tuple(
+            (
+                leaf,
+                ",".join(one.hosts for one in facts.node_sets if one.on_demand and places[one.name] == leaf),
+            )
+            for leaf in sorted(set(places.values()))
+        ),
     )
+
+
+def _places(cluster: Description) -> dict[str, str]:
+    """Node set -> the value of the label that says where machines are; nothing without one."""
+    label = cluster.place.topology
+    return {one.name: one.node_selector[label] for one in cluster.file.node_sets} if label else {}
 
 
 def set_facts(facts: ClusterFacts, one: NodeSet) -> NodeSetFacts:

@@ -60,13 +60,13 @@ def policies(cluster: Description, components: Iterable[str]) -> Iterator[Object
             _rule("from", pods("controller", "login"), [*_ports(names.NODE_PORT), *_high_ports()]),
             _rule("from", pods("login"), _ports(names.SSH_PORT)),
         ],
-        [*_world()],
+        [*_world(cluster)],
     )
     yield _policy(
         cluster,
         "login",
         [_rule("from", pods("controller", "worker"), _high_ports()), {"ports": _ports(names.SSH_PORT)}],
-        [*_world()],
+        [*_world(cluster)],
     )
     if "accounting" in there:
         ingress = [_rule("from", clients, _ports(names.ACCOUNTING_PORT))]
@@ -125,9 +125,13 @@ def _high_ports() -> list[Object]:
     return [{"port": 1024, "endPort": _MOST_PORT, "protocol": "TCP"}]
 
 
-def _world() -> Iterator[Object]:
-    """Everything but what a machine's own network offers to it alone."""
-    blocks: Mapping[str, tuple[str, ...]] = {"0.0.0.0/0": _LINK_LOCAL, "::/0": _LINK_LOCAL_6}
+def _world(cluster: Description) -> Iterator[Object]:
+    """Everything but what a machine's own network offers to it alone, and what the site closes."""
+    closed = cluster.place.closed_to_jobs
+    blocks: Mapping[str, tuple[str, ...]] = {
+        "0.0.0.0/0": (*_LINK_LOCAL, *(one for one in closed if ":" not in one)),
+        "::/0": (*_LINK_LOCAL_6, *(one for one in closed if ":" in one)),
+    }
     yield {"to": [{"ipBlock": {"cidr": cidr, "except": list(without)}} for cidr, without in blocks.items()]}
     # A plugin may take addresses of pods for no addresses of a block.
     yield {"to": [{"podSelector": {}}]}

@@ -51,6 +51,7 @@ _SESSIONS_S = 60
 _PROGRAMS = "/usr/lib/cellblock"
 # The kernel's default, which containerd 2 changes: users take no port of a daemon's while it starts again.
 _PORTS_OF_ROOT = {"net.ipv4.ip_unprivileged_port_start": "1024"}
+_DRIVER_PARTS = "NVIDIA_DRIVER_CAPABILITIES"
 _HOST = "kubernetes.io/hostname"
 
 
@@ -92,6 +93,9 @@ def node_pod(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
         {
             **_inside(cluster),
             "CELLBLOCK_CGROUP": cluster.place.cgroup,
+            # Which parts of the driver NVIDIA's runtime shows; without, those of computing alone. jail-driver
+            # shows jobs what it finds.
+            **({_DRIVER_PARTS: "all"} if gpus and one.gpu_resource.startswith("nvidia.com/") else {}),
             # slurm.conf names those on demand.
             **(
                 {"CELLBLOCK_ON_DEMAND": "yes"}
@@ -130,6 +134,7 @@ def node_pod(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
         spread=_spread(cluster, one),
         finds_nodes=True,
         grace_s=seconds(one.grace) + _LEAVING_S,
+        runtime_class=one.runtime_class,
     )
 
 

@@ -140,6 +140,7 @@ class Pod:
     finds_nodes: bool = False
     """Whether it knows nodes by their bare names."""
     grace_s: int = 30
+    runtime_class: str | None = None
     before: tuple[Container, ...] = ()
     """Containers that run before the others."""
 
@@ -166,6 +167,8 @@ class Pod:
             spec["securityContext"] = context
         if place.pull_secrets:
             spec["imagePullSecrets"] = [{"name": name} for name in place.pull_secrets]
+        if self.runtime_class:
+            spec["runtimeClassName"] = self.runtime_class
         if self.priority and place.priority_class:
             spec["priorityClassName"] = place.priority_class
         if selector:

@@ -17,6 +17,7 @@ from cellblock.paths import PROJECT
 
 if TYPE_CHECKING:
     from tests.kubernetes.page_cluster import PageCluster
+    from tests.kubernetes.small_cluster import Site
 
 # Nodes on demand: the program lies in an image, and is imported from there.
 sys.path.insert(0, str(PROJECT / "images/node-pods/files/usr/lib/python3/dist-packages"))
@@ -70,6 +71,34 @@ def cluster(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) ->
     from tests.kubernetes.page_cluster import typed_cluster
 
     with typed_cluster(kubernetes, tmp_path_factory.mktemp("page")) as one:
+        yield one
+
+
+def machine_address(kubernetes: Kubernetes) -> str:
+    """The address of the machine that all nodes are."""
+    (node, *_) = kubernetes.get("nodes")["items"]
+    (found,) = [one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"]
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def small(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A cluster with accounting, metrics and two workers, for tests that leave it as it was."""
+    # Imports this module.
+    from tests.kubernetes.small_cluster import ROLES, SMALL, bring_images, running_cluster
+
+    text = f"""\
+name: small
+accounting: {{}}
+metrics: {{interval: 5}}
+jail: {{root: operator}}
+node_sets:
+  - {{name: worker, count: 2, {SMALL}}}
+"""
+    closed = f"  closed_to_jobs: [{machine_address(kubernetes)}/32]\n"
+    bring_images(kubernetes, (*ROLES, "accounting", "database", "metrics"))
+    with running_cluster(kubernetes, tmp_path_factory.mktemp("small"), text, "small", more=closed) as one:
+        one.until("two nodes", lambda: [one.node(f"worker-{n}")[0] for n in (0, 1)] == ["idle"] * 2)
         yield one
 
 

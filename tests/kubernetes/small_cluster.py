@@ -108,21 +108,25 @@ def give_name(image: str, name: str) -> None:
 
 @contextmanager
 def running_cluster(
-    kubernetes: Kubernetes, folder: Path, text: str, space: str, variant: str = "debian13"
+    kubernetes: Kubernetes, folder: Path, text: str, space: str, variant: str = "debian13", more: str = ""
 ) -> Iterator[Site]:
-    """The cluster of a file with `text`, which says all but `variant` and `kubernetes`, with a user."""
+    """The cluster of a file with `text`, which says all but `variant` and `kubernetes`, with a user.
+
+    `more` are further lines of `kubernetes`.
+    """
     made = volumes(folder / "volumes")
     for one in made:
         one["metadata"]["name"] += f"-{space}"
         one["spec"]["claimRef"]["namespace"] = space
+        # A folder of this machine is all of these.
+        one["spec"]["accessModes"] = ["ReadWriteOnce", "ReadWriteMany"]
     with registry(folder, (), HOST) as host:
         jail = f"{host}/cellblock/jail:{variant}"
         push(f"containers-storage:{own_name('jail', variant)}", f"docker://{jail}")
         kubernetes.apply(*made)
         path = folder / "cluster.yaml"
-        path.write_text(
-            f"variant: {variant}\n{text}{_PLACE.format(space=space, jail=jail, repository=REPOSITORY)}"
-        )
+        place = _PLACE.format(space=space, jail=jail, repository=REPOSITORY)
+        path.write_text(f"variant: {variant}\n{text}{place}{more}")
         render_to(path, folder / "rendered")
         older = older_folder(folder / "rendered", folder / "older")
         kubernetes("apply", f"--filename={older}/namespace.yaml", f"--filename={older}/secrets.yaml")

@@ -38,6 +38,8 @@ TEMPLATES = {
     "slurm/cgroup.conf": "cgroup.conf.j2",
     "slurm/gres.conf": "gres.conf.j2",
     "slurm/plugstack.conf": "plugstack.conf.j2",
+    "slurm/topology.conf": "topology.conf.j2",
+    "slurm/topology.yaml": "topology.yaml.j2",
     "accounting/slurmdbd.conf": "slurmdbd.conf.j2",
     "slurm/job_submit.lua": "job_submit.lua",
     "slurm/jobcomp.lua": "jobcomp.lua",
@@ -82,6 +84,8 @@ class NodeSetFacts:
     gres: str
     weight: int
     on_demand: OnDemandFacts | None = None
+    place: str = ""
+    """Where nodes that register themselves are, as `Topology=` of slurm.conf(5): TOPOLOGY:SWITCH."""
 
     @property
     def hosts(self) -> str:
@@ -166,11 +170,22 @@ class ClusterFacts:
     """The size of a job's /dev/shm, as mount(8) takes it."""
     tmp: str = "10%"
     """The size of a job's /tmp."""
+    leaves: tuple[tuple[str, str], ...] = ()
+    """Switches, and the nodes below each that slurm.conf names; without switches there is no topology."""
+    topology_name: str = "default"
 
     @property
     def on_demand(self) -> tuple[NodeSetFacts, ...]:
         """The node sets whose nodes come and go."""
         return tuple(one for one in self.node_sets if one.on_demand)
+
+    @property
+    def root_switch(self) -> str:
+        """The switch above all of `leaves`, whose name is none of theirs."""
+        name = "top"
+        while any(name == leaf for leaf, _ in self.leaves):
+            name += "_"
+        return name
 
     @property
     def staying(self) -> str:

@@ -56,6 +56,15 @@ class SlurmFeatures:
         return self.release >= "26.05"
 
     @property
+    def topology_yaml(self) -> bool:
+        """Whether trees are in topology.yaml, and nodes that register themselves say where they are.
+
+        Since 25.05. Before, slurmctld gives no job to such a node once there is a topology.conf (seen in
+        24.11).
+        """
+        return self.release >= "25.05"
+
+    @property
     def pmix(self) -> bool:
         """Whether `srun --mpi=pmix` works."""
         return self.release <= _PMIX_UNTIL

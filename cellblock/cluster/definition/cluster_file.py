@@ -268,6 +268,12 @@ class ClusterFile(_Strict):
                     "pod gets of its machine",
                     *("node_sets", at, "resources"),
                 )
+            if place.topology and not one.node_selector.get(place.topology):
+                raise FaultAt(
+                    f"kubernetes.topology needs the place of set '{one.name}': "
+                    f"`node_selector: {{{place.topology}: VALUE}}`",
+                    *("node_sets", at, "node_selector" if one.node_selector else "name"),
+                )
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ from cellblock.cluster.definition.kubernetes_words import (
     ImageReference,
     LabelKey,
     LabelValue,
+    Network,
     ObjectName,
     Repository,
     SshKey,
@@ -137,6 +138,12 @@ class Kubernetes(Strict):
     """Secrets that are there already."""
     cgroup: Literal["v2", "disabled"] = "v2"
     """Whether machines have cgroup v2, by which jobs are limited; `disabled`: they are tracked alone."""
+    topology: LabelKey | None = None
+    """The label of machines that says where they are, as topology.kubernetes.io/zone. Each set names its
+    value in `node_selector`. Slurm keeps jobs where the value is one, if it can. Without: no topology."""
+    closed_to_jobs: tuple[Network, ...] = Field(default=(), strict=False)
+    """Networks that jobs and sessions are kept out of: those of the machines and of Kubernetes' API, as
+    10.0.0.0/16. What clouds tell machines by 169.254.0.0/16 always is."""
     domain: ObjectName = "cluster.local"
     """The domain of Kubernetes' own names."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated
 
@@ -102,6 +103,13 @@ def _small(value: str) -> str:
     return value
 
 
+def _network(value: str) -> str:
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError as error:
+        raise ValueError(f"'{value}' is no network, such as 10.0.0.0/16: {error}") from error
+
+
 def _ssh_key(value: str) -> str:
     if not _SSH_KEY.fullmatch(value):
         raise ValueError("is no public key: one line as in id_ed25519.pub, `ssh-ed25519 AAAA... COMMENT`")
@@ -119,4 +127,5 @@ LabelValue = Annotated[str, AfterValidator(_label_value)]
 Cpu = Annotated[str, AfterValidator(_cpu)]
 Duration = Annotated[str, AfterValidator(_duration)]
 Amount = Annotated[str, AfterValidator(_small)]
+Network = Annotated[str, AfterValidator(_network)]
 SshKey = Annotated[str, AfterValidator(_ssh_key)]

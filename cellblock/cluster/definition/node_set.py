@@ -10,7 +10,14 @@ from pydantic import Field, model_validator
 
 from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.kubernetes_part import Requests
-from cellblock.cluster.definition.kubernetes_words import Amount, Duration, LabelKey, LabelValue, Tolerated
+from cellblock.cluster.definition.kubernetes_words import (
+    Amount,
+    Duration,
+    LabelKey,
+    LabelValue,
+    ObjectName,
+    Tolerated,
+)
 from cellblock.cluster.definition.strict import Strict as _Strict
 from cellblock.cluster.definition.words import ImageName, Name, Size, Word
 from cellblock.yaml_source import FaultAt
@@ -84,6 +91,9 @@ class NodeSet(_Strict):
     """On Kubernetes: what a device plugin calls /dev/fuse, by which jobs' containers mount their images
     (`smarter-devices/fuse`); without: what the machines' container runtime gives to all pods, which is
     nothing as a rule."""
+    runtime_class: ObjectName | None = None
+    """On Kubernetes: the RuntimeClass of the nodes, as `nvidia` where the runtime that shows a GPU's driver
+    to containers is not the default one."""
 
     @model_validator(mode="after")
     def _gres_are_gres(self) -> NodeSet:

@@ -331,5 +331,6 @@ def node_line(nodes: NodeSetFacts) -> str:
         "Feature": ",".join(nodes.features),
         "Weight": str(nodes.weight) if nodes.weight != 1 else "",
         "Gres": nodes.gres,
+        "Topology": nodes.place,
     }
     return " ".join(f"{key}={value}" for key, value in options.items() if value)

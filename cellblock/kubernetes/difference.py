@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `kubectl apply -k` of a rendered cluster would change in the cluster of kubectl's current context.
+
+kubectl asks that cluster's API to apply without keeping it (a dry run): nothing is changed there. Secrets are
+no part of it: they are in a file of their own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from cellblock.errors import CellblockError
+from cellblock.kubernetes.description import Description
+from cellblock.kubernetes.metadata import NAME
+from cellblock.kubernetes.render import write
+
+# Seconds that the API has for one answer.
+_ANSWER_S = 20
+# Objects that an apply leaves where a file has them no more. Claims are not among them: they hold data; nor
+# ConfigMaps, whose names change with their content.
+_LEFT = (
+    "statefulsets,deployments,services,serviceaccounts,networkpolicies,poddisruptionbudgets,"
+    "cronjobs,roles,rolebindings"
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What an apply would change in the cluster of the context `context`."""
+
+    context: str
+    text: str = ""
+    """As diff(1) prints it; without the namespace: the objects that would be made, KIND/NAME one a line."""
+    is_new: bool = False
+    """Whether the namespace is not there."""
+    left: tuple[str, ...] = ()
+    """Objects that the file has no more, as `kubectl delete` takes them: an apply leaves them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.left)
+
+
+def compare(cluster: Description, texts: Mapping[str, str]) -> Difference:
+    """Compare what `cluster` is rendered as, `texts`, with what is there.
+
+    Raises CellblockError where there is no kubectl, no cluster, or no right to ask it.
+    """
+    if shutil.which("kubectl") is None:
+        raise CellblockError(
+            "there is no kubectl on this machine, by which clusters are asked",
+            hint="install it (Debian: `apt-get install kubernetes-client`), or leave --diff out",
+        )
+    context = _context()
+    _kubectl(context, "version", "--output=json")
+    space = cluster.place.namespace
+    objects = tuple(_objects(texts))
+    with tempfile.TemporaryDirectory(prefix="cellblock-diff-") as name:
+        write(Path(name), texts)
+        done = _run("diff", f"--kustomize={name}")
+    if f'namespaces "{space}" not found' in done.stderr:
+        return Difference(context, "".join(f"{kind}/{one}\n" for kind, one in objects), is_new=True)
+    if done.returncode > 1:
+        raise _failed(context, "diff", done)
+    found = _kubectl(
+        context, "get", _LEFT, f"--namespace={space}", f"--selector={NAME}=cellblock", "--output=name"
+    )
+    there = {
+        name: (name.partition("/")[0].partition(".")[0], name.partition("/")[2]) for name in found.split()
+    }
+    left = tuple(sorted(name for name, one in there.items() if one not in objects))
+    return Difference(context, done.stdout, left=left)
+
+
+def _objects(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Kind and name of what is rendered but for the ConfigMaps that kustomize makes."""
+    for resource in yaml.safe_load(texts["kustomization.yaml"])["resources"]:
+        for one in yaml.safe_load_all(texts[resource]):
+            yield one["kind"].lower(), one["metadata"]["name"]
+
+
+def _context() -> str:
+    done = _run("config", "current-context")
+    if done.returncode:
+        raise CellblockError(
+            "kubectl has no current context: it knows of no cluster to compare with",
+            hint="name a file of contexts by KUBECONFIG, or choose one: `kubectl config get-contexts`, "
+            "`kubectl config use-context NAME`",
+        )
+    return done.stdout.strip()
+
+
+def _kubectl(context: str, *arguments: str) -> str:
+    """What kubectl prints. Raises CellblockError when it fails."""
+    done = _run(*arguments)
+    if done.returncode:
+        raise _failed(context, arguments[0], done)
+    return done.stdout
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ("kubectl", f"--request-timeout={_ANSWER_S}s", *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _failed(context: str, verb: str, done: subprocess.CompletedProcess[str]) -> CellblockError:
+    said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
+    return CellblockError(
+        f"the cluster of kubectl's context '{context}' cannot be asked (kubectl {verb}): {said[-1]}",
+        hint="`kubectl auth can-i --list` says whether it answers, and what it allows; "
+        "`kubectl config use-context NAME` chooses another one",
+    )

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`render kubernetes --cluster FILE --diff`, on a real Kubernetes and without one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cellblock import __version__
+from cellblock.cli.app import app
+from cellblock.cluster.definition.cluster_file import load_cluster_file
+from cellblock.errors import CellblockError
+from cellblock.kubernetes.description import describe
+from cellblock.kubernetes.difference import Difference, compare
+from cellblock.kubernetes.render import render
+from cellblock.paths import PROJECT
+from tests.kubernetes.conftest import Kubernetes
+from tests.kubernetes.rendered import SLURM, described
+from tests.kubernetes.small_cluster import Site
+
+# Kubernetes 1.20 gets what it takes (cellblock/kubernetes/older.py), by a kubectl that makes it first.
+_KUBECTL = f"""\
+#!{sys.executable}
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {str(PROJECT)!r})
+from cellblock.bench.real_kubernetes import older_folder
+for one in sys.argv:
+    if one.startswith("--kustomize="):
+        older_folder(Path(one.partition("=")[2]), Path(one.partition("=")[2]))
+os.execv("@REAL@", ["kubectl", *sys.argv[1:]])
+"""
+
+
+def difference(path: Path) -> Difference:
+    """What the file at `path` would change, with the annotations that the fixture's render has."""
+    cluster = describe(load_cluster_file(path), SLURM, path.name, __version__)
+    return compare(cluster, render(cluster))
+
+
+@pytest.fixture
+def kubectl(kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubectl whose current context is that of the tests' Kubernetes."""
+    program = tmp_path / "kubectl"
+    program.write_text(_KUBECTL.replace("@REAL@", f"{kubernetes.folder}/bin/kubectl"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("KUBECONFIG", kubernetes.configuration)
+
+
+@pytest.fixture
+def path(small: Site, tmp_path: Path) -> Path:
+    """A copy of the cluster's file."""
+    copied = tmp_path / "cluster.yaml"
+    copied.write_text((small.folder / "cluster.yaml").read_text())
+    return copied
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("kubectl")
+def test_what_an_apply_would_change_is_shown_and_not_done(path: Path, small: Site) -> None:
+    assert not difference(path)
+    path.write_text(path.read_text().replace("count: 2", "count: 3"))
+    found = difference(path)
+    assert found.context == "test"
+    assert "+  replicas: 3" in found.text
+    assert found.left == ()
+    there = small.kubernetes.get("statefulset/worker", f"--namespace={small.space}")
+    assert there["spec"]["replicas"] == 2
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("kubectl")
+def test_objects_that_an_apply_would_leave_are_named(path: Path) -> None:
+    path.write_text(path.read_text().replace("accounting: {}\n", ""))
+    left = difference(path).left
+    assert {"statefulset.apps/accounting", "statefulset.apps/database", "service/accounting"} <= set(left)
+    assert not [one for one in left if "worker" in one or "controller" in one]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("kubectl")
+def test_the_command_line_says_where_and_ends_with_status_1(path: Path, tmp_path: Path) -> None:
+    path.write_text(path.read_text().replace("namespace: small", "namespace: other"))
+    before = set(tmp_path.iterdir())
+    done = CliRunner().invoke(app, ["render", "kubernetes", "--cluster", str(path), "--diff"])
+    assert done.exit_code == 1
+    first, *made = done.output.splitlines()
+    assert first == "namespace other of kubectl's context 'test' is not there; an apply would make:"
+    assert {"namespace/other", "statefulset/controller", "statefulset/worker"} <= set(made)
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("kubectl")
+@pytest.mark.parametrize(
+    ("configuration", "said"),
+    [
+        ("", "kubectl has no current context"),
+        (
+            "{current-context: gone, contexts: [{name: gone, context: {cluster: gone}}], "
+            'clusters: [{name: gone, cluster: {server: "https://127.0.0.1:9"}}]}',
+            "the cluster of kubectl's context 'gone' cannot be asked .*refused",
+        ),
+    ],
+)
+def test_no_cluster_is_said(
+    configuration: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "none"
+    file.write_text(configuration)
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    with pytest.raises(CellblockError, match=said):
+        compare(described(tmp_path), {"kustomization.yaml": "resources: []"})
+
+
+def test_no_kubectl_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CellblockError, match="no kubectl on this machine"):
+        compare(described(tmp_path), {})
+
+
+@pytest.mark.parametrize("option", ["--output", "--secrets"])
+def test_it_writes_nothing(option: str, tmp_path: Path) -> None:
+    arguments = ["render", "kubernetes", "--cluster", "any", "--diff", option, str(tmp_path / "made")]
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, CellblockError)
+    assert "--diff writes nothing" in done.exception.message
+    assert not (tmp_path / "made").exists()
