@@ -73,7 +73,7 @@ def test_a_machine_that_is_drained_loses_no_job_and_tells_its_sessions(
     cluster: PageCluster, tmp_path: Path
 ) -> None:
     machine = cluster.machine("login-0")
-    (node,) = [each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine]
+    node = next(each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine)
     there = ("--nodelist", node, "--cpus-per-task=1", "--mem=10")
     short, long = cluster.submit_as("sleep 12", *there), cluster.submit_as(_UNTIL_GO, *there)
     cluster.until("running jobs", lambda: cluster.runs(short) and cluster.runs(long))
@@ -136,7 +136,7 @@ def test_a_kubelet_that_ends_ends_no_job_and_a_machine_that_dies_has_its_jobs_qu
 ) -> None:
     machine = next(name for name in ("node-1", "node-2") if name != cluster.machine("controller-0"))
     number = int(machine.removeprefix("node-"))
-    (node,) = [each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine]
+    node = next(each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine)
     quick, job = (
         cluster.submit_as(each, f"--nodelist={node}", "--mem=10") for each in ("sleep 5", _UNTIL_GO)
     )
@@ -176,7 +176,9 @@ def test_controller_database_and_slurmdbd_that_go_under_load_lose_no_job_and_no_
     cluster.until("the end of all jobs", lambda: not cluster.slurm("squeue", "-h", "-o", "%i").split(), 300)
 
     def recorded() -> dict[str, str]:
-        said = cluster.slurm("sacct", "-n", "-X", "-P", f"--user={USER}", "-o", "JobIDRaw,State,Start,End")
+        said = cluster.slurm(
+            "sacct", "-n", "-X", "-P", f"--user={USER}", "-S", "now-1days", "-o", "JobIDRaw,State,Start,End"
+        )
         found = {line.split("|")[0]: line.split("|", 1)[1] for line in said.splitlines()}
         return {job: found.get(job, "") for job in jobs}
 
