@@ -7,12 +7,13 @@ The namespace is empty, the images are on the nodes, and the jail's image is in 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from cellblock.bench.real_kubernetes import (
     why_not,
 )
 from cellblock.bench.registry import push, registry
-from cellblock.build import BuildRequest, BuildResult, build_images
+from cellblock.build import BuildRequest, BuildResult, build_images, copy_images
 from cellblock.cluster.definition.cluster_file import load_cluster_file
 from cellblock.cluster.definition.model import SlurmVariant
 from cellblock.cluster.proof_user import ENSURE_SCRIPT, MAY_SUBMIT, PROOF_USER
@@ -38,6 +39,8 @@ from cellblock.kubernetes.description import describe
 from cellblock.kubernetes.metadata import Object
 from cellblock.kubernetes.render import SECRETS, render, write
 from cellblock.kubernetes.secrets import write_secrets
+from cellblock.oci.layout import Layout
+from cellblock.store.image_store import image_store
 
 ROLES = ("controller", "worker", "login", "accounting", "database", "rest", "metrics", "jail-init")
 """The images that nodes run; the jail's is read from a registry."""
@@ -100,45 +103,50 @@ def kubernetes_cost(variant: str | None, events: Events) -> KubernetesCost:
     if found is None:
         raise CellblockError(why_not(), hint="CELLBLOCK_KUBERNETES=FOLDER python3 build.py bench kubernetes")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    result = build_images(BuildRequest((*ROLES, "jail"), variant, load=True), events)
+    result = build_images(BuildRequest((*ROLES, "jail"), variant), events)
     with tempfile.TemporaryDirectory(prefix="cellblock-kubernetes-", dir="/var/tmp") as name:
         folder = Path(name)
         with (
             events.step("kubernetes", "start, run and end"),
             running_kubernetes(found, folder / "kubernetes") as kubernetes,
-            own_names(result) as images,
-            prepared(kubernetes, result.variant.name, folder, images) as rendered,
+            prepared(kubernetes, result, folder) as rendered,
         ):
             took = apply_to_job(kubernetes, rendered)
     return KubernetesCost(took, time.monotonic() - started)
 
 
-@contextmanager
-def own_names(result: BuildResult) -> Iterator[str]:
-    """The repository of names for the images of `result`, which no other build on this machine gives.
+def bring_images(kubernetes: Kubernetes, result: BuildResult, names: Sequence[str]) -> str:
+    """Have the images `names` of a build on the nodes; returns the repository of the names they have there.
 
-    Names of `localhost/cellblock` mean what any checkout loaded last.
+    No other build gives such names: those of `localhost/cellblock` mean what any checkout loaded last.
     """
     repository = f"localhost/cellblock-{os.getpid()}"
-    made = [(one.id, f"{repository}/{name}:{result.variant.name}") for name, one in result.images.items()]
-    try:
-        for number, name in made:
-            subprocess.run(["buildah", "tag", number, name], check=True)
-        yield repository
-    finally:
-        subprocess.run(["buildah", "rmi", *(name for _, name in made)], capture_output=True, check=False)
+    layout = kubernetes.folder / "images"
+    tags = {f"{repository}/{name}:{result.variant.name}": result.images[name].reference for name in names}
+    image_store().copy_to(tags, Layout(layout))
+    kubernetes.load_layout(layout)
+    shutil.rmtree(layout)
+    return repository
+
+
+def jail_layout(kubernetes: Kubernetes, result: BuildResult) -> str:
+    """The jail's image of a build, as skopeo names it."""
+    layout = kubernetes.folder / f"images-jail-{result.variant.name}"
+    copy_images(result, layout, ["jail"])
+    return f"oci:{layout}:jail:{result.variant.name}"
 
 
 @contextmanager
-def prepared(kubernetes: Kubernetes, variant: str, folder: Path, images: str) -> Iterator[Path]:
-    """The rendered folder of FILE, with images of the repository `images` and volumes there.
+def prepared(kubernetes: Kubernetes, result: BuildResult, folder: Path) -> Iterator[Path]:
+    """The rendered folder of FILE, with images of `result` and volumes there.
 
     A registry serves while the block runs.
     """
-    kubernetes.load([f"{images}/{name}:{variant}" for name in ROLES])
+    variant = result.variant.name
+    images = bring_images(kubernetes, result, ROLES)
     with registry(folder, (), HOST) as host:
         jail = f"{host}/cellblock/jail:{variant}"
-        push(f"containers-storage:{images}/jail:{variant}", f"docker://{jail}")
+        push(jail_layout(kubernetes, result), f"docker://{jail}")
         kubernetes.apply(*volumes(folder / "volumes"))
         path = folder / "cluster.yaml"
         path.write_text(FILE.format(variant=variant, images=images, jail=jail))

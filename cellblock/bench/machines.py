@@ -13,6 +13,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from cellblock.errors import CellblockError
+
 # With 100 kubelet removes no image, however full the disk is: what was loaded is in no registry.
 _KEEP_IMAGES = "--image-gc-high-threshold=100"
 _CONTAINERD = "/run/kubernetes-test/node-{}/containerd.sock"
@@ -55,11 +57,37 @@ def start_kubelet(folder: Path, number: int, command: list[str]) -> None:
 
 def end_containers(number: int) -> None:
     """Kill all containers of node-`number`, whose kubelet has ended: the machine is dead."""
-    ctr = ["ctr", "-a", _CONTAINERD.format(number), "-n", "k8s.io", "tasks"]
-    listed = subprocess.run([*ctr, "ls", "-q"], capture_output=True, text=True, check=True)
+    listed = subprocess.run(_ctr(number, "tasks", "ls", "-q"), capture_output=True, text=True, check=True)
     for task in listed.stdout.split():
         # One may end by itself meanwhile.
-        subprocess.run([*ctr, "kill", "-s", "KILL", "-a", task], capture_output=True, check=False)
+        kill = _ctr(number, "tasks", "kill", "-s", "KILL", "-a", task)
+        subprocess.run(kill, capture_output=True, check=False)
+
+
+def import_archive(archive: Path, nodes: int) -> None:
+    """Have the images of an OCI archive on each of `nodes`. Raises CellblockError."""
+    commands = [_ctr(number, "images", "import", str(archive)) for number in range(1, nodes + 1)]
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for command in commands
+    ]
+    for one in running:
+        said = one.communicate()[0]
+        if one.returncode:
+            raise CellblockError(
+                f"ctr images import {archive} ended with status {one.returncode}: {said.strip()[-1000:]}",
+                hint="correct what it says; containerd 1.6 and later read layers of zstd",
+            )
+
+
+def name_image(name: str, new: str, nodes: int) -> None:
+    """Give the image `name` of each of `nodes` another name, too."""
+    for number in range(1, nodes + 1):
+        subprocess.run(_ctr(number, "images", "tag", name, new), check=True, capture_output=True)
+
+
+def _ctr(number: int, *arguments: str) -> list[str]:
+    return ["ctr", "-a", _CONTAINERD.format(number), "-n", "k8s.io", *arguments]
 
 
 def _processes(folder: Path) -> dict[str, int]:

@@ -101,6 +101,13 @@ class Kubernetes:
         """Bring images of this machine's storage to the nodes."""
         _run(self.program, "load", str(self.folder), *images)
 
+    def load_layout(self, layout: Path) -> None:
+        """Bring the images of an OCI layout to the nodes, by their names there, their layers as they are."""
+        archive = self.folder / "images.tar"
+        subprocess.run(["tar", "-C", str(layout), "-cf", str(archive), "."], check=True)
+        machines.import_archive(archive, NODES)
+        archive.unlink()
+
     def inside(self, pod: str, *command: str, container: str = "", namespace: str = "slurm") -> str:
         """What `command` prints in a pod."""
         chosen = [f"--container={container}"] if container else []
@@ -146,7 +153,7 @@ allow -D "$3" 2>/dev/null
 # What a kubelet starts while all ends would stay.
 sed -n 's/^kubelet-[0-9]* //p' "$1/processes" | xargs -r kill -KILL
 "$0" down "$1"
-rm -rf "$1"/node-* "$1/bin" "$1/pki" "$1/pause"*
+rm -rf "$1"/node-* "$1/bin" "$1/pki" "$1/pause"* "$1"/images*
 """
 
 

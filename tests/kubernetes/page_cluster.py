@@ -19,14 +19,15 @@ from typing import Any
 
 import yaml
 
+from cellblock.bench import machines
 from cellblock.bench.kubernetes import ROLES, volumes
-from cellblock.bench.real_kubernetes import HOST, older_folder
+from cellblock.bench.real_kubernetes import HOST, NODES, older_folder
 from cellblock.bench.registry import push, registry
 from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT
 from tests.documented import blocks_for
 from tests.kubernetes.conftest import Kubernetes
-from tests.kubernetes.small_cluster import REPOSITORY, Site, bring_images, give_name, own_name
+from tests.kubernetes.small_cluster import REPOSITORY, Site, bring_images, jail_image, own_name
 
 PAGE = "kubernetes.md"
 TEST = "test_the_page_leads_to_a_job_over_two_nodes"
@@ -157,8 +158,7 @@ class PageCluster(Site):
     def own_image(self, image: str, tag: str) -> str:
         """Another name of the image `image`, which is on the nodes, too."""
         name = own_name(image, tag)
-        give_name(own_name(image), name)
-        self.kubernetes.load([name])
+        machines.name_image(own_name(image), name, NODES)
         return name
 
 
@@ -168,7 +168,7 @@ def typed_cluster(kubernetes: Kubernetes, folder: Path) -> Iterator[PageCluster]
     bring_images(kubernetes, ROLES)
     with registry(folder, (), HOST) as host:
         jail = f"{host}/cellblock/jail:debian13"
-        push(f"containers-storage:{own_name('jail')}", f"docker://{jail}")
+        push(jail_image(kubernetes), f"docker://{jail}")
         kubernetes.apply(*volumes(folder / "volumes"))
         file, render, apply, job, _ = blocks_for(PAGE, TEST)
         cluster = PageCluster(kubernetes, "slurm", folder, host)

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellblock.bench import kubernetes as kubernetes_bench
 from cellblock.bench.kubernetes import render_to, volumes
 from cellblock.bench.real_kubernetes import HOST, older_folder
 from cellblock.bench.registry import push, registry
@@ -87,12 +86,12 @@ class Site:
 def bring_images(
     kubernetes: Kubernetes, roles: Sequence[str] = ROLES, variant: str = "debian13", *, jail: bool = True
 ) -> None:
-    """Have the images of `roles` on the nodes, and that of the jail in this machine's storage."""
+    """Have the images of `roles` on the nodes, and that of the jail where `jail_image` finds it."""
     images = (*roles, *(("jail",) if jail else ()))
-    result = build_images(BuildRequest(images, variant, load=True), Events())
-    for name in images:
-        give_name(result.images[name].id, own_name(name, variant))
-    kubernetes.load([own_name(name, variant) for name in roles])
+    result = build_images(BuildRequest(images, variant), Events())
+    assert kubernetes_bench.bring_images(kubernetes, result, roles) == REPOSITORY
+    if jail:
+        assert kubernetes_bench.jail_layout(kubernetes, result) == jail_image(kubernetes, variant)
 
 
 def own_name(image: str, tag: str = "debian13") -> str:
@@ -100,10 +99,9 @@ def own_name(image: str, tag: str = "debian13") -> str:
     return f"{REPOSITORY}/{image}:{tag}"
 
 
-def give_name(image: str, name: str) -> None:
-    """Have the image `image` of this machine's storage called `name` until this process ends."""
-    subprocess.run(["buildah", "tag", image, name], check=True, capture_output=True)
-    atexit.register(subprocess.run, ["buildah", "rmi", name], capture_output=True, check=False)
+def jail_image(kubernetes: Kubernetes, variant: str = "debian13") -> str:
+    """What skopeo calls the jail's image."""
+    return f"oci:{kubernetes.folder}/images-jail-{variant}:jail:{variant}"
 
 
 @contextmanager
@@ -122,7 +120,7 @@ def running_cluster(
         one["spec"]["accessModes"] = ["ReadWriteOnce", "ReadWriteMany"]
     with registry(folder, (), HOST) as host:
         jail = f"{host}/cellblock/jail:{variant}"
-        push(f"containers-storage:{own_name('jail', variant)}", f"docker://{jail}")
+        push(jail_image(kubernetes, variant), f"docker://{jail}")
         kubernetes.apply(*made)
         path = folder / "cluster.yaml"
         place = _PLACE.format(space=space, jail=jail, repository=REPOSITORY)

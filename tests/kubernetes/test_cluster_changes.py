@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 
 import pytest
 
 from cellblock.bench.registry import push
 from tests.kubernetes.page_cluster import USER, File, PageCluster
-from tests.kubernetes.small_cluster import give_name, own_name
+from tests.kubernetes.small_cluster import jail_image, own_name
 
 pytestmark = pytest.mark.integration
 
@@ -76,22 +77,16 @@ def test_a_bad_image_of_the_controller_ends_no_job_and_is_corrected_by_the_next_
 
 def newer_jail(cluster: PageCluster) -> str:
     """An image of the jail with a file more, in the registry."""
-    name = own_name("jail", "newer")
-
-    def buildah(*arguments: str) -> str:
-        done = subprocess.run(["buildah", *arguments], check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    container = buildah("from", "--pull-never", own_name("jail"))
-    try:
-        note = cluster.folder / "note"
-        note.write_text("of the newer image\n")
-        buildah("copy", "--quiet", container, str(note), "/usr/share/newer")
-        give_name(buildah("commit", "--quiet", container), name)
-    finally:
-        buildah("rm", container)
+    source = jail_image(cluster.kubernetes)
+    layout = cluster.folder / "newer"
+    subprocess.run(["skopeo", "copy", "--quiet", source, f"oci:{layout}:newer"], check=True)
+    note = cluster.folder / "note"
+    note.write_text("of the newer image\n")
+    insert = ["umoci", "insert", "--image", f"{layout}:newer", str(note), "/usr/share/newer"]
+    subprocess.run(insert, check=True, capture_output=True)
     jail = f"{cluster.host}/cellblock/jail:newer"
-    push(f"containers-storage:{name}", f"docker://{jail}")
+    push(f"oci:{layout}:newer", f"docker://{jail}")
+    shutil.rmtree(layout)
     return jail
 
 

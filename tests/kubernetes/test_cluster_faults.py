@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.bench import machines
+from cellblock.errors import CellblockError
 from tests.kubernetes.page_cluster import GRACE_S, USER, PageCluster
 
 pytestmark = pytest.mark.integration
@@ -31,8 +33,18 @@ def is_complete(cluster: PageCluster, job: str, restarts: int = 0) -> bool:
 
 @pytest.fixture(autouse=True)
 def as_before(cluster: PageCluster) -> None:
+    cluster.until("the login node", lambda: cluster.is_ready("login-0"))
     cluster.run_as("rm", "-f", _GO)
     cluster.until("two idle nodes", cluster.serves)
+
+
+def starts_again(cluster: PageCluster, job: str) -> None:
+    """Wait until a job is queued again, and runs."""
+    cluster.until("a job that is queued again", lambda: cluster.restarts(job) == 1, 240)
+    # Slurm lets such a job wait for two minutes; it may have begun.
+    with contextlib.suppress(CellblockError):
+        cluster.slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+    cluster.until("its second start", lambda: cluster.runs(job))
 
 
 def session(cluster: PageCluster, folder: Path) -> subprocess.Popen[str]:
@@ -73,7 +85,7 @@ def test_a_machine_that_is_drained_loses_no_job_and_tells_its_sessions(
     cluster: PageCluster, tmp_path: Path
 ) -> None:
     machine = cluster.machine("login-0")
-    (node,) = [each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine]
+    node = next(each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine)
     there = ("--nodelist", node, "--cpus-per-task=1", "--mem=10")
     short, long = cluster.submit_as("sleep 12", *there), cluster.submit_as(_UNTIL_GO, *there)
     cluster.until("running jobs", lambda: cluster.runs(short) and cluster.runs(long))
@@ -100,8 +112,11 @@ def test_a_machine_that_is_drained_loses_no_job_and_tells_its_sessions(
             "the node on another machine", lambda: cluster.nodes().get(node, "down") in ("idle", "mix")
         )
         assert cluster.machine(node) != machine != cluster.machine("login-0")
-        assert is_complete(cluster, short)
-        cluster.until("the long job, again", lambda: cluster.runs(long), 180)
+        starts_again(cluster, long)
+        if cluster.state(short) != "COMPLETED|0":
+            # slurmctld left with it and was back late: nobody heard of its end.
+            starts_again(cluster, short)
+        cluster.until("the short job", lambda: cluster.state(short) in ("COMPLETED|0", "COMPLETED|1"))
         cluster.run_as("touch", _GO)
         cluster.until("its end", lambda: is_complete(cluster, long, restarts=1))
     finally:
@@ -114,7 +129,7 @@ def test_a_pod_that_is_evicted_without_time_has_its_job_queued_again(cluster: Pa
     job = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1")
     cluster.until("a running job", lambda: cluster.runs(job))
     evict(cluster, "cpu-1", 1)
-    cluster.until("its second start", lambda: cluster.restarts(job) == 1 and cluster.runs(job), 240)
+    starts_again(cluster, job)
     cluster.run_as("touch", _GO)
     cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
 
@@ -136,7 +151,7 @@ def test_a_kubelet_that_ends_ends_no_job_and_a_machine_that_dies_has_its_jobs_qu
 ) -> None:
     machine = next(name for name in ("node-1", "node-2") if name != cluster.machine("controller-0"))
     number = int(machine.removeprefix("node-"))
-    (node,) = [each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine]
+    node = next(each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine)
     quick, job = (
         cluster.submit_as(each, f"--nodelist={node}", "--mem=10") for each in ("sleep 5", _UNTIL_GO)
     )
@@ -149,7 +164,8 @@ def test_a_kubelet_that_ends_ends_no_job_and_a_machine_that_dies_has_its_jobs_qu
         cluster.until("slurmctld to notice", lambda: cluster.restarts(job) == 1, 240)
     finally:
         machines.start_kubelet(cluster.kubernetes.folder, number, command)
-    cluster.until("its second start", lambda: cluster.runs(job), 240)
+    cluster.until("the node", lambda: cluster.nodes().get(node) == "idle", 180)
+    starts_again(cluster, job)
     cluster.until("the login node", lambda: cluster.is_ready("login-0"))
     cluster.run_as("touch", _GO)
     cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
@@ -176,7 +192,9 @@ def test_controller_database_and_slurmdbd_that_go_under_load_lose_no_job_and_no_
     cluster.until("the end of all jobs", lambda: not cluster.slurm("squeue", "-h", "-o", "%i").split(), 300)
 
     def recorded() -> dict[str, str]:
-        said = cluster.slurm("sacct", "-n", "-X", "-P", f"--user={USER}", "-o", "JobIDRaw,State,Start,End")
+        said = cluster.slurm(
+            "sacct", "-n", "-X", "-P", f"--user={USER}", "-S", "now-1days", "-o", "JobIDRaw,State,Start,End"
+        )
         found = {line.split("|")[0]: line.split("|", 1)[1] for line in said.splitlines()}
         return {job: found.get(job, "") for job in jobs}
 

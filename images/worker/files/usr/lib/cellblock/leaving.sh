@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What register-node and node-leave share. Needs waiting.sh, and `node`, the node's name.
+# What register-node, node-leave and requeue-lost-jobs share. Needs waiting.sh, and `node`, the node's name.
 # shellcheck shell=sh
 
 # Begins the reason of a drain that is ours: a node that is back serves again. One of an administrator's stays.
