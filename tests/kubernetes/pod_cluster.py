@@ -95,9 +95,12 @@ class PodCluster(LocalCluster):
 def pod_arena(site: Site, folder: Path) -> Iterator[Arena]:
     """The worker as it is rendered, and what is to be reached there."""
     cluster = PodCluster(site)
-    program, *_ = compile_attacks(folder)
+    program, built, _ = compile_attacks(folder)
     inside = cluster.root / "escape"
-    (inside / "out").mkdir(parents=True)
+    (inside / "lib").mkdir(parents=True)
+    for library in built:
+        (inside / "lib" / library.name).write_bytes(library.read_bytes())
+    (inside / "out").mkdir()
     (inside / "out").chmod(0o777)
     (inside / "attack").write_bytes(program.read_bytes())
     (inside / "attack").chmod(0o755)

@@ -190,17 +190,17 @@ def test_rendered_policies_hold_jobs_and_let_slurm_work(
     ip = {one.labels["app.kubernetes.io/component"]: one.ip for one in pods}
     closed = {
         "database": (ip["database"], 3306),
+        # What the fixture closes.
+        "the API": ("10.96.0.1", 443),
+        "a kubelet": (machine_address(kubernetes), 10260),
     }
-    # What the fixture closes.
-    closed |= {"the API": ("10.96.0.1", 443), "a kubelet": (machine_address(kubernetes), 10260)}
     opened = {"slurmctld": (ip["controller"], 6817), "slurmdbd": (ip["accounting"], 6819)}
 
     def reached(where: dict[str, tuple[str, int]]) -> set[str]:
         """By a job; a port where nothing listens answers, too, unless a policy does."""
         say = "timeout 5 bash -c ': </dev/tcp/{}/{}' 2>/dev/null && echo '{}'"
-        return set(
-            job(arena, "eve", "; ".join([say.format(*to, name) for name, to in where.items()])).splitlines()
-        )
+        asked = "; ".join(say.format(*to, name) for name, to in where.items())
+        return set(job(arena, "eve", f"{asked}; true").splitlines())
 
     with metadata_server() as port:
         closed["metadata"] = (_METADATA, port)
