@@ -44,6 +44,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # Long, with a cluster of its own for each variant.
 _APART_BY_VARIANT = (
     "tests/integration/cluster/test_cluster_changes.py",
+    "tests/integration/health/test_health.py",
     *(
         f"tests/integration/roles/test_{name}.py"
         for name in (

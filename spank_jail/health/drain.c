@@ -53,6 +53,25 @@ static void note(const struct health_turn *turn, const char *name, const char *t
 		(void)text_write(fd, text, strlen(text));
 }
 
+void health_registers_drained(const struct health_turn *turn, const char *reason)
+{
+	note(turn, "registers", reason);
+}
+
+/* Gives a drain that has no reason the one with which the node registered. An administrator's has one: Slurm asks for it. */
+static void complete_reason(const struct health_turn *turn, struct health_node *record)
+{
+	scoped_free char *path = text_format("%s/registers", turn->folder);
+	scoped_free char *reason = text_read(AT_FDCWD, path, sizeof(record->reason) - 1, NULL, &(struct jail_error){ 0 });
+
+	if (reason && record->drains && !record->reason[0]) {
+		if (health_controller_drain(turn->node, reason, &(struct jail_error){ 0 }))
+			return;
+		snprintf(record->reason, sizeof(record->reason), "%s", reason);
+	}
+	note(turn, "registers", NULL);
+}
+
 const struct health_entry *health_sick(const struct health_turn *turn)
 {
 	for (size_t i = 0; i < turn->config->n; i++) {
@@ -179,7 +198,7 @@ enum health_standing health_settle(struct health_turn *turn, struct jail_error *
 	if (!sick)
 		note(turn, "over-budget", NULL);
 	/* Nothing is to be said, and there is no drain of ours: what was there before this start is looked for once. */
-	if (!sick && !has(turn, "drained") && has(turn, "asked"))
+	if (!sick && !has(turn, "drained") && !has(turn, "registers") && has(turn, "asked"))
 		return HEALTH_SERVES;
 	if (sick && !has(turn, "drained") && is_over_budget(turn))
 		return HEALTH_OVER_BUDGET;
@@ -190,6 +209,7 @@ enum health_standing health_settle(struct health_turn *turn, struct jail_error *
 		return HEALTH_UNKNOWN;
 	}
 	note(turn, "asked", "");
+	complete_reason(turn, &record);
 	if (!record.drains) {
 		if (has(turn, "drained")) {
 			forgive(turn);

@@ -25,6 +25,9 @@ struct health_turn {
  * filled with HEALTH_UNKNOWN. */
 enum health_standing health_settle(struct health_turn *turn, struct jail_error *err);
 
+/* Remembers that the node registers drained, for that reason. Slurm 22.05 takes the state with the registration and not the reason. */
+void health_registers_drained(const struct health_turn *turn, const char *reason);
+
 /* What the machine is called in reasons: another start of it is another instance. */
 void health_instance(char *name, size_t size);
 

@@ -270,6 +270,7 @@ static int run(struct health_turn *turn, const struct request *request)
 		count_until_certain(turn);
 		if ((sick = health_sick(turn))) {
 			health_reason_of(turn, sick, reason, sizeof(reason));
+			health_registers_drained(turn, reason);
 			puts(reason);
 		}
 		return 0;
