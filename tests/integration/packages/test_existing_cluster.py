@@ -80,9 +80,11 @@ def test_a_job_a_container_and_ssh(trial: Machine) -> None:
     container = "--container-image=/home/ann/small.sqsh cat /etc/small"
     assert "small" in trial.says(f"srun -p trial {container}", "ann")
     assert "small" in trial.says(f"srun -p normal {container}", "ann")
-    trial.says("echo 'session required pam_jail.so jail-jobs=yes' >> /etc/pam.d/sshd")
     trial.says(
-        "mkdir -p -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519 && "
+        "grep -q pam_jail /etc/pam.d/sshd || echo 'session required pam_jail.so jail-jobs=yes' >> /etc/pam.d/sshd"
+    )
+    trial.says(
+        "rm -rf ~/.ssh; mkdir -p -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519 && "
         "cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys",
         "ann",
     )
