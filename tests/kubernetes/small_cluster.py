@@ -14,7 +14,7 @@ from cellblock.bench.kubernetes import render_to, volumes
 from cellblock.bench.real_kubernetes import HOST, older_folder
 from cellblock.bench.registry import push, registry
 from cellblock.build import BuildRequest, build_images
-from cellblock.cluster.proof_user import ENSURE_SCRIPT, PROOF_USER
+from cellblock.cluster.proof_user import ENSURE_SCRIPT, MAY_SUBMIT, PROOF_USER
 from cellblock.events import Events
 from tests.kubernetes.conftest import Kubernetes
 
@@ -78,6 +78,13 @@ class Site:
         where = (f"--namespace={self.space}", "controller-0", "--container=slurmctld")
         return self.kubernetes.run("exec", *where, "--", "scontrol", "ping").returncode == 0
 
+    def takes_jobs_of_the_user(self, accounting: bool) -> bool:
+        """Whether slurmctld knows PROOF_USER, with accounting as one who may submit."""
+        ask = f"getent passwd {PROOF_USER} && {{ {MAY_SUBMIT if accounting else 'true'}\n}}"
+        where = (f"--namespace={self.space}", "controller-0", "--container=slurmctld")
+        done = self.kubernetes.run("exec", *where, "--", "sh", "-c", ask, PROOF_USER)
+        return done.returncode == 0
+
     def until(self, what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
         """Wait for `condition`. Raises CellblockError with the pods when it does not come in time."""
         self.kubernetes.wait(what, condition, seconds)
@@ -133,7 +140,7 @@ def running_cluster(
         for name in ("login", "controller"):
             kubernetes("rollout", "status", f"--namespace={space}", "--timeout=4m", f"statefulset/{name}")
         site.jail("sh", "-c", ENSURE_SCRIPT, PROOF_USER, user="root")
-        site.until("the user", lambda: PROOF_USER in site.slurm("getent", "passwd"))
+        site.until("the user", lambda: site.takes_jobs_of_the_user("accounting:" in text))
         try:
             yield site
         finally:
