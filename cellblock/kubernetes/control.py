@@ -21,6 +21,7 @@ from cellblock.kubernetes.objects import (
     claim,
     deployment,
     disruption_budget,
+    pod_service,
     service,
     stateful_set,
 )
@@ -180,6 +181,8 @@ def controller(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
     # Two controllers share their state.
     mode = "ReadWriteOnce" if replicas == 1 else "ReadWriteMany"
     yield from _keeper(cluster, pod, "controller-state", cluster.place.state, mode, replicas)
+    for host in cluster.controllers:
+        yield pod_service(cluster, host, "controller", {"slurmctld": names.CONTROLLER_PORT})
     yield disruption_budget(cluster, "controller", "controller", 1)
 
 

@@ -64,8 +64,8 @@ class Description:
 
     @property
     def controller_addresses(self) -> str:
-        """Where slurmctld is reached, as CELLBLOCK_CONTROLLER has it."""
-        return ",".join(f"{host}.controller:{CONTROLLER_PORT}" for host in self.controllers)
+        """Where slurmctld is reached, as CELLBLOCK_CONTROLLER has it: each has a Service of its name."""
+        return ",".join(f"{host}:{CONTROLLER_PORT}" for host in self.controllers)
 
     @property
     def most_nodes(self) -> int:
@@ -128,7 +128,7 @@ def cluster_facts(cluster: Description) -> ClusterFacts:
     accounting = facts.accounting
     return replace(
         facts,
-        controllers=tuple(f"{host}({host}.controller)" for host in cluster.controllers),
+        controllers=cluster.controllers,
         gres=tuple(
             (f"{one.name}-[1-{one.count}]" if one.on_demand else f"{one.name}-[0-{last}]", kind, count)
             for one in cluster.file.node_sets

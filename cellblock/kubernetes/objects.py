@@ -91,6 +91,17 @@ def service(
     }
 
 
+def pod_service(cluster: Description, pod: str, component: str, ports: Mapping[str, int]) -> Object:
+    """A Service of the name of a StatefulSet's pod, with an address that the next pod of that name has, too.
+
+    Slurm's steps and commands look an address up when they start, and go on with that one.
+    """
+    made = service(cluster, pod, component, ports, kind="ClusterIP")
+    made["spec"]["selector"]["statefulset.kubernetes.io/pod-name"] = pod
+    made["spec"]["publishNotReadyAddresses"] = True
+    return made
+
+
 def account(cluster: Description, name: str) -> Object:
     """A ServiceAccount without a token: nothing here asks the API."""
     return {

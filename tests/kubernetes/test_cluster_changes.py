@@ -34,8 +34,9 @@ def use(cluster: PageCluster, **images: str) -> None:
 
 def waits_for_image(cluster: PageCluster, pod: str) -> bool:
     """Whether the image of a pod's container cannot be had."""
-    states = cluster.pod(pod)["status"].get("containerStatuses", ())
-    reasons = {one["state"].get("waiting", {}).get("reason") for one in states}
+    status = cluster.pod(pod)["status"]
+    both = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    reasons = {one["state"].get("waiting", {}).get("reason") for one in both}
     return bool(reasons & {"ErrImagePull", "ImagePullBackOff"})
 
 

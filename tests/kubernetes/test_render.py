@@ -237,7 +237,7 @@ def test_slurm_is_told_the_names_of_pods(tmp_path: Path) -> None:
     texts = rendered(tmp_path)
     conf = found(texts, "ConfigMap", "slurm-configuration")["data"]
     lines = conf["slurm.conf"].splitlines()
-    assert "SlurmctldHost=controller-0(controller-0.controller)" in lines
+    assert "SlurmctldHost=controller-0" in lines
     assert "AccountingStorageHost=accounting" in lines
     assert "MaxNodeCount=1024" in lines
     assert "SlurmdParameters=config_overrides" in lines
@@ -264,7 +264,7 @@ def test_a_node_set_is_what_the_file_says(tmp_path: Path) -> None:
     assert environment["CELLBLOCK_NODE_CONF"] == (
         "CPUs=96 RealMemory=1048576 Feature=h100 Gres=gpu:h100:8,fpga:2"
     )
-    assert environment["CELLBLOCK_CONTROLLER"] == "controller-0.controller:6817"
+    assert environment["CELLBLOCK_CONTROLLER"] == "controller-0:6817"
     assert slurmd["image"] == "registry.example/own/worker:3"
     assert slurmd["resources"]["limits"] == {"memory": "1049088Mi", "nvidia.com/gpu": "8"}
     assert slurmd["resources"]["requests"]["cpu"] == "96"

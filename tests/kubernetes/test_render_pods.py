@@ -46,6 +46,19 @@ def test_a_device_plugin_gives_nodes_fuse(tmp_path: Path) -> None:
         assert slurmd["resources"][kind]["nvidia.com/gpu"] == "8"
 
 
+def test_each_slurmctld_has_an_address_that_its_next_pod_has_too(tmp_path: Path) -> None:
+    text = FILE.replace("name: pods\n", "name: pods\ncontroller: {replicas: 2}\n")
+    texts = rendered(tmp_path, text)
+    for host in ("controller-0", "controller-1"):
+        one = found(texts, "Service", host)
+        check(one)
+        assert one["spec"]["type"] == "ClusterIP"
+        assert one["spec"]["selector"]["statefulset.kubernetes.io/pod-name"] == host
+    (slurmd,) = found(texts, "StatefulSet", "cpu")["spec"]["template"]["spec"]["containers"]
+    told = {each["name"]: each["value"] for each in slurmd["env"]}
+    assert told["CELLBLOCK_CONTROLLER"] == "controller-0:6817,controller-1:6817"
+
+
 def test_a_wrong_image_of_any_part_is_replaced_without_anybodys_help(tmp_path: Path) -> None:
     """A StatefulSet whose pods wait for each other waits for one with a wrong image until it is deleted."""
     sets = [one["spec"] for one in objects(rendered(tmp_path)) if one["kind"] == "StatefulSet"]
