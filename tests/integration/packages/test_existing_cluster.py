@@ -81,7 +81,8 @@ def test_a_job_a_container_and_ssh(trial: Machine) -> None:
     assert "small" in trial.says(f"srun -p trial {container}", "ann")
     assert "small" in trial.says(f"srun -p normal {container}", "ann")
     trial.says(
-        "grep -q pam_jail /etc/pam.d/sshd || echo 'session required pam_jail.so jail-jobs=yes' >> /etc/pam.d/sshd"
+        "grep -q pam_jail /etc/pam.d/sshd || "
+        "echo 'session required pam_jail.so jail-jobs=yes' >> /etc/pam.d/sshd"
     )
     trial.says(
         "rm -rf ~/.ssh; mkdir -p -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519 && "
