@@ -80,10 +80,8 @@ def test_a_job_a_container_and_ssh(trial: Machine) -> None:
     container = "--container-image=/home/ann/small.sqsh cat /etc/small"
     assert "small" in trial.says(f"srun -p trial {container}", "ann")
     assert "small" in trial.says(f"srun -p normal {container}", "ann")
-    trial.says(
-        "grep -q pam_jail /etc/pam.d/sshd || "
-        "echo 'session required pam_jail.so jail-jobs=yes' >> /etc/pam.d/sshd"
-    )
+    line = "session required pam_jail.so jail-jobs=yes"
+    trial.says(f"grep -q pam_jail /etc/pam.d/sshd || echo '{line}' >> /etc/pam.d/sshd")
     trial.says(
         "rm -rf ~/.ssh; mkdir -p -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519 && "
         "cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys",
@@ -91,7 +89,7 @@ def test_a_job_a_container_and_ssh(trial: Machine) -> None:
     )
     ssh = "ssh -o StrictHostKeyChecking=no -o BatchMode=yes localhost"
     # Nobody's job, and so no word of slurmctld's that this user is outside here.
-    assert is_inside(trial, ssh)
+    assert "inside" in trial.says(f"{ssh} '{INSIDE} && echo inside'", "ann")
     with_job = (
         "srun -p {} sh -c 'touch ~/runs; while [ -e ~/runs ]; do sleep 0.2; done' & "
         "while [ ! -e ~/runs ]; do sleep 0.1; done; "
@@ -106,7 +104,7 @@ def test_a_job_a_container_and_ssh(trial: Machine) -> None:
     )
     assert "inside" in said
     # The job in which he was outside is over: its mark does not count.
-    assert is_inside(trial, ssh)
+    assert "inside" in trial.says(f"{ssh} '{INSIDE} && echo inside'", "ann")
 
 
 @pytest.mark.parametrize(
