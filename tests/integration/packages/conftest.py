@@ -72,6 +72,16 @@ class Machine:
         self.says("pkill -x slurmd; while pgrep -x slurmd >/dev/null; do sleep 0.1; done; slurmd", timeout=60)
         self.wait()
 
+    def in_its_network(self, *command: str) -> None:
+        """A command of this machine's, by root, in the network of the container."""
+        shown = subprocess.run(
+            ["podman", "inspect", "--format", "{{.State.Pid}}", self.name],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        subprocess.run(["nsenter", f"--net=/proc/{shown.stdout.strip()}/ns/net", *command], check=True)
+
     def wait(self) -> None:
         """Until the node takes jobs."""
         self.says(

@@ -150,9 +150,18 @@ def test_options_that_would_be_forgotten_end_the_job(trial: Machine) -> None:
 
 
 def test_a_slurmctld_that_does_not_answer_lets_nobody_out(trial: Machine) -> None:
-    """The step fails; the user can stop no slurmctld, but wait until one is."""
-    line = "salloc -Q -p trial sh -c 'sleep 3; srun true'"
-    assert trial.run(line, "ann").returncode == 0
+    """slurmstepd, which asks, is root's; the user's srun is answered, and has its step begun."""
+    rule = ["OUTPUT", "-p", "tcp", "--dport", "6817", "-m", "owner", "--uid-owner", "0", "-j", "REJECT"]
+    trial.in_its_network("iptables", "--append", *rule)
+    try:
+        done = trial.run(f"srun -p trial sh -c '{INSIDE} || echo outside'", "ann")
+    finally:
+        trial.in_its_network("iptables", "--delete", *rule)
+    assert done.returncode != 0
+    assert "slurmctld does not say which partition job" in done.stdout
+    assert "outside" not in done.stdout
+    trial.wait()
+    assert "drain" not in trial.says("sinfo -h -o %T")
 
 
 def test_a_plugin_of_another_release_is_refused(trial: Machine) -> None:
