@@ -139,7 +139,8 @@ def test_what_a_task_leaves_behind_ends_with_the_step(cluster: LocalCluster, use
 
 def running(cluster: LocalCluster, node: str, command: str) -> bool:
     """Whether a process has this command line; srun has it at the end of its own before the task is there."""
-    return any(found.startswith(command) for _, found in cluster.processes(node))
+    own = re.compile(rf"(\S*/)?{re.escape(command)}")
+    return any(own.match(found) for _, found in cluster.processes(node))
 
 
 # Waits by a builtin: proctrack/linuxproc signals each process of a step, and a sleep would end.
