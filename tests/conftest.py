@@ -73,6 +73,7 @@ _FIRST = (
     "cluster debian14",
     "tests/launcher/test_launcher.py",
     "tests/integration/build/test_build.py",
+    "tests/integration/packages",
     "tests/integration/escape debian12",
     "tests/integration/escape debian14",
     "tests/integration/docker_engine",
@@ -103,6 +104,7 @@ _FUZZING = "::test_no_input_breaks_a_target"
 _FOLDERS = (
     "tests/integration/docker_engine",
     "tests/integration/escape",
+    "tests/integration/packages",
     "tests/integration/push",
     "tests/kubernetes",  # one Kubernetes, which takes fixed addresses of the machine
 )

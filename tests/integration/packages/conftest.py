@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +100,7 @@ def machine(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     )
     layout = tmp_path_factory.mktemp("jail") / "image"
     copy_images(result, layout, ["jail"])
-    name = "cellblock-plain-slurm"
+    name = f"cellblock-plain-slurm-{os.getpid()}"
     subprocess.run(["podman", "rm", "-f", "-t", "0", name], check=True, capture_output=True)
     # Limits within those of this machine: podman's own are above what it may set. A network: Slurm looks up
     # addresses of a kind that some interface besides the loopback has.
