@@ -189,8 +189,8 @@ def test_users_groups_and_requests(trial: Machine) -> None:
     assert is_inside(trial, "srun", "ann")
     assert is_inside(trial, "srun --jail=no", "ann")
     assert is_inside(trial, "srun", "ben")
-    # As by `sg users`: his primary group of /etc/passwd is not in what slurmctld sends then.
-    assert trial.says("srun id -G", "ben:users").split()[-1] == "100"
+    # As by `sg users`: his primary group of /etc/passwd is not the job's.
+    assert trial.says("srun id -g", "ben:users").strip() == "100"
     assert is_inside(trial, "srun", "ben:users")
     assert not is_inside(trial, "srun", "cid")
     assert is_inside(trial, "srun --jail", "cid")
