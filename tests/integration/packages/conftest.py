@@ -34,6 +34,8 @@ class Made:
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The packages of the variant, signed."""
+    if not os.environ.get("CELLBLOCK_PACKAGES"):
+        pytest.skip("minutes, and two cores of them: `build.py test --thorough` sets CELLBLOCK_PACKAGES")
     folder = tmp_path_factory.mktemp("packages")
     key = folder / "key.pem"
     subprocess.run(

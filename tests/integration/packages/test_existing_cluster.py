@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -152,14 +153,22 @@ def test_options_that_would_be_forgotten_end_the_job(trial: Machine) -> None:
 def test_a_slurmctld_that_does_not_answer_lets_nobody_out(trial: Machine) -> None:
     """slurmstepd, which asks, is root's; the user's srun is answered, and has its step begun."""
     rule = ["OUTPUT", "-p", "tcp", "--dport", "6817", "-m", "owner", "--uid-owner", "0", "-j", "REJECT"]
-    trial.in_its_network("iptables", "--append", *rule)
-    try:
-        done = trial.run(f"srun -p trial sh -c '{INSIDE} || echo outside'", "ann")
-    finally:
-        trial.in_its_network("iptables", "--delete", *rule)
-    assert done.returncode != 0
-    assert "slurmctld does not say which partition job" in done.stdout
-    assert "outside" not in done.stdout
+    step = f"srun sh -c '{INSIDE} || echo outside'"
+    # In an allocation: slurmd, which is root's, too, has told slurmctld of its prolog.
+    wait = "srun true; touch ~/held; while [ ! -e ~/go ]; do sleep 0.1; done"
+    script = f"rm -f ~/held ~/go; salloc -Q -p trial bash -c \"{wait}; {step}; echo status $?\""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(trial.run, script.replace("$", "\\$"), "ann")
+        trial.says("while [ ! -e ~ann/held ]; do sleep 0.1; done")
+        trial.in_its_network("iptables", "--append", *rule)
+        try:
+            trial.says("touch ~ann/go")
+            said = done.result().stdout
+        finally:
+            trial.in_its_network("iptables", "--delete", *rule)
+    assert "slurmctld does not say which partition job" in said
+    assert "outside" not in said
+    assert "status 0" not in said
     trial.wait()
     assert "drain" not in trial.says("sinfo -h -o %T")
 
