@@ -17,13 +17,14 @@ from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.jobs import ended, submit
 from tests.integration.local_cluster import LocalCluster, podman
+from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
 
 NODE, OTHER = "worker-1", "worker-2"
 # Turns are short, and one failure suffices: strikes are tried without a cluster (tests/spank_jail).
 FILE = """\
-metrics: {port: 9747}
+metrics: {port: PORT}
 node_sets: [{name: worker, count: 2}]
 health:
   interval: 10s
@@ -47,15 +48,14 @@ OWN = "/var/spool/health-test"
 MANY = 40
 # Of the soak. `build.py test --thorough` takes 10,000.
 TURNS = int(os.environ.get("CELLBLOCK_HEALTH_TURNS", "50"))
-
-
 # On one release it takes five minutes, in which little is computed; `--thorough` takes all of them.
 VARIANTS = [default_variant(), *(other_variants() if os.environ.get("CELLBLOCK_HEALTH_RELEASES") else ())]
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def nodes(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    with running_cluster("health", request.param, text=FILE) as running:
+    text = FILE.replace("PORT", str(free_port()))
+    with running_cluster("health", request.param, text=text) as running:
         running.add_user("ada")
         yield running
 

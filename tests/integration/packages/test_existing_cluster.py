@@ -156,7 +156,7 @@ def test_a_slurmctld_that_does_not_answer_lets_nobody_out(trial: Machine) -> Non
     step = f"srun sh -c '{INSIDE} || echo outside'"
     # In an allocation: slurmd, which is root's, too, has told slurmctld of its prolog.
     wait = "srun true; touch ~/held; while [ ! -e ~/go ]; do sleep 0.1; done"
-    script = f"rm -f ~/held ~/go; salloc -Q -p trial bash -c \"{wait}; {step}; echo status $?\""
+    script = f'rm -f ~/held ~/go; salloc -Q -p trial bash -c "{wait}; {step}; echo status $?"'
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(trial.run, script.replace("$", "\\$"), "ann")
         trial.says("while [ ! -e ~ann/held ]; do sleep 0.1; done")
