@@ -67,7 +67,8 @@ cd "$sources"
 SOURCE_DATE_EPOCH=$(dpkg-parsechangelog -STimestamp)
 export SOURCE_DATE_EPOCH SLURM_CFLAGS="$slurm_cflags" PLUGIN_DIR="$plugins" WITH_TOOLS="$tools"
 # The buildinfo says when and where by the clock and the environment, in which two builds of one source differ: neither is of use here.
-export DEB_BUILD_OPTIONS="noautodbgsym nocheck parallel=$(nproc)"
+DEB_BUILD_OPTIONS="noautodbgsym nocheck parallel=$(nproc)"
+export DEB_BUILD_OPTIONS
 dpkg-buildpackage --build=binary --no-check-builddeps --no-sign --jobs="$(nproc)" \
 	--buildinfo-option=--always-include-path \
 	--hook-changes="sed -i 's/^Build-Date: .*/Build-Date: $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")/; s/parallel=[0-9]*/parallel=1/' ../*.buildinfo"

@@ -17,7 +17,7 @@ from cellblock.cli.app import app
 from cellblock.paths import PROJECT
 
 # What every command has, and options of dpkg, useradd and usermod.
-_OTHERS = {"--help", "--audit", "--create-home", "--login"}
+_OTHERS = {"--help", "--audit", "--create-home", "--include-untracked", "--login", "--reinstall"}
 
 
 @functools.cache

@@ -27,8 +27,6 @@ from cellblock.jail.volume.volume import Volume
 from tests.jail.manifests import read_manifest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="keeps owners: needs root")
-
-
 CHILD = """
 import sys
 from pathlib import Path
@@ -249,9 +247,7 @@ def _assembled(jail: Jail) -> Path:
     ],
     ids=lambda one: getattr(one, "__name__", None) if callable(one) else "",
 )
-def test_what_is_no_tree_to_adopt_is_refused_with_a_next_step(
-    site: Jail, make: Callable[[Jail], Path], message: str
-) -> None:
+def test_what_is_no_tree_is_refused(site: Jail, make: Callable[[Jail], Path], message: str) -> None:
     directory = make(site)
     try:
         with pytest.raises(CellblockError, match=message) as failure:
@@ -374,9 +370,7 @@ def test_of_two_at_once_one_is_told_who_is_at_work(site: Jail) -> None:
     assert verify(site.path, site.events).is_clean
 
 
-def test_packages_that_change_meanwhile_are_not_half_recorded(
-    site: Jail, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_that_change_meanwhile(site: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     from cellblock.jail import adopt as code
 
     def and_a_user_is_added(*arguments: object) -> object:
@@ -399,8 +393,7 @@ def test_hostile_records_lead_out_of_no_tree(site: Jail, tmp_path: Path) -> None
     os.mkfifo(site.root / "usr/bin/fifo")
     (site.root / "usr/share/foo/out").symlink_to(tmp_path)
     lists = site.root / "var/lib/dpkg/info/foo.list"
-    with lists.open("a") as file:
-        file.write("/usr/bin/fifo\n/usr/share/foo/out/secret\n/../../secret\n/usr/share/foo/out\n")
+    lists.write_text(f"{lists.read_text()}/usr/bin/fifo\n/usr/share/foo/out/secret\n/../../secret\n")
     adopted(site)
     listed = {entry.path: entry for entry in read_manifest(Volume(site.path).manifest)}
     assert listed[b"usr/share/foo/out"].kind == "l"
