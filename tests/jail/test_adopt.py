@@ -387,13 +387,13 @@ def test_packages_that_change_meanwhile(site: Jail, monkeypatch: pytest.MonkeyPa
 
 
 def test_hostile_records_lead_out_of_no_tree(site: Jail, tmp_path: Path) -> None:
-    """Users of the tree write dpkg's lists, and put links, FIFOs and sockets in the place of files."""
-    secret = tmp_path / "secret"
-    secret.write_text("of the host")
+    """Users of the tree write dpkg's lists, and put links and FIFOs in the place of files."""
+    (tmp_path / "secret").write_text("of the host")
     os.mkfifo(site.root / "usr/bin/fifo")
     (site.root / "usr/share/foo/out").symlink_to(tmp_path)
     lists = site.root / "var/lib/dpkg/info/foo.list"
-    lists.write_text(f"{lists.read_text()}/usr/bin/fifo\n/usr/share/foo/out/secret\n/../../secret\n")
+    named = ("/usr/bin/fifo", "/usr/share/foo/out/secret", "/../../secret", "/usr/share/foo/out")
+    lists.write_text(lists.read_text() + "".join(f"{path}\n" for path in named))
     adopted(site)
     listed = {entry.path: entry for entry in read_manifest(Volume(site.path).manifest)}
     assert listed[b"usr/share/foo/out"].kind == "l"
