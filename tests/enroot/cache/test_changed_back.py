@@ -17,18 +17,28 @@ from tests.enroot.registry.images import make_image
 
 __all__ = ("program", "registry")
 
-# Mends the file once its first bytes were read, which are wrong: inotify(7).
+# Mends the file once its first bytes were read, which are wrong. Each read waits for an answer (fanotify(7)): the second
+# gets one after the file is right again, however late this program runs.
 MENDER = """
-import ctypes, os, sys
+import ctypes, os, struct, sys
 name, right = sys.argv[1], open(sys.argv[1] + ".right", "rb").read()
+FAN_CLASS_CONTENT, FAN_MARK_ADD, FAN_ACCESS_PERM, FAN_ALLOW, AT_FDCWD = 0x4, 0x1, 0x20000, 0x1, -100
 libc = ctypes.CDLL(None, use_errno=True)
-watch = libc.inotify_init1(0)
-assert libc.inotify_add_watch(watch, os.fsencode(name), 0x1) > 0, ctypes.get_errno()  # IN_ACCESS
+events = libc.fanotify_init(FAN_CLASS_CONTENT, os.O_RDONLY)
+assert events >= 0, os.strerror(ctypes.get_errno())
+marked = libc.fanotify_mark(events, FAN_MARK_ADD, ctypes.c_uint64(FAN_ACCESS_PERM), AT_FDCWD, os.fsencode(name))
+assert marked == 0, os.strerror(ctypes.get_errno())
 file = os.open(name, os.O_WRONLY)
 print("ready", flush=True)
-os.read(watch, 4096)
-os.pwrite(file, right, 0)
-print("mended", flush=True)
+reads = 0
+while True:
+    for _, _, _, _, _, opened, _ in struct.iter_unpack("=IBBHQii", os.read(events, 24)):
+        reads += 1
+        if reads == 2:
+            os.pwrite(file, right, 0)
+            print("mended", flush=True)
+        os.write(events, struct.pack("=iI", opened, FAN_ALLOW))
+        os.close(opened)
 """
 
 
