@@ -17,8 +17,8 @@ from tests.enroot.registry.images import make_image
 
 __all__ = ("program", "registry")
 
-# Mends the file once its first bytes were read, which are wrong. Each read waits for an answer (fanotify(7)): the
-# second gets one after the file is right again, however late this program runs.
+# Mends the file once its first bytes were read, which are wrong. Each read waits for an answer (fanotify(7)):
+# the second gets one after the file is right again, however late this program runs.
 MENDER = """
 import ctypes, os, struct, sys
 name, right = sys.argv[1], open(sys.argv[1] + ".right", "rb").read()
@@ -27,7 +27,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 events = libc.fanotify_init(FAN_CLASS_CONTENT, os.O_RDONLY)
 assert events >= 0, os.strerror(ctypes.get_errno())
 mask = ctypes.c_uint64(FAN_ACCESS_PERM)
-assert libc.fanotify_mark(events, FAN_MARK_ADD, mask, AT_FDCWD, os.fsencode(name)) == 0, os.strerror(ctypes.get_errno())
+marked = libc.fanotify_mark(events, FAN_MARK_ADD, mask, AT_FDCWD, os.fsencode(name))
+assert marked == 0, os.strerror(ctypes.get_errno())
 file = os.open(name, os.O_WRONLY)
 print("ready", flush=True)
 reads = 0
