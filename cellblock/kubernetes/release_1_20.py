@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes out of manifests what Kubernetes 1.20 does not know, which tests run.
+"""Rewrites manifests for Kubernetes 1.20: leaves out the fields that came with later releases.
 
-It is the newest that can be built from a source package of Debian's.
-What is left out is named here and nowhere else; what is rendered for sites stays as it is.
+Only tests and the benchmark of Kubernetes call it. They run 1.20, the newest release that can be built from
+a source package of Debian. What `build.py render kubernetes` writes for sites is not changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GENERATED = "immutable"
 _END_PORT = "endPort"
 
 
-def for_older(manifest: Object) -> Object:
+def for_1_20(manifest: Object) -> Object:
     """`manifest` as Kubernetes 1.20 takes it."""
     kind = manifest["kind"]
     if kind == "Kustomization":
