@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debs taken apart: the files a package puts into a root, ready for tar, and what dpkg's database says of it.
+"""Unpacks a fetched deb once: its files become entries of a tar, its entries in dpkg's database become JSON.
 
     abcd....deb            as fetched (`cellblock.packages.store`)
     abcd....files          its files as entries of a tar, without those that images leave out: one zstd frame
-    abcd....opened         JSON: an OpenedDeb; there only when `.files` is
+    abcd....opened         JSON: an UnpackedDeb; only there when `.files` is
 
 A deb is decompressed when it is fetched, while the network is waited for, and never again: decompressing
 took a third of a build's processor time. A layer's blob is put together from the frames of what no
@@ -54,7 +54,7 @@ class Folder(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OpenedDeb:
+class UnpackedDeb:
     """A deb, taken apart.
 
     `control` is its stanza, ending in a newline. `paths` are the absolute paths of all that it puts into a
@@ -77,35 +77,35 @@ class OpenedDeb:
     by_dpkg: str
 
 
-class Opener:
+class Unpacker:
     """Takes debs apart. `excludes` are options of dpkg, path-exclude and path-include with a pattern."""
 
     def __init__(self, excludes: Sequence[str]) -> None:
         self._filter = _Filter(excludes)
         self._form = digest_of([_FORM, _LEVEL, list(excludes)])
 
-    def read(self, deb: Path) -> OpenedDeb | None:
+    def read(self, deb: Path) -> UnpackedDeb | None:
         """What is known of a deb that was taken apart; None when it was not, or in another form."""
         try:
             fields = json.loads(deb.with_suffix(".opened").read_bytes())
             if fields["form"] != self._form or not deb.with_suffix(".files").exists():
                 return None
             fields["folders"] = [Folder(*folder) for folder in fields["folders"]]
-            return OpenedDeb(**{name: _frozen(value) for name, value in fields.items()})  # type: ignore[arg-type]
+            return UnpackedDeb(**{name: _frozen(value) for name, value in fields.items()})  # type: ignore[arg-type]
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def open(self, deb: Path) -> OpenedDeb:
+    def unpack(self, deb: Path) -> UnpackedDeb:
         """What is known of a deb, which is taken apart if need be.
 
         Raises one of `deb_file.DAMAGE` when it is no deb, OSError when the disk is full.
         """
         opened = self.read(deb)
         if opened is None:
-            opened = self._take_apart(deb)
+            opened = self._unpack(deb)
         return opened
 
-    def _take_apart(self, deb: Path) -> OpenedDeb:
+    def _unpack(self, deb: Path) -> UnpackedDeb:
         import zstandard
 
         mark = f"-{os.getpid()}-{secrets.token_hex(4)}"
@@ -125,7 +125,7 @@ class Opener:
                 path.unlink(missing_ok=True)
         return opened
 
-    def _write(self, deb: Path, info: _Info, to: IO[bytes]) -> OpenedDeb:
+    def _write(self, deb: Path, info: _Info, to: IO[bytes]) -> UnpackedDeb:
         written = _Written(to)
         listed: list[str] = []
         conffiles = _conffiles(info)
@@ -150,7 +150,7 @@ class Opener:
                 lines = "".join(f" {path} {sums[path]}\n" for path in conffiles)
                 control += f"Conffiles:\n{lines}"
             _write_info(control, info, listed, written)
-        return OpenedDeb(
+        return UnpackedDeb(
             form=self._form,
             control=control,
             paths=tuple(written.paths),

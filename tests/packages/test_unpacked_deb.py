@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from cellblock.debian.deb_file import DAMAGE
-from cellblock.packages.opened import Opener
+from cellblock.packages.unpacked_deb import Unpacker
 
 DOCS = ("path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright")
 
@@ -64,7 +64,7 @@ def entries(deb: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("compression", ["xz", "gzip", "zstd", "none"])
 def test_files_and_records_of_a_package_are_entries_of_a_tar(make: Make, compression: str) -> None:
     deb = make(Deb(compression=compression, control={"md5sums": "s\n", "postinst": "#!/bin/sh\n"}))
-    opened = Opener(()).open(deb)
+    opened = Unpacker(()).unpack(deb)
     assert opened.by_dpkg == ""
     assert opened.paths == ("/usr/bin/tool",)
     assert [folder.path for folder in opened.folders] == ["/usr", "/usr/bin"]
@@ -78,20 +78,20 @@ def test_files_and_records_of_a_package_are_entries_of_a_tar(make: Make, compres
 def test_what_images_leave_out_is_left_out_and_listed_all_the_same(make: Make) -> None:
     files = {f"usr/share/doc/tool/{name}": name for name in ("README", "copyright")}
     deb = make(Deb({**files, "usr/share/documents": "d"}))
-    opened = Opener(DOCS).open(deb)
+    opened = Unpacker(DOCS).unpack(deb)
     assert opened.paths == ("/usr/share/doc/tool/copyright", "/usr/share/documents")
     assert "/usr/share/doc/tool" in [folder.path for folder in opened.folders]
     assert b"/usr/share/doc/tool/README\n" in entries(deb)["./var/lib/dpkg/info/tool.list"]
 
 
 def test_the_records_of_a_package_for_several_architectures_carry_one(make: Make) -> None:
-    opened = Opener(()).open(make(Deb(fields="Multi-Arch: same\n")))
+    opened = Unpacker(()).unpack(make(Deb(fields="Multi-Arch: same\n")))
     assert "/var/lib/dpkg/info/tool:amd64.list" in opened.info
 
 
 def test_conffiles_stand_in_the_database_with_their_sums(make: Make) -> None:
     deb = make(Deb({"etc/tool": "x\n"}, {"md5sums": "", "conffiles": "/etc/tool\n"}))
-    opened = Opener(()).open(deb)
+    opened = Unpacker(()).unpack(deb)
     assert opened.control.endswith("Conffiles:\n /etc/tool 401b30e3b8b5d629635a5c613cdb7919\n")
     assert opened.conffiles == ("/etc/tool",)
 
@@ -106,7 +106,7 @@ def test_conffiles_stand_in_the_database_with_their_sums(make: Make) -> None:
 )
 def test_what_needs_more_than_files_is_left_to_dpkg(make: Make, control: dict[str, str], why: str) -> None:
     deb = make(Deb(control=control))
-    opened = Opener(()).open(deb)
+    opened = Unpacker(()).unpack(deb)
     assert why in opened.by_dpkg
     # Its files can be laid down where nothing else can be: in an empty root. Its records are dpkg's to write.
     assert set(entries(deb)) == {"./usr/bin/tool"}
@@ -114,25 +114,25 @@ def test_what_needs_more_than_files_is_left_to_dpkg(make: Make, control: dict[st
 
 def test_triggers_that_unpacking_activates_are_known(make: Make) -> None:
     triggers = "# c\nactivate-noawait ldconfig\nactivate other # why\n"
-    opened = Opener(()).open(make(Deb(control={"md5sums": "", "triggers": triggers})))
+    opened = Unpacker(()).unpack(make(Deb(control={"md5sums": "", "triggers": triggers})))
     assert opened.activates == ("ldconfig", "other")
 
 
 def test_pre_dependencies_are_names(make: Make) -> None:
-    opened = Opener(()).open(make(Deb(fields="Pre-Depends: libc6 (>= 2.3), a:any | b,\n c\n")))
+    opened = Unpacker(()).unpack(make(Deb(fields="Pre-Depends: libc6 (>= 2.3), a:any | b,\n c\n")))
     assert opened.pre_depends == ("libc6", "a", "b", "c")
 
 
 def test_a_deb_is_taken_apart_once_and_anew_in_another_form(make: Make) -> None:
     deb = make(Deb())
-    first = Opener(()).open(deb)
+    first = Unpacker(()).unpack(deb)
     made = deb.with_suffix(".files").stat().st_ino
-    assert Opener(()).open(deb) == first
+    assert Unpacker(()).unpack(deb) == first
     assert deb.with_suffix(".files").stat().st_ino == made
-    assert Opener(DOCS).read(deb) is None
-    assert Opener(DOCS).open(deb).form != first.form
+    assert Unpacker(DOCS).read(deb) is None
+    assert Unpacker(DOCS).unpack(deb).form != first.form
     deb.with_suffix(".files").unlink()
-    assert Opener(DOCS).read(deb) is None
+    assert Unpacker(DOCS).read(deb) is None
 
 
 @pytest.mark.parametrize("damage", ["empty", "ar", "cut", "name"])
@@ -148,7 +148,7 @@ def test_what_is_no_deb_leaves_nothing_behind(make: Make, tmp_path: Path, damage
     deb.write_bytes(bad[damage])
     before = set(tmp_path.iterdir())
     with pytest.raises(DAMAGE):
-        Opener(()).open(deb)
+        Unpacker(()).unpack(deb)
     assert set(tmp_path.iterdir()) == before
 
 
@@ -169,4 +169,4 @@ def test_a_name_that_leads_out_of_the_root_is_refused(tmp_path: Path) -> None:
             file.write(f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode())
             file.write(data + b"\n" * (len(data) % 2))
     with pytest.raises(ValueError, match="leads out of the root"):
-        Opener(()).open(deb)
+        Unpacker(()).unpack(deb)
