@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from cellblock.cache_key import digest_of
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events, SubjectState
 from cellblock.files.flock import locked
-from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage

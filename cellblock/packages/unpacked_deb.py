@@ -26,8 +26,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+from cellblock.cache_key import digest_of
 from cellblock.debian import deb_file
-from cellblock.key import digest_of
 
 # Changes when the same deb is taken apart otherwise than before.
 _FORM = 3

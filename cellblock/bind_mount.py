@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Bind:
+class BindMount:
     """A file or folder of this machine seen in a root at `target`, an absolute path."""
 
     source: Path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.launcher import unchanged
+from cellblock.launcher import up_to_date
 
 ARGS = ["worker", "-v", "debian13"]
 
@@ -18,26 +18,26 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "inputs"
     (folder / "deep").mkdir(parents=True)
     (folder / "deep/file").write_text("x")
-    unchanged.remember("/project", ARGS, "done", unchanged.states_of([str(folder), "/nonexistent"]))
+    up_to_date.remember("/project", ARGS, "done", up_to_date.states_of([str(folder), "/nonexistent"]))
     return folder
 
 
 def test_nothing_changed_says_what_was_cached_answer(inputs: Path) -> None:
-    assert unchanged.cached_answer("/project", ARGS) == "done"
+    assert up_to_date.cached_answer("/project", ARGS) == "done"
 
 
 @pytest.mark.parametrize("args", [[], ["worker"], [*ARGS, "--locked"]])
 def test_another_command_line_says_nothing(inputs: Path, args: list[str]) -> None:
-    assert unchanged.cached_answer("/project", args) is None
+    assert up_to_date.cached_answer("/project", args) is None
 
 
 def test_another_checkout_says_nothing(inputs: Path) -> None:
-    assert unchanged.cached_answer("/other", ARGS) is None
+    assert up_to_date.cached_answer("/other", ARGS) is None
 
 
 def test_another_environment_says_nothing(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
-    assert unchanged.cached_answer("/project", ARGS) is None
+    assert up_to_date.cached_answer("/project", ARGS) is None
 
 
 def test_a_change_that_keeps_size_and_time_is_noticed(inputs: Path) -> None:
@@ -45,29 +45,29 @@ def test_a_change_that_keeps_size_and_time_is_noticed(inputs: Path) -> None:
     status = file.stat()
     file.write_text("y")
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert unchanged.cached_answer("/project", ARGS) is None
+    assert up_to_date.cached_answer("/project", ARGS) is None
 
 
 def test_a_mode_a_new_file_and_one_that_went_are_noticed(inputs: Path) -> None:
     (inputs / "deep/file").chmod(0o755)
-    assert unchanged.cached_answer("/project", ARGS) is None
-    unchanged.remember("/project", ARGS, "done", unchanged.states_of([str(inputs)]))
+    assert up_to_date.cached_answer("/project", ARGS) is None
+    up_to_date.remember("/project", ARGS, "done", up_to_date.states_of([str(inputs)]))
     (inputs / "new").write_text("")
-    assert unchanged.cached_answer("/project", ARGS) is None
-    unchanged.remember("/project", ARGS, "done", unchanged.states_of([str(inputs)]))
+    assert up_to_date.cached_answer("/project", ARGS) is None
+    up_to_date.remember("/project", ARGS, "done", up_to_date.states_of([str(inputs)]))
     (inputs / "new").unlink()
-    assert unchanged.cached_answer("/project", ARGS) is None
+    assert up_to_date.cached_answer("/project", ARGS) is None
 
 
 def test_a_damaged_note_says_nothing(inputs: Path) -> None:
     for note in (inputs.parent / "cache/unchanged").iterdir():
         note.write_text(note.read_text()[:-3])
-    assert unchanged.cached_answer("/project", ARGS) is None
+    assert up_to_date.cached_answer("/project", ARGS) is None
 
 
 def test_pythons_cache_does_not_count(inputs: Path) -> None:
     (inputs / "__pycache__").mkdir()
-    assert unchanged.cached_answer("/project", ARGS) == "done"
+    assert up_to_date.cached_answer("/project", ARGS) == "done"
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_pythons_cache_does_not_count(inputs: Path) -> None:
     ],
 )
 def test_only_plain_builds_are_answered_at_once(args: list[str], simple: bool) -> None:
-    assert unchanged.is_simple(args) is simple
+    assert up_to_date.is_simple(args) is simple

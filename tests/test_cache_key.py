@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cellblock.key import Key, digest_of, digest_of_tree
+from cellblock.cache_key import Key, digest_of, digest_of_tree
 
 
 def test_a_key_names_the_input_that_changed() -> None:
