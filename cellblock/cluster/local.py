@@ -28,7 +28,7 @@ from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.release_check import refuse_converting, refuse_release
 from cellblock.cluster.changing.trial import PLUGSTACK, try_configuration, try_on_nodes
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
-from cellblock.cluster.configuration import config, secrets
+from cellblock.cluster.configuration import config_files, secrets, template_facts
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
@@ -70,7 +70,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
         target = planned.target
         changes = None
         if known and runs:
-            old = config.read(folder / "config")
+            old = config_files.read(folder / "config")
             changes = compare(
                 *(known.containers, target.records, alive, old, target.texts, spec.variant.release)
             )
@@ -262,7 +262,7 @@ def check_ports(known: state.ClusterState | None, file: ClusterFile) -> None:
     if known:
         ours |= {one["metrics_port"] for one in known.containers.values() if one.get("metrics_port")}
     wanted = {file.login.ssh_port: ("ssh to the login node", "with --ssh-port")}
-    if rest := config.rest_facts(file):
+    if rest := template_facts.rest_facts(file):
         wanted |= dict.fromkeys(rest.ports.values(), ("the REST API", "in the cluster file, rest.port"))
     if file.metrics:
         wanted[file.metrics.port] = ("the exporter of metrics", "in the cluster file, metrics.port")
@@ -323,7 +323,7 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
     (folder / "state.json").unlink(missing_ok=True)
     try:
         target.make_secrets(folder)
-        config.write(folder / "config", target.texts)
+        config_files.write(folder / "config", target.texts)
         make_folders(folder)
         _let_nodes_tell(new)
         with events.step("cluster", "start containers"):

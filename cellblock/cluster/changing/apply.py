@@ -21,7 +21,7 @@ from cellblock.cluster.changing.changes import Changes, removed_partitions
 from cellblock.cluster.changing.draining import Draining
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
-from cellblock.cluster.configuration import config, secrets
+from cellblock.cluster.configuration import config_files, secrets
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.engine.container_specs import Container
@@ -77,7 +77,7 @@ class ClusterChange:
         """Note what there is before."""
         self.records: dict[str, Mapping[str, Any]] = dict(self.known.containers)
         self.alive = running.alive(self.client, self.known.name)
-        self.before = config.read(self.folder / "config")
+        self.before = config_files.read(self.folder / "config")
 
     def apply(self) -> None:
         """Change the cluster.
@@ -162,7 +162,7 @@ class ClusterChange:
             new = texts["slurm/slurm.conf"]
             kept = [line for line in sets if line not in new.splitlines()]
             texts["slurm/slurm.conf"] = new.rstrip("\n") + "\n" + "\n".join([*kept, *lines]) + "\n"
-        config.write(self.folder / "config", texts)
+        config_files.write(self.folder / "config", texts)
 
     def _controller(self) -> None:
         """Have slurmctld read the files: by a new container, a restart, or a word to it.
@@ -183,7 +183,7 @@ class ClusterChange:
             try:
                 self._reconfigure()
             except CellblockError as error:
-                config.write(self.folder / "config", self.before)
+                config_files.write(self.folder / "config", self.before)
                 self._reconfigure()
                 raise CellblockError(
                     f"cluster {self.known.name}: slurmctld does not take the new configuration, and has the "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cellblock.cluster.changing.apply import Target
 from cellblock.cluster.changing.changes import record, running_memory
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files, template_facts
 from cellblock.cluster.definition.external_database import read_password
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.engine.container_specs import plan
@@ -32,9 +32,9 @@ def plan_cluster(
 
     `image_ids` maps names of images to their ids.
     """
-    cgroup = config.cgroup_for(spec, host.cgroup_mode())
+    cgroup = template_facts.cgroup_for(spec, host.cgroup_mode())
     running = running_memory(known.containers) if known else {}
-    facts = config.facts(spec, host.cpus(), host.memory_mb(), running)
+    facts = template_facts.facts(spec, host.cpus(), host.memory_mb(), running)
     containers = plan(spec, facts, folder, host.container_limits(), cgroup, host.pids_limit())
     records = {
         one.hostname: record(one, image_ids[spec.file.image_of(one.role, one.hostname)]) for one in containers
@@ -55,5 +55,5 @@ def plan_cluster(
     external = spec.file.accounting.external if spec.file.accounting else None
     password = read_password(external) if external else None
     by_name = {one.hostname: one for one in containers}
-    target = Target(new, by_name, records, config.render(spec, facts, cgroup), password)
+    target = Target(new, by_name, records, config_files.render(spec, facts, cgroup), password)
     return PlannedCluster(target, cgroup)

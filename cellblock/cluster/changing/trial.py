@@ -17,7 +17,7 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine.container_exec import run_inside
@@ -87,7 +87,7 @@ def try_configuration(
     with tempfile.TemporaryDirectory(prefix="trial-", dir=folder) as place:
         files = dict(texts)
         files["slurm/slurm.conf"] = _ACCOUNTING.sub("", files["slurm/slurm.conf"])
-        config.write(Path(place) / "config", files)
+        config_files.write(Path(place) / "config", files)
         name, script = f"cellblock-{cluster}-trial", ["tini", "--", "sh", "-c", _SCRIPT]
 
         def is_done(log: str) -> bool:
@@ -124,7 +124,7 @@ def try_on_nodes(
     """
     for image, node in images.items():
         with tempfile.TemporaryDirectory(prefix="trial-", dir=folder) as place:
-            config.write(Path(place) / "config", texts)
+            config_files.write(Path(place) / "config", texts)
             name, files = f"cellblock-{cluster}-trial-node", Path(place) / "config" / "slurm"
             script = ["tini", "--", "sh", "-c", _NODE_SCRIPT, "sh", node]
             try:

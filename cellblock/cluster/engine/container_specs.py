@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cellblock.cluster.configuration.config import AccountingFacts, ClusterFacts, NodeSetFacts
 from cellblock.cluster.configuration.health import SITE_CHECKS
 from cellblock.cluster.configuration.slurm_features import SlurmFeatures
+from cellblock.cluster.configuration.template_facts import AccountingFacts, ClusterFacts, NodeSetFacts
 from cellblock.cluster.definition.external_database import changed_ns
 from cellblock.cluster.definition.model import ClusterSpec, Role
 from cellblock.cluster.engine.capabilities import capabilities

@@ -19,7 +19,7 @@ from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import backup
 from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, wait_ready
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files
 from cellblock.cluster.database import load
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
@@ -146,7 +146,7 @@ def _take_back(
         running.remove(client, name)
     _jail(record, spec.volume, events)
     target.make_secrets(folder)
-    config.write(folder / "config", target.texts)
+    config_files.write(folder / "config", target.texts)
     with tarfile.open(record.backup, "r:") as archive:
         found = backup.check_backup(archive, Path(record.backup))
         if "database" in target.containers:

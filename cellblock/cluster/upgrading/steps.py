@@ -17,7 +17,7 @@ import docker
 from cellblock.cluster.changing.draining import wait_for_jobs
 from cellblock.cluster.changing.planned import PlannedCluster
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LISTENS, wait_ready
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import running
 from cellblock.cluster.facts import state, upgrade_record
@@ -133,8 +133,8 @@ class UpgradeSteps:
         """The configuration of the new release, now that only daemons of it read it."""
         new = self.planned.target
         new.make_secrets(self.folder)
-        if config.read(self.folder / "config") != new.texts:
-            config.write(self.folder / "config", new.texts)
+        if config_files.read(self.folder / "config") != new.texts:
+            config_files.write(self.folder / "config", new.texts)
         with self.events.step("cluster", "start slurmctld anew"):
             running.restart(self.client, self.name, "controller")
         self._wait_for("controller", ("scontrol", "ping"), "slurmctld")

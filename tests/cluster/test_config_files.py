@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cellblock.cluster import ClusterSpec
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files, template_facts
 from cellblock.cluster.definition.cluster_file import Accounting
 from cellblock.cluster.facts.host import CgroupMode
 from cellblock.errors import CellblockError
@@ -26,7 +26,7 @@ Make = Callable[..., ClusterSpec]
 
 
 def rendered(spec: ClusterSpec, cgroup: CgroupMode = "disabled") -> dict[str, str]:
-    return config.render(spec, config.facts(spec, cpus=2, memory_mb=20000), cgroup)
+    return config_files.render(spec, template_facts.facts(spec, cpus=2, memory_mb=20000), cgroup)
 
 
 def settings(text: str) -> list[str]:
@@ -113,8 +113,8 @@ def test_cgroups_are_switched_off_by_name_where_the_release_knows_it(
 
 
 def test_slurm_21_08_has_no_cgroup_v2_plugin(spec: Make) -> None:
-    assert config.cgroup_for(spec("21.08"), "v2") == "disabled"
-    assert config.cgroup_for(spec("22.05"), "v2") == "v2"
+    assert template_facts.cgroup_for(spec("21.08"), "v2") == "disabled"
+    assert template_facts.cgroup_for(spec("22.05"), "v2") == "v2"
 
 
 def test_slurm_21_08_has_no_nodes_that_register_themselves(spec: Make) -> None:
@@ -218,29 +218,29 @@ def test_every_line_of_a_plan_has_the_four_fields_of_fstab(spec: Make) -> None:
 
 
 def test_workers_share_the_memory_and_leave_a_tenth(spec: Make) -> None:
-    facts = config.facts(spec(workers=3), cpus=4, memory_mb=30000)
+    facts = template_facts.facts(spec(workers=3), cpus=4, memory_mb=30000)
     assert ([one.memory_mb for one in facts.node_sets], facts.memory_per_cpu_mb) == ([9000], 2250)
 
 
 def test_written_files_are_readable_by_all_and_writable_by_root_alone(spec: Make, tmp_path: Path) -> None:
-    config.write(tmp_path / "config", rendered(spec()))
+    config_files.write(tmp_path / "config", rendered(spec()))
     for path in (tmp_path / "config").rglob("*"):
         expected = 0o755 if path.is_dir() else 0o644
         assert stat.S_IMODE(path.stat().st_mode) == expected, path
 
 
 def test_writing_again_leaves_nothing_of_before(tmp_path: Path) -> None:
-    config.write(tmp_path / "config", {"slurm/old.conf": "old\n"})
-    config.write(tmp_path / "config", {"slurm/new.conf": "new\n"})
+    config_files.write(tmp_path / "config", {"slurm/old.conf": "old\n"})
+    config_files.write(tmp_path / "config", {"slurm/new.conf": "new\n"})
     assert [path.name for path in (tmp_path / "config" / "slurm").iterdir()] == ["new.conf"]
 
 
 def test_a_template_that_names_what_does_not_exist_is_refused(spec: Make, tmp_path: Path) -> None:
-    for name in set(config.TEMPLATES.values()):
+    for name in set(config_files.TEMPLATES.values()):
         (tmp_path / name).write_text("{{ cluster.nmae }}\n")
     one = spec()
     with pytest.raises(CellblockError, match=r"deploy/slurm/slurm.conf.j2: .*nmae"):
-        config.render(one, config.facts(one, 2, 20000), "disabled", tmp_path)
+        config_files.render(one, template_facts.facts(one, 2, 20000), "disabled", tmp_path)
 
 
 def test_tokens_are_taken_where_there_is_a_rest_api_and_made_by_the_operator_alone(spec: Make) -> None:
