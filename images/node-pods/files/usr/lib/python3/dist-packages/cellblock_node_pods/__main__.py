@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from cellblock_node_pods.api import Access, Api
-from cellblock_node_pods.rounds import Rounds
+from cellblock_node_pods.reconcile_loop import ReconcileLoop
 from cellblock_node_pods.template import ON_DEMAND
 
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -46,7 +46,7 @@ def main() -> None:
     namespace = token / "namespace"
     own = namespace.read_text(encoding="ascii").strip() if namespace.is_file() else ""
     access = Access(_setting("API", _url()), _setting("NAMESPACE", own), token / "token", token / "ca.crt")
-    Rounds(
+    ReconcileLoop(
         Api(access),
         Path(_setting("NODE_PODS", "/run/node-pods")),
         Path(_setting("TEMPLATES", "/etc/cellblock/node-pods")),

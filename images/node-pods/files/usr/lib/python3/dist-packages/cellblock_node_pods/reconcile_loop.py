@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does what `decide` says, round after round."""
+"""The loop: reads requests and pods, has `decide` compare them, and makes and deletes pods as it says."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cellblock_node_pods.decide import (
     set_of,
     without_api,
 )
+from cellblock_node_pods.node_requests import last_change, read_requests, tell
 from cellblock_node_pods.pods import Pod, last_warning, read_pod
 from cellblock_node_pods.template import Template, TemplateFault, make_pod, read_templates
-from cellblock_node_pods.wishes import last_change, read_wishes, tell
 
-# Seconds between rounds: while pods come and go, and else. A wish begins a round at once.
+# Seconds between rounds: while pods come and go, and else. A request begins a round at once.
 _BUSY_S, _IDLE_S = 2.0, 20.0
 _LOOK_S = 0.25
 # Of the API, in a round; a silent one takes 20 s for each.
@@ -36,7 +36,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
 
 @dataclass
-class Rounds:
+class ReconcileLoop:
     """The program. `selector` are the labels of the pods, `service` what their names are names of."""
 
     api: Api
@@ -63,8 +63,8 @@ class Rounds:
 
     def once(self) -> float:
         """One round; returns the seconds until the next one."""
-        wishes = read_wishes(self.folder, self.clock())
-        if not is_fresh(wishes):
+        requests = read_requests(self.folder, self.clock())
+        if not is_fresh(requests):
             return _BUSY_S
         try:
             self._known = read_templates(self.templates)
@@ -74,18 +74,18 @@ class Rounds:
         start_s = {name: one.start_s for name, one in self._known.items()}
         try:
             pods = {pod.node: pod for pod in map(read_pod, self.api.pods(self.selector))}
-            self._do_all(decide(wishes, pods, self.memory, start_s, self.clock()))
+            self._do_all(decide(requests, pods, self.memory, start_s, self.clock()))
         except (Fault, Refused) as error:
             self.fault = str(error) or type(error).__name__
             self._say(f"Kubernetes' API: {self.fault}; asking again")
-            for given_up in without_api(wishes, self.memory, start_s, self.clock(), self.fault):
+            for given_up in without_api(requests, self.memory, start_s, self.clock(), self.fault):
                 self._tell(given_up, given_up.reason)
             pause, self._pause_s = self._pause_s, min(self._pause_s * 2, _LONGEST_PAUSE_S)
             return pause
         if self.fault:
             self._say("Kubernetes' API answers again")
         self.fault, self._pause_s = "", _FIRST_PAUSE_S
-        return _BUSY_S if in_transit(wishes, pods) else _IDLE_S
+        return _BUSY_S if in_transit(requests, pods) else _IDLE_S
 
     def _do_all(self, actions: list[Action]) -> None:
         """Do what can be done: a pod that the API fails over, time and again, keeps no other waiting."""

@@ -2,8 +2,8 @@
 """The folder by which slurmctld's container and this one speak (node-requests.sh writes and reads it there).
 
 wanted/NODE   `up TOKEN`, `serves TOKEN` or `down TOKEN`: what Slurm wants, since the file's time. A new
-              wish has a new token; the node of one that is fulfilled serves, under the same.
-told/NODE     `TOKEN REASON`: the wish with this token cannot be fulfilled, and why
+              request has a new token; the node of one that is fulfilled serves, under the same.
+told/NODE     `TOKEN REASON`: the request with this token cannot be fulfilled, and why
 fresh         its time: when wanted/ was last compared with what slurmctld says
 
 All are replaced by rename.
@@ -26,7 +26,7 @@ _LONGEST_REASON = 300
 
 
 @dataclass(frozen=True)
-class Wish:
+class NodeRequest:
     """What Slurm wants of a node, since `since` (seconds of the epoch)."""
 
     state: Literal["up", "serves", "down"]
@@ -35,17 +35,17 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class NodeRequests:
     """What Slurm wants of all nodes; `age_s` is how long ago slurmctld was last asked, None for never."""
 
-    nodes: Mapping[str, Wish]
+    nodes: Mapping[str, NodeRequest]
     told: Mapping[str, str]
-    """Node -> token of the wish that was given up, and of which slurmctld is yet to hear."""
+    """Node -> token of the request that was given up, and of which slurmctld is yet to hear."""
     age_s: float | None
 
 
-def read_wishes(folder: Path, now: float) -> Wishes:
-    """What the folder says. A file that goes meanwhile, or holds anything else, is no wish."""
+def read_requests(folder: Path, now: float) -> NodeRequests:
+    """What the folder says. A file that goes meanwhile, or holds anything else, is no request."""
     nodes = {}
     for name, path in _files(folder / "wanted"):
         try:
@@ -54,7 +54,7 @@ def read_wishes(folder: Path, now: float) -> Wishes:
         except (OSError, ValueError):
             continue
         if len(words) == 2 and words[0] in _STATES:
-            nodes[name] = Wish(cast(Literal["up", "serves", "down"], words[0]), words[1], since)
+            nodes[name] = NodeRequest(cast(Literal["up", "serves", "down"], words[0]), words[1], since)
     told = {}
     for name, path in _files(folder / "told"):
         try:
@@ -64,12 +64,12 @@ def read_wishes(folder: Path, now: float) -> Wishes:
     try:
         age = max(now - (folder / "fresh").stat().st_mtime, 0.0)
     except OSError:
-        return Wishes(nodes, told, None)
-    return Wishes(nodes, told, age)
+        return NodeRequests(nodes, told, None)
+    return NodeRequests(nodes, told, age)
 
 
 def last_change(folder: Path) -> int:
-    """A number that changes with each wish."""
+    """A number that changes with each request."""
     try:
         return (folder / "wanted").stat().st_mtime_ns
     except OSError:
@@ -77,7 +77,7 @@ def last_change(folder: Path) -> int:
 
 
 def tell(folder: Path, node: str, token: str, reason: str) -> None:
-    """Write down that the wish `token` of `node` is given up. Raises OSError."""
+    """Write down that the request `token` of `node` is given up. Raises OSError."""
     place = folder / "told"
     place.mkdir(parents=True, exist_ok=True)
     new = place / f".{node}.{os.getpid()}"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from cellblock_node_pods.api import Access, Api, Fault, Refused
 from cellblock_node_pods.decide import PATIENCE_S, STALE_S
-from cellblock_node_pods.rounds import Rounds
-from cellblock_node_pods.wishes import one_line, read_wishes
+from cellblock_node_pods.node_requests import one_line, read_requests
+from cellblock_node_pods.reconcile_loop import ReconcileLoop
 
 from tests.node_pods.fake_api import FakeApi, running, silent_after
 
@@ -71,21 +71,23 @@ def access(api: FakeApi, tmp_path: Path) -> Access:
     return Access(api.url, "slurm", tmp_path / "token", tmp_path / "none", limit_s=5)
 
 
-def started(access: Access, controller: Controller, tmp_path: Path) -> Rounds:
+def started(access: Access, controller: Controller, tmp_path: Path) -> ReconcileLoop:
     """The program, just started."""
     templates = tmp_path / "templates"
     templates.mkdir(exist_ok=True)
     (templates / "gpu.json").write_text(json.dumps(TEMPLATE))
     selector = "app.kubernetes.io/instance=test,cellblock.org/on-demand=yes"
-    return Rounds(Api(access), controller.folder, templates, selector, "nodes", lambda: controller.now)
+    return ReconcileLoop(Api(access), controller.folder, templates, selector, "nodes", lambda: controller.now)
 
 
 @pytest.fixture
-def rounds(access: Access, controller: Controller, tmp_path: Path) -> Rounds:
+def rounds(access: Access, controller: Controller, tmp_path: Path) -> ReconcileLoop:
     return started(access, controller, tmp_path)
 
 
-def test_from_a_wish_to_a_pod_and_back(api: FakeApi, controller: Controller, rounds: Rounds) -> None:
+def test_from_a_request_to_a_pod_and_back(
+    api: FakeApi, controller: Controller, rounds: ReconcileLoop
+) -> None:
     controller.want("up", "gpu-1", "t1")
     assert rounds.once() < 5
     pod = api.pods["gpu-1"]
@@ -100,7 +102,7 @@ def test_from_a_wish_to_a_pod_and_back(api: FakeApi, controller: Controller, rou
     assert controller.told() == {}
 
 
-def test_pods_of_others_are_not_touched(api: FakeApi, controller: Controller, rounds: Rounds) -> None:
+def test_pods_of_others_are_not_touched(api: FakeApi, controller: Controller, rounds: ReconcileLoop) -> None:
     api.has("stray-1")["metadata"]["labels"].pop("cellblock.org/on-demand")
     api.has("gpu-2")["metadata"]["labels"]["app.kubernetes.io/instance"] = "another"
     rounds.once()
@@ -178,7 +180,7 @@ def test_a_bad_image(api: FakeApi, controller: Controller, access: Access, tmp_p
     assert api.pods == {}
 
 
-def test_what_only_events_say(api: FakeApi, controller: Controller, rounds: Rounds) -> None:
+def test_what_only_events_say(api: FakeApi, controller: Controller, rounds: ReconcileLoop) -> None:
     controller.want("up", "gpu-1", "t1")
     rounds.once()
     api.events = [{"type": "Warning", "reason": "FailedMount", "message": 'claim "jail" not found'}]
@@ -191,7 +193,7 @@ def test_what_only_events_say(api: FakeApi, controller: Controller, rounds: Roun
 
 
 def test_an_api_that_fails_is_asked_again_and_again_later(
-    api: FakeApi, controller: Controller, rounds: Rounds
+    api: FakeApi, controller: Controller, rounds: ReconcileLoop
 ) -> None:
     controller.want("up", "gpu-1", "t1")
     api.fault = lambda method, path: (500, "etcd has no leader")
@@ -203,7 +205,7 @@ def test_an_api_that_fails_is_asked_again_and_again_later(
     api.fault = lambda method, path: None
     api.has("gpu-1")
     rounds.once()
-    assert api.pods == {}, "of a wish that was given up no pod is left"
+    assert api.pods == {}, "of a request that was given up no pod is left"
 
 
 def test_a_silent_api_holds_nothing_up_for_ever(
@@ -220,7 +222,7 @@ def test_a_silent_api_holds_nothing_up_for_ever(
 
 
 def test_one_pod_that_fails_keeps_no_other_waiting(
-    api: FakeApi, controller: Controller, rounds: Rounds
+    api: FakeApi, controller: Controller, rounds: ReconcileLoop
 ) -> None:
     for number in range(1, 6):
         controller.want("up", f"gpu-{number}", f"t{number}")
@@ -234,7 +236,7 @@ def test_one_pod_that_fails_keeps_no_other_waiting(
     assert len(api.pods) == 3
 
 
-def test_a_stale_folder(api: FakeApi, controller: Controller, rounds: Rounds) -> None:
+def test_a_stale_folder(api: FakeApi, controller: Controller, rounds: ReconcileLoop) -> None:
     api.has("gpu-1")
     controller.now += STALE_S + 1
     rounds.once()
@@ -244,7 +246,7 @@ def test_a_stale_folder(api: FakeApi, controller: Controller, rounds: Rounds) ->
     assert api.pods == {}
 
 
-def test_a_template_that_is_half_there(api: FakeApi, controller: Controller, rounds: Rounds) -> None:
+def test_a_template_that_is_half_there(api: FakeApi, controller: Controller, rounds: ReconcileLoop) -> None:
     controller.want("up", "gpu-1", "t1")
     rounds.once()
     (rounds.templates / "gpu.json").write_text('{"metadata": {')
@@ -267,7 +269,7 @@ def test_long_lists_and_strange_answers(api: FakeApi, access: Access) -> None:
         Api(access).pods("x=y")
 
 
-def test_what_is_no_wish(controller: Controller) -> None:
+def test_what_is_no_request(controller: Controller) -> None:
     for name, text in {
         ".gpu-1.17": "up t",
         "gpu-1": "",
@@ -276,8 +278,8 @@ def test_what_is_no_wish(controller: Controller) -> None:
         "gpu-3": "up",
     }.items():
         (controller.folder / "wanted" / name).write_text(text)
-    assert read_wishes(controller.folder, controller.now).nodes == {}
-    assert read_wishes(controller.folder / "none", 1.0).age_s is None
+    assert read_requests(controller.folder, controller.now).nodes == {}
+    assert read_requests(controller.folder / "none", 1.0).age_s is None
 
 
 def test_reasons_are_plain_lines() -> None:
