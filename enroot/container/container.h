@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "native/settings/settings.h"
-#include "hold.h"
+#include "hold_container.h"
 
 struct container {
 	struct settings *settings;

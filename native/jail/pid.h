@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "native/base/error.h"
-#include "native/mount/level.h"
+#include "native/mount/isolation_level.h"
 #include "native/mount/plan.h"
 
 #define JAIL_PID_INIT "/usr/libexec/cellblock/jail-init"

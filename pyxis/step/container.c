@@ -21,7 +21,7 @@
 #include "name_lock.h"
 #include "pmix.h"
 #include "program_log.h"
-#include "running.h"
+#include "running_containers.h"
 #include "save.h"
 #include "namespaces.h"
 
@@ -224,7 +224,7 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 		return -1;
 	pyxis_leftovers_find(&container->leftovers, root, pyxis_container_cluster(container), container->owner.job);
 	if (request->name && request->name_flag != PYXIS_NO_EXEC) {
-		container->member = pyxis_running_find(container->name, root);
+		container->member = pyxis_running_container_find(container->name, root);
 		container->joined = container->member;
 	}
 	if (!container->joined) {

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "native/mount/level.h"
+#include "native/mount/isolation_level.h"
 #include "native/mount/plan.h"
 
 /* Writes one line an entry, in the plan's own form and with defaults spelled out, after a comment that

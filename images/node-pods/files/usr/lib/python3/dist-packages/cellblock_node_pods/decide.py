@@ -3,7 +3,8 @@
 
 A request that a node be up goes this way: no pod -> a pod is made -> it starts -> it is ready. A pod that
 cannot start within the time of its set, or for a reason that time does not cure, is given up: Slurm is told,
-and the pod removed. Slurm then withdraws its request, and may have another later. Pods that it does not want go.
+and the pod removed. Slurm then withdraws its request, and may have another later. Pods that it does not want
+go.
 
 Nothing is done on a request that may be old: a slurmctld that does not answer does not want its nodes to go.
 """

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds containers that run on this node, by /proc. container.c calls it. */
 #define _GNU_SOURCE
-#include "running.h"
+#include "running_containers.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -86,7 +86,7 @@ static bool is_removed(int process)
 	return !st.st_nlink || (slash && (text_ends(directory, "//deleted") || staging_is_name(slash + 1)));
 }
 
-pid_t pyxis_running_find(const char *name, const char *root)
+pid_t pyxis_running_container_find(const char *name, const char *root)
 {
 	DIR *stream = opendir("/proc");
 	struct stat place, own;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the value of --hold, and the directory that an /etc/rc enters: text alone. hold.c and enroot/command/start.c
+/* Reads the value of --hold, and the directory that an /etc/rc enters: text alone. hold_container.c and enroot/command/start.c
  * call it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hold.h"
+#include "hold_container.h"
 
 int hold_parse(const char *text, struct hold *hold)
 {

@@ -14,7 +14,7 @@
 #include "native/base/scoped.h"
 #include "native/base/text.h"
 #include "native/testing/check.h"
-#include "pyxis/step/running.h"
+#include "pyxis/step/running_containers.h"
 
 #define HOLDER "/proc/self/fd/600"
 #define NAME "pyxis_of_the_test"
@@ -43,7 +43,7 @@ static pid_t found_while_held(const char *program, uid_t user, pid_t *holder)
 	*holder = hold(program, user, ends[1]);
 	close(ends[1]);
 	CHECK(read(ends[0], &byte, 1) == 1 && byte == 'y');
-	pid_t found = pyxis_running_find(NAME, NULL);
+	pid_t found = pyxis_running_container_find(NAME, NULL);
 	CHECK(!kill(*holder, SIGKILL) && waitpid(*holder, NULL, 0) == *holder);
 	close(ends[0]);
 	return found;
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 	CHECK(mkdtemp(folder) && !chmod(folder, 0755));
 	scoped_free char *program = text_format("%s/program", folder);
 	copy_self(program);
-	CHECK(!pyxis_running_find(NAME, NULL));
+	CHECK(!pyxis_running_container_find(NAME, NULL));
 	CHECK(found_while_held(program, 0, &holder) == holder);
 	/* Another user's process becomes root's alone by a program of root's. */
 	if (!geteuid()) {
@@ -85,5 +85,5 @@ int main(int argc, char **argv)
 		CHECK(!found_while_held(program, NOBODY, &holder));
 	}
 	CHECK(!unlink(program) && !rmdir(folder));
-	return check_result("running");
+	return check_result("running_containers");
 }

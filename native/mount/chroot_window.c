@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a thread of a daemon into a copy of the jail's tree and back, to open files there. spank_jail/slurm calls
- * it. */
+/* Moves a thread of a daemon by chroot into a copy of the jail's tree, the window, and back, to open files there.
+ * spank_jail/slurm and spank_jail/job call it. */
 #define _GNU_SOURCE
-#include "window.h"
+#include "chroot_window.h"
 
 #include <linux/capability.h>
 #include <stdbool.h>

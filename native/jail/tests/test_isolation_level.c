@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Levels, and what they leave of a process's rights. */
 #define _GNU_SOURCE
-#include "native/mount/level.h"
+#include "native/mount/isolation_level.h"
 
 #include <linux/capability.h>
 #include <sched.h>
@@ -132,5 +132,5 @@ int main(void)
 	test_what_is_allowed();
 	CHECK(in_child(left_alone) == 0);
 	CHECK(in_child(confined) == 0);
-	return check_result("level");
+	return check_result("isolation_level");
 }

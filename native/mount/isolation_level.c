@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parses and names the levels of isolation. setup.c, native/jail, spank_jail/enter and spank_jail/slurm call it. */
-#include "level.h"
+#include "isolation_level.h"
 
 #include <stddef.h>
 #include <string.h>

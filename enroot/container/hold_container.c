@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds a container without a command, for others to join. launch.c and the command start call it. */
+/* Starts a container without a command, and keeps it for others to join (`enroot start --hold`). launch.c and start.c call it. */
 #define _GNU_SOURCE
 #include "container.h"
-#include "hold.h"
+#include "hold_container.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
  * Its one process is LIBRARY_PATH/enroot-hold, a static program that any root can run: it writes a byte to READY and
  * stays until LIFE is closed at its other end. Its environment and working directory are those of the container.
  */
-#ifndef ENROOT_HOLD_H
-#define ENROOT_HOLD_H
+#ifndef ENROOT_HOLD_CONTAINER_H
+#define ENROOT_HOLD_CONTAINER_H
 
 #include "native/settings/settings.h"
 

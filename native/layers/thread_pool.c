@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs work items in a pool of threads. native/directory and native/squashfs call it. */
+/* Runs jobs on a pool of threads. native/directory and native/squashfs call it. */
 #define _GNU_SOURCE
-#include "work.h"
+#include "thread_pool.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,12 +10,12 @@
 #include "scoped.h"
 
 struct worker {
-	struct image_work *work;
+	struct image_pool *work;
 	pthread_t thread;
 	void *state;
 };
 
-struct image_work {
+struct image_pool {
 	pthread_mutex_t mutex;
 	pthread_cond_t put, taken;
 	struct image_job *first, **last;
@@ -32,7 +32,7 @@ struct image_work {
 };
 
 /* With the lock held. */
-static int give_up(struct image_work *work, const struct image_error *err)
+static int give_up(struct image_pool *work, const struct image_error *err)
 {
 	if (!work->failed)
 		work->error = *err;
@@ -44,7 +44,7 @@ static int give_up(struct image_work *work, const struct image_error *err)
 static void *run(void *argument)
 {
 	struct worker *worker = argument;
-	struct image_work *work = worker->work;
+	struct image_pool *work = worker->work;
 	struct image_error err;
 
 	if (work->begin)
@@ -80,10 +80,10 @@ static void *run(void *argument)
 	return NULL;
 }
 
-struct image_work *image_work_new(unsigned threads, size_t state_size, void (*begin)(void *state, void *context),
+struct image_pool *image_pool_new(unsigned threads, size_t state_size, void (*begin)(void *state, void *context),
 				  void (*end)(void *state), void *context, struct image_error *err)
 {
-	struct image_work *work = calloc(1, sizeof(*work) + threads * sizeof(work->workers[0]));
+	struct image_pool *work = calloc(1, sizeof(*work) + threads * sizeof(work->workers[0]));
 
 	if (!work) {
 		image_fail_memory(err);
@@ -105,7 +105,7 @@ struct image_work *image_work_new(unsigned threads, size_t state_size, void (*be
 		if (!worker->state || pthread_create(&worker->thread, NULL, run, worker)) {
 			free(worker->state);
 			image_fail_call(err, "", "pthread_create", EAGAIN);
-			image_work_free(work);
+			image_pool_free(work);
 			return NULL;
 		}
 		work->n_workers++;
@@ -113,7 +113,7 @@ struct image_work *image_work_new(unsigned threads, size_t state_size, void (*be
 	return work;
 }
 
-int image_work_put(struct image_work *work, struct image_job *job, struct image_error *err)
+int image_pool_put(struct image_pool *work, struct image_job *job, struct image_error *err)
 {
 	scoped_lock(&work->mutex);
 
@@ -130,7 +130,7 @@ int image_work_put(struct image_work *work, struct image_job *job, struct image_
 	return work->failed ? -1 : 0;
 }
 
-int image_work_drain(struct image_work *work, struct image_error *err)
+int image_pool_drain(struct image_pool *work, struct image_error *err)
 {
 	scoped_lock(&work->mutex);
 
@@ -143,17 +143,17 @@ int image_work_drain(struct image_work *work, struct image_error *err)
 	return work->failed ? -1 : 0;
 }
 
-void image_work_ask(struct image_work *work, const struct image_interrupt *interrupt)
+void image_pool_ask(struct image_pool *work, const struct image_interrupt *interrupt)
 {
 	work->interrupt = interrupt;
 }
 
-const atomic_bool *image_work_stopped(const struct image_work *work)
+const atomic_bool *image_pool_stopped(const struct image_pool *work)
 {
 	return &work->stopped;
 }
 
-bool image_work_has_failed(struct image_work *work, struct image_error *err)
+bool image_pool_has_failed(struct image_pool *work, struct image_error *err)
 {
 	scoped_lock(&work->mutex);
 
@@ -162,7 +162,7 @@ bool image_work_has_failed(struct image_work *work, struct image_error *err)
 	return work->failed;
 }
 
-void image_work_free(struct image_work *work)
+void image_pool_free(struct image_pool *work)
 {
 	if (!work)
 		return;

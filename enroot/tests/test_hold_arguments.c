@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
-#include "enroot/container/hold.h"
+#include "enroot/container/hold_container.h"
 
 static void check_directory(const char *rc, const char *directory)
 {
@@ -29,5 +29,5 @@ int main(void)
 	check_directory("", NULL);
 	CHECK(hold_parse("1,2", &hold) && hold_parse("", &hold) && hold_parse("9", &hold) && hold_parse("9,x", &hold) &&
 	      hold_parse("70000,9", &hold));
-	return check_result("hold");
+	return check_result("hold_arguments");
 }

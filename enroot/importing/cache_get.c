@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache get [-a ARCH] URI [COMMAND [ARG...]]: the path of the image in the cache, made if it is not there. For programs that run
- * it, and want no file of their own.
+/* `enroot cache get [-a ARCH] URI [COMMAND [ARG...]]`: prints the path of the image in the cache, imports it first if it is not
+ * there, or runs COMMAND with the path. main.c calls it.
  *
  * Whoever merely reads the path may find that another import has trimmed the image by then. COMMAND, which takes the place of this
  * process, inherits the descriptor whose lock says that the image is in use: as long as it, or a child that has the descriptor, lives. */
@@ -56,7 +56,7 @@ static int get(const char *uri, const char *architecture, char **words, const st
 	return result < 0 ? 1 : result;
 }
 
-int importing_get(int argc, char **argv)
+int importing_cache_get(int argc, char **argv)
 {
 	const char *architecture = NULL;
 	const struct command_option options[] = { { .name = "arch", .letter = 'a', .value = &architecture }, { .name = NULL } };
