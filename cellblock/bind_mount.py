@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bind mount: one file or folder of this machine that programs in another root see."""
+"""A bind mount, as data: one file or folder of this machine that programs in another root see."""
 
 from __future__ import annotations
 

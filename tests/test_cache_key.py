@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Cache keys: what counts of files, and how a change is named."""
+
 from __future__ import annotations
 
 from pathlib import Path

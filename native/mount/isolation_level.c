@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses and names the levels of isolation. setup.c, native/jail, spank_jail/enter and spank_jail/slurm call it. */
+/* Parses and names the levels of isolation. spank_jail calls it. */
 #include "isolation_level.h"
 
 #include <stddef.h>

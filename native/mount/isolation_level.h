@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far a process in the jail is cut off from the node. Each level includes those before it. */
+/* The levels of isolation: how far a process in the jail is cut off from the node. Each includes those before it. */
 #ifndef JAIL_LEVEL_H
 #define JAIL_LEVEL_H
 

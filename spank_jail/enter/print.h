@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as text again, as the parser understood it. */
+/* Prints a mount plan as the parser understood it. */
 #ifndef JAIL_PRINT_H
 #define JAIL_PRINT_H
 

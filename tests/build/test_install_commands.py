@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The command lines that install exactly the locked packages in a root."""
+
 from __future__ import annotations
 
 from pathlib import Path

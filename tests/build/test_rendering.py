@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""From image.yaml to a rendered image, its key and its recipe."""
+
 from __future__ import annotations
 
 import shutil

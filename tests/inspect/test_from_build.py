@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What `plan` shows and `why` compares, from a build that is prepared."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

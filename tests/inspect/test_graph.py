@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The graph of images, as data, Mermaid, DOT and SVG."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The ways in which a person may name an image."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A build with nothing to do is known without importing Cellblock, and any doubt leads to a whole build."""
+
 from __future__ import annotations
 
 import os

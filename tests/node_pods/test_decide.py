@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done about what Slurm wants, and about what became of the pods."""
+"""Which pods are to be made or removed, given what Slurm wants and which pods there are."""
 
 from __future__ import annotations
 

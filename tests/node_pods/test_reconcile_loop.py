@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds of the program against an API over HTTP, with the folder that slurmctld's container shares."""
+"""The loop of the program against an API over HTTP, with the folder that slurmctld's container shares."""
 
 from __future__ import annotations
 

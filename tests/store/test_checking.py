@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`cache check` finds what the disk has damaged, and removes that alone."""
+
 from __future__ import annotations
 
 from cellblock.events import Events

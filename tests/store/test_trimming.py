@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`cache trim` removes what was not used for longest, and leaves what others need."""
+
 from __future__ import annotations
 
 import random
