@@ -21,7 +21,7 @@ from cellblock.cluster.configuration import config_files
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine.container_exec import run_inside
-from cellblock.cluster.engine.running import thrown_away
+from cellblock.cluster.engine.containers import thrown_away
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says what each container of a cluster is to be: image, environment, mounts, rights, ports.
 
-Nothing is started here. `cellblock.cluster.engine.running` creates containers from these specifications, and
-`cellblock.cluster.changing.changes` compares them with those of the cluster that runs.
+Nothing is started here. `cellblock.cluster.engine.containers` creates containers from these specifications,
+and `cellblock.cluster.changing.changes` compares them with those of the cluster that runs.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from cellblock.cluster.database import load
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import state, upgrade_record
@@ -112,9 +112,9 @@ def _spec(record: UpgradeRecord, mirrors: tuple[str, ...], events: Events) -> Cl
 
 def _refuse_busy(client: docker.DockerClient, record: UpgradeRecord) -> None:
     """Raise UsageError while jobs run: slurmctld of before knows none of them."""
-    if running.controller(client, record.name) is None:
+    if containers.controller(client, record.name) is None:
         return
-    if running.succeeds(client, record.name, "controller", ("scontrol", "ping")):
+    if containers.succeeds(client, record.name, "controller", ("scontrol", "ping")):
         backup.refuse_busy(client, record.name, "the way back")
 
 
@@ -143,7 +143,7 @@ def _take_back(
     """Each step again until the last is over: they end in the same."""
     name, folder, target = record.name, state.folder(record.name), planned.target
     with events.step("cluster", "stop"):
-        running.remove(client, name)
+        containers.remove(client, name)
     _jail(record, spec.volume, events)
     target.make_secrets(folder)
     config_files.write(folder / "config", target.texts)
@@ -153,11 +153,11 @@ def _take_back(
             _set_aside(folder, record)
             make_folders(folder)
             with events.step("cluster", "load the database of before"):
-                running.create(client, name, spec.engine, [target.containers["database"]])
+                containers.create(client, name, spec.engine, [target.containers["database"]])
                 _wait_for_database(client, name)
                 with backup.member(archive, backup.DATABASE) as packed:
                     load(target.state, packed)
-                running.remove(client, name)
+                containers.remove(client, name)
         elif "accounting" in target.containers:
             with (
                 events.step("cluster", "load the database of before"),
@@ -167,7 +167,7 @@ def _take_back(
         make_folders(folder)
         backup.replace_state(archive, found, folder)
     with events.step("cluster", "start containers"):
-        running.create(client, name, spec.engine, target.containers.values())
+        containers.create(client, name, spec.engine, target.containers.values())
         state.write(target.state)
     with events.step("cluster", "wait for Slurm"):
         wait_ready(client, target.state, resume=True)
@@ -197,9 +197,9 @@ def _set_aside(folder: Path, record: UpgradeRecord) -> None:
 
 
 def _wait_for_database(client: docker.DockerClient, name: str) -> None:
-    if not running.succeeds_within(client, name, "database", DATABASE_ANSWERS, _DATABASE_S):
+    if not containers.succeeds_within(client, name, "database", DATABASE_ANSWERS, _DATABASE_S):
         raise CellblockError(
             f"cluster {name}: the new database does not answer after {_DATABASE_S:.0f} s"
-            f"{running.last_lines(client, name)}",
+            f"{containers.last_lines(client, name)}",
             hint="its last lines are above; run this again",
         )
