@@ -16,7 +16,7 @@
 #include "native/base/scoped.h"
 #include "container_run.h"
 #include "image.h"
-#include "joined.h"
+#include "join_check.h"
 #include "root_label.h"
 #include "name_lock.h"
 #include "pmix.h"
@@ -237,7 +237,7 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 	}
 	if (request->name_flag == PYXIS_CREATE)
 		return refuse(container, root, true, err);
-	if (pyxis_joined_check(container, err)) {
+	if (pyxis_join_check(container, err)) {
 		free(container->advice);
 		container->advice = text_format("  next: leave the option out, or give %s another name%s", request->name, is_there(root)
 						? "; :no_exec behind this one begins a second container with its root" : "");

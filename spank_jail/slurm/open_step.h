@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "native/base/error.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/mount/plan.h"
 #include "native/mount/chroot_window.h"
 #include "spank_jail/job/tree_record.h"

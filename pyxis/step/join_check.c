@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares what a step asks for with the container that runs already. container.c calls it. */
 #define _GNU_SOURCE
-#include "joined.h"
+#include "join_check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -199,7 +199,7 @@ static int check_mounts(const struct joined *joined, struct jail_error *err)
 	return 0;
 }
 
-int pyxis_joined_check(const struct pyxis_container *container, struct jail_error *err)
+int pyxis_join_check(const struct pyxis_container *container, struct jail_error *err)
 {
 	scoped_free char *path = text_format("/proc/%d", (int)container->member);
 	scoped_fd process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -5,8 +5,8 @@
  * of a few instructions that sleeps while the kernel reaps orphans for it. Whoever forks into the namespace
  * stays outside and is the parent of what it forked, by wait(2) and signals as ever.
  */
-#ifndef JAIL_PID_H
-#define JAIL_PID_H
+#ifndef JAIL_PID_NAMESPACE_H
+#define JAIL_PID_NAMESPACE_H
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 /* Reads the configuration and layers of an image on this machine, of any kind. docker_archive.c, oci_layout.c and
  * import_source.c call it. */
 #define _GNU_SOURCE
-#include "source.h"
+#include "local_image.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 static const char *const schemes[] = { "oci:", "oci-archive:", "docker-archive:", "dockerd://", "podman://" };
 
-bool source_is_local(const char *uri)
+bool local_image_is_local(const char *uri)
 {
 	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
 		if (text_starts(uri, schemes[i]))
@@ -22,7 +22,7 @@ bool source_is_local(const char *uri)
 	return false;
 }
 
-void source_add_layers(struct source *source, unsigned count)
+void local_image_add_layers(struct local_image *source, unsigned count)
 {
 	source->layers = calloc(count ? count : 1, sizeof(*source->layers));
 	if (!source->layers)
@@ -65,7 +65,7 @@ static char *name_of(const char *path, const char *reference)
 	return name;
 }
 
-char *source_name(const char *uri)
+char *local_image_name(const char *uri)
 {
 	scoped_free char *path = NULL;
 	const char *slashes = strstr(uri, "://"), *reference;
@@ -76,7 +76,7 @@ char *source_name(const char *uri)
 	return name_of(path, reference);
 }
 
-static int open_file(struct source *source, const char *uri, const char *architecture, const struct settings *settings,
+static int open_file(struct local_image *source, const char *uri, const char *architecture, const struct settings *settings,
 		     struct jail_error *err)
 {
 	scoped_free char *path = NULL;
@@ -87,25 +87,25 @@ static int open_file(struct source *source, const char *uri, const char *archite
 	if (!source->files)
 		return -1;
 	if (folder || text_starts(uri, "oci-archive:"))
-		return source_read_oci(source, reference, architecture, err);
-	return source_read_docker(source, reference, err);
+		return local_image_read_oci(source, reference, architecture, err);
+	return local_image_read_docker(source, reference, err);
 }
 
-static int open_daemon(struct source *source, const char *uri, const struct settings *settings, struct jail_error *err)
+static int open_daemon(struct local_image *source, const char *uri, const struct settings *settings, struct jail_error *err)
 {
 	source->files = daemon_save(uri, settings, err);
-	return source->files ? source_read_docker(source, NULL, err) : -1;
+	return source->files ? local_image_read_docker(source, NULL, err) : -1;
 }
 
-int source_open(struct source *source, const char *uri, const char *architecture, const struct settings *settings,
+int local_image_open(struct local_image *source, const char *uri, const char *architecture, const struct settings *settings,
 		struct jail_error *err)
 {
-	*source = (struct source){ .uri = text_format("%s", uri) };
+	*source = (struct local_image){ .uri = text_format("%s", uri) };
 	return strstr(uri, "://") ? open_daemon(source, uri, settings, err)
 				  : open_file(source, uri, architecture, settings, err);
 }
 
-void source_close(struct source *source)
+void local_image_close(struct local_image *source)
 {
 	for (unsigned i = 0; i < source->n_layers; i++) {
 		free(source->layers[i].file);
@@ -117,12 +117,12 @@ void source_close(struct source *source)
 	free(source->digest);
 	free(source->config);
 	image_files_close(source->files);
-	*source = (struct source){ .uri = NULL };
+	*source = (struct local_image){ .uri = NULL };
 }
 
-int source_open_layer(void *context, unsigned layer)
+int local_image_open_layer(void *context, unsigned layer)
 {
-	struct source *source = context;
+	struct local_image *source = context;
 	unsigned long long length;
 	int fd = image_files_open_file(source->files, source->layers[layer].file, &length, &source->failure);
 

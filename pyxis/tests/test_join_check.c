@@ -17,7 +17,7 @@
 #include "native/base/text.h"
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
-#include "pyxis/step/joined.h"
+#include "pyxis/step/join_check.h"
 #include "pyxis/step/task.h"
 
 #define USER 4242
@@ -99,7 +99,7 @@ static void check(pid_t pid, struct pyxis_request *request, unsigned unshare, co
 	struct pyxis_container container = { .request = request, .owner = { 7, 0, USER, USER }, .member = pid, .unshare = unshare };
 
 	text_list_add(&container.environment.list, home);
-	int result = pyxis_joined_check(&container, &err);
+	int result = pyxis_join_check(&container, &err);
 	CHECK(result == (refusal ? -1 : 0));
 	if (refusal)
 		CHECK_HAS(err.message, refusal);
@@ -239,7 +239,7 @@ int main(void)
 	struct kind bare = { .inside = -1 }, net = { .flags = CLONE_NEWNET, .inside = -1 };
 
 	if (!may_make_containers())
-		return check_result("joined");
+		return check_result("join_check");
 	CHECK(mkdtemp(folder) && !chmod(folder, 0755) && !chdir(folder));
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
 		CHECK(!mkdir(folders[i], 0755));
@@ -255,5 +255,5 @@ int main(void)
 	if (!cleaner)
 		execv(clean[0], clean);
 	CHECK(waitpid(cleaner, NULL, 0) == cleaner);
-	return check_result("joined");
+	return check_result("join_check");
 }

@@ -2,7 +2,7 @@
 /* Makes and enters PID namespaces whose init is a process of the node. enter.c, spank_jail/enter, spank_jail/pam and
  * spank_jail/slurm call it. */
 #define _GNU_SOURCE
-#include "pid.h"
+#include "pid_namespace.h"
 
 #include <errno.h>
 #include <fcntl.h>
