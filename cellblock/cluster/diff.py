@@ -10,7 +10,7 @@ from pathlib import Path
 from cellblock.build.prepare import prepare
 from cellblock.build.request import BuildRequest
 from cellblock.cluster.changing.changes import Changes, compare
-from cellblock.cluster.changing.planned import plan_cluster
+from cellblock.cluster.changing.cluster_plan import plan_cluster
 from cellblock.cluster.configuration import config_files
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.definition.names import DEFAULT_NAME

@@ -22,11 +22,11 @@ from docker.errors import DockerException
 
 from cellblock.cluster.changing.apply import ClusterChange, Target
 from cellblock.cluster.changing.changes import Changes, compare
+from cellblock.cluster.changing.cluster_plan import plan_cluster
+from cellblock.cluster.changing.configuration_trial import PLUGSTACK, try_configuration, try_on_nodes
 from cellblock.cluster.changing.gone_nodes import forget_gone
-from cellblock.cluster.changing.planned import plan_cluster
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.release_check import refuse_converting, refuse_release
-from cellblock.cluster.changing.trial import PLUGSTACK, try_configuration, try_on_nodes
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.configuration import config_files, secrets, template_facts
 from cellblock.cluster.definition.cluster_file import ClusterFile

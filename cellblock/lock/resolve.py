@@ -18,7 +18,7 @@ from cellblock.files.flock import locked
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
-from cellblock.lock.universe import Stanza, Universe, dependencies, naming, providers_of
+from cellblock.lock.reachable_packages import Stanza, Universe, dependencies, naming, providers_of
 from cellblock.process import ProgramFailed
 from cellblock.variants import Variant
 

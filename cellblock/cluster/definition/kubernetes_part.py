@@ -21,7 +21,7 @@ from cellblock.cluster.definition.kubernetes_value_types import (
     Tag,
     Tolerated,
 )
-from cellblock.cluster.definition.strict import Strict
+from cellblock.cluster.definition.strict_model import Strict
 from cellblock.cluster.definition.value_types import ImageName
 from cellblock.yaml_source import FaultAt
 

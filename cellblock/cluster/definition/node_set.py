@@ -18,7 +18,7 @@ from cellblock.cluster.definition.kubernetes_value_types import (
     ObjectName,
     Tolerated,
 )
-from cellblock.cluster.definition.strict import Strict as _Strict
+from cellblock.cluster.definition.strict_model import Strict as _Strict
 from cellblock.cluster.definition.value_types import ImageName, Name, Size, Word
 from cellblock.yaml_source import FaultAt
 

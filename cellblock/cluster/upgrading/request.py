@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cellblock.cluster.changing.changes import compare
-from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
+from cellblock.cluster.changing.cluster_plan import PlannedCluster, plan_cluster
 from cellblock.cluster.configuration import config_files
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
 from cellblock.cluster.facts import state, upgrade_record

@@ -14,8 +14,8 @@ from typing import Any
 
 import docker
 
+from cellblock.cluster.changing.cluster_plan import PlannedCluster
 from cellblock.cluster.changing.draining import wait_for_jobs
-from cellblock.cluster.changing.planned import PlannedCluster
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LISTENS, wait_ready
 from cellblock.cluster.configuration import config_files
 from cellblock.cluster.definition.names import CONTROLLERS, name_option

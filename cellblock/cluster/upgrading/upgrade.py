@@ -17,8 +17,8 @@ from docker.errors import DockerException, ImageNotFound
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster.backup import write_backup
-from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
-from cellblock.cluster.changing.trial import try_configuration, try_on_nodes
+from cellblock.cluster.changing.cluster_plan import PlannedCluster, plan_cluster
+from cellblock.cluster.changing.configuration_trial import try_configuration, try_on_nodes
 from cellblock.cluster.definition.model import ClusterSpec, Proof
 from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster.changing.changes import Changes
-from cellblock.cluster.changing.trial import PLUGSTACK, try_on_nodes
+from cellblock.cluster.changing.configuration_trial import PLUGSTACK, try_on_nodes
 from cellblock.cluster.configuration import config_files
 from cellblock.cluster.diff import cluster_diff
 from cellblock.cluster.engine.api import connect

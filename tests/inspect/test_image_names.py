@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.errors import UsageError
-from cellblock.inspect.names import ImageNames
+from cellblock.inspect.image_names import ImageNames
 from cellblock.oci.layout import Layout
 from tests.oci.layers import make_image, member
 

@@ -17,7 +17,7 @@ from docker.errors import DockerException
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import backup
-from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
+from cellblock.cluster.changing.cluster_plan import PlannedCluster, plan_cluster
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, wait_ready
 from cellblock.cluster.configuration import config_files
 from cellblock.cluster.database import load
