@@ -22,6 +22,7 @@ from typing import Literal, get_args
 import pytest
 
 from cellblock.cluster import ClusterSpec
+from cellblock.cluster.changing import cluster_plan
 from cellblock.cluster.engine import container_specs
 from cellblock.cluster.engine.container_specs import Container, container_name
 from tests.integration.escape.vouching import numbers_of, vouching_of
