@@ -6,6 +6,9 @@
             fetch()
 
 The last error is raised. Other errors are raised at once. Waiting is done by tenacity.
+
+`retry_after` reads the header Retry-After, for registries (oci/registry/errors.py) and mirrors
+(packages/transfer.py). The registry client in C has its own: native/registry/transport.c.
 """
 
 from __future__ import annotations

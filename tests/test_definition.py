@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""image.yaml: what it may say, and how a mistake is told."""
+
 from __future__ import annotations
 
 import re

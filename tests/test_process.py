@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Programs that Cellblock runs: output, failures, and none that is left behind."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Attempts until one succeeds, and the waits between them."""
+
 from __future__ import annotations
 
 import email.utils

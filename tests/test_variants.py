@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""variants.yaml: which variant is chosen, and how a mistake is told."""
+
 from __future__ import annotations
 
 from pathlib import Path

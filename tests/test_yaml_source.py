@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""YAML with the line of each key, and errors that name it."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cellblock.attest.checks import consistency, packages, plugin_abi, privileges
-from cellblock.attest.checks.inspected import InspectedImage, inspect_image, keep
+from cellblock.attest.checks.checked_image import InspectedImage, inspect_image, keep
 from cellblock.attest.checks.secrets import SecretScanner
 from cellblock.attest.finding import Finding
 from cellblock.attest.policy import Accepted, Policy

@@ -23,8 +23,8 @@ from cellblock.build.run import package_store
 from cellblock.engine import apt
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.packages.opened import Opener
 from cellblock.packages.store import link
+from cellblock.packages.unpacked_deb import Unpacker
 
 CHANGED_FILE = "worker/files/usr/lib/cellblock/nsswitch-sshd.conf"
 """The file that changes, below the folder of definitions: comments are ignored in it."""
@@ -126,10 +126,10 @@ def _take_apart(debs: Sequence[Path], folder: Path, events: Events) -> float:
     for deb in debs:
         links.append(folder / deb.name)
         link(deb, links[-1])
-    opener = Opener(apt.DPKG_EXCLUDES)
+    unpacker = Unpacker(apt.DPKG_EXCLUDES)
     started = time.monotonic()
     with events.step("cellblock", "take debs apart"), ThreadPoolExecutor() as pool:
-        list(pool.map(opener.open, links))
+        list(pool.map(unpacker.unpack, links))
     return time.monotonic() - started
 
 

@@ -26,7 +26,7 @@ import yaml
 from cellblock.bench import machines
 from cellblock.errors import CellblockError
 from cellblock.kubernetes.metadata import Object
-from cellblock.kubernetes.older import for_older
+from cellblock.kubernetes.release_1_20 import for_1_20
 from cellblock.launcher.main import kubernetes_folder
 from cellblock.launcher.system_packages import KUBERNETES_PROGRAMS
 from cellblock.paths import PROJECT
@@ -131,7 +131,7 @@ def older_folder(rendered: Path, target: Path) -> Path:
             made.parent.mkdir(parents=True, exist_ok=True)
             text = path.read_text()
             if path.suffix == ".yaml" and path.parent == rendered:
-                text = yaml.safe_dump_all([for_older(one) for one in yaml.safe_load_all(text)])
+                text = yaml.safe_dump_all([for_1_20(one) for one in yaml.safe_load_all(text)])
             made.write_text(text)
             made.chmod(path.stat().st_mode & 0o777)
     return target

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 from cellblock.build.working_root import WorkingRoot
+from cellblock.cache_key import NOT_SOURCES
 from cellblock.engine.recipe import CopyFrom
 from cellblock.errors import DefinitionError
-from cellblock.key import NOT_SOURCES
 from cellblock.process import ProgramFailed, Programs
 
 # Runs on this machine while ROOT shows the image: no folder on the way may be a link that leads out of it.

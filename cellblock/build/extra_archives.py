@@ -16,9 +16,9 @@ from cellblock import paths
 from cellblock.build.mirrors import Archive
 from cellblock.build.stand_ins import StandIns
 from cellblock.build.toolchain import LockedToolchain
+from cellblock.cache_key import digest_of
 from cellblock.cuda import CudaRepository
 from cellblock.events import Events
-from cellblock.key import digest_of
 from cellblock.lock.archives import PackageArchive, parse_line
 from cellblock.lock.model import Lock
 from cellblock.lock.resolve import Request, resolve

@@ -18,8 +18,8 @@ from cellblock.build.layer_graph import Node, code_digest
 from cellblock.build.mirrors import Archive
 from cellblock.build.references import key_reference, reference
 from cellblock.build.rendering import RenderedImage
+from cellblock.cache_key import Key, digest_of, digest_of_tree
 from cellblock.engine import apt
-from cellblock.key import Key, digest_of, digest_of_tree
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from functools import cached_property
 from pathlib import Path
 
 from cellblock.build.layer_graph import Node
+from cellblock.cache_key import digest_of
 from cellblock.engine.recipe import CompileIn
 from cellblock.files.sha256 import sha256_of_file
-from cellblock.key import digest_of
 
 _FORMAT = 1
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)

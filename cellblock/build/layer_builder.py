@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cellblock.bind import Bind
+from cellblock.bind_mount import BindMount
 from cellblock.build import install_commands
 from cellblock.build.copying import copy_out, copy_sources
 from cellblock.build.kept_objects import KeptObjects
@@ -190,7 +190,7 @@ class LayerMaker:
             unpacking = plan_unpacking(opened, root.trees)
             root.run(
                 install_commands.install(unpacking, _HANDED_IN),
-                binds=[Bind(repository, _HANDED_IN)],
+                binds=[BindMount(repository, _HANDED_IN)],
                 on_line=report.line,
                 feed=lambda to: feed(unpacking.laid, unpacking, to),
             )
@@ -211,7 +211,9 @@ class LayerMaker:
             }
             self._settings.provide([each for each in node.manuals if each.name in named], repository)
         with report.step("unpack manual pages"):
-            root.run(manuals.unpack(_HANDED_IN), binds=[Bind(repository, _HANDED_IN)], on_line=report.line)
+            root.run(
+                manuals.unpack(_HANDED_IN), binds=[BindMount(repository, _HANDED_IN)], on_line=report.line
+            )
 
     def _bootstrap(
         self, node: Node, root: WorkingRoot, opened: Sequence[Opened], report: StepReport
@@ -255,7 +257,7 @@ class LayerMaker:
         time.sleep(install_commands.PAUSE_S)
         root.run(
             install_commands.configure_base(unpacking, _HANDED_IN),
-            binds=[Bind(root.folder / "repository", _HANDED_IN)],
+            binds=[BindMount(root.folder / "repository", _HANDED_IN)],
             on_line=report.line,
         )
         return unpacking.laid
@@ -296,7 +298,7 @@ class LayerMaker:
                     self._compile(step, needs[step.image], root, report)
                 elif isinstance(step, Shell):
                     resolver = Path("/etc/resolv.conf")
-                    binds = [Bind(resolver, str(resolver))] if resolver.is_file() else []
+                    binds = [BindMount(resolver, str(resolver))] if resolver.is_file() else []
                     with _locating(step.lines, step.at):
                         root.run(step.lines, binds=binds, on_line=report.line, numbered=True)
 
@@ -307,7 +309,7 @@ class LayerMaker:
             f"tar -C {_HANDED_IN} -cf - --owner=0 --group=0 --sort=name . | "
             "tar -C / -xf - --keep-directory-symlink --no-overwrite-dir"
         )
-        root.run([unpack], binds=[Bind(folder, _HANDED_IN)], on_line=report.line)
+        root.run([unpack], binds=[BindMount(folder, _HANDED_IN)], on_line=report.line)
 
     def _compile(self, step: CompileIn, toolchain: Node, root: WorkingRoot, report: StepReport) -> None:
         trees = [self.tree(each) for each in toolchain.chain()]

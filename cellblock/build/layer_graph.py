@@ -18,8 +18,8 @@ import cellblock
 from cellblock.build.extra_archives import of_images
 from cellblock.build.package_layers import Closure, PackageLayer, plan_package_layers
 from cellblock.build.rendering import RenderedImage
+from cellblock.cache_key import Key, digest_of, digest_of_tree, digests_of_files
 from cellblock.errors import UsageError
-from cellblock.key import Key, digest_of, digest_of_tree, digests_of_files
 from cellblock.lock.model import Lock, LockedPackage
 from cellblock.store.record import LayerKind
 

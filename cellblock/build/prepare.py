@@ -30,9 +30,9 @@ from cellblock.build.rendering import (
     render_packages,
 )
 from cellblock.build.request import BuildRequest
+from cellblock.cache_key import digest_of
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events
-from cellblock.key import digest_of
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.file import lock_path, read_lock, write_lock
 from cellblock.lock.model import Lock, LockedImage

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from cellblock.key import Key
+from cellblock.cache_key import Key
 from cellblock.variants import Variant
 
 LABEL = "org.cellblock"

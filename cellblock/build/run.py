@@ -25,9 +25,9 @@ from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, SubjectState
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layout import Layout, StoredImage
-from cellblock.packages.opened import Opener
 from cellblock.packages.repository import write_repository
 from cellblock.packages.store import PackagesGone, PackageStore
+from cellblock.packages.unpacked_deb import Unpacker
 from cellblock.privilege import require_root
 from cellblock.process import Programs
 from cellblock.store.after_boot import check_after_boot
@@ -173,7 +173,7 @@ def direct_build(
 
 def package_store() -> PackageStore:
     """The machine's package store, which takes debs apart as images need them."""
-    return PackageStore(paths.packages(), Opener(apt.DPKG_EXCLUDES))
+    return PackageStore(paths.packages(), Unpacker(apt.DPKG_EXCLUDES))
 
 
 class Provider:
@@ -199,7 +199,9 @@ class Provider:
             write_repository(packages, self._store, folder)
             return [
                 Opened(package, deb, files)
-                for package, (deb, files) in zip(packages, self._store.opened(packages, folder), strict=True)
+                for package, (deb, files) in zip(
+                    packages, self._store.unpacked(packages, folder), strict=True
+                )
             ]
 
 

@@ -25,10 +25,10 @@ from cellblock.build.layer_graph import Node
 from cellblock.build.references import LABEL
 from cellblock.build.step_events import StepEvents
 from cellblock.build.working_root import FailedInRoot
+from cellblock.cache_key import digest_of
 from cellblock.engine.recipe import StepFailed
 from cellblock.events import Events, State, SubjectState
 from cellblock.files.flock import locked
-from cellblock.key import digest_of
 from cellblock.oci.layer import Compression
 from cellblock.oci.layout import Layout, StoredImage
 from cellblock.oci.model import CONFIG, Configuration, Descriptor, Manifest, Platform, digest_of_bytes

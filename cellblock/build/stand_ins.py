@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from cellblock.cache_key import digest_of
 from cellblock.errors import CellblockError
-from cellblock.key import digest_of
 from cellblock.packages.flat_archive import FlatArchive
 from cellblock.process import Programs
 

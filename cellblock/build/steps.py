@@ -10,10 +10,10 @@ from pathlib import Path
 from cellblock import paths
 from cellblock.build.mirrors import Archive
 from cellblock.build.rendering import RenderedImage
+from cellblock.cache_key import digest_of
 from cellblock.definition import User
 from cellblock.engine.recipe import Bootstrap, Install, Overlay, Recipe, Shell, Step
 from cellblock.errors import DefinitionError
-from cellblock.key import digest_of
 
 
 def recipe_of(

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from cellblock.build.mirrors import Archive
 from cellblock.build.working_root import WorkingRoot
+from cellblock.cache_key import digest_of
 from cellblock.cuda import CudaRepository
 from cellblock.engine import apt
 from cellblock.engine.recipe import Bootstrap
 from cellblock.events import Events
-from cellblock.key import digest_of
 from cellblock.lock.archives import archives_of, default_archives
 from cellblock.lock.file import read_lock, write_lock
 from cellblock.lock.model import Lock

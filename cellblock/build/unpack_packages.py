@@ -3,9 +3,9 @@
 
 dpkg unpacks one package after the other, each decompressed anew; most packages are files and a script that
 runs afterwards, and need none of its care. Those are laid down by one tar from debs that were taken apart
-when they were fetched (`cellblock.packages.opened`), and dpkg then configures them. What is more than that
-stays with dpkg: a script that runs before unpacking, triggers waited for, a file that another package has, a
-diversion.
+when they were fetched (`cellblock.packages.unpacked_deb`), and dpkg then configures them. What is more than
+that stays with dpkg: a script that runs before unpacking, triggers waited for, a file that another package
+has, a diversion.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cellblock.engine import apt
 from cellblock.errors import CellblockError
 from cellblock.lock.model import LockedPackage
 from cellblock.oci.layer import Frame
-from cellblock.packages.opened import Folder, OpenedDeb
+from cellblock.packages.unpacked_deb import Folder, UnpackedDeb
 
 _ADMIN = "var/lib/dpkg"
 _BUFFER = 1 << 20
@@ -47,7 +47,7 @@ class Opened:
     """A package of a layer, and its deb taken apart: `files` is compressed by zstd."""
 
     package: LockedPackage
-    deb: OpenedDeb
+    deb: UnpackedDeb
     files: Path
 
 

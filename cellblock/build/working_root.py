@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
-from cellblock.bind import Bind
+from cellblock.bind_mount import BindMount
 from cellblock.errors import CellblockError
 from cellblock.process import Finished, ProgramFailed, Programs
 
@@ -89,7 +89,7 @@ class WorkingRoot:
         self,
         lines: Sequence[str],
         *,
-        binds: Sequence[Bind] = (),
+        binds: Sequence[BindMount] = (),
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
         feed: Callable[[IO[bytes]], None] | None = None,
@@ -121,7 +121,7 @@ class WorkingRoot:
             return None  # ended by a signal, or lines without numbers
 
     def command(
-        self, argv: Sequence[str], binds: Sequence[Bind] = (), env: Mapping[str, str] | None = None
+        self, argv: Sequence[str], binds: Sequence[BindMount] = (), env: Mapping[str, str] | None = None
     ) -> list[str]:
         """The arguments that run `argv` inside: a person can repeat them."""
         # An overlay that was mounted volatile refuses its work folder the next time (overlayfs.rst).

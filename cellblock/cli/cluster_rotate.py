@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellblock.cli.asking import ask
+from cellblock.cli.confirm import ask
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, cluster_names
 

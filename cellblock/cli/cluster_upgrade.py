@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellblock.cli.asking import ask
+from cellblock.cli.confirm import ask
 from cellblock.cli.json_output import print_json
 from cellblock.cli.options import JsonOption, LogOption, MirrorOption, VariantOption, cluster_names
 
@@ -93,7 +93,7 @@ def _go_back(
 ) -> None:
     from cellblock.cli.views import make_view
     from cellblock.cluster.definition.names import DEFAULT_NAME
-    from cellblock.cluster.upgrading.back import find_way_back, go_back
+    from cellblock.cluster.upgrading.downgrade import find_way_back, go_back
     from cellblock.events import Events
 
     name = name or DEFAULT_NAME

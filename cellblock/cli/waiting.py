@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says on stderr what a command waits for, when that takes longer than one waits without a word."""
+"""Prints on stderr what a command waits for, each five seconds, while it waits."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from cellblock.cluster.changing.many_jobs import requeue_each
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.database import dump, load
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state
 from cellblock.cluster.facts.upgrade_record import refuse_under_way
@@ -189,7 +189,7 @@ def restore(name: str, file: Path, events: Events) -> Path:
                 hosts = (*reversed(CONTROLLERS), "accounting")
                 daemons = [host for host in hosts if host in known.containers]
                 for host in daemons:
-                    running.stop_one(client, name, host)
+                    containers.stop_one(client, name, host)
                 try:
                     if "accounting" in known.containers:
                         with member(archive, DATABASE) as packed:
@@ -197,7 +197,7 @@ def restore(name: str, file: Path, events: Events) -> Path:
                     replace_state(archive, found, place)
                 finally:
                     for host in reversed(daemons):
-                        running.start_one(client, name, host)
+                        containers.start_one(client, name, host)
                 wait_ready(client, known)
                 end_lost(client, name, events)
     return before
@@ -256,7 +256,7 @@ def _refuse_other(known: state.ClusterState, found: Backup, file: Path) -> None:
 def _busy(client: docker.DockerClient, name: str) -> list[str]:
     """The jobs that have nodes, by number; those of an array each by its own."""
     command = ["squeue", "--all", "--noheader", "--format=%A", f"--states={_BUSY}"]
-    return running.execute(client, name, "controller", command).split()
+    return containers.execute(client, name, "controller", command).split()
 
 
 def refuse_busy(client: docker.DockerClient, name: str, what: str) -> None:

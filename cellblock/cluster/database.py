@@ -23,7 +23,7 @@ from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.container_specs import container_name
-from cellblock.cluster.engine.running import thrown_away
+from cellblock.cluster.engine.containers import thrown_away
 from cellblock.cluster.facts import state
 from cellblock.cluster.shell import exec_argv
 from cellblock.errors import CellblockError

@@ -10,11 +10,11 @@ from pathlib import Path
 from cellblock.build.prepare import prepare
 from cellblock.build.request import BuildRequest
 from cellblock.cluster.changing.changes import Changes, compare
-from cellblock.cluster.changing.planned import plan_cluster
-from cellblock.cluster.configuration import config
+from cellblock.cluster.changing.cluster_plan import plan_cluster
+from cellblock.cluster.configuration import config_files
 from cellblock.cluster.definition.model import ClusterSpec
 from cellblock.cluster.definition.names import DEFAULT_NAME
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import refuse_other
@@ -46,9 +46,9 @@ def cluster_diff(request: UpRequest, events: Events) -> tuple[str, Changes]:
     spec = ClusterSpec(spec.file, spec.variant, ids, spec.volume, spec.engine)
     folder = state.folder(spec.name)
     with connect(spec.engine) as client:
-        alive = running.alive(client, spec.name)
+        alive = containers.alive(client, spec.name)
     target = plan_cluster(spec, folder, ids, known).target
-    old = config.read(folder / "config")
+    old = config_files.read(folder / "config")
     return spec.name, compare(
         known.containers, target.records, alive, old, target.texts, spec.variant.release
     )

@@ -22,17 +22,17 @@ from docker.errors import DockerException
 
 from cellblock.cluster.changing.apply import ClusterChange, Target
 from cellblock.cluster.changing.changes import Changes, compare
+from cellblock.cluster.changing.cluster_plan import plan_cluster
+from cellblock.cluster.changing.configuration_trial import PLUGSTACK, try_configuration, try_on_nodes
 from cellblock.cluster.changing.gone_nodes import forget_gone
-from cellblock.cluster.changing.planned import plan_cluster
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.release_check import refuse_converting, refuse_release
-from cellblock.cluster.changing.trial import PLUGSTACK, try_configuration, try_on_nodes
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
-from cellblock.cluster.configuration import config, secrets
+from cellblock.cluster.configuration import config_files, secrets, template_facts
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.container_specs import LABEL_ROLE, container_name
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
@@ -64,13 +64,13 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
             copy_to_docker(client, spec.images, events)
         end_interrupted(client, known, events)
         folder = state.folder(spec.name)
-        alive = running.alive(client, spec.name)
+        alive = containers.alive(client, spec.name)
         runs = known is not None and bool(known.containers) and bool(alive & set(CONTROLLERS))
         planned = plan_cluster(spec, folder, image_ids(client, spec.images), known if runs else None)
         target = planned.target
         changes = None
         if known and runs:
-            old = config.read(folder / "config")
+            old = config_files.read(folder / "config")
             changes = compare(
                 *(known.containers, target.records, alive, old, target.texts, spec.variant.release)
             )
@@ -107,7 +107,7 @@ def start(spec: ClusterSpec, events: Events, *, patience_s: float = 600.0) -> Cl
             _let_nodes_tell(target.state)
             ClusterChange(client, known, target, changes, folder, patience_s, events).apply()
         else:
-            running.remove(client, spec.name)
+            containers.remove(client, spec.name)
             # Again, now that nothing of the cluster runs: the engine follows links on the way to what it
             # mounts, and the jail's people could have made one of /etc.
             check_volume(spec)
@@ -143,7 +143,7 @@ def stop(name: str, events: Events, *, purge: bool = False) -> bool:
             with connect(engine) as client:
                 if not purge:
                     refuse_converting(client, name)
-                found = running.remove(client, name) or found
+                found = containers.remove(client, name) or found
         state.forget(name)
     if found:
         events.emit(SubjectState("cluster", "stopped", name, time.monotonic() - started))
@@ -178,7 +178,7 @@ def _has_containers(name: str) -> bool:
     """Whether an engine that answers has containers of cluster `name`."""
     for engine in _engines_to_ask(name):
         with connect(engine) as client:
-            if running.find(client, name):
+            if containers.find(client, name):
                 return True
     return False
 
@@ -262,7 +262,7 @@ def check_ports(known: state.ClusterState | None, file: ClusterFile) -> None:
     if known:
         ours |= {one["metrics_port"] for one in known.containers.values() if one.get("metrics_port")}
     wanted = {file.login.ssh_port: ("ssh to the login node", "with --ssh-port")}
-    if rest := config.rest_facts(file):
+    if rest := template_facts.rest_facts(file):
         wanted |= dict.fromkeys(rest.ports.values(), ("the REST API", "in the cluster file, rest.port"))
     if file.metrics:
         wanted[file.metrics.port] = ("the exporter of metrics", "in the cluster file, metrics.port")
@@ -323,17 +323,17 @@ def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events:
     (folder / "state.json").unlink(missing_ok=True)
     try:
         target.make_secrets(folder)
-        config.write(folder / "config", target.texts)
+        config_files.write(folder / "config", target.texts)
         make_folders(folder)
         _let_nodes_tell(new)
         with events.step("cluster", "start containers"):
-            running.create(client, new.name, new.engine, target.containers.values())
+            containers.create(client, new.name, new.engine, target.containers.values())
         with events.step("cluster", "wait for Slurm"):
             wait_ready(client, new)
         forget_gone(client, new, WaitingJobs(client, new.name, folder), events)
     except BaseException as error:
-        logs = running.last_lines(client, new.name) if isinstance(error, DockerException) else ""
-        running.remove(client, new.name)
+        logs = containers.last_lines(client, new.name) if isinstance(error, DockerException) else ""
+        containers.remove(client, new.name)
         state.forget(new.name)
         if isinstance(error, DockerException):
             raise CellblockError(
@@ -351,22 +351,22 @@ def _describe(
     waits_for: Callable[[str], None] = lambda text: None,
 ) -> ClusterStatus:
     waits_for(f"{known.engine}'s list of the containers of cluster {known.name}")
-    containers = tuple(
+    shown = tuple(
         ContainerStatus(
             container.name or "",
             cast(Role, container.labels.get(LABEL_ROLE)),
             container.status,
             container.attrs["Config"]["Image"],
         )
-        for container in running.find(client, known.name)
+        for container in containers.find(client, known.name)
     )
-    there = {one.name for one in containers}
-    containers += tuple(
+    there = {one.name for one in shown}
+    shown += tuple(
         ContainerStatus(container_name(known.name, host), made["role"], "gone", str(made["image"]))
         for host, made in sorted(known.containers.items())
         if container_name(known.name, host) not in there
     )
-    alive = any(one.role == "controller" and one.state == "running" for one in containers)
+    alive = any(one.role == "controller" and one.state == "running" for one in shown)
     waits_for("Slurm's list of nodes (sinfo on the controller)")
     return ClusterStatus(
         known.name,
@@ -376,8 +376,8 @@ def _describe(
         known.ssh_port,
         secrets.ssh_key(state.folder(known.name) / "secrets"),
         Path(known.volume),
-        containers,
-        running.nodes(client, known.name) if alive else (),
+        shown,
+        containers.nodes(client, known.name) if alive else (),
         known.rest_urls,
         changed,
         secrets.host_key_fingerprint(state.folder(known.name) / "secrets"),

@@ -15,7 +15,7 @@ from docker.errors import DockerException, NotFound
 from docker.models.containers import Container as Running
 
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.container_specs import LABEL_ROLE
 from cellblock.cluster.facts import state
@@ -60,15 +60,15 @@ def log_lines(request: LogRequest) -> Iterator[LogLine]:
     known = state.require(request.cluster)
     pattern = re.compile(_JOB.format(number=request.job)) if request.job is not None else None
     with connect(known.engine) as client:
-        containers = _chosen(client, request)
+        chosen = _chosen(client, request)
         if request.follow:
             # Nobody may say anything for hours.
             client.api.timeout = None  # type: ignore[assignment]
         if request.follow:
-            lines = _followed(containers, request)
+            lines = _followed(chosen, request)
             yield from (line for line in lines if pattern is None or pattern.search(line.text))
             return
-        found = _printed(containers, request, pattern)
+        found = _printed(chosen, request, pattern)
         if pattern and not found:
             raise _no_line(request)
         yield from found
@@ -87,7 +87,7 @@ def _no_line(request: LogRequest) -> CellblockError:
 
 def _chosen(client: docker.DockerClient, request: LogRequest) -> list[tuple[str, Running]]:
     """Host and container of each that was asked for."""
-    found = list(running.by_host(client, request.cluster).items())
+    found = list(containers.by_host(client, request.cluster).items())
     if request.where is None:
         return found
     chosen = [(host, one) for host, one in found if request.where in (host, one.labels.get(LABEL_ROLE))]
@@ -111,12 +111,12 @@ def _line(host: str, raw: bytes) -> LogLine:
 
 
 def _printed(
-    containers: list[tuple[str, Running]], request: LogRequest, pattern: re.Pattern[str] | None
+    chosen: list[tuple[str, Running]], request: LogRequest, pattern: re.Pattern[str] | None
 ) -> list[LogLine]:
     lines = []
     # Of a job, the last lines about it: others may have printed more since.
     tail: Literal["all"] | int = "all" if pattern or request.lines is None else request.lines
-    for host, container in containers:
+    for host, container in chosen:
         try:
             output = container.logs(timestamps=True, tail=tail)
         except DockerException as error:
@@ -129,7 +129,7 @@ def _printed(
     return sorted(lines, key=lambda line: line.time)
 
 
-def _followed(containers: list[tuple[str, Running]], request: LogRequest) -> Iterator[LogLine]:
+def _followed(chosen: list[tuple[str, Running]], request: LogRequest) -> Iterator[LogLine]:
     """Lines as they come, until all containers have ended."""
     lines: queue.SimpleQueue[LogLine | CellblockError | None] = queue.SimpleQueue()
 
@@ -148,9 +148,9 @@ def _followed(containers: list[tuple[str, Running]], request: LogRequest) -> Ite
         finally:
             lines.put(None)
 
-    for host, container in containers:
+    for host, container in chosen:
         threading.Thread(target=read, args=(host, container), daemon=True).start()
-    left = len(containers)
+    left = len(chosen)
     while left:
         line = lines.get()
         if isinstance(line, CellblockError):

@@ -17,7 +17,7 @@ from cellblock.cluster.changing.draining import node_states
 from cellblock.cluster.definition.model import Proof
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.running import execute
+from cellblock.cluster.engine.containers import execute
 from cellblock.cluster.facts import state
 from cellblock.cluster.local import in_jail
 from cellblock.cluster.proof_user import PROOF_USER, ensure_proof_user

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import docker
 
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine.running import execute, succeeds
+from cellblock.cluster.engine.containers import execute, succeeds
 from cellblock.cluster.local import in_jail
 from cellblock.errors import CellblockError
 

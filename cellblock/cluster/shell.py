@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from cellblock.cluster.definition.names import CONTROLLERS
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect, podman_environment
 from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.facts import state
@@ -34,7 +34,7 @@ def shell_argv(
         host = CONTROLLERS[0]
         if CONTROLLERS[1] in known.containers:
             with connect(known.engine) as client:
-                host = running.controller(client, name) or host
+                host = containers.controller(client, name) or host
         return exec_argv(known, host, command or ("bash", "--login"), flags)
     enter = ("jail-enter", "--user", user, *(("--", *command) if command else ()))
     return exec_argv(known, "login", enter, flags)

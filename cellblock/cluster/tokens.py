@@ -17,7 +17,7 @@ import docker
 
 from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError, UsageError
@@ -57,7 +57,7 @@ def make_token(name: str, user: str, lifetime: str, events: Events) -> Token:
     with connect(known.engine) as client:
         _check_user(client, name, user, events)
         asked = ["scontrol", "token", f"username={user}", f"lifespan={lifetime_s}"]
-        printed = running.execute(client, name, "controller", asked)
+        printed = containers.execute(client, name, "controller", asked)
     found = re.search(r"^SLURM_JWT=(\S+)$", printed, re.MULTILINE)
     claims = _claims(found[1]) if found else {}
     if not found or claims.get("sun") != user or not isinstance(claims.get("exp"), int):
@@ -100,7 +100,7 @@ def _check_user(client: docker.DockerClient, name: str, user: str, events: Event
         "the jail makes one",
     )
     try:
-        line = running.execute(client, name, "controller", ["getent", "passwd", user])
+        line = containers.execute(client, name, "controller", ["getent", "passwd", user])
     except CellblockError as error:
         if "ended with status 2" in error.message:
             raise unknown from error

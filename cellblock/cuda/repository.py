@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from cellblock.cache_key import digest_of
 from cellblock.cuda.keyring import make_keyring
 from cellblock.errors import CellblockError
 from cellblock.files.flock import locked
-from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot
 from cellblock.lock.archives import archives_of
 from cellblock.variants import NvidiaRepository, Variant

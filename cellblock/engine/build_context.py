@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cellblock.cache_key import NOT_SOURCES
 from cellblock.engine.stages import Stage
-from cellblock.key import NOT_SOURCES
 from cellblock.process import Programs
 
 

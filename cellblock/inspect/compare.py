@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cellblock.inspect.entries import changes, describe
-from cellblock.inspect.texts import contents, text_diff
+from cellblock.inspect.entry_diff import changes, describe
+from cellblock.inspect.text_diff import contents, text_diff
 from cellblock.oci.contents import ContentsReader, LayerContents
 from cellblock.oci.layer_tar import Entry
 from cellblock.oci.layout import Layout, StoredImage

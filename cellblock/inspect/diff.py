@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cellblock.inspect.entries import changes, privileges
+from cellblock.inspect.entry_diff import changes, privileges
 from cellblock.inspect.owners import STATUS, installed, is_database, merged_path, owners
 from cellblock.oci.contents import Contents, ContentsReader
 from cellblock.oci.layer_tar import Entry

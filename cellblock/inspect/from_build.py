@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from cellblock.build.image_plan import ImagePlan, all_inputs
 from cellblock.build.layer_graph import Node
-from cellblock.inspect.planned import PlannedLayer, VariantPlan
+from cellblock.inspect.build_preview import PlannedLayer, VariantPlan
 from cellblock.inspect.why import InputChange, why_changed
 from cellblock.store.record import ImageRecord, LayerRecord
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 
+from cellblock.inspect.graph_layout import Placed, place
 from cellblock.inspect.image_graph import GraphEdge, GraphNode, ImageGraph
-from cellblock.inspect.layered import Placed, place
 
 _BOX_HEIGHT = 52
 _ROW_HEIGHT = 118

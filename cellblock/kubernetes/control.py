@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cellblock.cluster.configuration.config import AccountingFacts, ClusterFacts
 from cellblock.cluster.configuration.secrets import JWT_KEY
 from cellblock.cluster.configuration.slurm_features import SlurmFeatures
+from cellblock.cluster.configuration.template_facts import AccountingFacts, ClusterFacts
 from cellblock.cluster.definition.kubernetes_part import Volume
 from cellblock.cluster.definition.model import Role
 from cellblock.cluster.engine.capabilities import capabilities

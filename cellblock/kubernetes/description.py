@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cellblock.cluster.configuration import config
-from cellblock.cluster.configuration.config import ClusterFacts, NodeSetFacts
+from cellblock.cluster.configuration import config_files, template_facts
 from cellblock.cluster.configuration.slurm_features import SlurmFeatures
+from cellblock.cluster.configuration.template_facts import ClusterFacts, NodeSetFacts
 from cellblock.cluster.definition.amounts import mebibytes
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.kubernetes_part import Kubernetes
@@ -122,7 +122,7 @@ def describe(file: ClusterFile, variant: SlurmVariant, source: str, version: str
 def cluster_facts(cluster: Description) -> ClusterFacts:
     """What the templates of Slurm's configuration see."""
     # Each set says what it has (ClusterFile): the machine's share is nobody's.
-    facts = config.facts(cluster, 1, 1)
+    facts = template_facts.facts(cluster, 1, 1)
     last = cluster.most_nodes - 1
     places = _places(cluster)
     accounting = facts.accounting
@@ -169,13 +169,13 @@ def set_facts(facts: ClusterFacts, one: NodeSet) -> NodeSetFacts:
 
 def configuration(cluster: Description, facts: ClusterFacts, templates: Path | None = None) -> dict[str, str]:
     """Path -> text of Slurm's configuration; each node set has a folder of its own, worker-NAME."""
-    cgroup = config.cgroup_for(cluster, cluster.place.cgroup)
-    texts = config.render(cluster, facts, cgroup, templates)
+    cgroup = template_facts.cgroup_for(cluster, cluster.place.cgroup)
+    texts = config_files.render(cluster, facts, cgroup, templates)
     texts.pop("worker/jail.fstab")
     for one in cluster.file.node_sets:
         memory = mebibytes(one.resources.memory or "1Gi")
         shm = mebibytes(one.shm) if one.shm else max(memory // 2, 1)
         own = replace(facts, shm=f"{shm}m", tmp=f"{max(memory // _TMP_SHARE, 1)}m")
-        rendered = config.render(cluster, own, cgroup, templates)
+        rendered = config_files.render(cluster, own, cgroup, templates)
         texts[f"worker-{one.name}/jail.fstab"] = rendered["worker/jail.fstab"]
     return texts

@@ -18,7 +18,7 @@ from zoneinfo import available_timezones
 import jinja2
 
 from cellblock import paths
-from cellblock.cluster.definition.kubernetes_words import (
+from cellblock.cluster.definition.kubernetes_value_types import (
     EFFECTS,
     LABEL_KEY,
     LABEL_VALUE,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cellblock.cluster.configuration.config import ClusterFacts
+from cellblock.cluster.configuration.template_facts import ClusterFacts
 from cellblock.cluster.definition.amounts import mebibytes, seconds
 from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.cluster.engine.capabilities import capabilities

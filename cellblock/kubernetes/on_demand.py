@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from cellblock.cluster.configuration.config import ClusterFacts
+from cellblock.cluster.configuration.template_facts import ClusterFacts
 from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.kubernetes.description import Description

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cellblock.cluster.definition.kubernetes_words import EFFECTS
+from cellblock.cluster.definition.kubernetes_value_types import EFFECTS
 from cellblock.kubernetes.description import Description
 from cellblock.kubernetes.metadata import Object, labels
 from cellblock.kubernetes.quantities import cpu, size

@@ -75,9 +75,9 @@ def main(args: list[str]) -> int:
         if status:
             return status
     if args[:1] == ["build"]:
-        from cellblock.launcher import unchanged
+        from cellblock.launcher import up_to_date
 
-        answer = unchanged.cached_answer(PROJECT, args[1:]) if unchanged.is_simple(args[1:]) else None
+        answer = up_to_date.cached_answer(PROJECT, args[1:]) if up_to_date.is_simple(args[1:]) else None
         if answer is not None:
             return _print(f"{answer}\n")
     python = venv_python(PROJECT)

@@ -18,9 +18,9 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from cellblock.cache_key import digest_of
 from cellblock.errors import DefinitionError
 from cellblock.files import durable
-from cellblock.key import digest_of
 from cellblock.lock.archives import parse_line
 from cellblock.lock.model import FORMAT, Lock, LockedImage, LockedPackage
 from cellblock.variants import Variant

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cellblock.key import digest_of
+from cellblock.cache_key import digest_of
 from cellblock.lock.archives import PackageArchive
 
 FORMAT = 1

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from cellblock.cache_key import digest_of
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events, SubjectState
 from cellblock.files.flock import locked
-from cellblock.key import digest_of
 from cellblock.lock.apt_root import AptRoot, Choice, Index
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock, LockedImage, LockedPackage
-from cellblock.lock.universe import Stanza, Universe, dependencies, naming, providers_of
+from cellblock.lock.reachable_packages import Stanza, Universe, dependencies, naming, providers_of
 from cellblock.process import ProgramFailed
 from cellblock.variants import Variant
 

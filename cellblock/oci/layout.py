@@ -126,7 +126,7 @@ class Layout:
         """Have the blob's time say that it was used today: what was not for longest is trimmed first."""
         path = self.blob(digest)
         with suppress(OSError):
-            # Not each time: who watches files for changes would see one (cellblock.launcher.unchanged).
+            # Not each time: who watches files for changes would see one (cellblock.launcher.up_to_date).
             if time.time() - path.stat().st_mtime > _DAY_S:
                 os.utime(path)
 

@@ -4,7 +4,7 @@
     FOLDER/sha256/ab/abcd....deb       complete and verified; never changed, so that links to it stay right
     FOLDER/sha256/ab/abcd....part      being fetched; its flock(2) says by whom
     FOLDER/sha256/ab/abcd....control   control fields of the deb, cached (`cellblock.packages.repository`)
-    FOLDER/sha256/ab/abcd....opened    the deb taken apart, with `.files` (`cellblock.packages.opened`)
+    FOLDER/sha256/ab/abcd....opened    the deb taken apart, with `.files` (`cellblock.packages.unpacked_deb`)
     FOLDER/lock                        held shared while debs are used, exclusively while some are removed
 
 A deb gets its name by rename(2) after its hash was found right, so whatever ends a process leaves a
@@ -33,8 +33,8 @@ from cellblock.events import Events, Progress
 from cellblock.files.flock import locked, take
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import LockedPackage
-from cellblock.packages.opened import OpenedDeb, Opener
 from cellblock.packages.transfer import Broken, Missing, Refused, Shorter, Transfers
+from cellblock.packages.unpacked_deb import UnpackedDeb, Unpacker
 from cellblock.process import Interrupted
 from cellblock.retries import count_anew, retrying
 
@@ -71,12 +71,12 @@ class _Failure:
 class PackageStore:
     """The store in `folder`; nothing is made until something is fetched.
 
-    With an `opener` debs are taken apart as they are fetched: the network is slower than a processor.
+    With an `unpacker` debs are taken apart as they are fetched: the network is slower than a processor.
     """
 
-    def __init__(self, folder: Path, opener: Opener | None = None) -> None:
+    def __init__(self, folder: Path, unpacker: Unpacker | None = None) -> None:
         self.folder = folder
-        self._opener = opener
+        self._unpacker = unpacker
 
     def path(self, package: LockedPackage) -> Path:
         """Where the deb of `package` is once it has been fetched."""
@@ -90,18 +90,18 @@ class PackageStore:
         except FileNotFoundError:
             return False
 
-    def opened(self, packages: Sequence[LockedPackage], folder: Path) -> list[tuple[OpenedDeb, Path]]:
+    def unpacked(self, packages: Sequence[LockedPackage], folder: Path) -> list[tuple[UnpackedDeb, Path]]:
         """Each of `packages`, fetched before, taken apart, and its files linked into `folder`.
 
         Call it while the store is held. Raises CellblockError for what is no deb.
         """
-        assert self._opener
-        opener = self._opener
+        assert self._unpacker
+        unpacker = self._unpacker
 
-        def one(package: LockedPackage) -> tuple[OpenedDeb, Path]:
+        def one(package: LockedPackage) -> tuple[UnpackedDeb, Path]:
             deb = self.path(package)
             try:
-                opened = opener.open(deb)
+                unpacked = unpacker.unpack(deb)
                 files = folder / f"{package.deb}.files"
                 link(deb.with_suffix(".files"), files)
             except DAMAGE as error:
@@ -111,16 +111,16 @@ class PackageStore:
                     f"{deb}: {package.name} {package.version} cannot be unpacked: {error}",
                     hint="`build.py cache check` finds debs that the disk has damaged",
                 ) from error
-            return opened, files
+            return unpacked, files
 
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             return list(pool.map(one, packages))
 
     def take_apart(self, package: LockedPackage) -> None:
         """Have the deb of `package` taken apart, if it can be: whoever uses it says what is wrong with it."""
-        if self._opener:
+        if self._unpacker:
             with suppress(*DAMAGE):
-                self._opener.open(self.path(package))
+                self._unpacker.unpack(self.path(package))
 
     @contextmanager
     def hold(self) -> Iterator[None]:

@@ -14,10 +14,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TextIO
 
-from cellblock.bind import Bind
+from cellblock.bind_mount import BindMount
+from cellblock.cache_key import digest_of, digest_of_tree
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Output
-from cellblock.key import digest_of, digest_of_tree
 from cellblock.packages.flat_archive import FlatArchive
 from cellblock.process import ProgramFailed
 from cellblock.slurm import features, packages, tarball
@@ -108,9 +108,9 @@ class SlurmRepository:
                     made = self.toolchain.workshop(self._chosen.packages, run.line)
                     workshop = stack.enter_context(made)
                 binds = (
-                    Bind(scripts, "/scripts"),
-                    Bind(Path(inputs), "/in"),
-                    Bind(new, "/out", writable=True),
+                    BindMount(scripts, "/scripts"),
+                    BindMount(Path(inputs), "/in"),
+                    BindMount(new, "/out", writable=True),
                 )
                 exports = [
                     f"export SOURCE_DATE_EPOCH={release.epoch}",

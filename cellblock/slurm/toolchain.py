@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from cellblock.bind import Bind
+from cellblock.bind_mount import BindMount
 
 
 class Workshop(Protocol):
@@ -17,7 +17,7 @@ class Workshop(Protocol):
         self,
         lines: Sequence[str],
         *,
-        binds: Sequence[Bind] = (),
+        binds: Sequence[BindMount] = (),
         on_line: Callable[[str], None],
     ) -> object:
         """Run shell lines with `sh -euc`. Raises ProgramFailed."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cellblock.launcher import unchanged
+from cellblock.launcher import up_to_date
 from cellblock.oci.layout import Layout
 from cellblock.oci.model import Descriptor
 from cellblock.packages.store import PackageStore
@@ -112,7 +112,7 @@ def images(cache: Path) -> Iterator[CacheItem]:
     digests: dict[str, tuple[Descriptor, list[str]]] = {}
     for name, descriptor in layout.references().items():
         digests.setdefault(descriptor.digest, (descriptor, []))[1].append(name)
-    asked = unchanged.used(str(cache))
+    asked = up_to_date.used(str(cache))
     for digest, (descriptor, names) in digests.items():
         blobs = frozenset(layout.reached(descriptor))
         try:

@@ -60,7 +60,7 @@ int start_parse(int argc, char **argv, const struct command_option *more, struct
 		{ .name = "conf", .letter = 'c', .value = &options->script },
 		{ .name = "env", .letter = 'e', .list = &variables },
 		{ .name = "mount", .letter = 'm', .list = &mounts },   { .name = "rc", .value = &options->rc },
-		/* Of other programs, no user's: container/hold.h. */
+		/* Of other programs, no user's: container/hold_container.h. */
 		{ .name = "hold", .value = &hold },		       { .name = "hold-rc", .value = &hold_rc },
 	};
 	size_t n = 0;

@@ -3,7 +3,7 @@
 #ifndef ENROOT_START_OPTIONS_H
 #define ENROOT_START_OPTIONS_H
 
-#include "enroot/container/hold.h"
+#include "enroot/container/hold_container.h"
 #include "native/base/variables.h"
 #include "options.h"
 

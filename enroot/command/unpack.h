@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Unpacks a squashfs file into a directory, by unsquashfs. */
 #ifndef ENROOT_UNPACK_H
 #define ENROOT_UNPACK_H
 

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "native/settings/settings.h"
-#include "hold.h"
+#include "hold_container.h"
 
 struct container {
 	struct settings *settings;
@@ -63,7 +63,7 @@ int container_script(const struct container *container, const char *function, st
 /* The environment of hooks and scripts: this process's, the settings, ENROOT_PID and its like. */
 void container_hook_environment(const struct container *container, struct variables *environment);
 
-/* pid.c: with --pid, goes on in a child that is PID 1 of a namespace; the parent forwards signals, waits, and ends as
+/* pid_namespace.c: with --pid, goes on in a child that is PID 1 of a namespace; the parent forwards signals, waits, and ends as
  * it does. */
 int container_pid_namespace(struct container *container, struct jail_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of lines KEY=VALUE. */
+/* Reads files of lines KEY=VALUE and expands their values. */
 #ifndef ENROOT_ENVIRONMENT_H
 #define ENROOT_ENVIRONMENT_H
 

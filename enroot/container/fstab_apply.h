@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounting what lines of enroot's fstab say. */
+/* Mounts the lines of enroot's fstab into a container's root. */
 #ifndef ENROOT_FSTAB_APPLY_H
 #define ENROOT_FSTAB_APPLY_H
 

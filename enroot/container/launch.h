@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Becomes the command of a container: looks a program up in the PATH of its environment, and executes it. */
 #ifndef ENROOT_LAUNCH_H
 #define ENROOT_LAUNCH_H
 

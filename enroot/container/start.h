@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a request to a running command. */
+/* Starts a container: from what the command line asks for to the command that runs. */
 #ifndef ENROOT_START_H
 #define ENROOT_START_H
 

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "enroot/container/hold.h"
+#include "enroot/container/hold_container.h"
 #include "native/base/scoped.h"
 #include "native/testing/fuzz.h"
 

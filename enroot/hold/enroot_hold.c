@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enroot-hold READY LIFE NAME: keeps a container that others join. enroot/container/hold.c runs it.
+/* enroot-hold READY LIFE NAME: keeps a container that others join. enroot/container/hold_container.c runs it.
  *
  * Static, for it runs within any root; it is handed over as a descriptor. Exit status 0 when LIFE is closed.
  */

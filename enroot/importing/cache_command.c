@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses `enroot cache ls|prune|verify|init`, and does verify and init itself. main.c calls it; cache_ls.c and cache_prune.c, which
- * do the other two, call it to print. */
+/* Parses `enroot cache ls|prune|verify|init`, and does verify and init itself. main.c calls it. cache_ls.c and cache_prune.c
+ * do the other two, and call it to print; `cache get` is in cache_get.c. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

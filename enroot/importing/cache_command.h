@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of "enroot cache". */
+/* The parts of the command `enroot cache`, which are spread over cache_*.c. */
 #ifndef ENROOT_CACHE_COMMAND_H
 #define ENROOT_CACHE_COMMAND_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds an image in the cache, or makes it and keeps it there. get.c and import.c call it. */
+/* Finds an image in the cache, or makes it and keeps it there. cache_get.c and import.c call it. */
 #define _GNU_SOURCE
 #include "cached_image.h"
 

@@ -5,7 +5,7 @@
 
 int importing_import(int argc, char **argv);
 int importing_load(int argc, char **argv);
-int importing_get(int argc, char **argv);
+int importing_cache_get(int argc, char **argv);
 int importing_digest(int argc, char **argv);
 
 /* The limit of open files, raised for this program, as it was: for others that it becomes. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the list of layers of a docker-archive, as `docker save` writes it. source.c calls it. */
+/* Reads the list of layers of a docker-archive, as `docker save` writes it. local_image.c calls it. */
 #define _GNU_SOURCE
 #include <jansson.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "native/base/scoped.h"
 #include "native/layers/hash.h"
 #include "image_config.h"
-#include "source.h"
+#include "local_image.h"
 
-static int fail(const struct source *source, struct jail_error *err, const char *message, const char *detail)
+static int fail(const struct local_image *source, struct jail_error *err, const char *message, const char *detail)
 {
 	jail_fail(err, NULL, 0, "%s%.300s", message, detail);
 	return jail_error_at(err, NULL, 0, image_files_name(source->files));
@@ -33,7 +33,7 @@ static bool has_tag(const json_t *image, const char *reference)
 	return false;
 }
 
-static const json_t *choose(const struct source *source, const json_t *images, const char *reference, struct jail_error *err)
+static const json_t *choose(const struct local_image *source, const json_t *images, const char *reference, struct jail_error *err)
 {
 	struct text_buffer seen = { NULL, 0, 0 };
 	const json_t *image, *tag;
@@ -57,7 +57,7 @@ static const json_t *choose(const struct source *source, const json_t *images, c
 	return NULL;
 }
 
-static int read_layers(struct source *source, const json_t *image, struct jail_error *err)
+static int read_layers(struct local_image *source, const json_t *image, struct jail_error *err)
 {
 	const json_t *layers = json_object_get(image, "Layers"), *one;
 	scoped_config config = { .folder = NULL };
@@ -69,9 +69,9 @@ static int read_layers(struct source *source, const json_t *image, struct jail_e
 		return fail(source, err, "its configuration names another number of layers than its manifest.json", "");
 	if (n > IMAGE_LAYERS_MOST)
 		return fail(source, err, "it has more layers than any image should: ", "1000 are the most");
-	source_add_layers(source, (unsigned)n);
+	local_image_add_layers(source, (unsigned)n);
 	json_array_foreach(layers, i, one) {
-		struct source_layer *layer = &source->layers[n - 1 - i];
+		struct local_layer *layer = &source->layers[n - 1 - i];
 		const char *name = json_string_value(one), *diff_id = config.diff_ids.items[i];
 
 		if (!name || !image_files_has(source->files, name))
@@ -97,7 +97,7 @@ static char *digest_of(const char *text, size_t length)
 	return text_format("sha256:%s", digits);
 }
 
-int source_read_docker(struct source *source, const char *reference, struct jail_error *err)
+int local_image_read_docker(struct local_image *source, const char *reference, struct jail_error *err)
 {
 	size_t length;
 	json_error_t error;

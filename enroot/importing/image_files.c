@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens files of a local image, in a directory or inside an archive. daemon.c and source.c call it. */
+/* Opens files of a local image, in a directory or inside an archive. daemon.c and local_image.c call it. */
 #define _GNU_SOURCE
 #include "image_files.h"
 

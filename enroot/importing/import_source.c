@@ -17,8 +17,8 @@ char *import_source_name(const char *uri)
 	struct registry_error refused;
 	char name[512];
 
-	if (source_is_local(uri))
-		return source_name(uri);
+	if (local_image_is_local(uri))
+		return local_image_name(uri);
 	if (!text_starts(uri, "docker://")) {
 		report_error("%s: no image can be imported from there; there are docker://IMAGE, dockerd://IMAGE, podman://IMAGE, oci:DIR, "
 			     "oci-archive:FILE and docker-archive:FILE", uri);
@@ -33,7 +33,7 @@ char *import_source_name(const char *uri)
 	return text_copy(name, length - suffix);
 }
 
-static bool source_failed(void *context)
+static bool local_image_failed(void *context)
 {
 	const struct import_source *import = context;
 
@@ -58,7 +58,7 @@ static int open_layer(void *context, unsigned layer)
 	struct import_source *import = context;
 
 	if (!import->registry)
-		return source_open_layer(&import->source, layer);
+		return local_image_open_layer(&import->source, layer);
 	int fd = layer_cache_use_open(&import->kept, layer);
 	return fd >= 0 ? fd : registry_layer_open(import->registry, layer);
 }
@@ -69,7 +69,7 @@ int import_source_open(struct import_source *import, const char *uri, const char
 	struct registry_error refused;
 
 	*import = (struct import_source){ .uri = uri, .settings = settings, .architecture = architecture };
-	if (source_is_local(uri))
+	if (local_image_is_local(uri))
 		return 0;
 	if (!registry_uri_parse(&import->parsed, uri, &refused))
 		import->registry = registry_open(settings, &import->parsed, architecture, documents, &refused);
@@ -93,7 +93,7 @@ int import_source_digest(struct import_source *import, char digest[72])
 
 static int add_layer(struct import_source *import, unsigned i, struct jail_error *err)
 {
-	const struct source_layer *from = &import->source.layers[i];
+	const struct local_layer *from = &import->source.layers[i];
 	unsigned long long length = 0;
 	int fd = image_files_open_file(import->source.files, from->file, &length, err);
 
@@ -128,7 +128,7 @@ static int check_platform(const struct import_source *import)
 static int resolve_source(struct import_source *import)
 {
 	struct jail_error err;
-	int result = source_open(&import->source, import->uri, import->architecture, import->settings, &err);
+	int result = local_image_open(&import->source, import->uri, import->architecture, import->settings, &err);
 
 	if (!result)
 		result = image_config_parse(&import->config, import->source.config, import->source.config_length, import->uri, &err);
@@ -137,7 +137,7 @@ static int resolve_source(struct import_source *import)
 	import->layers = calloc(import->source.n_layers + 1u, sizeof(*import->layers));
 	for (unsigned i = 0; !result && import->layers && i < import->source.n_layers; i++)
 		result = add_layer(import, i, &err);
-	import->request.failure = source_failed;
+	import->request.failure = local_image_failed;
 	import->request.layers.n_layers = import->source.n_layers;
 	return result || !import->layers ? -(report_failure(&err)) : 0;
 }
@@ -207,7 +207,7 @@ void import_source_close(struct import_source *import)
 	registry_close(import->registry);
 	layer_cache_use_end(&import->kept);
 	registry_image_free(import->image);
-	source_close(&import->source);
+	local_image_close(&import->source);
 	image_config_free(&import->config);
 	free(import->layers);
 	*import = (struct import_source){ .uri = NULL };

@@ -8,13 +8,13 @@
 
 #include "layer_cache_use.h"
 #include "produce.h"
-#include "source.h"
+#include "local_image.h"
 
 struct import_source {
 	const char *uri;
 	const struct settings *settings;
 	const char *architecture; /* as the option has it, or NULL */
-	struct source source;     /* of this machine */
+	struct local_image source;     /* of this machine */
 	struct registry *registry; /* or NULL: it is of this machine */
 	struct registry_uri parsed;
 	struct registry_image *image;

@@ -16,7 +16,7 @@ static bool raised_it;
 /* All of it but "get", which is about images that are not there yet. */
 static int cache(int argc, char **argv)
 {
-	return argc > 1 && !strcmp(argv[1], "get") ? importing_get(argc - 1, argv + 1) : cache_command(argc, argv);
+	return argc > 1 && !strcmp(argv[1], "get") ? importing_cache_get(argc - 1, argv + 1) : cache_command(argc, argv);
 }
 
 static const struct { const char *name; int (*run)(int argc, char **argv); } commands[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the manifest and list of layers of an OCI layout or archive. source.c calls it. */
+/* Reads the manifest and list of layers of an OCI layout or archive. local_image.c calls it. */
 #define _GNU_SOURCE
 #include <jansson.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "native/registry/manifest.h"
 #include "native/registry/platform.h"
 #include "image_config.h"
-#include "source.h"
+#include "local_image.h"
 
 /* An index may name indexes; more is a circle. */
 #define DEPTH_MOST 4
@@ -19,7 +19,7 @@
 #define IMAGE_NAME "io.containerd.image.name"
 
 struct layout {
-	struct source *source;
+	struct local_image *source;
 	const char *reference;
 	struct platform platform;
 	struct jail_error *err;
@@ -169,7 +169,7 @@ static json_t *choose(struct layout *layout, const json_t *manifests, bool top)
 
 static int read_layers(struct layout *layout, const json_t *manifest)
 {
-	struct source *source = layout->source;
+	struct local_image *source = layout->source;
 	const json_t *layers = json_object_get(manifest, "layers"), *one;
 	scoped_config config = { .folder = NULL };
 	size_t i, n = json_array_size(layers);
@@ -180,9 +180,9 @@ static int read_layers(struct layout *layout, const json_t *manifest)
 		return fail(layout, "its configuration names another number of layers than its manifest", "");
 	if (n > IMAGE_LAYERS_MOST)
 		return fail(layout, "it has more layers than any image should: ", "1000 are the most");
-	source_add_layers(source, (unsigned)n);
+	local_image_add_layers(source, (unsigned)n);
 	json_array_foreach(layers, i, one) {
-		struct source_layer *layer = &source->layers[n - 1 - i];
+		struct local_layer *layer = &source->layers[n - 1 - i];
 		const char *digest = json_string_value(json_object_get(one, "digest")), *digits = digits_of(digest);
 		const char *media = json_string_value(json_object_get(one, "mediaType"));
 
@@ -224,7 +224,7 @@ static int read_manifest(struct layout *layout, json_t *descriptor, int depth)
 	return read_layers(layout, json);
 }
 
-int source_read_oci(struct source *source, const char *reference, const char *architecture, struct jail_error *err)
+int local_image_read_oci(struct local_image *source, const char *reference, const char *architecture, struct jail_error *err)
 {
 	struct layout layout = { .source = source, .reference = reference, .err = err };
 	size_t length;

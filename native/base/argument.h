@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "key=value": an argument of a plugin, a variable of an environment. */
+/* Reads "key=value": an argument of a plugin, or a variable of an environment. */
 #ifndef JAIL_ARGUMENT_H
 #define JAIL_ARGUMENT_H
 

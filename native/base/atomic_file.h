@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that is there whole or not at all: nameless until it is complete, so that a killed command leaves nothing. */
+/* Writes a file that is there whole or not at all: it has no name until it is complete, so a killed command leaves nothing. */
 #ifndef ENROOT_ATOMIC_FILE_H
 #define ENROOT_ATOMIC_FILE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that shares the caller's memory: for work that a thread of a daemon cannot do itself. */
+/* A child process that shares the caller's memory, for work that a thread of a daemon cannot do itself. */
 #ifndef JAIL_CHILD_H
 #define JAIL_CHILD_H
 

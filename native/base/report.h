@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the program tells its user: [INFO], [WARN] and [ERROR] lines on standard error. */
+/* Prints what a program tells its user: [INFO], [WARN] and [ERROR] lines on standard error. */
 #ifndef ENROOT_REPORT_H
 #define ENROOT_REPORT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What root reads and enters must not be in anybody else's hands. */
+/* Opens a file or directory only if root alone can write it and all directories above it. */
 #ifndef JAIL_TRUST_H
 #define JAIL_TRUST_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said to be which version. */
+/* The version that `enroot version` prints, and the version of NVIDIA's enroot whose command line this one has. */
 #ifndef ENROOT_VERSION_H
 #define ENROOT_VERSION_H
 

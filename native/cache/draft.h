@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is being made in a store: a file in a directory of its own, locked while its maker lives. */
+/* An entry of the cache while it is made: a file in a directory of its own, locked while its maker lives. */
 #ifndef ENROOT_CACHE_DRAFT_H
 #define ENROOT_CACHE_DRAFT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images of a store, read. */
+/* Opens the images of a store, and checks their records. */
 #ifndef ENROOT_CACHE_ENTRY_H
 #define ENROOT_CACHE_ENTRY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies beside an image: which one it is, and how its file looked when it was whole. Lines "KEY VALUE". */
+/* The record beside a cached image: which image it is, and how its file looked when it was whole. Lines "KEY VALUE". */
 #ifndef ENROOT_CACHE_RECORD_H
 #define ENROOT_CACHE_RECORD_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stores that a process knows. */
+/* All stores of the image cache that a process may use. */
 #ifndef ENROOT_CACHE_STORES_H
 #define ENROOT_CACHE_STORES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cdi lines of a plan become devices and mounts in the jail's tree. */
+/* Applies the cdi lines of a mount plan: makes devices and mounts in the jail's tree. */
 #ifndef JAIL_CDI_APPLY_H
 #define JAIL_CDI_APPLY_H
 

@@ -48,10 +48,10 @@ static int for_all(struct image_directory *directory, uint32_t count,
 			return image_fail_memory(err);
 		*range = (struct range){ { range_run, NULL }, directory, from,
 					 count - from < together ? count : from + together, one };
-		if (image_work_put(directory->work, &range->job, err))
+		if (image_pool_put(directory->work, &range->job, err))
 			return -1;
 	}
-	return image_work_drain(directory->work, err);
+	return image_pool_drain(directory->work, err);
 }
 
 /* Where there are no hard links. */
@@ -67,10 +67,10 @@ static int copy(struct image_directory *directory, struct writer_state *writer, 
 
 	if (out < 0)
 		return fail_at(directory, node, "openat", errno, err);
-	while (!atomic_load(image_work_stopped(directory->work)) && (got = read(in, buffer, sizeof(buffer))) > 0)
+	while (!atomic_load(image_pool_stopped(directory->work)) && (got = read(in, buffer, sizeof(buffer))) > 0)
 		if (write(out, buffer, (size_t)got) != got)
 			return fail_at(directory, node, "write", errno, err);
-	if (atomic_load(image_work_stopped(directory->work)))
+	if (atomic_load(image_pool_stopped(directory->work)))
 		return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 	if (got < 0 || image_records_get(directory->records, one->link, &record, err) ||
 	    image_records_extra(directory->records, &record, &writer->buffer, &writer->capacity, err) ||
@@ -166,7 +166,7 @@ static int make_folder(struct image_directory *directory, struct writer_state *w
 
 int image_directory_finish(struct image_directory *directory, struct image_error *err)
 {
-	if (directory_flush(directory, err) || image_work_drain(directory->work, err) ||
+	if (directory_flush(directory, err) || image_pool_drain(directory->work, err) ||
 	    image_records_flush(directory->records, err))
 		return -1;
 	if (directory->request.pick)

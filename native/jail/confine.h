@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "native/base/error.h"
-#include "native/mount/level.h"
+#include "native/mount/isolation_level.h"
 
 /* For the calling thread, which is root of the node or of its user namespace and the only one of its
  * process: an empty session keyring, the bounding set cut, inheritable and ambient capabilities cleared,

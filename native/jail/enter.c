@@ -7,7 +7,7 @@
 #include <sched.h>
 
 #include "native/mount/namespace.h"
-#include "pid.h"
+#include "pid_namespace.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
 #include "tree.h"

@@ -7,7 +7,7 @@
 
 #include "native/cdi/cdi.h"
 #include "native/base/error.h"
-#include "native/mount/level.h"
+#include "native/mount/isolation_level.h"
 #include "native/mount/plan.h"
 
 struct jail_entry_request {

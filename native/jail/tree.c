@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clones the jail's tree and mounts every line of the plan onto it. enter.c, pid.c, enroot/container and
+/* Clones the jail's tree and mounts every line of the plan onto it. enter.c, pid_namespace.c, enroot/container and
  * spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "tree.h"

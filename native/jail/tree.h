@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan becomes mounts on a tree. */
+/* Builds the tree of a jail: clones it, and mounts each line of the mount plan onto the clone. */
 #ifndef JAIL_TREE_H
 #define JAIL_TREE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits for another thread, and asks ten times a second whether to stop, as after Ctrl-C. block.c and work.c
+/* Waits for another thread, and asks ten times a second whether to stop, as after Ctrl-C. block.c and thread_pool.c
  * call it. */
 #define _GNU_SOURCE
 #include "interruptible_wait.h"

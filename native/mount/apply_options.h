@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "level.h"
+#include "isolation_level.h"
 #include "native/base/error.h"
 #include "plan.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the detached mount of one line of a plan. Files of this folder, enroot/, other libraries in native/ and
+/* Makes the detached mount of one line of a plan, such as a tmpfs. Files of this folder, enroot/, other libraries in native/ and
  * spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "filesystem.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whom a web address asks: scheme, host and port. */
+/* The origin of a URL: its scheme, host and port. */
 #ifndef REGISTRY_ORIGIN_H
 #define REGISTRY_ORIGIN_H
 

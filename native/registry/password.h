@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passwords of .credentials that stand for something else. */
+/* Passwords of .credentials that are variables or commands, which stand for the password. */
 #ifndef REGISTRY_PASSWORD_H
 #define REGISTRY_PASSWORD_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all connections of one import share: options, the sign to stop, and a registry's wish that all wait. */
+/* What all connections of one import share: options, the sign to stop, and the time that all wait because a registry asked for
+ * it by Retry-After (http.c reads that header; cellblock/retries.py is the same for Python). */
 #ifndef REGISTRY_TRANSPORT_H
 #define REGISTRY_TRANSPORT_H
 

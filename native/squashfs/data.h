@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "native/layers/spill.h"
-#include "native/layers/work.h"
+#include "native/layers/thread_pool.h"
 #include "compress.h"
 #include "format.h"
 

@@ -16,12 +16,12 @@
 #include "native/base/scoped.h"
 #include "container_run.h"
 #include "image.h"
-#include "joined.h"
+#include "join_check.h"
 #include "root_label.h"
 #include "name_lock.h"
 #include "pmix.h"
 #include "program_log.h"
-#include "running.h"
+#include "running_containers.h"
 #include "save.h"
 #include "namespaces.h"
 
@@ -224,7 +224,7 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 		return -1;
 	pyxis_leftovers_find(&container->leftovers, root, pyxis_container_cluster(container), container->owner.job);
 	if (request->name && request->name_flag != PYXIS_NO_EXEC) {
-		container->member = pyxis_running_find(container->name, root);
+		container->member = pyxis_running_container_find(container->name, root);
 		container->joined = container->member;
 	}
 	if (!container->joined) {
@@ -237,7 +237,7 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 	}
 	if (request->name_flag == PYXIS_CREATE)
 		return refuse(container, root, true, err);
-	if (pyxis_joined_check(container, err)) {
+	if (pyxis_join_check(container, err)) {
 		free(container->advice);
 		container->advice = text_format("  next: leave the option out, or give %s another name%s", request->name, is_there(root)
 						? "; :no_exec behind this one begins a second container with its root" : "");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of a fork of slurmstepd that goes on without it. */
+/* Closes what a process that was forked from slurmstepd has inherited, before it goes on without slurmstepd. */
 #ifndef PYXIS_DESCRIPTORS_H
 #define PYXIS_DESCRIPTORS_H
 

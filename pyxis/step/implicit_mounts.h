@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of the node a container shows beside what its user asks for. */
+/* Mounts of the node that a container gets without being asked for. */
 #ifndef PYXIS_PLACE_H
 #define PYXIS_PLACE_H
 

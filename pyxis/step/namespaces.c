@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the net, ipc and uts namespaces that a step asks for. container.c, joined.c and task.c call it. */
+/* Makes the net, ipc and uts namespaces that a step asks for. container.c, join_check.c and task.c call it. */
 #define _GNU_SOURCE
 #include "namespaces.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program said that the plugin ran: kept in memory, for its user to see when it is of interest. */
+/* The output of a program that the plugin ran: kept in memory, for its user to see when it is of interest. */
 #ifndef PYXIS_PROGRAM_LOG_H
 #define PYXIS_PROGRAM_LOG_H
 

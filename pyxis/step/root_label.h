@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a root is, written into it: `start` has a file there that no export takes along.
+/* The label of a container root, which says whose it is, written into the root: `start` has a file there that no export
+ * takes along.
  *
  * "JOB.STEP" is a container with a name, and the step that made it. "JOB.STEP temporary CLUSTER" goes with that step. A
  * name says neither: a user may call a container 7.5, homes are shared by clusters that count their jobs alike.

@@ -17,7 +17,7 @@
 #include "native/jail/confine.h"
 #include "native/jail/enter.h"
 #include "native/jail/signal_proxy.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/base/scoped.h"
 #include "native/seccomp/seccomp.h"
 #include "native/base/trust.h"

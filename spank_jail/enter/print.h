@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as text again, as the parser understood it. */
+/* Prints a mount plan as the parser understood it. */
 #ifndef JAIL_PRINT_H
 #define JAIL_PRINT_H
 
 #include <stdio.h>
 
-#include "native/mount/level.h"
+#include "native/mount/isolation_level.h"
 #include "native/mount/plan.h"
 
 /* Writes one line an entry, in the plan's own form and with defaults spelled out, after a comment that

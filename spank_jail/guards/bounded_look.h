@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A look at a process that may keep whoever looks waiting. */
+/* Looks at a process that may keep whoever looks at it waiting. */
 #ifndef JAIL_BOUNDED_LOOK_H
 #define JAIL_BOUNDED_LOOK_H
 

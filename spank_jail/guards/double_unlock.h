@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks of slurmctld that a thread gives up twice. */
+/* Ignores the second unlock where a thread of slurmctld unlocks one lock twice. */
 #ifndef JAIL_DOUBLE_UNLOCK_H
 #define JAIL_DOUBLE_UNLOCK_H
 

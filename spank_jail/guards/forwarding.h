@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages that slurmd is to forward to other nodes: the header says to which. It does so before it knows who sent it. */
+/* Counts the nodes that slurmd is to forward a message to: the message's header lists them. slurmd forwards it
+ * before it knows who sent it. */
 #ifndef JAIL_FORWARDING_H
 #define JAIL_FORWARDING_H
 

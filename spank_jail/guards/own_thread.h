@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of ours in a program that is not. */
+/* Starts a thread of the plugin in slurmd or slurmctld, which load the plugin. */
 #ifndef JAIL_OWN_THREAD_H
 #define JAIL_OWN_THREAD_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What /proc/PID/status tells of a process. */
+/* Reads /proc/PID/status: what the kernel says of a process. */
 #ifndef JAIL_PROCESS_STATUS_H
 #define JAIL_PROCESS_STATUS_H
 

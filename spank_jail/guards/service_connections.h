@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections to a service that serves some at a time, and waits on each as long as its client likes. */
+/* Bounds the connections that one address can hold of a service that serves some at a time, and waits for each client
+ * as long as it likes. */
 #ifndef JAIL_SERVICE_CONNECTIONS_H
 #define JAIL_SERVICE_CONNECTIONS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* srun and sattach, which slurmstepd tells of the start and the end of its tasks, each several times when it does not answer. */
+/* Bounds slurmstepd's wait for srun and sattach, which it tells of the start and the end of its tasks, each several times
+ * when it does not answer. */
 #ifndef JAIL_SILENT_CLIENTS_H
 #define JAIL_SILENT_CLIENTS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How soon slurmctld writes down what has changed. */
+/* Has slurmctld save its state soon after a change, instead of after five seconds. */
 #ifndef JAIL_STATE_SAVES_H
 #define JAIL_STATE_SAVES_H
 

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/base/scoped.h"
 #include "own_thread.h"
 #include "process_status.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slurmstepd's thread that drains the node when a step does not end. It is started with the SIGKILL for the step; when the step
- * ends before it waits to be told so, it never hears of it (seen with 24.11: a task that ignores SIGTERM is enough).
+/* Wakes slurmstepd's thread that drains the node when a step does not end. It is started with the SIGKILL for the
+ * step; when the step ends before the thread waits to be told so, it never hears of it (seen with 24.11: a task that ignores SIGTERM is enough).
  */
 #ifndef JAIL_WAKEUPS_H
 #define JAIL_WAKEUPS_H

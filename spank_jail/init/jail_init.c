@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The init of a PID namespace: sleeps until it is killed. native/jail/pid.c runs it.
+/* The init of a PID namespace: sleeps until it is killed. native/jail/pid_namespace.c runs it.
  *
- * pid.c has it ignore SIGCHLD, so that the kernel reaps orphans, and has it die with its parent
+ * pid_namespace.c has it ignore SIGCHLD, so that the kernel reaps orphans, and has it die with its parent
  * (PR_SET_PDEATHSIG). It handles no signal, so the kernel keeps those of the namespace from it.
  * Its argument becomes its process name, which is its parent's: Slurm's proctrack/linuxproc
  * goes by names and lets its own daemon alone when it signals the processes of a step.

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "native/mount/namespace.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/mount/resolve.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"

@@ -4,7 +4,7 @@
  *   home     a copy of the node's own, for slurmstepd: the job's /tmp lies over the node's, because PMIx uses
  *            its directory there from inside and outside the window
  *   tasks    pivoted into the jail: each step takes a copy for its tasks
- *   window   pivoted into the window (core/window.h): slurmstepd visits it by chroot
+ *   window   pivoted into the window (native/mount/chroot_window.h): slurmstepd visits it by chroot
  *
  * `window` has no /proc. At level pid `tasks` has none, either: a step adds one of its own.
  * They are pinned beside the job's mounts (job_mounts.h), with a record (tree_record.h) of what they were made
@@ -16,9 +16,9 @@
 #include <stdbool.h>
 
 #include "native/base/error.h"
-#include "native/mount/level.h"
+#include "native/mount/isolation_level.h"
 #include "native/mount/plan.h"
-#include "native/mount/window.h"
+#include "native/mount/chroot_window.h"
 #include "tree_record.h"
 #include "spool.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 
 #define INITS "step-inits"
 /* As many are kept, the newest of those that have not ended: a job may have any number of steps, few at a time. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "native/base/argument.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/seccomp/seccomp.h"
 #include "native/mount/user_bind.h"
 

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "native/base/error.h"
-#include "native/mount/level.h"
+#include "native/mount/isolation_level.h"
 #include "selection.h"
 
 /* The node's directories that the window shows besides /usr; a Slurm built to /opt needs one. */

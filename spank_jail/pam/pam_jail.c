@@ -26,7 +26,7 @@
 
 #include "native/jail/confine.h"
 #include "native/jail/enter.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/base/scoped.h"
 #include "native/seccomp/seccomp.h"
 #include "spank_jail/job/outside_marks.h"

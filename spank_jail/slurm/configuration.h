@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of slurm.conf cannot be had together with the jail. */
+/* Settings of slurm.conf that do not work together with the jail. */
 #ifndef JAIL_CONFIGURATION_H
 #define JAIL_CONFIGURATION_H
 

@@ -11,7 +11,7 @@
 
 #include "native/jail/confine.h"
 #include "native/mount/namespace.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/base/scoped.h"
 #include "native/seccomp/seccomp.h"
 #include "native/base/sys.h"

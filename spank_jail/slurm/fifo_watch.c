@@ -18,7 +18,7 @@
 #include "native/mount/namespace.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "native/mount/window.h"
+#include "native/mount/chroot_window.h"
 
 /* Opening files takes less than this many seconds, so usually nobody asks. Then slurmctld is asked at this interval. */
 #define ASK_EVERY_S 2

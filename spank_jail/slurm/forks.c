@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "native/mount/namespace.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/base/sys.h"
 #include "enter_step.h"
 

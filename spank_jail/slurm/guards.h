@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Slurm's programs do otherwise because users are not trusted. What cannot be had is logged: a node that lacks it is a node
- * all the same. */
+/* Changes how slurmd and slurmstepd treat what comes from users, whom they would otherwise trust (spank_jail/guards).
+ * A guard that cannot be put in place is logged: a node that lacks one is a node all the same. */
 #ifndef JAIL_GUARDS_H
 #define JAIL_GUARDS_H
 

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 #include "native/base/error.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/mount/plan.h"
-#include "native/mount/window.h"
+#include "native/mount/chroot_window.h"
 #include "spank_jail/job/tree_record.h"
 #include "spank_jail/job/job_mount_namespaces.h"
 #include "step_state.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "native/base/error.h"
-#include "native/jail/pid.h"
+#include "native/jail/pid_namespace.h"
 #include "native/base/sys.h"
 #include "native/slurm/controller.h"
 #include "spank_jail/job/bcast_cleanup.h"

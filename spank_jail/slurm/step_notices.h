@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the making of a step's jail tells. */
+/* Notices about a step's jail: lines of the log, and variables of its tasks. */
 #ifndef JAIL_STEP_NOTICES_H
 #define JAIL_STEP_NOTICES_H
 

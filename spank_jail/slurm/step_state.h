@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "native/mount/window.h"
+#include "native/mount/chroot_window.h"
 #include "spank_jail/options/arguments.h"
 #include "spank_jail/options/options.h"
 #include "spank_jail/job/spool.h"

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Images in a layout to attest and audit, made of a few layers each."""
+
 from __future__ import annotations
 
 import tarfile

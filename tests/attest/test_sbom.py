@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Bills of materials: what they list, and that SPDX and CycloneDX documents are valid."""
+
 from __future__ import annotations
 
 import hashlib

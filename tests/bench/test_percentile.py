@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Percentiles and the uncertainty of a median, which the figures of benchmarks are made of."""
+
 from __future__ import annotations
 
 import math

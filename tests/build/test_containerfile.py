@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The text of a rendered Containerfile: stages, their order, and what each runs."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Copying files out of the trees of an image, as the image shows them."""
+
 from __future__ import annotations
 
 import os

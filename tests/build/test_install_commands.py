@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The command lines that install exactly the locked packages in a root."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -6,7 +8,7 @@ from pathlib import Path
 from cellblock.build import install_commands
 from cellblock.build.unpack_packages import Opened, Unpacking, plan_unpacking
 from cellblock.lock.model import LockedPackage
-from cellblock.packages.opened import OpenedDeb
+from cellblock.packages.unpacked_deb import UnpackedDeb
 
 
 def package(name: str, version: str = "1", *depends: str) -> LockedPackage:
@@ -15,7 +17,7 @@ def package(name: str, version: str = "1", *depends: str) -> LockedPackage:
 
 def unpacking(*packages: LockedPackage) -> Unpacking:
     """All of them for dpkg."""
-    deb = OpenedDeb("form", "Package: x\n", (), (), (), (), (), 0, (), (), "test")
+    deb = UnpackedDeb("form", "Package: x\n", (), (), (), (), (), 0, (), (), "test")
     return plan_unpacking([Opened(each, deb, Path("/none")) for each in packages], [])
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from cellblock.build.kept_objects import KeptObjects
 from cellblock.build.layer_graph import Node
+from cellblock.cache_key import Key
 from cellblock.engine.recipe import CompileIn
-from cellblock.key import Key
 from cellblock.lock.model import LockedPackage
 
 MAKEFILE = """\

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Which mirror a build takes, and how a mirror may be named."""
+
 from __future__ import annotations
 
 import os

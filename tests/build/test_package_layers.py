@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Which packages become a layer that several images share."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""From image.yaml to a rendered image, its key and its recipe."""
+
 from __future__ import annotations
 
 import shutil
@@ -17,12 +19,12 @@ from cellblock.build.prepare import prepare
 from cellblock.build.rendering import RenderedImage, lock_requests, refuse_unavailable, render_images
 from cellblock.build.request import BuildRequest
 from cellblock.build.steps import recipe_of
+from cellblock.cache_key import Key
 from cellblock.definition import load_images
 from cellblock.engine.recipe import Bootstrap, CompileIn, CopyFrom, Install, Overlay, Recipe, Shell
 from cellblock.errors import DefinitionError, UsageError
 from cellblock.events import Events
 from cellblock.graph import build_order
-from cellblock.key import Key
 from cellblock.template import Renderer
 from cellblock.variants import load_variants
 from tests.packages.small_archive import SmallArchive

@@ -17,9 +17,9 @@ from cellblock.build import install_commands
 from cellblock.build.unpack_packages import Opened, feed, finish, frames, in_order, plan_unpacking
 from cellblock.errors import CellblockError
 from cellblock.lock.model import LockedPackage
-from cellblock.packages.opened import Folder, OpenedDeb
+from cellblock.packages.unpacked_deb import Folder, UnpackedDeb
 
-PLAIN = OpenedDeb("form", "Package: x\nVersion: 1\n", (), (), (), (), (), 0, (), (), "")
+PLAIN = UnpackedDeb("form", "Package: x\nVersion: 1\n", (), (), (), (), (), 0, (), (), "")
 
 
 def locked(name: str, *depends: str) -> LockedPackage:

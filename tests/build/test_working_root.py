@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Shell lines that run in a working root: order, failures, environment, and what they leave."""
+
 from __future__ import annotations
 
 import os

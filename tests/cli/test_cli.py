@@ -18,7 +18,7 @@ from typer.main import get_command
 from cellblock.cli.app import app
 from cellblock.cli.images.build import input_paths
 from cellblock.cluster.facts.state import ClusterState
-from cellblock.launcher.unchanged import states_of
+from cellblock.launcher.up_to_date import states_of
 from cellblock.paths import PROJECT
 from cellblock.project import Project
 
@@ -293,7 +293,7 @@ def test_the_old_name_of_the_native_engine_is_refused_with_the_new_one() -> None
 
 def test_a_build_with_nothing_to_do_looks_at_all_code_first() -> None:
     looked_at = states_of(input_paths())
-    for name in ("cli/images/build.py", "build/run.py", "engine/recipe.py", "launcher/unchanged.py"):
+    for name in ("cli/images/build.py", "build/run.py", "engine/recipe.py", "launcher/up_to_date.py"):
         assert str(PROJECT / "cellblock" / name) in looked_at
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cellblock.cluster import ClusterSpec
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files, template_facts
 from cellblock.cluster.definition.amounts import mebibytes, slurm_time
 from cellblock.cluster.definition.cluster_file import (
     Accounting,
@@ -205,7 +205,7 @@ def test_options_take_the_place_of_what_the_file_says(tmp_path: Path) -> None:
 
 
 def rendered(spec: ClusterSpec) -> dict[str, str]:
-    return config.render(spec, config.facts(spec, cpus=2, memory_mb=20000), "disabled")
+    return config_files.render(spec, template_facts.facts(spec, cpus=2, memory_mb=20000), "disabled")
 
 
 def test_what_the_file_says_stands_in_slurms_files(load: Load, spec: Make) -> None:
@@ -262,7 +262,7 @@ def test_without_accounting_and_resources_there_are_no_files_for_them(spec: Make
 
 
 def containers(one: ClusterSpec, folder: Path) -> dict[str, Container]:
-    facts = config.facts(one, cpus=2, memory_mb=20000)
+    facts = template_facts.facts(one, cpus=2, memory_mb=20000)
     return {each.hostname: each for each in plan(one, facts, folder, (), "disabled", 1000)}
 
 

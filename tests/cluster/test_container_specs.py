@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import template_facts
 from cellblock.cluster.engine.capabilities import capabilities
 from cellblock.cluster.engine.container_specs import Container, plan
 from cellblock.cluster.facts.host import CgroupMode, Limit
@@ -22,7 +22,7 @@ Make = Callable[..., ClusterSpec]
 
 
 def planned(spec: ClusterSpec, cgroup: CgroupMode = "disabled", cpus: int = 2) -> dict[str, Container]:
-    facts = config.facts(spec, cpus=cpus, memory_mb=20000)
+    facts = template_facts.facts(spec, cpus=cpus, memory_mb=20000)
     containers = plan(spec, facts, Path("/state"), (Limit("nofile", 1024),), cgroup, 4096)
     return {container.hostname: container for container in containers}
 

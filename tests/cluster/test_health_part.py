@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files, template_facts
 from cellblock.cluster.definition.cluster_file import ClusterFile, load_cluster_file
 from cellblock.cluster.definition.health_part import Health, HealthCheck, own_checks
 from cellblock.cluster.definition.node_set import NodeSet, Resources
@@ -70,7 +70,7 @@ def test_a_site_may_have_checks_of_its_own(load: Load, tmp_path: Path) -> None:
 
 
 def rendered(spec: ClusterSpec) -> dict[str, str]:
-    return config.render(spec, config.facts(spec, cpus=2, memory_mb=20000), "v2")
+    return config_files.render(spec, template_facts.facts(spec, cpus=2, memory_mb=20000), "v2")
 
 
 def with_health(spec: ClusterSpec, health: Health | None, **fields: object) -> ClusterSpec:
@@ -109,7 +109,7 @@ def test_nodes_that_declare_more_than_there_is_are_not_held_to_it(spec: Make) ->
 
 def test_the_sites_folder_is_seen_by_nodes_alone(spec: Make, tmp_path: Path) -> None:
     one = with_health(spec(), Health(folder="/srv/checks"))
-    facts = config.facts(one, cpus=2, memory_mb=20000)
+    facts = template_facts.facts(one, cpus=2, memory_mb=20000)
     mount = Mount("/srv/checks", "/usr/lib/cellblock/health-site")
     containers = plan(one, facts, tmp_path, (), "v2", 100)
     assert {each.role for each in containers if mount in each.mounts} == {"worker"}

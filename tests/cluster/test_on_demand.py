@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cellblock.cluster import ClusterSpec
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files, template_facts
 from cellblock.cluster.definition.cluster_file import ClusterFile, load_cluster_file
 from cellblock.errors import DefinitionError, UsageError
 
@@ -37,7 +37,7 @@ def load(tmp_path: Path) -> Callable[[str], ClusterFile]:
 def slurm_conf(file: ClusterFile, release: str = "24.11") -> list[str]:
     variant = SimpleNamespace(name="any", release=release, plugin_dir="/usr/lib/slurm")
     described = cast(ClusterSpec, SimpleNamespace(file=file, variant=variant))
-    texts = config.render(described, config.facts(described, 4, 16000), "disabled")
+    texts = config_files.render(described, template_facts.facts(described, 4, 16000), "disabled")
     return [line for line in texts["slurm/slurm.conf"].splitlines() if line and not line.startswith("#")]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cellblock.cluster.changing import readiness
 from cellblock.cluster.definition.model import NodeStatus
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.facts.state import ClusterState
 from cellblock.cluster.shell import require_running
 from cellblock.errors import CellblockError
@@ -53,7 +53,7 @@ def engine_with(**states: str) -> FakeEngine:
 def test_a_node_of_two_partitions_is_one_node() -> None:
     fake = engine_with(controller="running")
     fake.on_exec = lambda container, command: (0, "worker-1 idle\nworker-1 idle\nworker-2 mix\n")
-    assert running.nodes(fake, "test") == (  # type: ignore[arg-type]
+    assert containers.nodes(fake, "test") == (  # type: ignore[arg-type]
         NodeStatus("worker-1", "idle"),
         NodeStatus("worker-2", "mix"),
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import template_facts
 from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.cluster.engine.container_specs import plan
 from cellblock.cluster.up_request import UpRequest, cluster_file, cluster_spec, images_of
@@ -65,7 +65,7 @@ def test_each_container_runs_the_image_of_its_node_set(
 ) -> None:
     file = spec_of(site / "cluster.yaml").file
     made = replace(spec(), file=file, images={name: f"id of {name}" for name in images_of(file)})
-    facts = config.facts(made, 4, 8192, {})
+    facts = template_facts.facts(made, 4, 8192, {})
     runs = {one.hostname: one.image for one in plan(made, facts, tmp_path, (), "v2", 1000)}
     assert runs == {
         "controller": "id of controller",

@@ -15,7 +15,7 @@ from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
 from cellblock.cluster.up import bring_up
 from cellblock.cluster.up_request import UpRequest
-from cellblock.cluster.upgrading.back import find_way_back
+from cellblock.cluster.upgrading.downgrade import find_way_back
 from cellblock.cluster.upgrading.request import find_upgrade
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The command lines of mmdebstrap."""
+
 from __future__ import annotations
 
 from pathlib import Path

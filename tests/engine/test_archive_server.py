@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Archives of this machine served on loopback: these folders, and no others."""
+
 from __future__ import annotations
 
 import urllib.error

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The build context of a Containerfile: files, modes, and the tars of its bases."""
+
 from __future__ import annotations
 
 import os

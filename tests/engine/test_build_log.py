@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""dockerd's messages, read as steps, lines and errors."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

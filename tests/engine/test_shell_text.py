@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Shell lines do in one RUN instruction what they do in a shell."""
+
 from __future__ import annotations
 
 import subprocess

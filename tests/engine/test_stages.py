@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A recipe becomes a stage of a Containerfile."""
+
 from __future__ import annotations
 
 import base64

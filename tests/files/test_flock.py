@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Locks between processes: waiting, sharing, and the end of a holder."""
+
 from __future__ import annotations
 
 import signal

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Every difference in bytes between two images is found and shown."""
+
 from __future__ import annotations
 
 import tarfile

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What differs between two images: packages, files, privileges and configuration."""
+
 from __future__ import annotations
 
 import struct

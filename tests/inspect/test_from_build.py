@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What `plan` shows and `why` compares, from a build that is prepared."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -7,9 +9,9 @@ import pytest
 
 from cellblock.build.image_plan import ImagePlan, all_inputs
 from cellblock.build.layer_graph import Node
+from cellblock.cache_key import Key
+from cellblock.inspect.build_preview import PlannedLayer
 from cellblock.inspect.from_build import variant_plan, why_built
-from cellblock.inspect.planned import PlannedLayer
-from cellblock.key import Key
 from cellblock.lock.model import LockedPackage
 from cellblock.store.record import ImageRecord, LayerKind
 from tests.inspect.conftest import layer

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The graph of images, as data, Mermaid, DOT and SVG."""
+
 from __future__ import annotations
 
 import re
@@ -10,10 +12,10 @@ import pytest
 
 from cellblock import paths
 from cellblock.definition import load_images
+from cellblock.inspect.graph_layout import place
 from cellblock.inspect.graph_svg import svg
 from cellblock.inspect.graph_text import dot, mermaid
 from cellblock.inspect.image_graph import GraphEdge, ImageGraph, image_graph
-from cellblock.inspect.layered import place
 from cellblock.store.record import ImageRecord
 
 

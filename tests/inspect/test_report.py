@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The data of a variant's report: each byte of a layer has a package, or none."""
+
 from __future__ import annotations
 
 from dataclasses import replace

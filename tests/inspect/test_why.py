@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Why an image would be built again, said in words."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root filesystems as data, to compare what different builders made of one definition."""
+"""Reads root filesystems as data, to compare what different builders made of one definition."""
 
 from __future__ import annotations
 

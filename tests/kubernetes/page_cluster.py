@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster that docs/kubernetes.md leads to, typed line by line, and changes of its cluster file.
 
-The objects of Kubernetes 1.20 are made from the rendered ones (cellblock/kubernetes/older.py), after each
+Objects for Kubernetes 1.20 are made from the rendered ones (cellblock/kubernetes/release_1_20.py), after each
 `render` that is typed.
 """
 

@@ -21,7 +21,7 @@ from tests.kubernetes.conftest import Kubernetes
 from tests.kubernetes.rendered import SLURM, described
 from tests.kubernetes.small_cluster import Site
 
-# Kubernetes 1.20 gets what it takes (cellblock/kubernetes/older.py), by a kubectl that makes it first.
+# Kubernetes 1.20 gets what it takes (cellblock/kubernetes/release_1_20.py), by a kubectl that makes it first.
 _KUBECTL = f"""\
 #!{sys.executable}
 import os, sys

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program that makes pods of nodes on demand, against a real API server, with faults of all kinds.
 
-Slurm is not here: the tests write its wishes. The pods sleep.
+Slurm is not here: the tests write its requests. The pods sleep.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from cellblock_node_pods import decide
 from cellblock_node_pods.api import Access, Api
-from cellblock_node_pods.rounds import Rounds
-from cellblock_node_pods.wishes import tell
+from cellblock_node_pods.node_requests import tell
+from cellblock_node_pods.reconcile_loop import ReconcileLoop
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.events import Events
@@ -48,7 +48,7 @@ class Slurm:
     proxy: FaultyProxy
 
     def want(self, state: str, *nodes: str) -> None:
-        """New wishes, all of them by the same token."""
+        """New requests, all of them by the same token."""
         (self.folder / "requests/wanted").mkdir(parents=True, exist_ok=True)
         for node in nodes:
             (self.folder / "requests/wanted" / node).write_text(f"{state} {time.time()}\n")
@@ -74,10 +74,10 @@ class Slurm:
 
         self.kubernetes.wait(what, met, seconds)
 
-    def rounds(self, limit_s: float = 10) -> Rounds:
+    def rounds(self, limit_s: float = 10) -> ReconcileLoop:
         access = Access(self.proxy.url, SPACE, self.folder / "token", self.folder / "none", limit_s)
         requests, templates = self.folder / "requests", self.folder / "templates"
-        return Rounds(Api(access), requests, templates, _SELECTOR, "nodes")
+        return ReconcileLoop(Api(access), requests, templates, _SELECTOR, "nodes")
 
     @contextmanager
     def program(self) -> Iterator[subprocess.Popen[bytes]]:

@@ -12,7 +12,7 @@ import yaml
 
 from cellblock.cluster.definition.model import SlurmVariant
 from cellblock.errors import DefinitionError, UsageError
-from cellblock.kubernetes.older import for_older
+from cellblock.kubernetes.release_1_20 import for_1_20
 from cellblock.kubernetes.render import write
 from tests.kubernetes.rendered import FILE, SLURM, described, found, objects, rendered
 from tests.kubernetes_schemas import VERSIONS, check
@@ -393,7 +393,7 @@ def test_what_no_line_says_is_refused_too(tmp_path: Path) -> None:
 
 def test_what_kubernetes_1_20_does_not_know_is_taken_out_for_it(tmp_path: Path) -> None:
     texts = rendered(tmp_path)
-    old = [for_older(one) for one in objects(texts)]
+    old = [for_1_20(one) for one in objects(texts)]
     known = str(old)
     for word in ("appArmorProfile", "ordinals", "podFailurePolicy", "endPort", "unprivileged_port_start"):
         assert word in str(list(objects(texts)))

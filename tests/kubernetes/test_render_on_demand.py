@@ -13,7 +13,7 @@ from cellblock_node_pods.template import START_WITHIN, make_pod, read_templates
 
 from cellblock.cluster.definition.model import SlurmVariant
 from cellblock.kubernetes import on_demand
-from cellblock.kubernetes.older import for_older
+from cellblock.kubernetes.release_1_20 import for_1_20
 from tests.kubernetes.rendered import FILE, SLURM, found, objects, rendered
 from tests.kubernetes_schemas import VERSIONS, check
 
@@ -124,7 +124,7 @@ def test_gpus_are_those_of_the_nodes_that_slurm_knows(texts: dict[str, str]) -> 
 
 @pytest.mark.parametrize("slurm", [SLURM, SlurmVariant("debian12", "22.05", "/usr/lib/slurm")])
 def test_the_kubernetes_of_the_tests_takes_the_pods(slurm: SlurmVariant, tmp_path: Path) -> None:
-    config_map = for_older(found(rendered(tmp_path, _ON_DEMAND, slurm), "ConfigMap", "node-pods"))
+    config_map = for_1_20(found(rendered(tmp_path, _ON_DEMAND, slurm), "ConfigMap", "node-pods"))
     template = json.loads(config_map["data"]["h100.json"])
     assert "appArmorProfile" not in json.dumps(template)
     assert "sysctls" not in template["spec"].get("securityContext", {})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from cellblock.kubernetes.older import for_older
+from cellblock.kubernetes.release_1_20 import for_1_20
 from tests.kubernetes.rendered import FILE, found, objects, rendered
 from tests.kubernetes_schemas import check
 
@@ -78,4 +78,4 @@ def test_a_config_map_that_gets_another_name_with_another_text_is_immutable(tmp_
     kustomization = yaml.safe_load(texts["kustomization.yaml"])
     assert kustomization["generatorOptions"]["immutable"] is True
     assert "immutable" not in found(texts, "ConfigMap", "slurm-configuration")
-    assert "immutable" not in for_older(kustomization)["generatorOptions"]
+    assert "immutable" not in for_1_20(kustomization)["generatorOptions"]

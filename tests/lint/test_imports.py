@@ -16,8 +16,8 @@ from cellblock import paths
 
 LAYERS = (
     # What everything may use. process and files raise typed errors; text and machine know nothing else.
-    ("errors", "key", "paths", "retries"),
-    ("events", "process", "bind", "privilege", "text", "yaml_source"),
+    ("errors", "cache_key", "paths", "retries"),
+    ("events", "process", "bind_mount", "privilege", "text", "yaml_source"),
     ("files", "machine", "slurm_releases"),
     # Before the command line: it runs when nothing is installed.
     ("launcher",),

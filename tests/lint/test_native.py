@@ -227,7 +227,7 @@ def test_a_function_that_is_implemented_elsewhere_is_told() -> None:
     ("comment", "enough"),
     [
         ("Parses the mount plan. tree.c calls it.", True),
-        ("jail-init: the first process. native/jail/pid.c runs it.", True),
+        ("jail-init: the first process. native/jail/pid_namespace.c runs it.", True),
         ("Parses the mount plan: plan.h.", False),
         ("Runs commands, and calls what they ask for.", False),
     ],

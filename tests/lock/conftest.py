@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A small archive and a variant, to lock packages from."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Lines of sources.list(5), with further mirrors of one archive."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What `lock --diff` says of two locks."""
+
 from __future__ import annotations
 
 from dataclasses import replace

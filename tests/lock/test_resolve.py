@@ -19,7 +19,7 @@ from cellblock.lock import apt_root
 from cellblock.lock.apt_root import AptRoot
 from cellblock.lock.archives import PackageArchive
 from cellblock.lock.model import Lock
-from cellblock.lock.universe import Stanza, naming
+from cellblock.lock.reachable_packages import Stanza, naming
 from cellblock.variants import Variant
 from tests.lock.conftest import Resolve
 from tests.lock.versions import versions

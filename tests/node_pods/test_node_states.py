@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cellblock_node_pods.wishes import read_wishes
+from cellblock_node_pods.node_requests import read_requests
 
 from cellblock.paths import PROJECT
 
@@ -83,7 +83,7 @@ def test_records_as_slurm_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "says", "then"),
+    ("asked", "says", "then"),
     [
         ("down t", "up 0", ["want gpu-1 up"]),
         ("", "up 0", ["want gpu-1 up"]),
@@ -101,13 +101,13 @@ def test_records_as_slurm_writes_them() -> None:
         ("serves t", None, ["want gpu-1 down"]),
     ],
 )
-def test_what_becomes_of_wishes(wish: str, says: str | None, then: list[str]) -> None:
-    wishes = f"{wish} gpu-1\n" if wish else ""
-    given = f"{wishes}--\n" + (f"gpu-1 {says}\n" if says else "")
+def test_what_becomes_of_requests(asked: str, says: str | None, then: list[str]) -> None:
+    requests = f"{asked} gpu-1\n" if asked else ""
+    given = f"{requests}--\n" + (f"gpu-1 {says}\n" if says else "")
     assert shell('compare "" ""', given=given).splitlines() == then
 
 
-def test_a_wish_that_is_newer_than_the_answer_stays() -> None:
+def test_a_request_that_is_newer_than_the_answer_stays() -> None:
     assert shell('compare "gpu-1" ""', given="up t gpu-1\n--\ngpu-1 down 0\n") == ""
     assert shell('compare "gpu-1" ""', given="up t gpu-1\n--\n") == ""
 
@@ -118,9 +118,9 @@ def test_nodes_that_stay_are_started() -> None:
     assert [each for each in actions if each.startswith("start")] == ["start gpu-1"]
 
 
-def test_wishes_are_written_as_they_are_read(tmp_path: Path) -> None:
+def test_requests_are_written_as_they_are_read(tmp_path: Path) -> None:
     shell("want up gpu-1; want up gpu-2; want serves gpu-2 t2; want down gpu-3", folder=tmp_path)
-    found = read_wishes(tmp_path, 0).nodes
+    found = read_requests(tmp_path, 0).nodes
     assert {node: one.state for node, one in found.items()} == {
         "gpu-1": "up",
         "gpu-2": "serves",
@@ -129,7 +129,7 @@ def test_wishes_are_written_as_they_are_read(tmp_path: Path) -> None:
     assert found["gpu-2"].token == "t2"
     assert len(found["gpu-1"].token) == 36
     assert (
-        shell('wish gpu-2; echo "$state $token"; wish none; echo "$state."', folder=tmp_path)
+        shell('request gpu-2; echo "$state $token"; request none; echo "$state."', folder=tmp_path)
         == "serves t2\n.\n"
     )
 

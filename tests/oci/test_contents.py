@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What an image holds, read from its layers: whiteouts, links, contents, damage."""
+
 from __future__ import annotations
 
 import hashlib

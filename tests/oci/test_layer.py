@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A tree is written as a layer: the same bytes each time, and all that a tree can hold."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A layout of images: names, blobs, garbage, and several processes at once."""
+
 from __future__ import annotations
 
 from pathlib import Path

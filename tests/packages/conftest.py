@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A small archive, a mirror that serves it, and a package store."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Attestations of a built image: their documents, and signatures that openssl verifies."""
+
 from __future__ import annotations
 
 import base64

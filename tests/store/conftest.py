@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A small cache with layers, images and debs of a given age."""
+
 from __future__ import annotations
 
 import json

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`cache check` finds what the disk has damaged, and removes that alone."""
+
 from __future__ import annotations
 
 from cellblock.events import Events
-from cellblock.packages.opened import Opener
+from cellblock.packages.unpacked_deb import Unpacker
 from cellblock.store.checking import check
 from cellblock.store.layer_records import layer_records
 from tests.store.conftest import SmallCache, damage
@@ -29,13 +31,13 @@ def test_a_damaged_deb_is_removed_and_fetched_again(cache: SmallCache) -> None:
 def test_what_was_made_of_a_deb_goes_alone(cache: SmallCache) -> None:
     package = cache.deb("x")
     deb = cache.store.path(package)
-    Opener(()).open(deb)
+    Unpacker(()).unpack(deb)
     assert check(cache.folder, Events()).damaged == ()
     damage(deb.with_suffix(".files"))
     (found,) = check(cache.folder, Events()).damaged
     assert (found.kind, found.name) == ("frame", f"{package.sha256}.files")
     assert cache.store.has(package)
-    assert Opener(()).read(deb) is None
+    assert Unpacker(()).read(deb) is None
 
 
 def test_with_a_damaged_layer_go_the_images_that_need_it(cache: SmallCache) -> None:

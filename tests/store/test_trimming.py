@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`cache trim` removes what was not used for longest, and leaves what others need."""
+
 from __future__ import annotations
 
 import random
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.events import Events
-from cellblock.launcher import unchanged
+from cellblock.launcher import up_to_date
 from cellblock.packages.repository import write_repository
 from cellblock.store.checking import check
 from cellblock.store.inventory import items, sizes
@@ -93,9 +95,9 @@ def test_what_a_build_with_nothing_to_do_stands_for_counts_as_used(
     monkeypatch.setenv("CELLBLOCK_CACHE", str(cache.folder))
     cache.image("asked", cache.layer("a", 30_000), hours_ago=9)
     cache.image("other", cache.layer("b", 30_000), hours_ago=1)
-    assert unchanged.used(str(cache.folder)) == {}
-    unchanged.remember("/project", ["-v", "v"], "v: all 2 images are up to date", {})
-    assert unchanged.cached_answer("/project", ["-v", "v"])
+    assert up_to_date.used(str(cache.folder)) == {}
+    up_to_date.remember("/project", ["-v", "v"], "v: all 2 images are up to date", {})
+    assert up_to_date.cached_answer("/project", ["-v", "v"])
     used = {thing.name: thing.used for thing in items(cache.folder) if thing.kind == "image"}
     assert all(when > NOW for when in used.values())
 

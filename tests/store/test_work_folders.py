@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Working folders of builds: whose they are, and when they may be removed."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Numbers of bytes, as people read and write them."""
+
 from __future__ import annotations
 
 import pytest

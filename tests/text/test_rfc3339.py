@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Times of RFC 3339, exact to the nanosecond."""
+
 from __future__ import annotations
 
 import pytest

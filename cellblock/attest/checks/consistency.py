@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from cellblock.attest.checks.inspected import InspectedImage
+from cellblock.attest.checks.checked_image import InspectedImage
 from cellblock.attest.finding import Finding
 from cellblock.attest.policy import Policy
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from cellblock.attest.checks.inspected import InspectedImage
+from cellblock.attest.checks.checked_image import InspectedImage
 from cellblock.attest.finding import Finding
 from cellblock.attest.policy import Policy
 from cellblock.debian.package_database import InstalledPackage

@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from cellblock.attest.checks.inspected import InspectedImage, is_spank_plugin
+from cellblock.attest.checks.checked_image import InspectedImage, is_spank_plugin
 from cellblock.attest.finding import Finding
 from cellblock.debian.package_database import InstalledPackage
 

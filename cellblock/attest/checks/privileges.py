@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cellblock.attest.checks.inspected import InspectedImage
+from cellblock.attest.checks.checked_image import InspectedImage
 from cellblock.attest.finding import Finding
 from cellblock.attest.policy import Policy
 from cellblock.oci.capability import XATTR, describe_capabilities

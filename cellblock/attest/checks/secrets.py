@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cellblock.attest.checks.inspected import InspectedImage
+from cellblock.attest.checks.checked_image import InspectedImage
 from cellblock.attest.checks.secret_forms import file_secrets, is_binary, tokens
 from cellblock.attest.checks.secret_names import names_secret, secret_assignments, url_password
 from cellblock.attest.finding import Finding

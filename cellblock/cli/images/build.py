@@ -21,7 +21,7 @@ from cellblock.cli.options import (
     image_names,
 )
 from cellblock.errors import UsageError
-from cellblock.launcher import unchanged
+from cellblock.launcher import up_to_date
 from cellblock.launcher.main import STAMP, VENV
 
 # Where buildah and podman note their images, in the storage that they use by default.
@@ -84,7 +84,7 @@ def build(
 
     folder = layout_folder(output) if output else None
     own = tuple(sites or ())
-    before = unchanged.states_of(input_paths(own))
+    before = up_to_date.states_of(input_paths(own))
     events = Events()
     with make_view(log, events):
         request = BuildRequest(
@@ -138,9 +138,9 @@ def build(
     # Files that moved meanwhile went into the build or did not: the next one must look.
     # Images in a storage of which nothing is known may go unnoticed.
     seen = not load or _ENGINE_IMAGES.is_file()
-    if seen and unchanged.is_simple(args) and before == unchanged.states_of(input_paths(own)):
-        after = unchanged.states_of(result_paths(load, own))
-        unchanged.remember(str(paths.PROJECT), args, done, {**before, **after})
+    if seen and up_to_date.is_simple(args) and before == up_to_date.states_of(input_paths(own)):
+        after = up_to_date.states_of(result_paths(load, own))
+        up_to_date.remember(str(paths.PROJECT), args, done, {**before, **after})
 
 
 def layout_folder(output: str) -> Path:

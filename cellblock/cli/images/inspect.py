@@ -52,7 +52,7 @@ def graph(
     from cellblock.errors import UsageError
     from cellblock.events import Events
     from cellblock.inspect import graph_svg, graph_text
-    from cellblock.inspect.built import built_records
+    from cellblock.inspect.built_images import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.project import Project
     from cellblock.store.image_store import image_store
@@ -92,7 +92,7 @@ def report(
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.inspect import report as reports
-    from cellblock.inspect.built import built_records
+    from cellblock.inspect.built_images import built_records
     from cellblock.inspect.image_graph import image_graph
     from cellblock.inspect.report_page import page
     from cellblock.project import Project
@@ -136,7 +136,7 @@ def diff(
     from cellblock.errors import CellblockError, UsageError
     from cellblock.inspect.diff import Differ
     from cellblock.inspect.diff_json import diff_json
-    from cellblock.inspect.names import ImageNames
+    from cellblock.inspect.image_names import ImageNames
     from cellblock.project import Project
     from cellblock.store.image_store import image_store
 

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cellblock.inspect.build_preview import VariantPlan
 from cellblock.inspect.compare import Difference
 from cellblock.inspect.diff import FileChange, ImageDiff, Sign, ValueChange
-from cellblock.inspect.entries import describe
-from cellblock.inspect.planned import VariantPlan
+from cellblock.inspect.entry_diff import describe
 from cellblock.inspect.why import InputChange
 from cellblock.text.amount import amount_of_bytes
 

@@ -38,7 +38,7 @@ def verify(
     from cellblock.cli.images.inspect_text import InspectView
     from cellblock.cli.views import make_view
     from cellblock.events import Events
-    from cellblock.inspect.verifying import verify_images
+    from cellblock.inspect.verify import verify_images
 
     events = Events()
     request = BuildRequest(

@@ -21,9 +21,9 @@ from cellblock.cluster.changing.changes import Changes, removed_partitions
 from cellblock.cluster.changing.draining import Draining
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
-from cellblock.cluster.configuration import config, secrets
+from cellblock.cluster.configuration import config_files, secrets
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.container_specs import Container
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
@@ -76,8 +76,8 @@ class ClusterChange:
     def __post_init__(self) -> None:
         """Note what there is before."""
         self.records: dict[str, Mapping[str, Any]] = dict(self.known.containers)
-        self.alive = running.alive(self.client, self.known.name)
-        self.before = config.read(self.folder / "config")
+        self.alive = containers.alive(self.client, self.known.name)
+        self.before = config_files.read(self.folder / "config")
 
     def apply(self) -> None:
         """Change the cluster.
@@ -148,7 +148,7 @@ class ClusterChange:
         lines = []
         for partition, line in gone.items():
             asked = ["squeue", "--noheader", "--all", f"--partition={partition}", "--format=%i"]
-            jobs = running.execute(self.client, self.known.name, "controller", asked).split()
+            jobs = containers.execute(self.client, self.known.name, "controller", asked).split()
             if jobs:
                 shown = ", ".join(jobs[:4])
                 self.events.warning(
@@ -162,7 +162,7 @@ class ClusterChange:
             new = texts["slurm/slurm.conf"]
             kept = [line for line in sets if line not in new.splitlines()]
             texts["slurm/slurm.conf"] = new.rstrip("\n") + "\n" + "\n".join([*kept, *lines]) + "\n"
-        config.write(self.folder / "config", texts)
+        config_files.write(self.folder / "config", texts)
 
     def _controller(self) -> None:
         """Have slurmctld read the files: by a new container, a restart, or a word to it.
@@ -175,7 +175,7 @@ class ClusterChange:
                 self._replace(host)
             elif anew and host in self.alive and host in self.target.containers:
                 with self.events.step("cluster", "start slurmctld anew"):
-                    running.restart(self.client, self.known.name, host)
+                    containers.restart(self.client, self.known.name, host)
         if not self.changes.slurm:
             return
         with self.events.step("cluster", "have Slurm read its configuration"):
@@ -183,7 +183,7 @@ class ClusterChange:
             try:
                 self._reconfigure()
             except CellblockError as error:
-                config.write(self.folder / "config", self.before)
+                config_files.write(self.folder / "config", self.before)
                 self._reconfigure()
                 raise CellblockError(
                     f"cluster {self.known.name}: slurmctld does not take the new configuration, and has the "
@@ -193,7 +193,7 @@ class ClusterChange:
 
     def _wait_for_slurmctld(self) -> None:
         ping = ["scontrol", "ping"]
-        if not running.succeeds_within(self.client, self.known.name, "controller", ping, _RECONFIGURE_S):
+        if not containers.succeeds_within(self.client, self.known.name, "controller", ping, _RECONFIGURE_S):
             raise CellblockError(
                 f"cluster {self.known.name}: slurmctld does not answer",
                 hint=f"`build.py status{name_option(self.known.name)}` shows what runs",
@@ -203,7 +203,7 @@ class ClusterChange:
         deadline = time.monotonic() + _RECONFIGURE_S
         while True:
             try:
-                running.execute(self.client, self.known.name, "controller", ["scontrol", "reconfigure"])
+                containers.execute(self.client, self.known.name, "controller", ["scontrol", "reconfigure"])
                 return
             except CellblockError as error:
                 if "timed out" not in error.message.lower() or time.monotonic() >= deadline:
@@ -222,12 +222,12 @@ class ClusterChange:
         """A container in place of the one with its name, if there is one, at the same address."""
         with self.events.step("cluster", f"start {host}"):
             container = self.target.containers[host]
-            running.replace(self.client, self.known.name, self.known.engine, container)
+            containers.replace(self.client, self.known.name, self.known.engine, container)
         self.records[host] = self.target.records[host]
         self._record()
 
     def _remove(self, host: str) -> None:
-        running.remove_one(self.client, self.known.name, host)
+        containers.remove_one(self.client, self.known.name, host)
         self.records.pop(host, None)
         self._record()
 

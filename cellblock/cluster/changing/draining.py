@@ -15,7 +15,7 @@ import docker
 from cellblock.cluster.changing.many_jobs import expand_nodes, requeue_each
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 
@@ -60,7 +60,7 @@ def node_states(client: docker.DockerClient, cluster: str) -> dict[str, NodeStat
     # %C: processors that are allocated, idle, other, and all.
     asked = ["sinfo", "--noheader", "--all", "--Node", "--format=%N|%T|%C|%E"]
     states = {}
-    for line in running.execute(client, cluster, "controller", asked).splitlines():
+    for line in containers.execute(client, cluster, "controller", asked).splitlines():
         fields = line.split("|", 3)
         if len(fields) == 4:
             name, what, processors, reason = fields
@@ -82,7 +82,7 @@ def resume_ours(client: docker.DockerClient, cluster: str) -> None:
 
 def update(client: docker.DockerClient, cluster: str, nodes: Sequence[str], *what: str) -> None:
     """`scontrol update` of nodes."""
-    running.execute(
+    containers.execute(
         client, cluster, "controller", ["scontrol", "update", f"nodename={','.join(nodes)}", *what]
     )
 
@@ -135,7 +135,7 @@ class Draining:
         """Have slurmctld forget a node that has ended. Of jobs that wait for it by name none is lost."""
         if node in node_states(self._client, self._cluster):
             self._waiting.set_aside([node])
-            running.execute(
+            containers.execute(
                 self._client, self._cluster, "controller", ["scontrol", "delete", f"nodename={node}"]
             )
 
@@ -209,7 +209,7 @@ class Draining:
             f"--nodelist={','.join(nodes)}",
             f"--format={field}",
         ]
-        return running.execute(self._client, self._cluster, "controller", asked).split()
+        return containers.execute(self._client, self._cluster, "controller", asked).split()
 
     def _jobs(self, nodes: Sequence[str]) -> str:
         jobs = self._job_ids(nodes)

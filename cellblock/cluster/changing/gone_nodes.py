@@ -15,7 +15,7 @@ import docker
 from cellblock.cluster.changing.draining import MARK, update
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.facts.state import ClusterState
 from cellblock.events import Events
 
@@ -31,7 +31,7 @@ def forget_gone(client: docker.DockerClient, new: ClusterState, waiting: Waiting
     slurmctld does not answer.
     """
     # sinfo does not show a node that is in no partition.
-    gone = sorted(running.node_names(client, new.name) - {*new.nodes, "login"})
+    gone = sorted(containers.node_names(client, new.name) - {*new.nodes, "login"})
     if not gone:
         return
     # Ends the jobs that slurmctld believes to run there, or queues them again.
@@ -39,10 +39,10 @@ def forget_gone(client: docker.DockerClient, new: ClusterState, waiting: Waiting
     deadline = time.monotonic() + _OFF_S
     waiting.set_aside(gone)
     # One command for all: it forgets those that it can.
-    while not running.succeeds(
+    while not containers.succeeds(
         client, new.name, "controller", ["scontrol", "delete", f"nodename={','.join(gone)}"]
     ):
-        there = running.node_names(client, new.name)
+        there = containers.node_names(client, new.name)
         gone = [node for node in gone if node in there]
         if not gone:
             break

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import docker
 
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 
 # Jobs, or lists of nodes, that one command names: an argument has room for 128 KiB.
 _AT_ONCE = 500
@@ -45,7 +45,7 @@ def expand_nodes(client: docker.DockerClient, cluster: str, lists: Collection[st
     found = {text: set(text.split(",")) for text in lists if "[" not in text}
     for some in _chunks([text for text in lists if "[" in text]):
         command = ["sh", "-c", _SHOW_HOSTNAMES, "sh", *some]
-        lines = running.execute(client, cluster, "controller", command).splitlines()
+        lines = containers.execute(client, cluster, "controller", command).splitlines()
         found.update({text: set(line.split()) for text, line in zip(some, lines, strict=True)})
     return found
 
@@ -56,7 +56,7 @@ def _of_each(
     printed: set[str] = set()
     for some in _chunks(jobs):
         command = ["sh", "-c", *script, *some]
-        printed.update(running.execute(client, cluster, "controller", command).split())
+        printed.update(containers.execute(client, cluster, "controller", command).split())
     return printed
 
 

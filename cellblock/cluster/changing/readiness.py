@@ -14,7 +14,7 @@ from cellblock.cluster.changing.draining import node_states, resume_ours, update
 from cellblock.cluster.changing.release_check import is_converting
 from cellblock.cluster.definition.model import SERVING
 from cellblock.cluster.definition.names import CONTROLLERS
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.text.rfc3339 import seconds
@@ -42,15 +42,15 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
     deadline = time.monotonic() + READY_S
     waiting_for = ""
     while time.monotonic() < deadline:
-        containers = running.by_host(client, new.name)
-        for container in containers.values():
+        by_host = containers.by_host(client, new.name)
+        for container in by_host.values():
             if container.status not in ("created", "running"):
                 raise CellblockError(
                     f"cluster {new.name}: container {container.name} ended ({container.status})"
-                    f"{running.last_lines(client, new.name)}",
+                    f"{containers.last_lines(client, new.name)}",
                     hint="its last lines are above; `build.py doctor` checks this machine",
                 )
-        waiting_for = _missing(client, new, containers, resume)
+        waiting_for = _missing(client, new, by_host, resume)
         if not waiting_for:
             return
         if waiting_for == _SLURMDBD and is_converting(client, new.name):
@@ -59,13 +59,16 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
         time.sleep(_POLL_S)
     raise CellblockError(
         f"cluster {new.name}: after {READY_S:.0f} s, still waiting for {waiting_for}"
-        f"{running.last_lines(client, new.name)}",
+        f"{containers.last_lines(client, new.name)}",
         hint="the containers' last lines are above",
     )
 
 
 def _missing(
-    client: docker.DockerClient, new: state.ClusterState, containers: Mapping[str, Running], resume: bool
+    client: docker.DockerClient,
+    new: state.ClusterState,
+    by_host: Mapping[str, Running],
+    resume: bool,
 ) -> str:
     """What the cluster still lacks to be ready; empty when nothing."""
     first, second = CONTROLLERS
@@ -73,20 +76,23 @@ def _missing(
     if second in new.containers and state.acting_controller(new.name) != first:
         return f"slurmctld on {first}"
     try:
-        return _missing_nodes(client, new, containers, resume) or _missing_services(client, new)
+        return _missing_nodes(client, new, by_host, resume) or _missing_services(client, new)
     except CellblockError as error:
         return f"slurmctld: {error}"
 
 
 def _missing_nodes(
-    client: docker.DockerClient, new: state.ClusterState, containers: Mapping[str, Running], resume: bool
+    client: docker.DockerClient,
+    new: state.ClusterState,
+    by_host: Mapping[str, Running],
+    resume: bool,
 ) -> str:
     # Of its own nodes alone: a cluster may know thousands of others.
-    nodes = running.nodes(client, new.name, new.nodes)
+    nodes = containers.nodes(client, new.name, new.nodes)
     if not nodes:
         return "slurmctld and its workers"
-    records = running.node_records(client, new.name, new.nodes)
-    _readdress(client, new, containers, records)
+    records = containers.node_records(client, new.name, new.nodes)
+    _readdress(client, new, by_host, records)
     excused: set[str] = set()
     if resume and any(node.state not in SERVING for node in nodes):
         resume_ours(client, new.name)
@@ -96,18 +102,18 @@ def _missing_nodes(
     if not serving.issuperset(new.nodes):
         shown = "; ".join(f"{node.name} is {node.state}" for node in nodes)
         return f"{len(new.nodes)} workers: {shown}"
-    late = sorted(_not_registered(new, containers, records))
+    late = sorted(_not_registered(new, by_host, records))
     return f"slurmd on {', '.join(late)}" if late else ""
 
 
 def _missing_services(client: docker.DockerClient, new: state.ClusterState) -> str:
     # sshd writes it once it listens.
-    if not running.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
+    if not containers.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
         return "sshd on login"
     for host in new.rest_ports:
-        if not running.succeeds(client, new.name, host, _REST_LISTENS):
+        if not containers.succeeds(client, new.name, host, _REST_LISTENS):
             return f"slurmrestd on {host}"
-    if "accounting" in new.containers and not running.succeeds(
+    if "accounting" in new.containers and not containers.succeeds(
         client, new.name, "accounting", SLURMDBD_LISTENS
     ):
         return _SLURMDBD
@@ -117,15 +123,15 @@ def _missing_services(client: docker.DockerClient, new: state.ClusterState) -> s
 def _readdress(
     client: docker.DockerClient,
     new: state.ClusterState,
-    containers: Mapping[str, Running],
-    records: Mapping[str, running.NodeRecord],
+    by_host: Mapping[str, Running],
+    records: Mapping[str, containers.NodeRecord],
 ) -> None:
     """Tell slurmctld where nodes are that it remembers from the containers' last start.
 
     Slurm 22.05 goes on with the address of a node's first registration, where by now may be another's.
     """
-    for node in records.keys() & containers.keys() & {*new.nodes}:
-        address = running.address(containers[node], new.name)
+    for node in records.keys() & by_host.keys() & {*new.nodes}:
+        address = containers.address(by_host[node], new.name)
         known = records[node].address
         if address and known != address and _is_address(known):
             update(client, new.name, [node], f"nodeaddr={address}")
@@ -140,7 +146,9 @@ def _is_address(text: str) -> bool:
 
 
 def _not_registered(
-    new: state.ClusterState, containers: Mapping[str, Running], records: Mapping[str, running.NodeRecord]
+    new: state.ClusterState,
+    by_host: Mapping[str, Running],
+    records: Mapping[str, containers.NodeRecord],
 ) -> set[str]:
     """Workers whose slurmd slurmctld knows from before their container's start alone.
 
@@ -148,9 +156,9 @@ def _not_registered(
     lost, and so is what slurmd sends while slurmctld reads its configuration: seen to cost three minutes.
     """
     late = set()
-    for node in records.keys() & containers.keys() & {*new.nodes}:
+    for node in records.keys() & by_host.keys() & {*new.nodes}:
         start = records[node].slurmd_start
-        began = containers[node].attrs.get("State", {}).get("StartedAt", "")
+        began = by_host[node].attrs.get("State", {}).get("StartedAt", "")
         if start is not None and began and start < seconds(began):
             late.add(node)
     return late

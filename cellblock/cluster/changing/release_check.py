@@ -6,7 +6,7 @@ from __future__ import annotations
 import docker
 
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.facts import state
 from cellblock.cluster.facts.upgrade_record import read, refuse_under_way, state_release
 from cellblock.errors import CellblockError
@@ -37,12 +37,12 @@ def refuse_release(name: str, release: str) -> None:
 
 def is_converting(client: docker.DockerClient, name: str) -> bool:
     """Whether slurmdbd of cluster `name` may be converting the database."""
-    return running.succeeds(client, name, "accounting", ["test", "-e", _CONVERTING])
+    return containers.succeeds(client, name, "accounting", ["test", "-e", _CONVERTING])
 
 
 def refuse_converting(client: docker.DockerClient, name: str) -> None:
     """Raise CellblockError while slurmdbd converts the database: whoever ends it may damage that."""
-    if "accounting" in running.alive(client, name) and is_converting(client, name):
+    if "accounting" in containers.alive(client, name) and is_converting(client, name):
         raise CellblockError(
             f"cluster {name}: slurmdbd is converting the database to its release, and is not to be ended",
             hint=f"wait until it is done: `build.py logs accounting --follow{name_option(name)}`; `build.py "

@@ -17,7 +17,7 @@ import docker
 
 from cellblock.cluster.changing.many_jobs import change_each, expand_nodes
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.files import durable
@@ -109,7 +109,7 @@ class WaitingJobs:
     def _asking_for(self, nodes: Collection[str]) -> list[_Waiting]:
         # %n: the nodes that were asked for; %r: why it waits.
         asked = ["squeue", "--noheader", "--all", "--array", "--states=pending", "--format=%i|%n|%r"]
-        lines = running.execute(self._client, self._cluster, "controller", asked).splitlines()
+        lines = containers.execute(self._client, self._cluster, "controller", asked).splitlines()
         jobs = [fields for line in lines if len(fields := line.split("|")) == 3 and fields[1]]
         expanded = expand_nodes(self._client, self._cluster, {fields[1] for fields in jobs})
         return [
@@ -120,7 +120,7 @@ class WaitingJobs:
 
     def _pending(self) -> set[str]:
         asked = ["squeue", "--noheader", "--all", "--array", "--states=pending", "--format=%i"]
-        return set(running.execute(self._client, self._cluster, "controller", asked).split())
+        return set(containers.execute(self._client, self._cluster, "controller", asked).split())
 
     def _each(self, verb: str, jobs: Sequence[str], change: str = "") -> set[str]:
         return change_each(self._client, self._cluster, verb, jobs, change)

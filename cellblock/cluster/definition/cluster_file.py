@@ -30,8 +30,8 @@ from cellblock.cluster.definition.kubernetes_part import Kubernetes
 from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, Auth, JailRoot
 from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.cluster.definition.site_lines import POWER_KEYS, check_lines, keys
-from cellblock.cluster.definition.strict import Strict as _Strict
-from cellblock.cluster.definition.words import ClusterName, ImageName, Name, Period, Time, Word
+from cellblock.cluster.definition.strict_model import Strict as _Strict
+from cellblock.cluster.definition.value_types import ClusterName, ImageName, Name, Period, Time, Word
 from cellblock.errors import DefinitionError
 from cellblock.yaml_source import FaultAt, YamlSource, nearest, read_yaml, validate
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, WrapValidator
 
-from cellblock.cluster.definition.strict import Strict
+from cellblock.cluster.definition.strict_model import Strict
 from cellblock.errors import CellblockError
 from cellblock.yaml_source import FaultAt, nearest
 

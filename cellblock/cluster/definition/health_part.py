@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from cellblock import paths
 from cellblock.cluster.definition.amounts import seconds
-from cellblock.cluster.definition.kubernetes_words import Duration
-from cellblock.cluster.definition.strict import Strict as _Strict
+from cellblock.cluster.definition.kubernetes_value_types import Duration
+from cellblock.cluster.definition.strict_model import Strict as _Strict
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _KEY = re.compile(r"[a-z]{1,20}")

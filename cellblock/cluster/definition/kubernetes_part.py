@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from cellblock.cluster.definition.kubernetes_words import (
+from cellblock.cluster.definition.kubernetes_value_types import (
     Amount,
     Cpu,
     DnsLabel,
@@ -21,8 +21,8 @@ from cellblock.cluster.definition.kubernetes_words import (
     Tag,
     Tolerated,
 )
-from cellblock.cluster.definition.strict import Strict
-from cellblock.cluster.definition.words import ImageName
+from cellblock.cluster.definition.strict_model import Strict
+from cellblock.cluster.definition.value_types import ImageName
 from cellblock.yaml_source import FaultAt
 
 

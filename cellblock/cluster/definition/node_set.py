@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from cellblock.cluster.definition.amounts import seconds
 from cellblock.cluster.definition.kubernetes_part import Requests
-from cellblock.cluster.definition.kubernetes_words import (
+from cellblock.cluster.definition.kubernetes_value_types import (
     Amount,
     Duration,
     LabelKey,
@@ -18,8 +18,8 @@ from cellblock.cluster.definition.kubernetes_words import (
     ObjectName,
     Tolerated,
 )
-from cellblock.cluster.definition.strict import Strict as _Strict
-from cellblock.cluster.definition.words import ImageName, Name, Size, Word
+from cellblock.cluster.definition.strict_model import Strict as _Strict
+from cellblock.cluster.definition.value_types import ImageName, Name, Size, Word
 from cellblock.yaml_source import FaultAt
 
 # ResumeTimeout in slurm.conf(5) has 16 bits; less what Slurm waits besides.

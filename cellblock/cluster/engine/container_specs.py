@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says what each container of a cluster is to be: image, environment, mounts, rights, ports.
 
-Nothing is started here. `cellblock.cluster.engine.running` creates containers from these specifications, and
-`cellblock.cluster.changing.changes` compares them with those of the cluster that runs.
+Nothing is started here. `cellblock.cluster.engine.containers` creates containers from these specifications,
+and `cellblock.cluster.changing.changes` compares them with those of the cluster that runs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cellblock.cluster.configuration.config import AccountingFacts, ClusterFacts, NodeSetFacts
 from cellblock.cluster.configuration.health import SITE_CHECKS
 from cellblock.cluster.configuration.slurm_features import SlurmFeatures
+from cellblock.cluster.configuration.template_facts import AccountingFacts, ClusterFacts, NodeSetFacts
 from cellblock.cluster.definition.external_database import changed_ns
 from cellblock.cluster.definition.model import ClusterSpec, Role
 from cellblock.cluster.engine.capabilities import capabilities

@@ -18,7 +18,7 @@ from cellblock.cluster.configuration import secrets, slurm_keys
 from cellblock.cluster.configuration.secrets import OLD_SLURM_KEY, SLURM_KEYS
 from cellblock.cluster.configuration.slurm_keys import Key, KeySet
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.facts.rotation_record import RotationRecord
 from cellblock.cluster.facts.state import ClusterState
 from cellblock.errors import CellblockError
@@ -113,7 +113,7 @@ class AuthKeyRotation:
                     if one["role"] in roles
                     and any((Path(mount["source"]) / SLURM_KEYS).exists() for mount in one["mounts"])
                 ]
-                there = running.alive(self.client, self.known.name)
+                there = containers.alive(self.client, self.known.name)
                 with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
                     asked = [host for host in hosts if host in there]
                     list(pool.map(lambda host: self._renew_one(host, question, about), asked))
@@ -126,12 +126,12 @@ class AuthKeyRotation:
             # second slurmctld while it does not act.
             self.start_anew(host)
         else:
-            running.execute(self.client, name, host, ["/usr/lib/cellblock/renew-key", role])
+            containers.execute(self.client, name, host, ["/usr/lib/cellblock/renew-key", role])
         ask = ("sh", "-c", question, "sh", about, " ".join(_SOCKETS[role]))
-        if not running.succeeds_within(self.client, name, host, ask, _READS_S):
+        if not containers.succeeds_within(self.client, name, host, ask, _READS_S):
             raise CellblockError(
                 f"cluster {name}: the daemons of {host} did not read the new key of auth/slurm within "
-                f"{_READS_S:.0f} s{running.last_lines(self.client, name)}",
+                f"{_READS_S:.0f} s{containers.last_lines(self.client, name)}",
                 hint=f"`build.py logs {host}{name_option(name)}` shows why; `{self.record.command}` goes "
                 "on. Until then Slurm works with both keys",
             )

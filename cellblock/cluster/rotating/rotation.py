@@ -15,7 +15,7 @@ from typing import cast, get_args
 import docker
 
 from cellblock.cluster.definition.names import Auth, name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import rotation_record, state
 from cellblock.cluster.facts.rotation_record import RotationRecord, Secret
@@ -128,7 +128,7 @@ def end_interrupted(client: docker.DockerClient, known: state.ClusterState | Non
     if record.phase == "waiting":
         steps.give_back()
     else:
-        if running.alive(client, known.name):
+        if containers.alive(client, known.name):
             steps.rotate_first()
         else:
             steps.make_first()
@@ -188,9 +188,9 @@ def _lack(known: state.ClusterState, secret: Secret) -> CellblockError | None:
 
 def _refuse_missing(client: docker.DockerClient, known: state.ClusterState, *, goes_on: bool) -> None:
     """Raise CellblockError when a container is gone; or has ended, unless an interrupted rotation did it."""
-    there = running.alive(client, known.name)
+    there = containers.alive(client, known.name)
     if goes_on and there:
-        there = set(running.by_host(client, known.name))
+        there = set(containers.by_host(client, known.name))
     missing = sorted(set(known.containers) - there)
     if missing:
         raise CellblockError(

@@ -21,7 +21,7 @@ from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LIST
 from cellblock.cluster.changing.release_check import refuse_converting
 from cellblock.cluster.configuration import secrets
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.facts import rotation_record, state
 from cellblock.cluster.facts.rotation_record import RotationRecord
 from cellblock.cluster.rotating.auth_key import AuthKeyRotation
@@ -108,7 +108,7 @@ class RotationSteps:
 
     def give_back(self) -> None:
         """Have the nodes serve again that a rotation has drained before it was interrupted."""
-        if running.controller(self.client, self.name):
+        if containers.controller(self.client, self.name):
             resume_ours(self.client, self.name)
 
     def _note(self, phase: rotation_record.Phase) -> None:
@@ -159,8 +159,8 @@ class RotationSteps:
         """sshd reads the keys of who may log in for each login."""
         self._make()
         public = (self.secrets / "login" / "authorized_keys").read_text(encoding="utf-8").strip()
-        if "login" in running.alive(self.client, self.name):
-            running.execute(self.client, self.name, "login", ["sh", "-c", _AUTHORIZE, "sh", public])
+        if "login" in containers.alive(self.client, self.name):
+            containers.execute(self.client, self.name, "login", ["sh", "-c", _AUTHORIZE, "sh", public])
         else:
             self._start_anew("login")
 
@@ -187,7 +187,7 @@ class RotationSteps:
             self._start(hosts)
         # From here on nodes may take jobs: nothing is ended any more by who goes on.
         self._note("renewed")
-        if set(self.known.containers) <= running.alive(self.client, self.name):
+        if set(self.known.containers) <= containers.alive(self.client, self.name):
             self._wait_ready()
 
     def _slurm(self) -> None:
@@ -229,7 +229,7 @@ class RotationSteps:
     # Containers.
 
     def _there(self, hosts: Sequence[str]) -> list[str]:
-        found = running.by_host(self.client, self.name)
+        found = containers.by_host(self.client, self.name)
         return [host for host in hosts if host in found and host in self.known.containers]
 
     def _start_ended(self, secret: rotation_record.Secret) -> None:
@@ -238,30 +238,32 @@ class RotationSteps:
         But for those with munge's key when it is half new.
         """
         kept = self._with_munge_key() if secret == "munge" else []
-        alive = running.alive(self.client, self.name)
+        alive = containers.alive(self.client, self.name)
         self._start([host for host in self.known.containers if host not in alive and host not in kept])
 
     def _stop(self, hosts: Sequence[str]) -> None:
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            list(pool.map(lambda host: running.stop_one(self.client, self.name, host), self._there(hosts)))
+            list(pool.map(lambda host: containers.stop_one(self.client, self.name, host), self._there(hosts)))
 
     def _start(self, hosts: Sequence[str]) -> None:
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            list(pool.map(lambda host: running.start_one(self.client, self.name, host), self._there(hosts)))
+            list(
+                pool.map(lambda host: containers.start_one(self.client, self.name, host), self._there(hosts))
+            )
 
     def _start_anew(self, host: str) -> None:
         """End and start the host's container, and wait until its daemon answers."""
         if not self._there([host]):
             return
         with self.events.step("cluster", f"start {host} anew"):
-            running.stop_one(self.client, self.name, host)
-            running.start_one(self.client, self.name, host)
+            containers.stop_one(self.client, self.name, host)
+            containers.start_one(self.client, self.name, host)
             deadline = time.monotonic() + _ANSWERS_S
-            while not running.succeeds(self.client, self.name, host, _ANSWERS[host]):
-                if time.monotonic() >= deadline or host not in running.alive(self.client, self.name):
+            while not containers.succeeds(self.client, self.name, host, _ANSWERS[host]):
+                if time.monotonic() >= deadline or host not in containers.alive(self.client, self.name):
                     raise CellblockError(
                         f"cluster {self.name}: {host} was started with the new secret, and does not answer"
-                        f"{running.last_lines(self.client, self.name)}",
+                        f"{containers.last_lines(self.client, self.name)}",
                         hint=f"`build.py logs {host}{name_option(self.name)}` shows why; "
                         f"`{self.record.command}` goes on",
                     )

@@ -10,7 +10,7 @@ from docker.errors import ContainerError, DockerException
 
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.container_specs import container_name, network_name
-from cellblock.cluster.engine.running import thrown_away
+from cellblock.cluster.engine.containers import thrown_away
 from cellblock.errors import CellblockError
 
 # As role-accounting does (images/accounting); slurmdbd -u changes nothing. Its status says whether it would

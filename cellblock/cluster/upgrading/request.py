@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cellblock.cluster.changing.changes import compare
-from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
-from cellblock.cluster.configuration import config
+from cellblock.cluster.changing.cluster_plan import PlannedCluster, plan_cluster
+from cellblock.cluster.configuration import config_files
 from cellblock.cluster.definition.model import ClusterSpec, SlurmVariant
 from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.rotation_record import refuse_unfinished
@@ -105,7 +105,7 @@ def _options(known: state.ClusterState) -> dict[str, tuple[str, ...]]:
 def refuse_other_changes(upgrade: Upgrade, alive: set[str]) -> None:
     """Raise CellblockError when the cluster is not what its file says already, but for the release."""
     known, planned = upgrade.known, upgrade.plan_as_it_was()
-    old = config.read(state.folder(known.name) / "config")
+    old = config_files.read(state.folder(known.name) / "config")
     changes = compare(
         *(known.containers, planned.target.records, alive, old, planned.target.texts, known.release)
     )

@@ -14,12 +14,12 @@ from typing import Any
 
 import docker
 
+from cellblock.cluster.changing.cluster_plan import PlannedCluster
 from cellblock.cluster.changing.draining import wait_for_jobs
-from cellblock.cluster.changing.planned import PlannedCluster
 from cellblock.cluster.changing.readiness import DATABASE_ANSWERS, SLURMDBD_LISTENS, wait_ready
-from cellblock.cluster.configuration import config
+from cellblock.cluster.configuration import config_files
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.facts import state, upgrade_record
 from cellblock.cluster.facts.upgrade_record import UpgradeRecord
 from cellblock.errors import CellblockError
@@ -63,9 +63,9 @@ class UpgradeSteps:
         """The database's server, while slurmdbd is away: slurmctld keeps what it would tell slurmdbd."""
         if "database" not in self.records or self._is_new("database"):
             return
-        if not self._is_new("accounting") and "accounting" in running.alive(self.client, self.name):
+        if not self._is_new("accounting") and "accounting" in containers.alive(self.client, self.name):
             with self.events.step("cluster", "stop slurmdbd"):
-                running.stop_one(self.client, self.name, "accounting")
+                containers.stop_one(self.client, self.name, "accounting")
         self._replace("database")
         self._wait_for("database", DATABASE_ANSWERS, "the database")
 
@@ -76,7 +76,7 @@ class UpgradeSteps:
         self._replace("accounting")
         with self.events.step("cluster", "wait for slurmdbd, which converts the database"):
             started = said = time.monotonic()
-            while not running.succeeds(self.client, self.name, "accounting", SLURMDBD_LISTENS):
+            while not containers.succeeds(self.client, self.name, "accounting", SLURMDBD_LISTENS):
                 self._refuse_ended("accounting")
                 if time.monotonic() - said >= _SAY_S:
                     said = time.monotonic()
@@ -92,9 +92,9 @@ class UpgradeSteps:
         A second one is away until the end: with two releases, neither could act in the other's place.
         """
         first, second = CONTROLLERS
-        if second in running.alive(self.client, self.name) and not self._is_new(second):
+        if second in containers.alive(self.client, self.name) and not self._is_new(second):
             with self.events.step("cluster", f"stop {second}"):
-                running.stop_one(self.client, self.name, second)
+                containers.stop_one(self.client, self.name, second)
         self._replace(first)
         self._wait_for("controller", ("scontrol", "ping"), "slurmctld")
 
@@ -103,7 +103,7 @@ class UpgradeSteps:
 
         Raises CellblockError when some do after the time: the nodes then serve again, as they were.
         """
-        alive = running.alive(self.client, self.name)
+        alive = containers.alive(self.client, self.name)
         hosts = [host for host in self._hosts("worker") if host in alive and not self._is_new(host)]
         if not hosts:
             return
@@ -119,11 +119,11 @@ class UpgradeSteps:
         """The jail, while nothing runs in it."""
         if self.record.jail_done:
             return
-        alive = running.alive(self.client, self.name)
+        alive = containers.alive(self.client, self.name)
         for host in (*self._hosts("login"), *self._hosts("worker")):
             if host in alive and not self._is_new(host):
                 with self.events.step("cluster", f"stop {host}"):
-                    running.stop_one(self.client, self.name, host)
+                    containers.stop_one(self.client, self.name, host)
         done = upgrade_jail(self.jail, self.volume, self.events, drained=True)
         self.events.info(f"jail: {len(done.plan.actions)} changes; what users made stays")
         self.record = replace(self.record, jail_done=True)
@@ -133,10 +133,10 @@ class UpgradeSteps:
         """The configuration of the new release, now that only daemons of it read it."""
         new = self.planned.target
         new.make_secrets(self.folder)
-        if config.read(self.folder / "config") != new.texts:
-            config.write(self.folder / "config", new.texts)
+        if config_files.read(self.folder / "config") != new.texts:
+            config_files.write(self.folder / "config", new.texts)
         with self.events.step("cluster", "start slurmctld anew"):
-            running.restart(self.client, self.name, "controller")
+            containers.restart(self.client, self.name, "controller")
         self._wait_for("controller", ("scontrol", "ping"), "slurmctld")
 
     def others(self) -> None:
@@ -153,7 +153,7 @@ class UpgradeSteps:
 
     def _is_new(self, host: str) -> bool:
         """Whether the host's container runs, of the new image."""
-        container = running.by_host(self.client, self.name).get(host)
+        container = containers.by_host(self.client, self.name).get(host)
         if container is None or container.status != "running":
             return False
         image = str(container.attrs["Image"]).removeprefix("sha256:")
@@ -165,13 +165,13 @@ class UpgradeSteps:
             with self.events.step("cluster", f"start {host} with Slurm {self.record.new_release}"):
                 container = self.planned.target.containers[host]
                 place = self.record.addresses.get(host, "")
-                running.replace(self.client, self.name, self.known.engine, container, place)
+                containers.replace(self.client, self.name, self.known.engine, container, place)
         self.records[host] = self.planned.target.records[host]
         state.write(replace(self.known, containers={name: dict(one) for name, one in self.records.items()}))
 
     def _wait_for(self, host: str, command: tuple[str, ...], what: str) -> None:
         deadline = time.monotonic() + _ANSWERS_S
-        while not running.succeeds(self.client, self.name, host, command):
+        while not containers.succeeds(self.client, self.name, host, command):
             self._refuse_ended(host)
             if time.monotonic() >= deadline:
                 raise CellblockError(
@@ -183,11 +183,11 @@ class UpgradeSteps:
 
     def _refuse_ended(self, host: str) -> None:
         """Raise CellblockError when a container of the cluster ended."""
-        container = running.by_host(self.client, self.name).get(host)
+        container = containers.by_host(self.client, self.name).get(host)
         if container is not None and container.status in ("created", "running"):
             return
         raise CellblockError(
-            f"cluster {self.name}: container {host} ended{running.last_lines(self.client, self.name)}",
+            f"cluster {self.name}: container {host} ended{containers.last_lines(self.client, self.name)}",
             hint=f"its last lines are above; `{self.record.command}` starts it again, "
             f"`{self.record.back_command}` takes the cluster back",
         )

@@ -17,10 +17,10 @@ from docker.errors import DockerException, ImageNotFound
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster.backup import write_backup
-from cellblock.cluster.changing.planned import PlannedCluster, plan_cluster
-from cellblock.cluster.changing.trial import try_configuration, try_on_nodes
+from cellblock.cluster.changing.cluster_plan import PlannedCluster, plan_cluster
+from cellblock.cluster.changing.configuration_trial import try_configuration, try_on_nodes
 from cellblock.cluster.definition.model import ClusterSpec, Proof
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import state, upgrade_record
@@ -150,7 +150,7 @@ def _jobs(client: docker.DockerClient, name: str) -> tuple[str, ...]:
     """The jobs that have nodes; none while slurmctld does not answer."""
     asked = ["squeue", "--all", "--noheader", "--states=RUNNING,SUSPENDED,COMPLETING", "--format=%i"]
     try:
-        return tuple(running.execute(client, name, "controller", asked).split())
+        return tuple(containers.execute(client, name, "controller", asked).split())
     except CellblockError:
         return ()
 
@@ -200,7 +200,7 @@ def _begin(
 ) -> UpgradeRecord:
     """Check all that can be checked, back up, and write down that the upgrade begins."""
     known, name = found.known, found.known.name
-    alive = running.alive(client, name)
+    alive = containers.alive(client, name)
     missing = sorted(set(known.containers) - alive)
     if missing:
         raise CellblockError(
@@ -226,14 +226,14 @@ def _begin(
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     backup = folder / f"before-upgrade-to-{spec.variant.release}-{stamp}.tar"
     write_backup(known, backup, events)
-    containers = running.by_host(client, name)
+    by_host = containers.by_host(client, name)
     record = UpgradeRecord(
         name,
         *(known.variant, known.release, spec.variant.name, spec.variant.release, known.engine),
         str(backup),
         last_of_history(spec.volume),
         known.file or found.spec_as_it_was.file.model_dump(mode="json", by_alias=True),
-        addresses={host: running.address(one, name) for host, one in containers.items()},
+        addresses={host: containers.address(one, name) for host, one in by_host.items()},
         images=spec.images,
     )
     upgrade_record.write(record)

@@ -17,7 +17,7 @@ from cellblock.build.package_locks import LockRequest, make_lock
 from cellblock.build.unpack_packages import Opened, Unpacking, plan_unpacking
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Message
-from cellblock.inspect.verifying import verify_images
+from cellblock.inspect.verify import verify_images
 from cellblock.oci.contents import ContentsReader
 from cellblock.oci.layout import Layout
 from cellblock.store.image_store import image_store

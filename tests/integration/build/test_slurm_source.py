@@ -21,9 +21,9 @@ from cellblock import paths
 from cellblock.build.mirrors import archive
 from cellblock.build.toolchain import LockedToolchain
 from cellblock.build.working_root import WorkingRoot
+from cellblock.cache_key import digest_of, digest_of_tree
 from cellblock.events import Events
 from cellblock.files.sha256 import sha256_of_file
-from cellblock.key import digest_of, digest_of_tree
 from cellblock.machine.host import host_release
 from cellblock.paths import PROJECT
 from cellblock.process import Programs

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster.changing.changes import Changes
-from cellblock.cluster.changing.trial import PLUGSTACK, try_on_nodes
-from cellblock.cluster.configuration import config
+from cellblock.cluster.changing.configuration_trial import PLUGSTACK, try_on_nodes
+from cellblock.cluster.configuration import config_files
 from cellblock.cluster.diff import cluster_diff
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.facts import state
@@ -324,7 +324,7 @@ def test_a_plugstack_that_nodes_would_end_by_is_tried_on_another_slurmd(
 ) -> None:
     """Nodes that run have the plugins of when they started, and get what is written today."""
     known = state.require(changed.request.name or "")
-    texts = dict(config.read(state.folder(known.name) / "config"))
+    texts = dict(config_files.read(state.folder(known.name) / "config"))
     texts[PLUGSTACK] = texts[PLUGSTACK].replace(f"{plugin}.so ", f"{plugin}.so {fault} ")
     images = {one["image"]: host for host, one in known.containers.items() if one["role"] == "worker"}
     refused = pytest.raises(CellblockError, match=f'{plugin}: unknown argument "{fault}"')

@@ -18,7 +18,7 @@ import pytest
 
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster import ClusterSpec, ClusterStatus, SlurmVariant, start
-from cellblock.cluster.engine import running
+from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.capabilities import capabilities
 from cellblock.cluster.engine.container_exec import run_inside
@@ -139,11 +139,11 @@ def test_a_cluster_is_removed_though_podman_learns_late_that_a_command_in_it_end
         later = Timer(18, os.kill, (monitor, signal.SIGCONT))
         later.start()
         try:
-            assert running.remove(client, name)
-            assert running.find(client, name) == []
+            assert containers.remove(client, name)
+            assert containers.find(client, name) == []
         finally:
             later.join()
-            running.remove(client, name)
+            containers.remove(client, name)
 
 
 def test_a_name_server_of_a_network_that_is_gone_is_ended(cluster: LocalCluster) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from cellblock.cluster import stop
 from cellblock.events import Events
-from cellblock.launcher.unchanged import cached_answer
+from cellblock.launcher.up_to_date import cached_answer
 from tests.documented import lines_for, type_line
 from tests.integration.checkout import copy_checkout
 from tests.integration.conftest import default_variant

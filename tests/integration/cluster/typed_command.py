@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command of build.py about a cluster, as typed."""
+"""Runs a command of build.py about a cluster, as a person types it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A dockerd of the tests' own, and definitions that it builds."""
+
 from __future__ import annotations
 
 import os

@@ -22,7 +22,7 @@ from typing import Literal, get_args
 import pytest
 
 from cellblock.cluster import ClusterSpec
-from cellblock.cluster.changing import planned
+from cellblock.cluster.changing import cluster_plan
 from cellblock.cluster.engine import container_specs
 from cellblock.cluster.engine.container_specs import Container, container_name
 from tests.integration.escape.vouching import numbers_of, vouching_of
@@ -242,7 +242,7 @@ def patch_workers(patch: pytest.MonkeyPatch) -> None:
     def plan(spec: ClusterSpec, *rest: object) -> tuple[Container, ...]:
         return with_all_capabilities(container_specs.plan(spec, *rest))  # type: ignore[arg-type]
 
-    patch.setattr(planned, "plan", plan)
+    patch.setattr(cluster_plan, "plan", plan)
 
 
 def compile_attacks(folder: Path) -> tuple[Path, tuple[Path, ...], tuple[Path, ...]]:

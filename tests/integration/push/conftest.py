@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Registries, images and programs for pushes, as fixtures."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -19,7 +19,7 @@ from cellblock.cluster.backup import back_up, restore
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.cluster.up import bring_up
 from cellblock.cluster.up_request import UpRequest
-from cellblock.cluster.upgrading.back import go_back
+from cellblock.cluster.upgrading.downgrade import go_back
 from cellblock.cluster.upgrading.upgrade import upgrade
 from cellblock.errors import CellblockError
 from cellblock.events import Events

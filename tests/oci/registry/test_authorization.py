@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The challenge of a registry (WWW-Authenticate) is understood."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""How a host is reached: TLS or plain HTTP, and through which proxy."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Where credentials for a registry are looked for, in which order, and for which names they count."""
+
 from __future__ import annotations
 
 import base64

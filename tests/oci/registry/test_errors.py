@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""A registry's refusals become errors that say what to do."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Names of repositories and images in registries: what is taken, and what is refused with which advice."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The folder by which this container and the one that makes pods of nodes on demand speak to each other; wishes.py in
+# The folder by which this container and the one that makes pods of nodes on demand speak to each other; node_requests.py in
 # images/node-pods says what is in it. All in it is replaced by rename.
 # shellcheck shell=sh
 
@@ -8,14 +8,14 @@ REQUESTS=${CELLBLOCK_NODE_PODS:-/run/node-pods}
 # shellcheck disable=SC2034 # used by those who source this file
 OURS="[cellblock:pod]"
 
-# wish NODE - $state and $token are what is wanted of NODE; both are empty when nothing is.
-wish() {
+# request NODE - $state and $token are what is wanted of NODE; both are empty when nothing is.
+request() {
     state='' token=''
     # shellcheck disable=SC2034 # used by those who source this file
     read -r state token 2>/dev/null <"$REQUESTS/wanted/$1" || true
 }
 
-# want STATE NODE [TOKEN] - `up` and `down` are new wishes. The node of one that is fulfilled `serves`, under the wish's token.
+# want STATE NODE [TOKEN] - `up` and `down` are new requests. The node of one that is fulfilled `serves`, under the request's token.
 want() {
     mkdir -p "$REQUESTS/wanted"
     set -- "$1" "$2" "${3:-$(cat /proc/sys/kernel/random/uuid)}"

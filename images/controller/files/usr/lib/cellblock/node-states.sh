@@ -23,8 +23,8 @@ sort_nodes() {
         }'
 }
 
-# What is to be done: reads STATE TOKEN NODE of all wishes, `--`, and what sort_nodes writes.
-# A wish that is newer than the question stays (among `newer`).
+# What is to be done: reads STATE TOKEN NODE of all requests, `--`, and what sort_nodes writes.
+# A request that is newer than the question stays (among `newer`).
 compare() {
     awk -v newer="$1" -v staying="$2" '
         BEGIN {

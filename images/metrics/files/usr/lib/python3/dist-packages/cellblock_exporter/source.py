@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What answers the exporter's questions about Slurm."""
+"""The interface of what the exporter gets its figures from: Slurm's endpoints, or its commands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs it: `python3 -m cellblock_node_pods`, set by the environment.
+"""Runs the program that makes pods of nodes: `python3 -m cellblock_node_pods`, set by the environment.
 
 CELLBLOCK_CLUSTER        the cluster's name, which the pods have as label app.kubernetes.io/instance
 CELLBLOCK_NAMESPACE      where the pods are (default: that of the token)
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from cellblock_node_pods.api import Access, Api
-from cellblock_node_pods.rounds import Rounds
+from cellblock_node_pods.reconcile_loop import ReconcileLoop
 from cellblock_node_pods.template import ON_DEMAND
 
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -46,7 +46,7 @@ def main() -> None:
     namespace = token / "namespace"
     own = namespace.read_text(encoding="ascii").strip() if namespace.is_file() else ""
     access = Access(_setting("API", _url()), _setting("NAMESPACE", own), token / "token", token / "ca.crt")
-    Rounds(
+    ReconcileLoop(
         Api(access),
         Path(_setting("NODE_PODS", "/run/node-pods")),
         Path(_setting("TEMPLATES", "/etc/cellblock/node-pods")),

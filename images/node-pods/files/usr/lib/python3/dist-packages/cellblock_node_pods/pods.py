@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods as far as they matter here, from what the API says of them."""
+"""Reads from what Kubernetes' API says of a pod what this program needs to know."""
 
 from __future__ import annotations
 
