@@ -32,7 +32,7 @@ _LOG = "6,1,{when},-;usual\n{pri},2,{when},-;{text}\n"
         "EXT4-fs (sda1): Remounting filesystem read-only",
         "XFS (sdb): Filesystem has been shut down due to log error (0x2).",
         "XFS (dm-0): Metadata corruption detected at xfs_agf_read_verify+0x10, xfs_agf block 0x1",
-        "EXT4-fs error (device nvme0n1p1): ext4_find_entry:1455: inode #2: comm ls: reading directory lblock 0",
+        "EXT4-fs error (device nvme0n1p1): ext4_find_entry:1455: inode #2: reading directory",
         "Buffer I/O error on dev dm-0, logical block 0, lost async page write",
         "blk_update_request: I/O error, dev sda, sector 0 op 0x1:(WRITE) flags 0x800",
         "mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 0: b200000000000005",
@@ -59,8 +59,11 @@ def test_faults_that_the_kernel_logs(node: Node, text: str) -> None:
         (6, "EDAC MC0: 1 UE [17]: segfault at 0 ip 0 sp 0 error 4"),
         (6, "I/O error, dev [17]: segfault at 0 ip 0 sp 0 error 4"),
         # So can the file that it runs. Were such a line a warning, its start is not the kernel's all the same.
-        (4, "I/O error, dev [17]: segfault at 0 ip 0 sp 0 error 6 in sda, sector 4[2,7f+10] likely on CPU 0"),
-        (4, "EDAC MC[17]: segfault at 0 ip 0 sp 0 error 6 in  UE memory [2,7f5a61ecd000+1000] likely on CPU 0"),
+        (4, "I/O error, dev [17]: segfault at 0 ip 0 sp 0 error 6 in sda, sector 4[2,7f+10]"),
+        (
+            4,
+            "EDAC MC[17]: segfault at 0 ip 0 sp 0 error 6 in  UE memory [2,7f+10]",
+        ),
         (4, "XFS (sda1)[17]: segfault at 0 ip 0 sp 0 error 6 in Filesystem has been shut down[2,7f+1000]"),
         (6, "XFS (sda1): Filesystem has been shut down"),
         # Written to /dev/kmsg, not by the kernel: facility 1.
