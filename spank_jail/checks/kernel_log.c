@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks for faults of the machine in what the kernel has logged since the last look. node_checks.c calls it.
  *
- * Users choose the names of programs, 15 bytes, which the kernel logs in front of its words on faults: what is looked for begins a
- * line and is longer, or has a second part. */
+ * Users choose words of what the kernel logs: a program's name, 15 bytes, with which a line may begin, and a file's further on, both in
+ * the line of a segmentation fault. So lines are taken by their grammar from the start, and faults of the machine by their level, too. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,34 +23,37 @@
 /* What the kernel logs itself, not what was written to /dev/kmsg: facility 0. */
 #define FACILITY(priority) ((priority) >> 3)
 
-struct pattern {
-	const char *start, *part; /* part: further on, or NULL */
+/* Of the level: 0 emergencies, 3 errors, 4 warnings, 6 information, that of a segmentation fault among it. */
+#define LEVEL(priority) ((priority) & 7)
+
+struct patterns {
+	const char *lines; /* regex(7), with | between them */
+	unsigned level;    /* the least urgent */
 };
 
-static const struct pattern errors[] = {
-	{ "mce: Uncorrected hardware memory error", NULL },
-	{ "mce: [Hardware Error]: CPU ", ": Machine Check Exception" },
-	{ "Memory failure: 0x", ": " },
-	{ "EDAC MC", " UE memory " },
-	{ "EDAC MC", " UE page " },
-	{ "I/O error, dev ", ", sector " },
-	{ "blk_update_request: I/O error, dev ", ", sector " },
-	{ "Buffer I/O error on dev ", ", logical block " },
-	{ "EXT4-fs error (device ", NULL },
-	{ "EXT4-fs (", "Remounting filesystem read-only" },
-	{ "XFS (", "Filesystem has been shut down" },
-	{ "XFS (", "Metadata corruption detected" },
-	{ "BTRFS error (device ", "forced readonly" },
-	{ NULL, NULL },
+#define DEVICE "[[:alnum:]_!/-]+"
+
+static const struct patterns errors = {
+	"^mce: Uncorrected hardware memory error|"
+	"^mce: \\[Hardware Error\\]: CPU [0-9]+: Machine Check Exception|"
+	"^Memory failure: 0x[0-9a-f]+: |"
+	"^EDAC MC[0-9]+: [0-9]+ UE (memory|page) |"
+	"^(blk_update_request: )?I/O error, dev " DEVICE ", sector |"
+	"^Buffer I/O error on dev " DEVICE ", logical block |"
+	"^EXT4-fs error \\(device " DEVICE "\\)|"
+	"^EXT4-fs \\(" DEVICE "\\): Remounting filesystem read-only|"
+	"^XFS \\(" DEVICE "\\): (Filesystem has been shut down|Metadata corruption detected)|"
+	"^BTRFS error \\(device " DEVICE "[^)]*\\).*forced readonly",
+	4,
 };
 
-static const struct pattern warnings[] = {
-	{ "mce: [Hardware Error]: Machine check events logged", NULL },
-	{ "EDAC MC", " CE memory " },
-	{ "INFO: task ", " blocked for more than " },
+static const struct patterns warnings = {
+	"^mce: \\[Hardware Error\\]: Machine check events logged|"
+	"^EDAC MC[0-9]+: [0-9]+ CE memory |"
+	"^INFO: task .* blocked for more than |"
 	/* Of a job that takes more than its own the kernel says "Memory cgroup out of memory". */
-	{ "Out of memory: Killed process ", NULL },
-	{ NULL, NULL },
+	"^Out of memory: Killed process ",
+	6,
 };
 
 /* Nobody's disk. */
@@ -58,17 +62,9 @@ static bool is_removable(const char *text)
 	return strstr(text, "dev loop") || strstr(text, "dev fd") || strstr(text, "dev sr");
 }
 
-static bool matches(const struct pattern *pattern, const char *text)
-{
-	for (; pattern->start; pattern++)
-		if (!strncmp(text, pattern->start, strlen(pattern->start)) &&
-		    (!pattern->part || strstr(text + strlen(pattern->start), pattern->part)) && !is_removable(text))
-			return true;
-	return false;
-}
-
 struct look {
-	const struct pattern *patterns;
+	regex_t lines;
+	unsigned level;                /* the least urgent of those */
 	unsigned long long after;      /* the number of the last record that was looked at */
 	unsigned long long not_before; /* microseconds since the machine started */
 	unsigned long long last;
@@ -88,9 +84,9 @@ static void look_at(struct look *look, char *record)
 		return;
 	look->any = true;
 	look->last = number;
-	if (number <= look->after || when < look->not_before || FACILITY(priority) || look->found[0])
+	if (number <= look->after || when < look->not_before || FACILITY(priority) || LEVEL(priority) > look->level || look->found[0])
 		return;
-	if (matches(look->patterns, text + 1))
+	if (!regexec(&look->lines, text + 1, 0, NULL, 0) && !is_removable(text + 1))
 		snprintf(look->found, sizeof(look->found), "%s", text + 1);
 }
 
@@ -144,11 +140,11 @@ static void remember(const struct look *look, long long when, const char *text)
 	check_remember("log", line);
 }
 
-static int search(const struct pattern *patterns, unsigned hold_s)
+static int search(const struct patterns *patterns, unsigned hold_s)
 {
 	const char *source = check_word("source", "/dev/kmsg");
 	scoped_free char *before = check_recall("log");
-	struct look look = { .patterns = patterns };
+	struct look look = { .level = patterns->level };
 	unsigned long long back = check_number("back", 600) * 1000000, up = uptime_us();
 	long long when = 0, now = (long long)time(NULL);
 	char old[200] = "";
@@ -159,6 +155,8 @@ static int search(const struct pattern *patterns, unsigned hold_s)
 	else
 		snprintf(old, sizeof(old), "%s", before + end);
 	look.last = look.after;
+	if (regcomp(&look.lines, patterns->lines, REG_EXTENDED | REG_NOSUB))
+		return check_could_not_run("the patterns cannot be read");
 	if (read_source(&look, source))
 		return check_could_not_run("%s: %s", source, strerrordesc_np(errno));
 	if (!look.any)
@@ -175,10 +173,10 @@ static int search(const struct pattern *patterns, unsigned hold_s)
 
 int check_kernel_errors(void)
 {
-	return search(errors, 0);
+	return search(&errors, 0);
 }
 
 int check_kernel_warnings(void)
 {
-	return search(warnings, 3600);
+	return search(&warnings, 3600);
 }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
+#include "native/base/trust.h"
 
 /* At a time: a turn must not take all processors of a node from its jobs. */
 #define SIDE_BY_SIDE 4
@@ -133,11 +134,18 @@ static bool start(struct running *run, const char *state, const char *node)
 {
 	const struct health_check *check = run->check;
 	scoped_free char *folder = text_format("%s/%s", state, check->name);
-	char text[HEALTH_TEXT_SIZE];
+	char text[HEALTH_TEXT_SIZE], line[1400];
+	struct jail_error err = { 0 };
 	int ends[2];
 
 	if (!check->program) {
 		conclude(run->result, HEALTH_COULD_NOT_RUN, "no folder of checks has a program of this name");
+		return false;
+	}
+	/* A folder of root's may hold a user's file, or a link to one. */
+	scoped_fd program = jail_open_trusted(check->program, 0, "health check", &err);
+	if (program < 0) {
+		conclude(run->result, HEALTH_COULD_NOT_RUN, jail_error_format(&err, line, sizeof(line)));
 		return false;
 	}
 	mkdir(folder, 0700);

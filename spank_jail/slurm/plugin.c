@@ -127,6 +127,9 @@ static void guard_slurmd(bool read)
 {
 	if (!read || !jail_selection_is_given(&step.arguments.only))
 		jail_guard_slurmd(read ? step.arguments.bcast : JAIL_BCAST);
+	if (jail_configuration_su_is_outside())
+		slurm_error(NAME "`sbatch --get-user-env` and `--export=NONE` run a user's profile outside the jail: add the line "
+			    "\"session required pam_jail.so\" to /etc/pam.d/su-l, with the arguments of /etc/pam.d/sshd's");
 }
 
 int slurm_spank_init(spank_t spank, int ac, char *av[])

@@ -198,6 +198,26 @@ def test_what_others_than_root_can_write_is_not_run(node: Node, what: str) -> No
     assert not (node.base / "ran").exists()
 
 
+def test_a_program_that_others_than_root_can_write_is_not_run(node: Node) -> None:
+    """its own mode and owner, and those of what it is a link to; others are run all the same"""
+    node.table("check one")
+    node.configure(f"folder {node.base}/site")
+    node.program("one", "exit 0")
+    home = node.base / "home"
+    home.mkdir()
+    os.chown(home, 12345, 12345)
+    for name in ("users", "everybodys", "theirs"):
+        node.program(name, f"touch {node.base}/ran", "site" if name != "theirs" else "home")
+    os.chown(node.base / "site/users", 12345, 12345)
+    (node.base / "site/everybodys").chmod(0o757)
+    (node.base / "site/theirs").symlink_to(home / "theirs")
+    shown = node.turn()
+    assert not (node.base / "ran").exists()
+    assert {shown[name]["verdict"] for name in ("users", "everybodys", "theirs")} == {"could not run"}
+    assert "belongs to uid 12345" in shown["users"]["text"]
+    assert shown["one"]["verdict"] == "passed"
+
+
 def test_a_check_of_a_sites_own(node: Node) -> None:
     """as docs/health.md shows it"""
     program, table = blocks_for("health.md", "test_a_check_of_a_sites_own")

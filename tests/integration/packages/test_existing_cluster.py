@@ -133,6 +133,22 @@ def test_a_batch_script_and_its_steps_are_where_their_partition_is(trial: Machin
         assert said.count("-inside") == number, (partition, said)
 
 
+def test_a_users_profile_runs_where_the_job_does(trial: Machine) -> None:
+    """by `su - USER` of slurmd's"""
+    assert "run a user's profile outside the jail" in trial.says("cat /var/log/slurmd.log")
+    line = "session required pam_jail.so jail-jobs=yes"
+    trial.says(f"grep -q pam_jail /etc/pam.d/su-l || echo '{line}' >> /etc/pam.d/su-l")
+    where = f"{INSIDE} && echo inside || echo outside"
+    profile = f"export READ=read; ({where}) >> ~/profile-ran"
+    trial.says(f"echo '{profile}' > ~/.bash_profile", "ann")
+    for option in ("--get-user-env", "--export=NONE"):
+        for partition, place in (("trial", "inside"), ("normal", "outside")):
+            submit = f"sbatch -W -Q -p {partition} {option} -o ~/out --wrap='echo script $READ'"
+            said = trial.says(f"rm -f ~/profile-ran; {submit}; cat ~/out ~/profile-ran", "ann")
+            assert said.split() == ["script", "read", place], (partition, option, said)
+    trial.says("rm ~/.bash_profile", "ann")
+
+
 def test_nobody_becomes_root_inside(trial: Machine) -> None:
     trial.says(
         "cp /usr/bin/id /mnt/jail/root/usr/bin/id-of-root; chmod 4755 /mnt/jail/root/usr/bin/id-of-root"
@@ -208,7 +224,7 @@ def test_users_groups_and_requests(trial: Machine) -> None:
 
 
 def test_all_of_it_goes_without_a_trace(trial: Machine, before: str) -> None:
-    trial.says("mv /root/plugstack.conf /etc/slurm/; sed -i /pam_jail/d /etc/pam.d/sshd")
+    trial.says("mv /root/plugstack.conf /etc/slurm/; sed -i /pam_jail/d /etc/pam.d/sshd /etc/pam.d/su-l")
     trial.restart_slurmd()
     for line in lines_for(PAGE, "test_all_of_it_goes_without_a_trace"):
         trial.says(line, timeout=300)
