@@ -150,8 +150,9 @@ def test_slurmctld_keeps_jobs_below_one_switch_and_gives_all_nodes(
 
 def _in_controller(variant: str, script: str) -> str:
     """What a script of sh prints in a container of the controller's image."""
-    build_images(BuildRequest(("controller",), variant, load=True), Events())
-    image = f"localhost/cellblock/controller:{variant}"
+    built = build_images(BuildRequest(("controller",), variant, load=True), Events())
+    # Not its name: that means what any checkout of this machine loaded last.
+    image = built.images["controller"].id
     command = ("podman", "run", "--rm", "--interactive", "--entrypoint=sh", image)
     environment = {**os.environ, **podman_environment()}
     done = subprocess.run(
