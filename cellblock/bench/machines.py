@@ -15,8 +15,12 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 
-# With 100 kubelet removes no image, however full the disk is: what was loaded is in no registry.
-_KEEP_IMAGES = "--image-gc-high-threshold=100"
+_OPTIONS = (
+    # With 100 kubelet removes no image, however full the disk is: what was loaded is in no registry.
+    "--image-gc-high-threshold=100",
+    # How often volumes of a changed ConfigMap are written anew; a minute by default.
+    "--sync-frequency=10s",
+)
 _CONTAINERD = "/run/kubernetes-test/node-{}/containerd.sock"
 _WAIT_S = 20
 FIRST = ("nice", "--adjustment=-10")
@@ -37,13 +41,13 @@ def prefer_pods(nodes: int) -> None:
                 file.write_text(str(value))
 
 
-def keep_images(folder: Path) -> None:
-    """Start the kubelet of each node anew, as one that removes no images."""
+def restart_kubelets(folder: Path) -> None:
+    """Start the kubelet of each node anew, as one that removes no images and is soon up to date."""
     for name in _processes(folder):
         if name.startswith("kubelet-"):
             number = int(name.removeprefix("kubelet-"))
             command = end_kubelet(folder, number)
-            start_kubelet(folder, number, [*command, _KEEP_IMAGES])
+            start_kubelet(folder, number, [*command, *_OPTIONS])
 
 
 def end_kubelet(folder: Path, number: int) -> list[str]:

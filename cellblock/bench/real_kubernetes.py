@@ -186,7 +186,7 @@ def running_kubernetes(started: Path, folder: Path) -> Iterator[Kubernetes]:
                     hint="its README says what it needs",
                 )
             subprocess.run(["iptables", "-t", "nat", "-I", *_NO_NAT], check=True)
-            machines.keep_images(folder)
+            machines.restart_kubelets(folder)
             machines.prefer_pods(NODES)
             yield Kubernetes(started, folder, configuration)
         finally:
