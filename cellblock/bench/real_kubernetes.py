@@ -166,8 +166,9 @@ def running_kubernetes(started: Path, folder: Path) -> Iterator[Kubernetes]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _alone() as lock, (folder / "up.log").open("w") as log:
+        keep = (str(started), str(folder), str(NODES), _PODS)
         keeper = subprocess.Popen(
-            ["bash", "-c", f"lock={lock}\n{_KEEPER}", str(started), str(folder), str(NODES), _PODS],
+            [*machines.FIRST, "bash", "-c", f"lock={lock}\n{_KEEPER}", *keep],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -185,7 +186,8 @@ def running_kubernetes(started: Path, folder: Path) -> Iterator[Kubernetes]:
                     hint="its README says what it needs",
                 )
             subprocess.run(["iptables", "-t", "nat", "-I", *_NO_NAT], check=True)
-            machines.keep_images(folder)
+            machines.restart_kubelets(folder)
+            machines.prefer_pods(NODES)
             yield Kubernetes(started, folder, configuration)
         finally:
             keeper.communicate()

@@ -212,14 +212,13 @@ def _whole_cluster(path: Path, output: Path | None, secrets: Path | None) -> Non
 
 def _difference(path: Path, folder: Path | None) -> None:
     from cellblock.kubernetes.difference import compare
-    from cellblock.kubernetes.render import render
 
     if folder is not None:
         raise UsageError(
             f"--diff writes nothing to {folder}", hint="leave --output and --secrets out, or --diff"
         )
     description = _describe(path)
-    found = compare(description, render(description))
+    found = compare(description)
     where = f"namespace {description.place.namespace} of kubectl's context '{found.context}'"
     if not found:
         print(f"{where} is what {path} says")

@@ -116,6 +116,16 @@ def describe(file: ClusterFile, variant: SlurmVariant, source: str, version: str
             hint="give all sets `on_demand`, take a variant of Slurm 25.05 or later, such as debian14, or "
             "leave kubernetes.topology out",
         )
+    if file.kubernetes.topology_block and not file.kubernetes.topology:
+        raise UsageError(
+            "kubernetes.topology_block goes with kubernetes.topology",
+            hint="name the label whose values are the blocks, as `topology: topology.kubernetes.io/rack`",
+        )
+    if file.kubernetes.topology_block and not features.topology_block:
+        raise UsageError(
+            f"kubernetes.topology_block: Slurm {variant.release} of variant {variant.name} knows no blocks",
+            hint="take a variant of Slurm 24.11 or later, such as debian13, or leave it out: a tree is made",
+        )
     return Description(file, variant, source, version)
 
 
@@ -146,6 +156,7 @@ def cluster_facts(cluster: Description) -> ClusterFacts:
             else one
             for one in facts.node_sets
         ),
+        block_size=cluster.place.topology_block,
         leaves=tuple(
             (
                 leaf,

@@ -2,24 +2,26 @@
 """What `kubectl apply -k` of a rendered cluster would change in the cluster of kubectl's current context.
 
 kubectl asks that cluster's API to apply without keeping it (a dry run): nothing is changed there. Secrets are
-no part of it: they are in a file of their own.
+no part of it: they are in a file of their own. Nor are the annotations that say what an object was made
+from: they would change in each object with each change of the file.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
 from cellblock.errors import CellblockError
 from cellblock.kubernetes.description import Description
-from cellblock.kubernetes.metadata import NAME
-from cellblock.kubernetes.render import write
+from cellblock.kubernetes.metadata import CLUSTER_FILE, NAME, VERSION
+from cellblock.kubernetes.render import render, write
 
 # Seconds that the API has for one answer.
 _ANSWER_S = 20
@@ -47,8 +49,8 @@ class Difference:
         return bool(self.text or self.left)
 
 
-def compare(cluster: Description, texts: Mapping[str, str]) -> Difference:
-    """Compare what `cluster` is rendered as, `texts`, with what is there.
+def compare(cluster: Description) -> Difference:
+    """Compare what `cluster` is rendered as with what is there.
 
     Raises CellblockError where there is no kubectl, no cluster, or no right to ask it.
     """
@@ -60,6 +62,7 @@ def compare(cluster: Description, texts: Mapping[str, str]) -> Difference:
     context = _context()
     _kubectl(context, "version", "--output=json")
     space = cluster.place.namespace
+    texts = render(_with_origin_of(context, cluster))
     objects = tuple(_objects(texts))
     with tempfile.TemporaryDirectory(prefix="cellblock-diff-") as name:
         write(Path(name), texts)
@@ -76,6 +79,18 @@ def compare(cluster: Description, texts: Mapping[str, str]) -> Difference:
     }
     left = tuple(sorted(name for name, one in there.items() if one not in objects))
     return Difference(context, done.stdout, left=left)
+
+
+def _with_origin_of(context: str, cluster: Description) -> Description:
+    """The cluster as if it were of the file and the version that the namespace there was made from."""
+    space = f"namespace/{cluster.place.namespace}"
+    found = _kubectl(context, "get", space, "--ignore-not-found", "--output=json")
+    there = (json.loads(found)["metadata"].get("annotations") or {}) if found.strip() else {}
+    return replace(
+        cluster,
+        source=there.get(CLUSTER_FILE, cluster.source),
+        version=there.get(VERSION, cluster.version),
+    )
 
 
 def _objects(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:

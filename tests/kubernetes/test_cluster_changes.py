@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
+import tarfile
 
 import pytest
 
@@ -81,10 +83,15 @@ def newer_jail(cluster: PageCluster) -> str:
     source = jail_image(cluster.kubernetes)
     layout = cluster.folder / "newer"
     subprocess.run(["skopeo", "copy", "--quiet", source, f"oci:{layout}:newer"], check=True)
-    note = cluster.folder / "note"
-    note.write_text("of the newer image\n")
-    insert = ["umoci", "insert", "--image", f"{layout}:newer", str(note), "/usr/share/newer"]
-    subprocess.run(insert, check=True, capture_output=True)
+    # `umoci insert` of Debian 12 leaves the end of the tar out.
+    layer = cluster.folder / "newer.tar"
+    with tarfile.open(layer, "w") as archive:
+        note = b"of the newer image\n"
+        entry = tarfile.TarInfo("usr/share/newer")
+        entry.size = len(note)
+        archive.addfile(entry, io.BytesIO(note))
+    add = ["umoci", "raw", "add-layer", "--image", f"{layout}:newer", str(layer)]
+    subprocess.run(add, check=True, capture_output=True)
     jail = f"{cluster.host}/cellblock/jail:newer"
     push(f"oci:{layout}:newer", f"docker://{jail}")
     shutil.rmtree(layout)

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.integration
 _DELETIONS = int(os.environ.get("CELLBLOCK_POD_DELETIONS", "4"))
 _SEED = int(os.environ.get("CELLBLOCK_FUZZ_SEED", "17"))
 _GO = f"/home/{USER}/go"
+_NODES = ("cpu-0", "cpu-1")
 # Of a job: it runs until the file is there.
 _UNTIL_GO = f"until [ -e {_GO} ]; do sleep 1; done"
 
@@ -36,6 +37,23 @@ def as_before(cluster: PageCluster) -> None:
     cluster.until("the login node", lambda: cluster.is_ready("login-0"))
     cluster.run_as("rm", "-f", _GO)
     cluster.until("two idle nodes", cluster.serves)
+
+
+def other_machine(machine: str) -> str:
+    """Of the two."""
+    return next(name for name in ("node-1", "node-2") if name != machine)
+
+
+def node_on(cluster: PageCluster, machine: str) -> str:
+    """A node whose pod is on that machine; one is brought there when there is none."""
+    if machine not in map(cluster.machine, _NODES):
+        cluster.kubernetes("cordon", other_machine(machine))
+        try:
+            cluster.kubernetes("delete", "pod", _NODES[1], "--namespace=slurm")
+            cluster.until("a node there", lambda: cluster.is_ready(_NODES[1]) and cluster.serves())
+        finally:
+            cluster.kubernetes("uncordon", other_machine(machine))
+    return next(each for each in _NODES if cluster.machine(each) == machine)
 
 
 def starts_again(cluster: PageCluster, job: str) -> None:
@@ -85,29 +103,27 @@ def test_a_machine_that_is_drained_loses_no_job_and_tells_its_sessions(
     cluster: PageCluster, tmp_path: Path
 ) -> None:
     machine = cluster.machine("login-0")
-    node = next(each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine)
+    node = node_on(cluster, machine)
     there = ("--nodelist", node, "--cpus-per-task=1", "--mem=10")
     short, long = cluster.submit_as("sleep 12", *there), cluster.submit_as(_UNTIL_GO, *there)
     cluster.until("running jobs", lambda: cluster.runs(short) and cluster.runs(long))
-    with session(cluster, tmp_path) as ssh:
-        line = (
-            f"kubectl drain {machine} --ignore-daemonsets --delete-emptydir-data --timeout={GRACE_S + 120}s"
-        )
-        drain = subprocess.Popen(
-            [f"{cluster.kubernetes.folder}/bin/kubectl", *line.split()[1:]],
-            env={**os.environ, "KUBECONFIG": cluster.kubernetes.configuration},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        until(ssh, "This login node ends in")
-        assert ssh.stdin
-        ssh.stdin.close()
-        assert ssh.stdout
-        ssh.stdout.read()
-    said = drain.communicate()[0]
-    assert drain.returncode == 0, said
     try:
+        with session(cluster, tmp_path) as ssh:
+            options = ("--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={GRACE_S + 120}s")
+            drain = subprocess.Popen(
+                [f"{cluster.kubernetes.folder}/bin/kubectl", "drain", machine, *options],
+                env={**os.environ, "KUBECONFIG": cluster.kubernetes.configuration},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            until(ssh, "This login node ends in")
+            assert ssh.stdin
+            ssh.stdin.close()
+            assert ssh.stdout
+            ssh.stdout.read()
+        said = drain.communicate()[0]
+        assert drain.returncode == 0, said
         cluster.until(
             "the node on another machine", lambda: cluster.nodes().get(node, "down") in ("idle", "mix")
         )
@@ -121,8 +137,6 @@ def test_a_machine_that_is_drained_loses_no_job_and_tells_its_sessions(
         cluster.until("its end", lambda: is_complete(cluster, long, restarts=1))
     finally:
         cluster.kubernetes("uncordon", machine)
-    # Both nodes were on one machine.
-    cluster.kubernetes("delete", "pod", node, "--namespace=slurm")
 
 
 def test_a_pod_that_is_evicted_without_time_has_its_job_queued_again(cluster: PageCluster) -> None:
@@ -149,9 +163,9 @@ def evict(cluster: PageCluster, pod: str, seconds: int) -> None:
 def test_a_kubelet_that_ends_ends_no_job_and_a_machine_that_dies_has_its_jobs_queued_again(
     cluster: PageCluster,
 ) -> None:
-    machine = next(name for name in ("node-1", "node-2") if name != cluster.machine("controller-0"))
+    machine = other_machine(cluster.machine("controller-0"))
+    node = node_on(cluster, machine)
     number = int(machine.removeprefix("node-"))
-    node = next(each for each in ("cpu-0", "cpu-1") if cluster.machine(each) == machine)
     quick, job = (
         cluster.submit_as(each, f"--nodelist={node}", "--mem=10") for each in ("sleep 5", _UNTIL_GO)
     )

@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cellblock import __version__
 from cellblock.cli.app import app
 from cellblock.cluster.definition.cluster_file import load_cluster_file
 from cellblock.errors import CellblockError
 from cellblock.kubernetes.description import describe
 from cellblock.kubernetes.difference import Difference, compare
-from cellblock.kubernetes.render import render
 from cellblock.paths import PROJECT
 from tests.kubernetes.conftest import Kubernetes
 from tests.kubernetes.rendered import SLURM, described
@@ -36,9 +35,13 @@ os.execv("@REAL@", ["kubectl", *sys.argv[1:]])
 
 
 def difference(path: Path) -> Difference:
-    """What the file at `path` would change, with the annotations that the fixture's render has."""
-    cluster = describe(load_cluster_file(path), SLURM, path.name, __version__)
-    return compare(cluster, render(cluster))
+    """What the file at `path` would change, had it been edited, and come with another Cellblock."""
+    return compare(describe(load_cluster_file(path), SLURM, "edited.yaml@0123456789ab", "another"))
+
+
+def objects_of(text: str) -> set[str]:
+    """What diff(1) was called with, as KIND.NAMESPACE.NAME."""
+    return set(re.findall(r"^diff .*\bv1\w*\.([A-Z]\S+)$", text, re.MULTILINE))
 
 
 @pytest.fixture
@@ -67,6 +70,7 @@ def test_what_an_apply_would_change_is_shown_and_not_done(path: Path, small: Sit
     found = difference(path)
     assert found.context == "test"
     assert "+  replicas: 3" in found.text
+    assert objects_of(found.text) == {"StatefulSet.small.worker"}
     assert found.left == ()
     there = small.kubernetes.get("statefulset/worker", f"--namespace={small.space}")
     assert there["spec"]["replicas"] == 2
@@ -114,13 +118,13 @@ def test_no_cluster_is_said(
     file.write_text(configuration)
     monkeypatch.setenv("KUBECONFIG", str(file))
     with pytest.raises(CellblockError, match=said):
-        compare(described(tmp_path), {"kustomization.yaml": "resources: []"})
+        compare(described(tmp_path))
 
 
 def test_no_kubectl_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CellblockError, match="no kubectl on this machine"):
-        compare(described(tmp_path), {})
+        compare(described(tmp_path))
 
 
 @pytest.mark.parametrize("option", ["--output", "--secrets"])

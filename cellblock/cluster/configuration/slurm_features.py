@@ -65,6 +65,11 @@ class SlurmFeatures:
         return self.release >= "25.05"
 
     @property
+    def topology_block(self) -> bool:
+        """Whether slurmctld knows blocks of nodes (seen in 24.11; not in 22.05)."""
+        return self.release >= "24.11"
+
+    @property
     def pmix(self) -> bool:
         """Whether `srun --mpi=pmix` works."""
         return self.release <= _PMIX_UNTIL

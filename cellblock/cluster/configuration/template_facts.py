@@ -149,6 +149,8 @@ class ClusterFacts:
     leaves: tuple[tuple[str, str], ...] = ()
     """Switches, and the nodes below each that slurm.conf names; without switches there is no topology."""
     topology_name: str = "default"
+    block_size: int | None = None
+    """Nodes of a block at least, where the leaves are blocks and no switches."""
 
     @property
     def on_demand(self) -> tuple[NodeSetFacts, ...]:

@@ -141,6 +141,9 @@ class Kubernetes(Strict):
     topology: LabelKey | None = None
     """The label of machines that says where they are, as topology.kubernetes.io/zone. Each set names its
     value in `node_selector`. Slurm keeps jobs where the value is one, if it can. Without: no topology."""
+    topology_block: int | None = Field(default=None, ge=1)
+    """How many nodes at least share a value, as those of a rack with NVLink do: the topology is then one of
+    blocks, which Slurm 24.11 and later gives whole to jobs. Without: a tree of switches."""
     closed_to_jobs: tuple[Network, ...] = Field(default=(), strict=False)
     """Networks that jobs and sessions are kept out of: those of the machines and of Kubernetes' API, as
     10.0.0.0/16. What clouds tell machines by 169.254.0.0/16 always is."""

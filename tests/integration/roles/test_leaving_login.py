@@ -50,6 +50,41 @@ def test_sessions_are_told_and_waited_for(cluster: LocalCluster, user: str) -> N
         running.kill()
 
 
+def test_sessions_by_ssh_are_told(cluster: LocalCluster, user: str) -> None:
+    """Their processes are the user's, and in the jail: root outside may not look into them."""
+    told = {name: ssh(cluster, name) for name in ("root", user)}
+    homes = (cluster.root / "root", cluster.root / "home" / user)
+    try:
+        for home in homes:
+            cluster.wait_until("the session runs", (home / "session.ssh").exists)
+        cluster.on("login", LEAVE, "60").ok()
+        for name, running in told.items():
+            said = running.communicate(timeout=60)[0]
+            assert said.count(TOLD) == 1, f"{name}: {said}"
+    finally:
+        cluster.on("login", "rm", "-f", "/run/nologin")
+        for home in homes:
+            (home / "session.ssh").unlink(missing_ok=True)
+        for running in told.values():
+            running.kill()
+
+
+def ssh(cluster: LocalCluster, name: str) -> subprocess.Popen[str]:
+    """A session of some seconds by ssh, with a terminal."""
+    key = cluster.status.ssh_key.with_suffix(".pub").read_text()
+    line = 'umask 077; mkdir -p ~/.ssh; echo "$0" >~/.ssh/authorized_keys'
+    cluster.jail("sh", "-c", line, key, user=name).ok()
+    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes")
+    said = [part for option in options for part in ("-o", option)]
+    where = ("-i", str(cluster.status.ssh_key), "-p", str(cluster.status.ssh_port), f"{name}@127.0.0.1")
+    return subprocess.Popen(
+        ["ssh", "-tt", *said, *where, "touch ~/session.ssh; sleep 8"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.mark.parametrize("kind", ["file", "fifo"])
 def test_what_is_no_terminal_is_not_written_to(cluster: LocalCluster, user: str, kind: str) -> None:
     """A session of a user's own design: root outside opens what its standard input is."""
