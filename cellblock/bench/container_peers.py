@@ -40,6 +40,7 @@ _TRUE, _SLEEP = ("/usr/bin/true",), ("/usr/bin/sleep", "30")
 _WORK, _HOME = "/var/tmp/bench", {"USER": "root", "HOME": "/root"}
 """In a root of a peer's own."""
 _UID = 1500
+_ACCOUNT = f"bench:x:{_UID}:{_UID}::{_WORK}:/bin/sh"
 _AS_USER = f"setpriv --reuid={_UID} --regid={_UID} --clear-groups"
 """root's Apptainer asks for all capabilities, which root of a container has not."""
 _SETTLE_S = 3.0
@@ -104,7 +105,10 @@ def peers_cost(enroot: Path, importer: Path, events: Events, runs: int = RUNS) -
     for tool in ("podman", "docker-registry", "skopeo"):
         if not shutil.which(tool):
             raise CellblockError(f"{tool} is not installed", hint=f"apt-get install {tool}")
-    roots = {name: _root(name, suite, events) for name, suite in _ROOTS.items()}
+    roots = {
+        name: debian_root(name, suite, packages, [_ACCOUNT], events)
+        for name, (suite, packages) in _ROOTS.items()
+    }
     names = [shape.name for shape in SHAPES]
     with (
         scratch() as folder,
@@ -125,13 +129,12 @@ def peers_cost(enroot: Path, importer: Path, events: Events, runs: int = RUNS) -
         return costs
 
 
-_ROOTS = {"charliecloud": "trixie", "apptainer": "sid"}
-"""Package -> suite of Debian that has it."""
-
-
-def _root(package: str, suite: str, events: Events) -> Path:
-    """A root of that suite with the package, and with the user whom Apptainer runs as."""
-    return debian_root(package, suite, [package], [f"bench:x:{_UID}:{_UID}::{_WORK}:/bin/sh"], events)
+_ROOTS = {
+    "charliecloud": ("trixie", ["charliecloud", "squashfuse", "fuse3"]),
+    # Without squashfuse it unpacks a SIF at each start.
+    "apptainer": ("sid", ["apptainer", "squashfuse", "fuse3", "fuse-overlayfs"]),
+}
+"""Runtime -> suite of Debian that has it, and packages."""
 
 
 def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path) -> list[Runtime]:

@@ -19,6 +19,12 @@ cd "$1"
 mount --bind . .
 cd "$1"
 for name in proc sys dev; do mount --rbind "/$name" "$name"; done
+# As udev makes it; where there is none, it is root's alone.
+if [ -e dev/fuse ]; then
+    rm -f fuse
+    mknod -m 666 fuse c 10 229
+    mount --bind fuse dev/fuse
+fi
 pivot_root . mnt
 echo ready
 exec sleep infinity
@@ -31,7 +37,8 @@ def debian_root(name: str, suite: str, packages: Sequence[str], users: Sequence[
     `users` are lines of /etc/passwd. Raises CellblockError when mmdebstrap is missing or fails.
     """
     root = paths.cache() / "bench" / f"{name}-{suite}"
-    if (root / "etc").is_dir():
+    made, said = root / "etc/cellblock-bench", "\n".join([*packages, *users])
+    if made.is_file() and made.read_text() == said:
         return root
     if not shutil.which("mmdebstrap"):
         raise CellblockError("mmdebstrap is not installed", hint="apt-get install mmdebstrap")
@@ -52,6 +59,9 @@ def debian_root(name: str, suite: str, packages: Sequence[str], users: Sequence[
     (draft / "etc/localtime").touch()
     with (draft / "etc/passwd").open("a") as file:
         file.writelines(f"{line}\n" for line in users)
+    (draft / made.relative_to(root)).write_text(said)
+    if root.exists():
+        shutil.rmtree(root)
     draft.rename(root)
     return root
 
