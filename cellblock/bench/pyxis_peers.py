@@ -107,7 +107,7 @@ _STEPS = {
 """Options of srun, and the program."""
 
 
-def step_peers(rounds: int, events: Events, image: str = "big") -> dict[str, float]:
+def step_peers(rounds: int, events: Events, image: str = "big") -> dict[str, float | None]:
     """Milliseconds that a container adds to a step of one task and of 16, by `NAME_over_bare_ms` and so on.
 
     Needs 10 GB of disk, mmdebstrap and docker-registry. Raises CellblockError.
@@ -182,7 +182,7 @@ def _slurm(enter: Sequence[str]) -> Iterator[None]:
         daemons.wait()
 
 
-def _measure(enter: Sequence[str], rounds: int, words: Mapping[str, str]) -> dict[str, float]:
+def _measure(enter: Sequence[str], rounds: int, words: Mapping[str, str]) -> dict[str, float | None]:
     lines = []
     for name, (options, program) in _STEPS.items():
         program = program.format(**words)
