@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cellblock import paths
+from cellblock.bench.debian_root import debian_root, entered
 from cellblock.bench.import_images import SHAPES
 from cellblock.bench.registry import registry
 from cellblock.bench.scratch import scratch, storage
@@ -40,18 +40,9 @@ _TRUE, _SLEEP = ("/usr/bin/true",), ("/usr/bin/sleep", "30")
 _WORK, _HOME = "/var/tmp/bench", {"USER": "root", "HOME": "/root"}
 """In a root of a peer's own."""
 _UID = 1500
+_ACCOUNT = f"bench:x:{_UID}:{_UID}::{_WORK}:/bin/sh"
 _AS_USER = f"setpriv --reuid={_UID} --regid={_UID} --clear-groups"
 """root's Apptainer asks for all capabilities, which root of a container has not."""
-_ENTER = """
-cd "$1"
-mount --bind . .
-cd "$1"
-for name in proc sys dev; do mount --rbind "/$name" "$name"; done
-pivot_root . mnt
-echo ready
-exec sleep infinity
-"""
-_CGROUP = Path("/sys/fs/cgroup")
 _SETTLE_S = 3.0
 
 
@@ -111,10 +102,13 @@ def peers_cost(enroot: Path, importer: Path, events: Events, runs: int = RUNS) -
 
     Needs 12 GB of /var/tmp, mmdebstrap, docker-registry, skopeo and podman. Raises CellblockError.
     """
-    for tool in ("mmdebstrap", "podman", "docker-registry", "skopeo"):
+    for tool in ("podman", "docker-registry", "skopeo"):
         if not shutil.which(tool):
             raise CellblockError(f"{tool} is not installed", hint=f"apt-get install {tool}")
-    roots = {name: _root(name, suite, events) for name, suite in _ROOTS.items()}
+    roots = {
+        name: debian_root(name, suite, packages, [_ACCOUNT], events)
+        for name, (suite, packages) in _ROOTS.items()
+    }
     names = [shape.name for shape in SHAPES]
     with (
         scratch() as folder,
@@ -135,28 +129,12 @@ def peers_cost(enroot: Path, importer: Path, events: Events, runs: int = RUNS) -
         return costs
 
 
-_ROOTS = {"charliecloud": "trixie", "apptainer": "sid"}
-"""Package -> suite of Debian that has it."""
-
-
-def _root(package: str, suite: str, events: Events) -> Path:
-    """A root of that suite with the package, made once."""
-    root = paths.cache() / "bench" / f"{package}-{suite}"
-    if not (root / "etc").is_dir():
-        draft = root.with_name(f"{root.name}.{os.getpid()}")
-        command = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={package},ca-certificates"]
-        # Of sid's lists a mirror that stands still has old ones only.
-        command.append('--aptopt=Acquire::Check-Valid-Until "false"')
-        root.parent.mkdir(parents=True, exist_ok=True)
-        with events.step(package, f"a root of Debian {suite}, made once"):
-            _run([*command, suite, str(draft)])
-        # Apptainer binds both into each container.
-        (draft / "etc/hosts").write_text("127.0.0.1 localhost\n")
-        (draft / "etc/localtime").touch()
-        with (draft / "etc/passwd").open("a") as users:
-            users.write(f"bench:x:{_UID}:{_UID}::{_WORK}:/bin/sh\n")
-        draft.rename(root)
-    return root
+_ROOTS = {
+    "charliecloud": ("trixie", ["charliecloud", "squashfuse", "fuse3"]),
+    # Without squashfuse it unpacks a SIF at each start.
+    "apptainer": ("sid", ["apptainer", "squashfuse", "fuse3", "fuse-overlayfs"]),
+}
+"""Runtime -> suite of Debian that has it, and packages."""
 
 
 def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path) -> list[Runtime]:
@@ -211,26 +189,12 @@ def _runtimes(folder: Path, roots: dict[str, Path], enroot: Path, importer: Path
 
 @contextmanager
 def _inside(runtime: Runtime) -> Iterator[Runtime]:
-    """The runtime in a mount namespace in which its own root is the root: Apptainer refuses a chroot(2)."""
+    """The runtime with the command that enters its own root, where it has one."""
     if runtime.root == Path("/"):
         yield runtime
         return
-    holder = subprocess.Popen(
-        ["unshare", "--mount", "--propagation=private", "sh", "-ec", _ENTER, "enter", str(runtime.root)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert holder.stdout
-        if holder.stdout.readline().strip() != "ready":
-            raise CellblockError(
-                f"{runtime.root} cannot be entered", hint="remove it: it is made anew by the next run"
-            )
-        enter = ("nsenter", f"--target={holder.pid}", "--mount", "--wdns=/")
+    with entered(runtime.root) as enter:
         yield replace(runtime, enter=enter)
-    finally:
-        holder.kill()
-        holder.wait()
 
 
 def _work(runtime: Runtime, folder: Path) -> str:
@@ -301,18 +265,15 @@ def _starts(
     return found
 
 
+def _start(command: list[str], runtime: Runtime) -> subprocess.Popen[bytes]:
+    variables = {**os.environ, **runtime.variables}
+    return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def _at_once(command: list[str], runtime: Runtime) -> float:
     """Seconds until the last of 16 has ended."""
     began = time.perf_counter()
-    running = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **runtime.variables},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(TASKS)
-    ]
+    running = [_start(command, runtime) for _ in range(TASKS)]
     status = [each.wait() for each in running]
     seconds = time.perf_counter() - began
     if any(status):
@@ -328,26 +289,34 @@ def _memory(runtime: Runtime, folder: Path) -> float:
     words = _words(runtime, folder)
     best = runtime.file or runtime.folder
     command = runtime.command(runtime.exec_line(best, _SLEEP), **words)
-    group = _CGROUP / f"cellblock-bench-{os.getpid()}"
+    group = _unified_cgroup() / f"cellblock-bench-{os.getpid()}-{runtime.name}"
     group.mkdir()
+    entering = ["sh", "-ec", f'echo $$ >{group}/cgroup.procs; exec "$@"', "enter", *command]
+    started = [_start(entering, runtime) for _ in range(TASKS)]
     try:
-        entering = ["sh", "-ec", f'echo $$ >{group}/cgroup.procs; exec "$@"', "enter", *command]
-        for _ in range(TASKS):
-            subprocess.Popen(
-                entering,
-                env={**os.environ, **runtime.variables},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
         time.sleep(_SETTLE_S)
         return sum(_pss(each) for each in _members(group)) / TASKS
     finally:
         (group / "cgroup.kill").write_text("1")
+        for each in started:
+            each.wait()
         deadline = time.monotonic() + 10
-        while _members(group) and time.monotonic() < deadline:
+        while group.exists() and time.monotonic() < deadline:
+            with suppress(OSError):
+                group.rmdir()
             time.sleep(0.1)
-        with suppress(OSError):
-            group.rmdir()
+
+
+def _unified_cgroup() -> Path:
+    """Where cgroup2 is mounted, alone or beside cgroups of version 1. Raises CellblockError."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, target, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(target)
+    raise CellblockError(
+        "cgroup2 is not mounted: memory of tasks is measured by its groups",
+        hint="mount -t cgroup2 none /sys/fs/cgroup",
+    )
 
 
 def _members(group: Path) -> list[str]:

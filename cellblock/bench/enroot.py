@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cellblock import paths
 from cellblock.bench.container_peers import RuntimeCost, peers_cost
-from cellblock.bench.enroot_import import ImportFigures, import_cost
+from cellblock.bench.enroot_import import ImportFigures, compile_importer, import_cost
 from cellblock.bench.percentile import percentile
 from cellblock.bench.scratch import scratch
 from cellblock.errors import CellblockError
@@ -97,8 +97,8 @@ def enroot_cost(runs: int, events: Events, *, imports: bool = True, peers: bool 
         image_bytes = image.stat().st_size
         shutil.rmtree(folder / "data")
         image.unlink()
-        imported = import_cost(folder, events) if imports or peers else None
-        others = peers_cost(program, folder / "importer/enroot-image", events) if peers else {}
+        imported = import_cost(folder, events) if imports else None
+        others = peers_cost(program, compile_importer(folder, events), events) if peers else {}
         return EnrootFigures(
             files=files,
             image_bytes=image_bytes,

@@ -23,6 +23,7 @@ from cellblock.events import Events, Progress
 
 ROUNDS = {"base": 5, "big": 2}
 CACHED_ROUNDS = 5
+_IMPORTER = "importer/enroot-image"
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ def import_cost(folder: Path, events: Events) -> ImportFigures:
     for tool in ("docker-registry", "skopeo", "umoci", "podman", "mksquashfs", "make", "gcc"):
         if not shutil.which(tool):
             raise CellblockError(f"{tool} is not installed", hint=f"apt-get install {tool}")
-    with events.step("compile", "enroot-image"):
-        sources = paths.PROJECT / "enroot/importing"
-        _measure(["make", "-s", "-j2", "-C", str(sources), f"BUILD={folder / 'importer'}"])
+    compile_importer(folder, events)
     with events.step("images", "two images to import, made once"):
         layout()
     names = [shape.name for shape in SHAPES]
@@ -67,8 +66,16 @@ def import_cost(folder: Path, events: Events) -> ImportFigures:
         return _import_all(folder, host, events)
 
 
+def compile_importer(folder: Path, events: Events) -> Path:
+    """The program enroot-image in `folder`. Raises CellblockError."""
+    with events.step("compile", "enroot-image"):
+        sources = paths.PROJECT / "enroot/importing"
+        _measure(["make", "-s", "-j2", "-C", str(sources), f"BUILD={folder / 'importer'}"])
+    return folder / _IMPORTER
+
+
 def _import_all(folder: Path, host: str, events: Events) -> ImportFigures:
-    program = str(folder / "importer/enroot-image")
+    program = str(folder / _IMPORTER)
     cold: dict[str, list[float]] = {}
     cached, peaks = [], []
     unpacked, pulled = {}, {}

@@ -3,8 +3,8 @@
 
 Files of this machine's Debian packages in layers of gzip -6, as an OCI layout (OCI image-spec 1.1).
 Programs and texts shrink to a third. Images for machine learning shrink to six tenths only, because weights
-do not compress: `big` has 31 files of random bytes for them. The images are made once and kept below
-CELLBLOCK_CACHE.
+do not compress: `big` has 31 files of random bytes for them. Both have what container runtimes ask of an
+image: a shell, accounts and mount points. The images are made once and kept below CELLBLOCK_CACHE.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import IO
 from cellblock import paths
 from cellblock.errors import CellblockError
 
-FORM = 3
+FORM = 4
 """Counts up when the images change: a kept one is of this form."""
 
 
@@ -49,6 +49,13 @@ SHAPES = (
 RANDOM_FILE = 16_000_000
 LARGEST = 64_000_000
 """No single file is larger: a few debug files would be most of an image."""
+
+PROGRAMS = ("/usr/bin/true", "/usr/bin/sleep", "/usr/bin/sh", "/usr/bin/bash")
+SKELETON = (
+    *("dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var", "var/tmp"),
+    *("etc/passwd", "etc/group"),
+)
+"""Directories without what is in them, and files; Charliecloud starts nothing in a root without accounts."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ def _make_image(folder: Path, shape: Shape) -> dict[str, object]:
     for path, size in _chosen(shape):
         parts[min(int(total / share), shape.layers - 1)].append(path)
         total += size
-    parts[-1] += [path for path in _program("/usr/bin/true") if path not in parts[-1]]
+    needed = {path for program in PROGRAMS for path in _program(program)}
+    parts[-1] += sorted({*needed, *SKELETON} - set(parts[-1]))
     weights = folder / "weights"
     weights.mkdir()
     source = random.Random(shape.name)

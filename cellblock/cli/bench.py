@@ -102,15 +102,28 @@ def pyxis(
         str, typer.Option("--name", help="Name of the running cluster to measure on.")
     ] = "cellblock",
     rounds: Annotated[int, typer.Option(help="Steps of each kind.", min=2)] = 30,
+    peers: Annotated[
+        bool,
+        typer.Option(
+            "--peers",
+            help="On a Slurm of its own, beside podman, Charliecloud and Apptainer: 12 GB, ten minutes.",
+        ),
+    ] = False,
     log: LogOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Measure what a container adds to a step, on the running cluster (`build.py up` first; 5 GB of disk)."""
     from cellblock.bench.pyxis import container_cost
+    from cellblock.bench.pyxis_peers import step_peers
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
     events = Events()
+    if peers:
+        with make_view(log, events):
+            keys = step_peers(rounds, events)
+        _print_keys(f"{rounds} steps of each kind, on a Slurm of Debian sid:", keys, as_json)
+        return
     with make_view(log, events):
         result = container_cost(name, rounds, events)
     _print_keys(f"{rounds} steps of each kind, measured in {result.seconds:.0f} s:", result.keys(), as_json)

@@ -32,7 +32,7 @@ from cellblock.privilege import require_root
 
 _LARGE = 32
 """A source package of more than this part of all bytes has a layer of its own."""
-_SHARED = 24
+_SHARED = 64
 """Layers that the others share. With those of their own an image stays far below the 127 of engines."""
 _CONSTANT = 1
 """Seconds since the epoch: the time of folders, and of what a build writes beside a package's files."""

@@ -44,9 +44,10 @@ case ${VERSION_CODENAME} in
 bookworm | jammy) tools= ;;
 esac
 
+# A Debian that is not released yet has no VERSION_ID.
 render() {
 	sed -e "s|@SLURM@|$slurm|g" -e "s|@RELEASE@|$release|g" -e "s|@DEPENDS@|$depends|g" -e "s|@VERSION@|$version|g" \
-		-e "s|@REVISION@|1~$ID$VERSION_ID|g" -e "s|@SUITE@|$VERSION_CODENAME|g" -e "s|@PLUGINS@|${plugins#/}|g" \
+		-e "s|@REVISION@|1~$ID${VERSION_ID:-$VERSION_CODENAME}|g" -e "s|@SUITE@|$VERSION_CODENAME|g" -e "s|@PLUGINS@|${plugins#/}|g" \
 		-e "s|@MULTIARCH@|$multiarch|g" "$1"
 }
 

@@ -31,6 +31,7 @@ def adopt(
     as_json: JsonOption = False,
 ) -> None:
     """Take an existing tree as a jail volume: find its packages, write its manifest, change nothing in it."""
+    from cellblock.cli.jail.volume_keys import volume_keys
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.jail.adopt import adopt as adopt_tree
@@ -42,15 +43,11 @@ def adopt(
     if as_json:
         print_json(
             {
-                "root": str(result.root),
-                "source": {"reference": result.source.reference, "id": result.source.id},
-                "changed": result.changed,
-                "entries": result.entries,
+                **volume_keys(result),
                 "packages": files.packages if files else None,
                 "bytes": files.size if files else None,
                 "files_changed": files.n_changed if files else None,
                 "files_missing": files.n_missing if files else None,
-                "seconds": round(result.seconds, 3),
             }
         )
         return

@@ -63,6 +63,7 @@ def assemble(
     as_json: JsonOption = False,
 ) -> None:
     """Write a jail to a volume: all of it or nothing, and nothing when it is there already."""
+    from cellblock.cli.jail.volume_keys import volume_keys
     from cellblock.cli.views import make_view
     from cellblock.events import Events
     from cellblock.jail.assemble import Options
@@ -78,12 +79,8 @@ def assemble(
     if as_json:
         print_json(
             {
-                "root": str(result.root),
-                "source": {"reference": result.source.reference, "id": result.source.id},
-                "changed": result.changed,
-                "entries": result.entries,
+                **volume_keys(result),
                 "bytes": result.bytes,
-                "seconds": round(result.seconds, 3),
                 "kept": result.kept,
                 "waiting": list(result.waiting),
                 "losses": [dataclasses.asdict(loss) for loss in result.losses],

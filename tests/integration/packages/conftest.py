@@ -16,6 +16,10 @@ from cellblock.events import Events
 from cellblock.release.packages import PackagesRequest, make_packages
 
 VARIANT = "debian13"
+RELEASES = {"debian12": "22.05", "debian13": "24.11", "debian14": "26.05"}
+"""Variant -> its Slurm: the oldest, the one of the newest stable Debian, and the newest."""
+LIMITS = ("--ulimit=nofile=1024:4096", "--ulimit=nproc=4096:4096")
+"""Within those of this machine: podman's own are above what it may set."""
 SITE = Path(__file__).parent / "site"
 
 
@@ -32,7 +36,13 @@ class Made:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def variant(request: pytest.FixtureRequest) -> str:
+    """The variant of the packages and of the machine; tests for several of them name it."""
+    return str(getattr(request, "param", VARIANT))
+
+
+@pytest.fixture(scope="session")
+def made(variant: str, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The packages of the variant, signed."""
     if not os.environ.get("CELLBLOCK_PACKAGES"):
         pytest.skip("minutes, and two cores of them: `build.py test --thorough` sets CELLBLOCK_PACKAGES")
@@ -42,7 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key)], check=True
     )
     output = folder / "made"
-    request = PackagesRequest(BuildRequest(variant=VARIANT), output, signer=load_signer(str(key)))
+    request = PackagesRequest(BuildRequest(variant=variant), output, signer=load_signer(str(key)))
     make_packages(request, Events())
     return Made(output, key)
 
@@ -50,8 +60,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 class Machine:
     """A container with a cluster of one machine."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, variant: str, layout: Path, volume: Path) -> None:
+        self.name, self.variant = name, variant
+        self.layout, self.volume = layout, volume
+        """The jail's image, and what is its /mnt/jail, as this machine sees them."""
+
+    @property
+    def release(self) -> str:
+        """Of its Slurm."""
+        return RELEASES[self.variant]
 
     def run(self, line: str, user: str = "root", timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """A shell line on the machine; what it says on both channels together."""
@@ -93,33 +110,26 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machine(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(made: Made, variant: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A plain machine; /srv/packages is there, and /srv/jail-image, a jail's image."""
     site = (SITE,)
     result = build_images(
-        BuildRequest(images=("plain-slurm", "jail"), variant=VARIANT, load=("plain-slurm",), sites=site),
+        BuildRequest(images=("plain-slurm", "jail"), variant=variant, load=("plain-slurm",), sites=site),
         Events(),
     )
     layout = tmp_path_factory.mktemp("jail") / "image"
     copy_images(result, layout, ["jail"])
     name = f"cellblock-plain-slurm-{os.getpid()}"
     subprocess.run(["podman", "rm", "-f", "-t", "0", name], check=True, capture_output=True)
-    # Limits within those of this machine: podman's own are above what it may set. A network: Slurm looks up
-    # addresses of a kind that some interface besides the loopback has.
-    options = [
-        "--hostname",
-        "plain",
-        "--privileged",
-        "--ulimit",
-        "nofile=1024:4096",
-        "--ulimit",
-        "nproc=4096:4096",
-    ]
-    volumes = [f"{made.folder}:/srv/packages:ro", f"{layout}:/srv/jail-image:ro", "/mnt/jail"]
+    # With a network: Slurm looks up addresses of a kind that some interface besides the loopback has.
+    options = ["--hostname", "plain", "--privileged", *LIMITS]
+    volume = tmp_path_factory.mktemp("volume")
+    volume.chmod(0o755)
+    volumes = [f"{made.folder}:/srv/packages:ro", f"{layout}:/srv/jail-image:ro", f"{volume}:/mnt/jail"]
     shown = [f"--volume={each}" for each in volumes]
     argv = ["podman", "run", "-d", "--init", "--name", name, *options, "--tmpfs=/run", *shown]
     subprocess.run([*argv, result.images["plain-slurm"].reference], check=True, capture_output=True)
-    plain = Machine(name)
+    plain = Machine(name, variant, layout, volume)
     try:
         plain.wait()
         yield plain

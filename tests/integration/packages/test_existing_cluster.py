@@ -8,14 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cellblock.events import Events
+from cellblock.jail.assemble import assemble
 from tests.documented import lines_for
 from tests.integration.archive import HAS_A_MIRROR
-from tests.integration.packages.conftest import Machine
+from tests.integration.packages.conftest import RELEASES, Machine
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(os.geteuid() != 0, reason="building images and running containers needs root"),
     HAS_A_MIRROR,
+    pytest.mark.parametrize("variant", RELEASES, indirect=True, scope="session"),
 ]
 PAGE = "packages.md"
 # In the jail alone; and the other way round, what a job on the node sees.
@@ -48,6 +51,11 @@ def is_inside(machine: Machine, srun: str, user: str = "ann") -> bool:
 def installed(machine: Machine) -> Machine:
     """The machine once the page's lines for installing were typed."""
     for line in lines_for(PAGE, "test_a_job_a_container_and_ssh"):
+        if machine.variant == "debian12" and "cellblock-tools" in line:
+            continue  # it has none there: the volume is filled from another machine, which is this one
+        if machine.variant == "debian12" and "jail assemble" in line:
+            assemble(f"oci:{machine.layout}", machine.volume, Events())
+            continue
         machine.says(line, timeout=600)
     # As an administrator of the jail would, who installs something there.
     machine.says("touch /mnt/jail/root/in-the-jail")
@@ -192,16 +200,19 @@ def test_a_slurmctld_that_does_not_answer_lets_nobody_out(trial: Machine) -> Non
 def test_a_plugin_of_another_release_is_refused(trial: Machine) -> None:
     (line,) = lines_for(PAGE, "test_a_plugin_of_another_release_is_refused")
     trial.says(line)
-    # What 25.05 would have compiled: the number in the plugin is all that Slurm's loader looks at.
+    version = trial.says("slurmd -V").split()[1]
+    major, minor, micro = (int(part) for part in version.split("."))
+    # What another release would have compiled: the number in the plugin is all that Slurm's loader looks at.
     plugin = "/usr/lib/x86_64-linux-gnu/slurm-wlm/spank_jail.so"
     code = (
-        f"b = open('{plugin}', 'rb').read(); old = bytes([5, 11, 24, 0]); assert b.count(old) == 1; "
-        "open('/tmp/spank_jail.so', 'wb').write(b.replace(old, bytes([0, 5, 25, 0])))"
+        f"b = open('{plugin}', 'rb').read(); old = bytes([{micro}, {minor}, {major}, 0]); "
+        "assert b.count(old) == 1; "
+        "open('/tmp/spank_jail.so', 'wb').write(b.replace(old, bytes([0, 2, 23, 0])))"
     )
     trial.says(f'python3 -c "{code}"')
     done = trial.run(line.replace(plugin, "/tmp/spank_jail.so"))
     assert done.returncode == 1
-    assert "is built for Slurm 25.05, and this image has slurm-wlm 24.11" in done.stdout
+    assert f"is built for Slurm 23.02, and this image has slurm-wlm {trial.release}" in done.stdout
     trial.says("sed -i 's|^required spank_jail.so|required /tmp/spank_jail.so|' /etc/slurm/plugstack.conf")
     done = trial.run("srun -p trial true", "ann")
     trial.says("sed -i 's|^required /tmp/spank_jail.so|required spank_jail.so|' /etc/slurm/plugstack.conf")

@@ -24,7 +24,7 @@ from tests.integration.packages.conftest import VARIANT, Made
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="building images needs root")
 THOROUGH = pytest.mark.skipif(
-    not os.environ.get("CELLBLOCK_WORKER_BY_BUILDAH"),
+    not os.environ.get("CELLBLOCK_PACKAGES"),
     reason="minutes, which no test of a change can wait for: `python3 build.py test --thorough`",
 )
 pytestmark = [pytest.mark.integration, HAS_A_MIRROR]

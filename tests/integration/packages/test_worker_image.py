@@ -11,7 +11,7 @@ import pytest
 
 from tests.documented import blocks_for
 from tests.integration.archive import HAS_A_MIRROR
-from tests.integration.packages.conftest import Machine, Made
+from tests.integration.packages.conftest import LIMITS, Machine, Made
 
 pytestmark = [
     pytest.mark.integration,
@@ -51,6 +51,7 @@ def test_three_lines_carry_the_plugins(made: Made, machine: Machine, tmp_path: P
         plugins = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
         ask = f'/usr/libexec/cellblock/plugin-release {plugins}/$each.so "$(slurmd -V)"'
         line = f"for each in spank_jail pyxis; do {ask}; done"
-        subprocess.run(["podman", "run", "--rm", "--network", "none", name, "sh", "-ec", line], check=True)
+        run = ["podman", "run", "--rm", *LIMITS, "--network", "none"]
+        subprocess.run([*run, name, "sh", "-ec", line], check=True)
     finally:
         subprocess.run(["podman", "rmi", "-f", name], check=False, capture_output=True)
