@@ -17,9 +17,8 @@ _JOBS = 5
 _ALONE = ("--pdb", "--trace", "-s", "--capture=no", "--collect-only", "--co")
 
 
-_THOROUGH = {
+THOROUGH = {
     "CELLBLOCK_FUZZ_SECONDS": "3600",
-    "CELLBLOCK_SCAN_FUZZ_SECONDS": "3600",
     "CELLBLOCK_FUZZ_SEED": "0",
     "CELLBLOCK_EXAMPLES": "2000",
     "CELLBLOCK_POWER_CUTS": "20",
@@ -83,7 +82,7 @@ def run_tests(
     if from_here:
         command += [f"--rootdir={paths.PROJECT}", f"--config-file={paths.PROJECT}/pyproject.toml"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # ruff and mypy are there
-    environment = {**(_THOROUGH if thorough else {}), **os.environ, "PATH": path}
+    environment = {**(THOROUGH if thorough else {}), **os.environ, "PATH": path}
     # Images set it. Each of thousands of commands would compile what it imports.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(command, cwd=None if from_here else paths.PROJECT, env=environment, check=False)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The project's own workflows: valid, safe, and each test that `--thorough` prolongs is in a nightly job."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cellblock.ci.settings import CHECKOUT
+from cellblock.cli.testing import THOROUGH
+from cellblock.paths import PROJECT
+
+WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
+# Whose files the variable reaches by tests/conftest.py, or by a helper that they import.
+_BY_HELPERS = {"CELLBLOCK_EXAMPLES", "CELLBLOCK_FUZZ_SEED", "PYTEST_TIMEOUT"}
+
+
+def test_they_are_valid_by_the_services_schema() -> None:
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    for schema in ("vendor.github-workflows", "custom.github-workflows-require-timeout"):
+        done = subprocess.run(
+            [*check, schema, *map(str, WORKFLOWS)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_a_linter_of_workflows_finds_nothing_unsafe() -> None:
+    linter = str(Path(sys.executable).with_name("zizmor"))
+    command = [linter, "--offline", "--no-progress", "--no-config", *map(str, WORKFLOWS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_actions_are_those_that_matrix_writes() -> None:
+    for path in WORKFLOWS:
+        jobs = yaml.safe_load(path.read_text())["jobs"].values()
+        assert {step["uses"] for job in jobs for step in job["steps"] if "uses" in step} == {CHECKOUT}, path
+
+
+def nightly() -> list[str]:
+    """The paths that the nightly jobs name."""
+    data = yaml.safe_load((PROJECT / ".github" / "workflows" / "nightly.yml").read_text())
+    return [
+        path for tests in data["jobs"]["thorough"]["strategy"]["matrix"]["tests"] for path in tests.split()
+    ]
+
+
+def test_nightly_jobs_name_what_there_is_once() -> None:
+    paths = nightly()
+    assert len(paths) == len(set(paths))
+    assert [path for path in paths if not (PROJECT / path).exists()] == []
+
+
+@pytest.mark.parametrize("variable", sorted(set(THOROUGH) - _BY_HELPERS))
+def test_what_takes_long_runs_at_night(variable: str) -> None:
+    readers = [
+        path.relative_to(PROJECT)
+        for path in (PROJECT / "tests").rglob("*.py")
+        if path != Path(__file__) and f'"{variable}"' in path.read_text()
+    ]
+    assert readers, f"no test reads {variable}"
+    named = [PROJECT / path for path in nightly()]
+    for reader in readers:
+        if reader.name.startswith(("test_", "conftest")):
+            whole = PROJECT / reader
+            assert any(path in (whole, *whole.parents) for path in named), f"{reader} is in no nightly job"
