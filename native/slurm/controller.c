@@ -40,9 +40,18 @@ bool jail_controller_job_is_over(uint32_t job)
 	return over;
 }
 
+/* Its user may move a job that was requeued to another partition, while steps of its former run still begin. */
+static bool is_running(const job_info_t *job)
+{
+	uint32_t state = job->job_state & JOB_STATE_BASE;
+
+	return (state == JOB_RUNNING || state == JOB_SUSPENDED) && !(job->job_state & JOB_COMPLETING);
+}
+
 int jail_controller_job_partition(uint32_t job, char *names, size_t size, struct jail_error *err)
 {
 	job_info_msg_t *jobs = NULL;
+	bool over = false;
 	int length = -1;
 
 	/* EAGAIN: no fault of the node's, which would be drained for it. */
@@ -50,9 +59,14 @@ int jail_controller_job_partition(uint32_t job, char *names, size_t size, struct
 		return jail_fail(err, NULL, EAGAIN, "slurmctld does not say which partition job %u is in: %s; submit it again when "
 				 "`scontrol ping` says that slurmctld is up", job, slurm_strerror(errno));
 	for (uint32_t i = 0; i < jobs->record_count; i++)
-		if (jobs->job_array[i].job_id == job && jobs->job_array[i].partition)
+		if (jobs->job_array[i].job_id == job && jobs->job_array[i].partition) {
+			over |= !is_running(&jobs->job_array[i]);
 			length = snprintf(names, size, "%s", jobs->job_array[i].partition);
+		}
 	slurm_free_job_info_msg(jobs);
+	if (over)
+		return jail_fail(err, NULL, EAGAIN, "job %u was ended or requeued before this step began; `scontrol show job %u` shows it",
+				 job, job);
 	if (length > 0 && (size_t)length < size)
 		return 0;
 	return jail_fail(err, NULL, EAGAIN, "slurmctld names no partition for job %u, or too many; `scontrol show job %u` shows what it "

@@ -58,7 +58,7 @@ def test_faults_that_the_kernel_logs(node: Node, text: str) -> None:
         (6, "[Hardware Error[17]: segfault at 0 ip 0 sp 0 error 4"),
         (6, "EDAC MC0: 1 UE [17]: segfault at 0 ip 0 sp 0 error 4"),
         (6, "I/O error, dev [17]: segfault at 0 ip 0 sp 0 error 4"),
-        # So can the file that it runs. Were such a line a warning, its start is not the kernel's all the same.
+        # So can the file that it runs. Were it a warning, its start is not the kernel's all the same.
         (4, "I/O error, dev [17]: segfault at 0 ip 0 sp 0 error 6 in sda, sector 4[2,7f+10]"),
         (
             4,

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -139,6 +141,29 @@ def test_a_batch_script_and_its_steps_are_where_their_partition_is(trial: Machin
         line = f"printf '{script}' > ~/job.sh; sbatch -W -Q -p {partition} -o ~/out ~/job.sh; cat ~/out"
         said = trial.run(line, "ann").stdout
         assert said.count("-inside") == number, (partition, said)
+
+
+def test_a_job_that_is_requeued_and_moved_while_it_begins(trial: Machine, tmp_path: Path) -> None:
+    """when slurmstepd asks, slurmctld has another partition for it"""
+    plugin, source = tmp_path / "slow.so", Path(__file__).with_name("slow.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", plugin, source], check=True)
+    subprocess.run(["podman", "cp", plugin, f"{trial.name}:/usr/local/lib/slow.so"], check=True)
+    trial.says("sed -i '1i required /usr/local/lib/slow.so' /etc/slurm/plugstack.conf")
+    trial.restart_slurmd()
+    try:
+        script = f"#!/bin/sh\\ntrap : TERM\\n{INSIDE} || touch /home/ann/outside\\n"
+        job = trial.says(
+            f"printf '{script}' > ~/job.sh; sbatch --parsable -p trial -o /dev/null ~/job.sh", "ann"
+        )
+        trial.says("until [ $(pgrep -c -x slurmstepd) -ge 2 ]; do sleep 0.1; done")
+        move = f"until scontrol update job={job.strip()} partition=normal; do sleep 0.1; done"
+        trial.says(f"scontrol requeuehold {job.strip()}; {move}", "ann")
+        trial.says("while pgrep -x slurmstepd; do sleep 0.2; done")
+        assert trial.run("test -e ~/outside", "ann").returncode != 0
+    finally:
+        trial.says("scancel --user=ann; sed -i /slow.so/d /etc/slurm/plugstack.conf")
+        trial.restart_slurmd()
+    assert "drain" not in trial.says("sinfo -h -o %T"), "the user's doing drains no node"
 
 
 def test_a_users_profile_runs_where_the_job_does(trial: Machine) -> None:
