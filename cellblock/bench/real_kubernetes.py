@@ -187,6 +187,7 @@ def running_kubernetes(started: Path, folder: Path) -> Iterator[Kubernetes]:
                 )
             subprocess.run(["iptables", "-t", "nat", "-I", *_NO_NAT], check=True)
             machines.restart_kubelets(folder)
+            machines.restart_names(folder)
             machines.prefer_pods(NODES)
             yield Kubernetes(started, folder, configuration)
         finally:

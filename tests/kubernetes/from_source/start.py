@@ -298,8 +298,10 @@ class Local:
         _run("ip", "address", "replace", f"{DNS}/32", "dev", "lo")
         hosts = self.folder / "hosts"
         own = ("--keep-in-foreground", "--no-hosts", "--no-resolv", "--user=root", "--pid-file=")
+        # Bare names and addresses of pods that it does not know are not there: it has nobody to ask.
+        alone = ("--domain-needed", "--bogus-priv")
         where = (f"--listen-address={DNS}", "--bind-interfaces", "--local=/cluster.local/")
-        dns = self._start("dns", "dnsmasq", *own, *where, f"--addn-hosts={hosts}")
+        dns = self._start("dns", "dnsmasq", *own, *alone, *where, f"--addn-hosts={hosts}")
         kubectl = (f"{self.bin}/kubectl", str(self.configuration))
         self._start("names", sys.executable, str(HERE / "names.py"), *kubectl, str(hosts), str(dns))
 
