@@ -73,9 +73,11 @@ def start_kubelet(folder: Path, number: int, command: list[str]) -> None:
 
 
 def _end(folder: Path, name: str) -> list[str]:
-    """Kill a process that was started; returns its command."""
+    """Kill a process that was started; returns its command, with the environment that it had."""
     pid = _processes(folder)[name]
-    command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    command = ["env", "--ignore-environment"]
+    for part in ("environ", "cmdline"):
+        command += Path(f"/proc/{pid}/{part}").read_bytes().decode().split("\0")[:-1]
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + _WAIT_S
     while _runs(pid) and time.monotonic() < deadline:
