@@ -50,10 +50,34 @@ def restart_kubelets(folder: Path) -> None:
             start_kubelet(folder, number, [*command, *_OPTIONS])
 
 
+def restart_names(folder: Path) -> None:
+    """Start the server of names anew, as one that knows what is not there.
+
+    Without a server to ask, it refuses a bare name and a pod's address; slurmctld tries again for seconds.
+    """
+    server, names = (_end(folder, name) for name in ("dns", "names"))
+    pid = _start(folder, "dns", [*server, "--domain-needed", "--bogus-priv"])
+    # The last of the arguments is the server's number.
+    _start(folder, "names", [*names[:-1], str(pid)])
+
+
 def end_kubelet(folder: Path, number: int) -> list[str]:
     """Kill the kubelet of node-`number`: its pods go on, and nobody watches them. Returns its command."""
-    pid = _processes(folder)[f"kubelet-{number}"]
-    command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    return _end(folder, f"kubelet-{number}")
+
+
+def start_kubelet(folder: Path, number: int, command: list[str]) -> None:
+    """Start the kubelet of node-`number` by what `end_kubelet` returned."""
+    namespace = _processes(folder)[f"namespace-{number}"]
+    _start(folder, f"kubelet-{number}", ["nsenter", "--mount", "--target", str(namespace), *command])
+
+
+def _end(folder: Path, name: str) -> list[str]:
+    """Kill a process that was started; returns its command, with the environment that it had."""
+    pid = _processes(folder)[name]
+    command = ["env", "--ignore-environment"]
+    for part in ("environ", "cmdline"):
+        command += Path(f"/proc/{pid}/{part}").read_bytes().decode().split("\0")[:-1]
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + _WAIT_S
     while _runs(pid) and time.monotonic() < deadline:
@@ -61,18 +85,18 @@ def end_kubelet(folder: Path, number: int) -> list[str]:
     return command
 
 
-def start_kubelet(folder: Path, number: int, command: list[str]) -> None:
-    """Start the kubelet of node-`number` by what `end_kubelet` returned."""
-    namespace = _processes(folder)[f"namespace-{number}"]
-    with (folder / f"log/kubelet-{number}.log").open("a") as log:
+def _start(folder: Path, name: str, command: list[str]) -> int:
+    """Start a process with a log of its name, and note it; returns its number."""
+    with (folder / f"log/{name}.log").open("a") as log:
         started = subprocess.Popen(
-            [*FIRST, "nsenter", "--mount", "--target", str(namespace), *command],
+            [*FIRST, *command],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    _note(folder, f"kubelet-{number}", started.pid)
+    _note(folder, name, started.pid)
+    return started.pid
 
 
 def end_containers(number: int) -> None:

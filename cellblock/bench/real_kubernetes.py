@@ -3,8 +3,9 @@
 
 The program `kubernetes` of the folder CELLBLOCK_KUBERNETES, or of shared/kubernetes beside the checkout,
 does: `up DIR NODES`, which prints the path of the KUBECONFIG, leaves kubectl in DIR/bin and names and pids
-of what it started in DIR/processes; `load DIR IMAGE...`; and `down DIR`. The nodes are this host: a hostPath
-is the same on all, and HOST is one of its addresses, which pods reach. There can be one on a machine.
+of what it started in DIR/processes; and `down DIR`. The nodes are this host: a hostPath is the same on all,
+and HOST is one of its addresses, which pods reach. There can be one on a machine. Where there is none,
+tests/kubernetes/from_source makes one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,10 +97,6 @@ class Kubernetes:
     def apply(self, *manifests: Object) -> None:
         """Create or change objects."""
         self("apply", "--filename=-", given=yaml.safe_dump_all(manifests))
-
-    def load(self, images: Sequence[str]) -> None:
-        """Bring images of this machine's storage to the nodes."""
-        _run(self.program, "load", str(self.folder), *images)
 
     def load_layout(self, layout: Path) -> None:
         """Bring the images of an OCI layout to the nodes, by their names there, their layers as they are."""
@@ -187,6 +184,7 @@ def running_kubernetes(started: Path, folder: Path) -> Iterator[Kubernetes]:
                 )
             subprocess.run(["iptables", "-t", "nat", "-I", *_NO_NAT], check=True)
             machines.restart_kubelets(folder)
+            machines.restart_names(folder)
             machines.prefer_pods(NODES)
             yield Kubernetes(started, folder, configuration)
         finally:
@@ -211,13 +209,3 @@ def _alone() -> Iterator[int]:
                 )
             time.sleep(1)
         yield file.fileno()
-
-
-def _run(started: Path, *arguments: str) -> str:
-    done = subprocess.run([started, *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CellblockError(
-            f"{started} {arguments[0]} ended with status {done.returncode}: {done.stderr.strip()[-2000:]}",
-            hint="its README says what it needs",
-        )
-    return done.stdout

@@ -166,6 +166,10 @@ NODE_ENVIRONMENT = {
         "`/run/node-pods`",
         "the folder in which slurmctld's container and `node-pods` write what they want of each other",
     ),
+    "CELLBLOCK_COUNTERS": (
+        "none",
+        "`yes`: the worker writes counts of its steps to the volume, where the exporter finds them",
+    ),
     "CELLBLOCK_ON_DEMAND": ("none", "`yes`: slurm.conf names the node, which comes and goes"),
     "CELLBLOCK_AUTH": (
         "`munge`",

@@ -93,6 +93,7 @@ def node_pod(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
         {
             **_inside(cluster),
             "CELLBLOCK_CGROUP": cluster.place.cgroup,
+            **({"CELLBLOCK_COUNTERS": "yes"} if cluster.file.metrics else {}),
             # Which parts of the driver NVIDIA's runtime shows; without, those of computing alone. jail-driver
             # shows jobs what it finds.
             **({_DRIVER_PARTS: "all"} if gpus and one.gpu_resource.startswith("nvidia.com/") else {}),

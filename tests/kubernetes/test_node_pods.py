@@ -25,10 +25,9 @@ from cellblock_node_pods.api import Access, Api
 from cellblock_node_pods.node_requests import tell
 from cellblock_node_pods.reconcile_loop import ReconcileLoop
 
-from cellblock.build import BuildRequest, build_images
-from cellblock.events import Events
 from cellblock.paths import PROJECT
 from tests.kubernetes.conftest import Kubernetes
+from tests.kubernetes.small_cluster import bring_images, own_name
 from tests.node_pods.faulty_proxy import FaultyProxy, proxy
 
 pytestmark = pytest.mark.integration
@@ -111,11 +110,9 @@ def template(image: str, **more: Any) -> str:
 
 @pytest.fixture(scope="module")
 def image(kubernetes: Kubernetes) -> str:
-    build_images(BuildRequest(("node-pods",), "debian13", load=True), Events())
-    name = "localhost/cellblock/node-pods:debian13"
-    kubernetes.load([name])
+    bring_images(kubernetes, ("node-pods",), jail=False)
     kubernetes.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
-    return name
+    return own_name("node-pods")
 
 
 @pytest.fixture

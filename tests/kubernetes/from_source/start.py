@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real Kubernetes on this machine, for tests: starts it, brings images to its nodes, ends it.
+"""A real Kubernetes on this machine, for tests: starts it, and ends it.
 
-usage: kubernetes up DIR [NODES]      start one of so many nodes (1); prints the path of the KUBECONFIG
-       kubernetes load DIR IMAGE...   bring images of podman's storage to the nodes, by the names they have
-       kubernetes down DIR            end it, and what runs in it
+usage: kubernetes up DIR [NODES]   start one of so many nodes (1); prints the path of the KUBECONFIG
+       kubernetes down DIR         end it, and what runs in it
 
 make-kubernetes installs this beside `bin`, the compiled programs, and pause.tar, the image of what holds a
-pod's namespaces. All of it is in DIR: `bin/kubectl`,
-`processes` (NAME PID, a line for each process that was started), `pki`, `log`. The nodes are this host:
-pods of node N have addresses of 10.88.N.0/24; Services those of 10.96.0.0/16; 10.96.0.10 is the host's
-own, where names are asked for. README.md says what else differs from a Kubernetes of machines.
+pod's namespaces. All of it is in DIR: `bin/kubectl`, `processes` (NAME PID, a line for each process that was
+started), `pki`, `log`. The nodes are this host: pods of node N have addresses of 10.88.N.0/24; Services those
+of 10.96.0.0/16; 10.96.0.10 is the host's own, where names are asked for. README.md says what else differs
+from a Kubernetes of machines.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ DNS = "10.96.0.10"
 API_PORT = 16443
 ETCD_PORT = 12379
 PAUSE = "localhost/pause:1"
-_NEEDED = ("containerd", "ctr", "runc", "etcd", "iptables", "conntrack", "skopeo", "openssl", "dnsmasq")
+_NEEDED = ("containerd", "ctr", "runc", "etcd", "iptables", "conntrack", "openssl", "dnsmasq")
 _WAIT_S = 120
 
 _CONTAINERD = """\
@@ -89,15 +88,6 @@ class Local:
             self._until(f"node-{number}", lambda number=number: self._is_ready(number))  # type: ignore[misc]
         self._until("the default service account", lambda: self._asks("get", "serviceaccount", "default"))
         sys.stdout.write(f"{self.configuration}\n")
-
-    def load(self, images: Sequence[str]) -> None:
-        """Bring images to all nodes."""
-        archive = self.folder / "load.tar"
-        for image in images:
-            _run("skopeo", "copy", "--quiet", f"containers-storage:{image}", f"oci-archive:{archive}:{image}")
-            for socket in sorted(RUN.glob("node-*/containerd.sock")):
-                _run("ctr", "-a", str(socket), "-n", "k8s.io", "images", "import", str(archive))
-            archive.unlink()
 
     def down(self) -> None:
         """End all that runs, and forget it. What is left are logs, and images."""
@@ -298,8 +288,10 @@ class Local:
         _run("ip", "address", "replace", f"{DNS}/32", "dev", "lo")
         hosts = self.folder / "hosts"
         own = ("--keep-in-foreground", "--no-hosts", "--no-resolv", "--user=root", "--pid-file=")
+        # Bare names and addresses of pods that it does not know are not there: it has nobody to ask.
+        alone = ("--domain-needed", "--bogus-priv")
         where = (f"--listen-address={DNS}", "--bind-interfaces", "--local=/cluster.local/")
-        dns = self._start("dns", "dnsmasq", *own, *where, f"--addn-hosts={hosts}")
+        dns = self._start("dns", "dnsmasq", *own, *alone, *where, f"--addn-hosts={hosts}")
         kubectl = (f"{self.bin}/kubectl", str(self.configuration))
         self._start("names", sys.executable, str(HERE / "names.py"), *kubectl, str(hosts), str(dns))
 
@@ -374,7 +366,7 @@ def _end(pids: Sequence[int]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; returns the exit status."""
-    if len(arguments) < 2 or arguments[0] not in ("up", "load", "down"):
+    if len(arguments) < 2 or arguments[0] not in ("up", "down"):
         sys.stderr.write(__doc__)
         return 64
     verb, folder, *rest = arguments
@@ -382,8 +374,6 @@ def main(arguments: Sequence[str]) -> int:
         one = Local(Path(folder))
         if verb == "up":
             one.up(int(rest[0]) if rest else 1)
-        elif verb == "load":
-            one.load(rest)
         else:
             one.down()
     except Failed as error:
