@@ -199,8 +199,13 @@ def _measure(enter: Sequence[str], rounds: int, words: Mapping[str, str]) -> dic
     times: dict[str, list[float]] = defaultdict(list)
     for kind, number in (line.split() for line in said.splitlines()):
         times[kind].append(int(number) / 1000)
+    return peer_keys(times)
+
+
+def peer_keys(times: Mapping[str, Sequence[float]]) -> dict[str, float | None]:
+    """The keys of `--json` from milliseconds of each kind: differences of medians."""
     median = {kind: statistics.median(values) for kind, values in times.items()}
-    found = {"peers_bare_ms": median["bare"]}
+    found: dict[str, float] = {"peers_bare_ms": median["bare"]}
     for name in _STEPS:
         if name != "bare":
             found[f"{name}_over_bare_ms"] = median[name] - median["bare"]
