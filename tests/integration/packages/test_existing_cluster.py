@@ -171,9 +171,12 @@ def test_a_slurmctld_that_does_not_answer_lets_nobody_out(trial: Machine) -> Non
         trial.in_its_network("iptables", "--append", *rule)
         try:
             trial.says("touch ~ann/go")
-            said = done.result().stdout
+            # Then only the step's end is left to tell slurmctld, which 26.05's slurmstepd tries for minutes.
+            refused = "grep -q 'does not say which partition job' /var/log/slurmd.log"
+            trial.says(f"for i in $(seq 500); do {refused} && exit; sleep 0.2; done; exit 1")
         finally:
             trial.in_its_network("iptables", "--delete", *rule)
+        said = done.result().stdout
     assert "slurmctld does not say which partition job" in said
     assert "outside" not in said
     assert "status 0" not in said
