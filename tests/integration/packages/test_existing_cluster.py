@@ -207,6 +207,30 @@ def test_a_plugin_of_another_release_is_refused(trial: Machine) -> None:
     assert "Incompatible" in done.stdout
 
 
+def test_nvidias_lines_of_plugstack_stay(trial: Machine) -> None:
+    """As docs/from-enroot-and-pyxis.md says: a path with arguments, and a link to the package's file."""
+    container = "srun --container-image=/home/ann/small.sqsh cat /etc/small"
+    arguments = (
+        "runtime_path=/run/pyxis execute_entrypoint=0 container_scope=global sbatch_support=1 "
+        "use_enroot_load=0 use_squashfuse=1"
+    )
+    plugin = "/usr/lib/x86_64-linux-gnu/slurm-wlm/spank_pyxis.so"
+    folder = "/etc/slurm/plugstack.conf.d"
+    try:
+        for line, link in (
+            (f"required {plugin} {arguments}", False),
+            (f"include {folder}/*", True),
+        ):
+            trial.says(f"echo '{line}' > /etc/slurm/plugstack.conf")
+            if link:
+                trial.says(f"mkdir -p {folder} && ln -s /usr/share/pyxis/pyxis.conf {folder}/pyxis.conf")
+            trial.restart_slurmd()
+            assert "small" in trial.says(container, "ann")
+    finally:
+        trial.says(f"rm -rf {folder}")
+        use(trial, "jail-partitions=trial")
+
+
 def test_users_groups_and_requests(trial: Machine) -> None:
     use(trial, "jail-users=1001", "jail-groups=2000", "jail-by-request=yes")
     assert is_inside(trial, "srun", "ann")
