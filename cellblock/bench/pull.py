@@ -21,6 +21,7 @@ from pathlib import Path
 from cellblock.bench import build_peers
 from cellblock.bench.container_peers import PODMAN, RUN_OPTIONS
 from cellblock.bench.counting_proxy import CountingProxy, counting_proxy
+from cellblock.bench.pull_chunked import chunked_pulls
 from cellblock.bench.registry import push, registry
 from cellblock.bench.scratch import scratch, storage
 from cellblock.build import BuildRequest, build_images
@@ -39,12 +40,6 @@ IMAGE = "worker"
 UPDATED = "openssl"
 """A source package whose binary is in every image, and that is updated several times a year."""
 _JOB = ("/usr/sbin/slurmd", "-V")
-_AS_IT_IS = ""
-_CHUNKED = "zstd:chunked"
-_PARTIAL = """
-[storage.options]
-pull_options = {enable_partial_images = "true", use_hard_links = "false", ostree_repos = ""}
-"""
 
 
 @dataclass(frozen=True)
@@ -120,7 +115,7 @@ def pull_cost(variant: str | None, events: Events) -> PullFigures:
         store.copy_to({IMAGE: reference(IMAGE, prepared.variant)}, as_built)
         ways["built"] = node.measure("built", [f"oci:{as_built.folder}:{IMAGE}"])
         ways["spread"] = node.measure("spread", pair)
-        ways["chunked"] = node.measure("chunked", pair, compression=_CHUNKED)
+        ways["chunked"] = _chunked(chunked_pulls(pair, folder, host, proxy, events))
         ways["buildah"] = node.measure("buildah", _by_buildah(prepared, folder, events))
     return PullFigures(ways, _as_built(store, built), ratios, time.monotonic() - started)
 
@@ -134,15 +129,10 @@ class _Node:
     proxy: CountingProxy
     events: Events
 
-    def measure(self, name: str, images: Sequence[str], compression: str = _AS_IT_IS) -> Way:
+    def measure(self, name: str, images: Sequence[str]) -> Way:
         """Push the images (last week's, if there is one, and the new one), and time a node's pulls."""
-        options = [f"--dest-compress-format={compression}"] if compression else []
         for tag, image in enumerate(images):
-            source = image
-            if compression:  # skopeo leaves alone what is compressed by zstd
-                source = f"dir:{self.folder}/plain-{name}-{tag}"
-                push(image, source, ["--dest-decompress"])
-            push(source, f"docker://{self.host}/bench/{name}:{tag}", options)
+            push(image, f"docker://{self.host}/bench/{name}:{tag}")
         with self.events.step(name, "a node with nothing"):
             first_s, first_bytes = self._first_job(name, [len(images) - 1])
         if len(images) == 1:
@@ -155,8 +145,6 @@ class _Node:
         """Seconds and bytes of the last of the tags, on a new storage."""
         with scratch(self.folder) as place:
             variables = storage(place)
-            with Path(variables["CONTAINERS_STORAGE_CONF"]).open("a") as settings:
-                settings.write(_PARTIAL)
             for tag in tags:
                 image = f"{self.proxy.address}/bench/{name}:{tag}"
                 self.proxy.taken()
@@ -167,6 +155,12 @@ class _Node:
                 found = time.perf_counter() - began, self.proxy.taken()
             _podman(["rmi", "--all", "--force"], variables)
         return found
+
+
+def _chunked(pulls: Sequence[tuple[float, int]]) -> Way:
+    """Of both images to one node: the first is a node's with nothing."""
+    (first_s, first_bytes), (update_s, update_bytes) = pulls
+    return Way(first_s, first_bytes, update_s, update_bytes)
 
 
 def _podman(arguments: list[str], variables: Mapping[str, str]) -> None:

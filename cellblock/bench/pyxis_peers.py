@@ -35,7 +35,7 @@ TASKS = 16
 _UID = 1500
 _WORK = "/var/tmp/bench"
 _PACKAGES = (
-    *("slurmctld", "slurmd", "slurm-client", "munge", "mount", "passwd", "uidmap", "podman", "crun"),
+    *("slurmctld", "slurmd", "slurm-client", "munge", "mount", "passwd", "uidmap", "podman", "runc"),
     *("charliecloud", "apptainer", "squashfs-tools", "squashfuse", "fuse3", "fuse-overlayfs"),
     *("libyaml-0-2", "libcurl4t64", "libjansson4", "libisal2", "liblz4-1", "python3"),
 )
@@ -87,9 +87,11 @@ _VARIABLES = {
     "ENROOT_RUNTIME_PATH": f"{_WORK}/run/enroot",
     "ENROOT_CACHE_PATH": f"{_WORK}/cache",
 }
+_PODMAN = "podman --cgroup-manager=cgroupfs --runtime=runc"
+"""crun refuses a machine with cgroups of both versions."""
 _IMPORTS = {
     "pyxis": "enroot import --output {work}/image.sqsh docker://{host}#bench/{image}:1",
-    "podman": "podman --cgroup-manager=cgroupfs pull --quiet --tls-verify=false {host}/bench/{image}:1",
+    "podman": _PODMAN + " pull --quiet --tls-verify=false {host}/bench/{image}:1",
     "charliecloud": "ch-image pull --tls-no-verify {secured}/bench/{image}:1 image"
     " && ch-convert image {work}/image.sqfs",
     "apptainer": "apptainer --silent pull --no-https {work}/image.sif docker://{host}/bench/{image}:1",
@@ -97,20 +99,17 @@ _IMPORTS = {
 _STEPS = {
     "bare": ("", "true"),
     "pyxis": (f"--container-image={_WORK}/image.sqsh", "true"),
-    "podman": (
-        "",
-        "podman --cgroup-manager=cgroupfs run --rm --network=host {host}/bench/{image}:1 /usr/bin/true",
-    ),
+    "podman": ("", _PODMAN + " run --rm --network=host {host}/bench/{image}:1 /usr/bin/true"),
     "charliecloud": ("", f"ch-run {_WORK}/image.sqfs -- /usr/bin/true"),
     "apptainer": ("", f"apptainer --silent exec {_WORK}/image.sif /usr/bin/true"),
 }
 """Options of srun, and the program."""
 
 
-def step_peers(rounds: int, events: Events, image: str = "big") -> dict[str, float | None]:
+def step_peers(rounds: int, events: Events, image: str = "base") -> dict[str, float | None]:
     """Milliseconds that a container adds to a step of one task and of 16, by `NAME_over_bare_ms` and so on.
 
-    Needs 10 GB of disk, mmdebstrap and docker-registry. Raises CellblockError.
+    Needs 4 GB of disk, mmdebstrap and docker-registry. Raises CellblockError.
     """
     root = debian_root("slurm-peers", SUITE, _PACKAGES, [f"bench:x:{_UID}:{_UID}::{_WORK}:/bin/sh"], events)
     with (
@@ -200,8 +199,13 @@ def _measure(enter: Sequence[str], rounds: int, words: Mapping[str, str]) -> dic
     times: dict[str, list[float]] = defaultdict(list)
     for kind, number in (line.split() for line in said.splitlines()):
         times[kind].append(int(number) / 1000)
+    return peer_keys(times)
+
+
+def peer_keys(times: Mapping[str, Sequence[float]]) -> dict[str, float | None]:
+    """The keys of `--json` from milliseconds of each kind: differences of medians."""
     median = {kind: statistics.median(values) for kind, values in times.items()}
-    found = {"peers_bare_ms": median["bare"]}
+    found: dict[str, float] = {"peers_bare_ms": median["bare"]}
     for name in _STEPS:
         if name != "bare":
             found[f"{name}_over_bare_ms"] = median[name] - median["bare"]

@@ -106,7 +106,7 @@ def pyxis(
         bool,
         typer.Option(
             "--peers",
-            help="On a Slurm of its own, beside podman, Charliecloud and Apptainer: 12 GB, ten minutes.",
+            help="On a Slurm of its own, beside podman, Charliecloud and Apptainer: 4 GB, four minutes.",
         ),
     ] = False,
     log: LogOption = "auto",

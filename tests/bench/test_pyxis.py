@@ -2,6 +2,7 @@
 """The keys of `build.py bench pyxis --json`, which others read."""
 
 from cellblock.bench.pyxis import ContainerCost
+from cellblock.bench.pyxis_peers import peer_keys
 
 
 def test_keys() -> None:
@@ -15,3 +16,13 @@ def test_keys() -> None:
     keys = ContainerCost(rounds=3, steps=steps, seconds=1).keys()
     assert (keys["bare_ms"], keys["existing_over_bare_ms"], keys["sqsh_over_bare_ms"]) == (2, 18, 38)
     assert (keys["tasks16_over_bare_ms"], keys["registry_cached_over_bare_ms"]) == (20, None)
+
+
+def test_keys_of_peers() -> None:
+    names = ("pyxis", "podman", "charliecloud", "apptainer")
+    times = {"bare": [1.0, 2, 9], "bare16": [10.0]}
+    times |= {name: [12.0, 22, 29] for name in names} | {f"{name}16": [110.0] for name in names}
+    keys = peer_keys(times)
+    assert keys["peers_bare_ms"] == 2
+    assert {keys[f"{name}_over_bare_ms"] for name in names} == {20}
+    assert {keys[f"{name}_tasks16_over_bare_ms"] for name in names} == {100}

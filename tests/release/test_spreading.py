@@ -28,9 +28,9 @@ FIRST = 1_750_000_000
 
 
 def packages(updated: str = "") -> list[Deb]:
-    """Forty packages of 20 kB that do not shrink, and a large one."""
+    """Eighty packages of 20 kB that do not shrink, and a large one."""
     found = []
-    for number in range(40):
+    for number in range(80):
         name = f"package{number}"
         version = "2" if name == updated else "1"
         source = random.Random(name + version)

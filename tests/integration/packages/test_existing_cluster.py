@@ -212,9 +212,12 @@ def test_a_slurmctld_that_does_not_answer_lets_nobody_out(trial: Machine) -> Non
         trial.in_its_network("iptables", "--append", *rule)
         try:
             trial.says("touch ~ann/go")
-            said = done.result().stdout
+            # Then only the step's end is left to tell slurmctld, which 26.05's slurmstepd tries for minutes.
+            refused = "grep -q 'does not say which partition job' /var/log/slurmd.log"
+            trial.says(f"for i in $(seq 500); do {refused} && exit; sleep 0.2; done; exit 1")
         finally:
             trial.in_its_network("iptables", "--delete", *rule)
+        said = done.result().stdout
     assert "slurmctld does not say which partition job" in said
     assert "outside" not in said
     assert "status 0" not in said
@@ -243,6 +246,31 @@ def test_a_plugin_of_another_release_is_refused(trial: Machine) -> None:
     trial.says("sed -i 's|^required /tmp/spank_jail.so|required spank_jail.so|' /etc/slurm/plugstack.conf")
     assert done.returncode != 0
     assert "Incompatible" in done.stdout
+
+
+def test_nvidias_lines_of_plugstack_stay(trial: Machine) -> None:
+    """As docs/from-enroot-and-pyxis.md says: a path with arguments, and a link to the package's file."""
+    container = "srun --container-image=/home/ann/small.sqsh cat /etc/small"
+    arguments = (
+        "runtime_path=/run/pyxis execute_entrypoint=0 container_scope=global sbatch_support=1 "
+        "use_enroot_load=0 use_squashfuse=1"
+    )
+    plugin = "/usr/lib/x86_64-linux-gnu/slurm-wlm/spank_pyxis.so"
+    folder = "/etc/slurm/plugstack.conf.d"
+    trial.says("chmod 0666 /dev/fuse")  # as udev makes it: without jail_enter= images are mounted by FUSE
+    try:
+        for line, link in (
+            (f"required {plugin} {arguments}", False),
+            (f"include {folder}/*", True),
+        ):
+            trial.says(f"echo '{line}' > /etc/slurm/plugstack.conf")
+            if link:
+                trial.says(f"mkdir -p {folder} && ln -s /usr/share/pyxis/pyxis.conf {folder}/pyxis.conf")
+            trial.restart_slurmd()
+            assert "small" in trial.says(container, "ann")
+    finally:
+        trial.says(f"rm -rf {folder}")
+        use(trial, "jail-partitions=trial")
 
 
 def test_users_groups_and_requests(trial: Machine) -> None:

@@ -48,6 +48,7 @@ def test_each_package_has_its_part(made: Made) -> None:
     assert "./usr/lib/x86_64-linux-gnu/security/pam_jail.so" in jail
     pyxis = output_of("dpkg-deb", "--contents", str(made.deb("cellblock-pyxis-slurm2411")))
     assert f"{plugins}/spank_pyxis.so -> pyxis.so" in pyxis
+    assert "./usr/share/pyxis/pyxis.conf" in pyxis
     enroot = files_of(made.deb("cellblock-enroot"))
     assert {"./usr/bin/enroot", "./usr/lib/enroot/enroot-hold", "./usr/lib/enroot/enroot-image"} <= enroot
     tools = files_of(made.deb("cellblock-tools"))
