@@ -54,7 +54,10 @@ def restart_names(folder: Path) -> None:
     """Start the server of names anew, as one that knows what is not there.
 
     Without a server to ask, it refuses a bare name and a pod's address; slurmctld tries again for seconds.
+    Another server of names is left alone.
     """
+    if not {"dns", "names"} <= set(_processes(folder)):
+        return
     server, names = (_end(folder, name) for name in ("dns", "names"))
     pid = _start(folder, "dns", [*server, "--domain-needed", "--bogus-priv"])
     # The last of the arguments is the server's number.
