@@ -132,7 +132,7 @@ def test_a_second_import_is_one_head(user: Importer, registry: Registry) -> None
 
 
 def test_layers_of_nvidias_enroot_are_neither_used_nor_touched(user: Importer, registry: Registry) -> None:
-    """They lie right in the directory, with a digest for a name, and hold something else than that digest's."""
+    """They lie right in the directory, with a digest for a name, and hold something else than it says."""
     image = registry.push("lab/x:1", make_image((100_000,)))
     user.store.mkdir(parents=True, exist_ok=True)
     old = [user.store / blob.digest.removeprefix("sha256:") for blob in (image.config, *image.layers)]
