@@ -47,6 +47,7 @@ TEMPLATES = {
     "worker/jail.fstab": "jail.fstab.j2",
     "login/jail.fstab": "jail.fstab.j2",
     "worker/health.conf": "health.conf.j2",
+    "slurm/health-active.conf": "health-active.conf.j2",
 }
 
 # Field of Purge -> what slurmdbd.conf(5) calls it: PurgeJobAfter, ...

@@ -92,6 +92,13 @@ class HealthCheck(_Strict):
         return self
 
 
+class HealthActive(_Strict):
+    """Jobs that measure idle nodes, and compare each with its set. Any user's job ends them at once."""
+
+    every: Duration = "1d"
+    """How long a node that has passed is left alone, unless it is started again or was drained."""
+
+
 class Health(_Strict):
     """Checks of nodes: which run, how often, and how many nodes they may drain."""
 
@@ -103,6 +110,8 @@ class Health(_Strict):
     """What is different for a check."""
     budget: HealthBudget = HealthBudget()
     """How many nodes one check may drain."""
+    active: HealthActive | None = HealthActive()
+    """Jobs that measure idle nodes; `null` for none."""
     folder: str | None = None
     """Folder of the site's own checks on one machine; a relative one begins where this file is. On Kubernetes
     they are in an image of the site's, at /usr/lib/cellblock/health-site."""
@@ -111,6 +120,8 @@ class Health(_Strict):
     def _turns_end(self) -> Health:
         if seconds(self.interval) < 10:
             raise ValueError(f"interval: '{self.interval}' is too short: at least 10s")
+        if self.active and seconds(self.active.every) < 60:
+            raise ValueError(f"active.every: '{self.active.every}' is too short: at least 1m")
         return self
 
     @property
@@ -122,9 +133,18 @@ class Health(_Strict):
         )
 
 
+def _checks_of(table: str) -> tuple[str, ...]:
+    lines = (line.split() for line in (paths.PROJECT / table).read_text(encoding="utf-8").splitlines())
+    return tuple(words[1] for words in lines if words[:1] == ["check"])
+
+
 @functools.cache
 def own_checks() -> tuple[str, ...]:
     """The names of the checks that are in the worker's image."""
-    table = paths.PROJECT / "images/worker/files/usr/lib/cellblock/health/checks.conf"
-    lines = (line.split() for line in table.read_text(encoding="utf-8").splitlines())
-    return tuple(words[1] for words in lines if words[:1] == ["check"])
+    return _checks_of("images/worker/files/usr/lib/cellblock/health/checks.conf")
+
+
+@functools.cache
+def active_checks() -> tuple[str, ...]:
+    """The names of the checks that are jobs."""
+    return _checks_of("images/controller/files/usr/lib/cellblock/health-active/checks.conf")
