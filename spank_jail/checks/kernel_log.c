@@ -52,10 +52,50 @@ static const struct pattern warnings[] = {
 	{ NULL, NULL },
 };
 
+/* Of NVIDIA's driver, by its catalogue of Xid errors. Most others are programs' own faults (13, 31, 43, 45, 68, 69), and no matter of the
+ * node's. The line is "NVRM: Xid (PCI:0000:3b:00): 79, pid=17, ...". */
+static const unsigned xid_errors[] = {
+	48,  /* two wrong bits in a word of memory */
+	62,  /* its own controller has halted */
+	64,  /* a row or page could not be replaced */
+	74,  /* NVLink */
+	79,  /* it is off the bus */
+	95,  /* an error of memory that others than one program have seen */
+	119, 120, /* its system processor does not answer, or has failed */
+	140, /* memory that cannot be corrected */
+	0,
+};
+static const unsigned xid_warnings[] = {
+	63, /* a row or page is to be replaced at the next reset */
+	92, /* many corrected errors */
+	94, /* an error of memory that ended one program */
+	0,
+};
+
 /* Nobody's disk. */
 static bool is_removable(const char *text)
 {
 	return strstr(text, "dev loop") || strstr(text, "dev fd") || strstr(text, "dev sr");
+}
+
+#define XID "NVRM: Xid (PCI:"
+static const struct pattern xid_lines[] = { { XID, "): " }, { NULL, NULL } };
+
+/* The number of the line's error. A program of that name has 15 bytes, and "[" follows it: the address of the bus is looked at. */
+static unsigned xid_of(const char *text)
+{
+	const char *address = text + sizeof(XID) - 1;
+	size_t length = strspn(address, "0123456789abcdefABCDEF:.");
+
+	return length && text_starts(address + length, "): ") ? (unsigned)strtoul(address + length + 3, NULL, 10) : 0;
+}
+
+static bool is_among(const unsigned *numbers, unsigned number)
+{
+	for (; *numbers; numbers++)
+		if (*numbers == number)
+			return true;
+	return false;
 }
 
 static bool matches(const struct pattern *pattern, const char *text)
@@ -69,6 +109,7 @@ static bool matches(const struct pattern *pattern, const char *text)
 
 struct look {
 	const struct pattern *patterns;
+	const unsigned *numbers;       /* of Xid errors, or NULL */
 	unsigned long long after;      /* the number of the last record that was looked at */
 	unsigned long long not_before; /* microseconds since the machine started */
 	unsigned long long last;
@@ -90,7 +131,7 @@ static void look_at(struct look *look, char *record)
 	look->last = number;
 	if (number <= look->after || when < look->not_before || FACILITY(priority) || look->found[0])
 		return;
-	if (matches(look->patterns, text + 1))
+	if (matches(look->patterns, text + 1) && (!look->numbers || is_among(look->numbers, xid_of(text + 1))))
 		snprintf(look->found, sizeof(look->found), "%s", text + 1);
 }
 
@@ -144,11 +185,11 @@ static void remember(const struct look *look, long long when, const char *text)
 	check_remember("log", line);
 }
 
-static int search(const struct pattern *patterns, unsigned hold_s)
+static int search(const struct pattern *patterns, const unsigned *numbers, unsigned hold_s)
 {
 	const char *source = check_word("source", "/dev/kmsg");
 	scoped_free char *before = check_recall("log");
-	struct look look = { .patterns = patterns };
+	struct look look = { .patterns = patterns, .numbers = numbers };
 	unsigned long long back = check_number("back", 600) * 1000000, up = uptime_us();
 	long long when = 0, now = (long long)time(NULL);
 	char old[200] = "";
@@ -175,10 +216,20 @@ static int search(const struct pattern *patterns, unsigned hold_s)
 
 int check_kernel_errors(void)
 {
-	return search(errors, 0);
+	return search(errors, NULL, 0);
 }
 
 int check_kernel_warnings(void)
 {
-	return search(warnings, 3600);
+	return search(warnings, NULL, 3600);
+}
+
+int check_gpu_xid(void)
+{
+	return search(xid_lines, xid_errors, 0);
+}
+
+int check_gpu_xid_warnings(void)
+{
+	return search(xid_lines, xid_warnings, 86400);
 }

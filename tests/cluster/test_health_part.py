@@ -17,6 +17,7 @@ from cellblock.cluster.definition.health_part import (
     HealthActive,
     HealthCheck,
     active_checks,
+    gpu_checks,
     own_checks,
 )
 from cellblock.cluster.definition.node_set import NodeSet, Resources
@@ -101,6 +102,7 @@ def test_what_is_written_for_nodes(spec: Make) -> None:
         "check disk strikes=2/3 limit=5 action=warn undo=no full=90",
         "check dns off",
         "check clock off",
+        *(f"check {name} off" for name in gpu_checks()),
     ]
     lines = texts["slurm/slurm.conf"].splitlines()
     assert "HealthCheckProgram=/usr/sbin/node-health" in lines
@@ -141,6 +143,12 @@ def test_without_active_checks_there_is_no_such_partition(spec: Make) -> None:
     texts = rendered(with_health(spec(), Health(active=None)))
     assert "slurm/health-active.conf" not in texts
     assert "cellblock_health" not in texts["slurm/slurm.conf"]
+
+
+def test_gpus_are_looked_at_where_some_are_declared(spec: Make) -> None:
+    gpus = NodeSet(name="gpus", gres={"gpu:a100": 4})
+    texts = rendered(with_health(spec(), Health(), node_sets=(gpus,)))
+    assert "check gpu" not in texts["worker/health.conf"]
 
 
 def test_nodes_that_declare_more_than_there_is_are_not_held_to_it(spec: Make) -> None:

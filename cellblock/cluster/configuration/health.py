@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cellblock.cluster.definition.amounts import seconds
-from cellblock.cluster.definition.health_part import Health, HealthCheck, active_checks
+from cellblock.cluster.definition.health_part import Health, HealthCheck, active_checks, gpu_checks
 
 SITE_CHECKS = "/usr/lib/cellblock/health-site"
 """Where a site's own checks are on a node."""
@@ -25,10 +25,10 @@ class HealthFacts:
     active_lines: tuple[str, ...] = ()
 
 
-def health_facts(health: Health | None, overstated: bool) -> HealthFacts | None:
+def health_facts(health: Health | None, overstated: bool, gpus: bool) -> HealthFacts | None:
     """How nodes are looked at; None when they are not.
 
-    `overstated`: nodes declare more than their machine has, on purpose.
+    `overstated`: nodes declare more than their machine has, on purpose. `gpus`: some declare GPUs.
     """
     if health is None:
         return None
@@ -41,6 +41,7 @@ def health_facts(health: Health | None, overstated: bool) -> HealthFacts | None:
         f"folder {SITE_CHECKS}",
         *_lines(health, active=False),
         *(["check resources off"] if overstated else []),
+        *(f"check {name} off" for name in gpu_checks() if not gpus),
     ]
     active_lines = [
         first,

@@ -148,3 +148,8 @@ def own_checks() -> tuple[str, ...]:
 def active_checks() -> tuple[str, ...]:
     """The names of the checks that are jobs."""
     return _checks_of("images/controller/files/usr/lib/cellblock/health-active/checks.conf")
+
+
+def gpu_checks() -> tuple[str, ...]:
+    """Those of the worker's image that look at GPUs."""
+    return tuple(name for name in own_checks() if name.partition("-")[0] == "gpu")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 
 NODES = [f"worker-{number}" for number in range(1, 9)]
 SLOW = "worker-6"
-# The nodes share two cores: what is slowed is a tenth of the others, and limits are far below what chance does.
+# The nodes share two cores. What is slowed is a tenth of the others; limits are far below what chance does.
 FILE = """\
 node_sets: [{name: worker, count: 8}]
 health:
