@@ -106,8 +106,8 @@ def measure(cluster: str, node: str | None = None) -> tuple[str, bool]:
             hint="its cluster file needs `health`, and not `active: null` in it; "
             f"`build.py up{name_option(cluster)} --cluster FILE` follows it",
         )
-    if said.startswith(f"{_MEASURE}:"):
-        raise CellblockError(said.removeprefix(f"{_MEASURE}: "))
+    if (last := said.splitlines()[-1]).startswith(f"{_MEASURE}:"):
+        raise CellblockError(last.removeprefix(f"{_MEASURE}: "))
     return said, status == 0
 
 

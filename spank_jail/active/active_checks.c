@@ -175,12 +175,13 @@ static int measure(const struct request *request, const struct health_config *co
 {
 	struct active_node *chosen[ACTIVE_MOST_NODES];
 	struct jail_error err = { 0 };
-	int status = 0, measured = 0;
+	int status = 0, measured = 0, tried = 0;
 
 	for (size_t i = 0; i < nodes->n; i++) {
 		struct active_node *node = &nodes->items[i];
 		if (!node->idle || node->chosen || !is_named(request, node->name) || (request->due && !node->due))
 			continue;
+		tried = 1;
 		size_t n = choose(request, nodes, node, chosen);
 		qsort(chosen, n, sizeof(*chosen), by_rank);
 		int done = active_measure(chosen, n, config, &err);
@@ -196,7 +197,7 @@ static int measure(const struct request *request, const struct health_config *co
 		for (size_t j = 0; j < n; j++)
 			status |= conclude(request, config, nodes, chosen[j]);
 	}
-	if (!measured && !request->due)
+	if (!tried && !request->due)
 		fputs(PROGRAM ": no node that was asked for is idle; `sinfo` shows what they do\n", stderr);
 	return status || (!measured && !request->due);
 }

@@ -56,7 +56,7 @@ static int start(struct job *job, struct jail_error *err)
 	text_list_take(&words, text_format("--nodes=%zu", job->n));
 	text_list_take(&words, text_format("--ntasks=%zu", job->n));
 	/* Users' jobs come first: it begins at once, or not at all. */
-	for (const char *const *option = (const char *const[]){ "--ntasks-per-node=1", "--mem=0", "--immediate=5",
+	for (const char *const *option = (const char *const[]){ "--quiet", "--ntasks-per-node=1", "--mem=0", "--immediate=5",
 								"--mpi=none", "--cpu-bind=none", "--unbuffered", "--chdir=/",
 								"--time=5", "--export=NONE", "--kill-on-bad-exit=1",
 								"--bcast=/run/bcast/node-speed", PROGRAM, NULL };

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of GPUs, on what nvidia-smi and its driver's log say.
 
-All of it was written from NVIDIA's documentation (nvidia-smi(1), the catalogue of Xid errors): no machine that
-runs the tests has a GPU.
+All of it was written from NVIDIA's documentation (nvidia-smi(1), the catalogue of Xid errors): no machine
+that runs the tests has a GPU.
 """
 
 from __future__ import annotations
