@@ -8,12 +8,15 @@ that runs the tests has a GPU.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.spank_jail.node_health import Node
-from tests.spank_jail.test_c_units import build, tools
+from tests.spank_jail.test_c_units import build, make, tools
 from tests.spank_jail.test_node_checks import node
 
 __all__ = ["build", "node", "tools"]  # fixtures
@@ -167,3 +170,19 @@ def test_what_the_driver_logs(node: Node, text: str, drains: bool, warns: bool) 
     for check, fails in (("gpu-xid", drains), ("gpu-xid-warnings", warns)):
         expected = (_FAILED, f"the kernel says: {text}") if fails else (_PASSED, "")
         assert node.check(check, f"source={log}") == expected
+
+
+def test_what_measures_gpus_says_whether_it_could(build: Path) -> None:
+    """compiled by CUDA's compiler; right results, or that there is no GPU"""
+    if not shutil.which("nvcc"):
+        pytest.skip("nvcc is not installed")
+    done = make(build, "gpu-speed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = subprocess.run([build / "gpu-speed"], capture_output=True, text=True, timeout=300)
+    gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True) if shutil.which("nvidia-smi") else None
+    if gpus and gpus.returncode == 0:
+        assert said.returncode == 0, said.stdout
+        assert said.stdout.startswith("gpu 0 ")
+    else:
+        assert said.returncode == 2
+        assert said.stdout.startswith("no GPU: ")
