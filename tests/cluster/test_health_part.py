@@ -60,6 +60,7 @@ def test_what_the_page_shows_can_be_loaded(load: Load) -> None:
         ("health: {interval: 5s}", "'5s' is too short"),
         ("health: {folder: none-such}", "health.folder: there is no folder"),
         ("health: {budget: {percent: 101}}", "health.budget.percent"),
+        ("health: {checks: {disk: {user: 'a b'}}}", "'a b' is no user"),
         ("health: {active: {every: 1s}}", "active.every: '1s' is too short: at least 1m"),
     ],
 )

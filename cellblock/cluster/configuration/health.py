@@ -70,6 +70,8 @@ def _settings(check: HealthCheck) -> list[str]:
         "passes": check.passes,
         "limit": None if check.limit is None else seconds(check.limit),
         "every": None if check.every is None else seconds(check.every),
+        # Before the action, which it changes.
+        "user": check.user,
         "action": check.action,
         "undo": None if check.undo is None else ("no", "yes")[check.undo],
         "prolog": None if check.prolog is None else ("no", "yes")[check.prolog],

@@ -15,13 +15,14 @@ from cellblock.cluster.definition.kubernetes_words import Duration
 from cellblock.cluster.definition.strict import Strict as _Strict
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_USER = re.compile(r"[a-z_0-9][a-z0-9_-]{0,31}")
 _KEY = re.compile(r"[a-z]{1,20}")
 _VALUE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_.:/,+-]{0,199}")
 _STRIKES = re.compile(r"([1-9]\d?)/([1-9]\d?)")
 # spank_jail/health/config.h: HEALTH_MOST_STRIKES.
 _MOST_STRIKES = 32
 # spank_jail/health/config.c: what a line of a check sets besides its program's arguments.
-_OWN = ("limit", "strikes", "passes", "every", "action", "undo", "prolog")
+_OWN = ("limit", "strikes", "passes", "every", "user", "action", "undo", "prolog")
 _LONGEST_CHECK_S = 3600
 
 
@@ -44,6 +45,13 @@ def _strikes(value: str) -> str:
     return value
 
 
+def _user(value: str) -> str:
+    if not _USER.fullmatch(value):
+        raise ValueError(f"'{value}' is no user: lower-case letters, digits, _ and -, at most 32")
+    return value
+
+
+CheckUser = Annotated[str, AfterValidator(_user)]
 Setting = Annotated[str, AfterValidator(_setting)]
 CheckName = Annotated[str, AfterValidator(_check_name)]
 Strikes = Annotated[str, AfterValidator(_strikes)]
@@ -77,6 +85,8 @@ class HealthCheck(_Strict):
     """Whether the node serves again, by itself, when the check is healthy again."""
     prolog: bool | None = None
     """Whether it runs before each job as well, where one failure puts the job back and drains the node."""
+    user: CheckUser | None = None
+    """A script of sh runs in the jail as this user, and not as root on the node. It warns, unless `action` says else."""
     settings: dict[str, int | Setting] = Field(default_factory=dict)
     """Arguments of the check's program, as in `full: 90`."""
 
