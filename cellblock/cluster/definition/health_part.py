@@ -86,7 +86,7 @@ class HealthCheck(_Strict):
     prolog: bool | None = None
     """Whether it runs before each job as well, where one failure puts the job back and drains the node."""
     user: CheckUser | None = None
-    """A script of sh runs in the jail as this user, and not as root on the node. It warns, unless `action` says else."""
+    """It is a script of sh, and runs in the jail as this user. It warns, unless `action` says otherwise."""
     settings: dict[str, int | Setting] = Field(default_factory=dict)
     """Arguments of the check's program, as in `full: 90`."""
 

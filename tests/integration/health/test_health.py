@@ -54,12 +54,14 @@ AS_USER = """\
 echo "$(id -un) on $CELLBLOCK_NODE has $0 $1"
 [ ! -e /home/ada/broken ] || exit 1
 """
-# Several slurmd in a container, each with a spool of its own.
+# Several slurmd in a container. Each has a spool and a pid file of its own: one that finds another's ends that.
 START_SLURMD = """\
 for n in $(seq $0 $1); do
-    setsid unshare --mount --propagation private sh -c 'mount -t tmpfs tmpfs /var/spool/slurmd && exec slurmd -D \
-        -N real-$0 --conf-server controller:6817 -Z --conf "CPUs=1 RealMemory=100 Port=$((7000 + $0)) Feature=real"' \
-        $n </dev/null >/dev/null 2>&1 &
+    export name=real-$n conf="CPUs=1 RealMemory=100 Port=$((7000 + n)) Feature=real"
+    setsid unshare --mount --propagation private sh -c '
+        mount -t tmpfs tmpfs /var/spool/slurmd && : > /run/$name.pid &&
+        mount --bind /run/$name.pid /run/slurmd.pid &&
+        exec slurmd -D -N $name --conf-server controller:6817 -Z --conf "$conf"' </dev/null >/dev/null 2>&1 &
 done
 """
 # Of the soak. `build.py test --thorough` takes 10,000.
