@@ -54,7 +54,7 @@ AS_USER = """\
 echo "$(id -un) on $CELLBLOCK_NODE has $0 $1"
 [ ! -e /home/ada/broken ] || exit 1
 """
-# Several slurmd in a container. Each has a spool and a pid file of its own: one that finds another's ends that.
+# Several slurmd in a container, each with a spool and a pid file of its own: by that, one ends another.
 START_SLURMD = """\
 for n in $(seq $0 $1); do
     export name=real-$n conf="CPUs=1 RealMemory=100 Port=$((7000 + n)) Feature=real"
