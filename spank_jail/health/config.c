@@ -126,6 +126,8 @@ static bool set(struct health_check *check, const char *word)
 	}
 	if (IS("undo"))
 		return parse_switch(value, &check->undo);
+	if (IS("optional"))
+		return parse_switch(value, &check->optional);
 	if (IS("user"))
 		return parse_user(value, check);
 	if (IS("prolog"))

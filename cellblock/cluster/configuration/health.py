@@ -70,6 +70,7 @@ def _settings(check: HealthCheck) -> list[str]:
         "passes": check.passes,
         "limit": None if check.limit is None else seconds(check.limit),
         "every": None if check.every is None else seconds(check.every),
+        "optional": None if check.optional is None else ("no", "yes")[check.optional],
         # Before the action, which it changes.
         "user": check.user,
         "action": check.action,

@@ -22,7 +22,7 @@ _STRIKES = re.compile(r"([1-9]\d?)/([1-9]\d?)")
 # spank_jail/health/config.h: HEALTH_MOST_STRIKES.
 _MOST_STRIKES = 32
 # spank_jail/health/config.c: what a line of a check sets besides its program's arguments.
-_OWN = ("limit", "strikes", "passes", "every", "user", "action", "undo", "prolog")
+_OWN = ("limit", "strikes", "passes", "every", "optional", "user", "action", "undo", "prolog")
 _LONGEST_CHECK_S = 3600
 
 
@@ -85,6 +85,8 @@ class HealthCheck(_Strict):
     """Whether the node serves again, by itself, when the check is healthy again."""
     prolog: bool | None = None
     """Whether it runs before each job as well, where one failure puts the job back and drains the node."""
+    optional: bool | None = None
+    """Whether a job may have it left out before it starts: `--comment=health-leave-out=NAME`."""
     user: CheckUser | None = None
     """It is a script of sh, and runs in the jail as this user. It warns, unless `action` says otherwise."""
     settings: dict[str, int | Setting] = Field(default_factory=dict)

@@ -32,7 +32,7 @@ health:
   folder: FOLDER
   checks:
     disk: {strikes: 1/1, passes: 1}
-    writable: {passes: 1}
+    writable: {passes: 1, optional: true}
     # The machine is shared with other tests.
     memory: {action: warn}
     network: {action: warn}
@@ -199,6 +199,15 @@ def test_no_job_begins_on_a_node_that_is_not_fit_for_it(nodes: LocalCluster) -> 
     # Slurm has jobs that it queued again wait for two minutes.
     nodes.on("controller", "scontrol", "update", f"jobid={job}", "starttime=now").ok()
     assert nodes.job(ended(nodes, job))["JobState"] == "COMPLETED"
+
+
+def test_a_job_leaves_a_check_out_where_the_administrator_lets_it(nodes: LocalCluster) -> None:
+    """by the comment of the job"""
+    nodes.on(NODE, "mount", "-o", "remount,ro", "/tmp").ok()
+    options = ("-n1", "--mem=1", "--chdir=/", "--output=/dev/null", "-w", NODE)
+    job = submit(nodes, "ada", "true", *options, "--comment=health-leave-out=disk,writable")
+    done = nodes.job(ended(nodes, job))
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0")
 
 
 def test_a_node_that_fails_before_it_registers_comes_up_drained(nodes: LocalCluster) -> None:
