@@ -22,7 +22,9 @@
 #define PROGRAM "active-checks"
 #define CONFIG "/etc/slurm/health-active.conf"
 #define CHECKS "/usr/lib/cellblock/health-active"
-#define STATE "/var/lib/slurm/slurmctld/health"
+/* Root's alone, unlike what slurmctld has; when it is lost, all nodes are due. */
+#define STATE_PARENT "/run/cellblock"
+#define STATE STATE_PARENT "/active"
 #define HEALTH "/usr/sbin/node-health"
 /* Until a node is due again, where the table has no `every`. */
 #define EVERY_S 86400
@@ -235,6 +237,7 @@ int main(int argc, char **argv)
 	int there = health_config_read(&config, request.config, request.checks, &err);
 	if (there <= 0)
 		return there ? complain(&err) : 0;
+	(void)mkdir(STATE_PARENT, 0700);
 	if (mkdir(request.state, 0700) && errno != EEXIST) {
 		jail_fail(&err, "mkdir", errno, "%s cannot be made", request.state);
 		return complain(&err);

@@ -54,14 +54,18 @@ void active_parse(struct active_nodes *nodes, char *text)
 	while (rest && (line = strsep(&rest, "\n"))) {
 		if (!text_starts(line, "NodeName="))
 			continue;
+		line += strlen("NodeName=");
+		size_t length = strcspn(line, " ");
+		/* It becomes the name of a folder. */
+		if (line[0] == '.' || memchr(line, '/', length))
+			continue;
 		struct active_node *items = reallocarray(nodes->items, nodes->n + 1, sizeof(*items));
 		if (!items)
 			abort();
 		nodes->items = items;
 		struct active_node *node = &items[nodes->n++];
 		*node = (struct active_node){ 0 };
-		line += strlen("NodeName=");
-		snprintf(node->name, sizeof(node->name), "%.*s", (int)strcspn(line, " "), line);
+		snprintf(node->name, sizeof(node->name), "%.*s", (int)length, line);
 		field(line, "State", state, sizeof(state));
 		field(line, "AvailableFeatures", node->set, sizeof(node->set));
 		field(line, "SlurmdStartTime", started, sizeof(started));

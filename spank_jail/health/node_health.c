@@ -326,6 +326,9 @@ static int run(struct health_turn *turn, const struct request *request)
 	health_tell_metrics(turn, standing);
 	if (request->mode == MODE_PROLOG)
 		return standing == HEALTH_OURS && health_sick(turn) ? 1 : 0;
+	if (request->mode == MODE_TAKE && standing == HEALTH_OVER_BUDGET && health_sick(turn))
+		fprintf(stderr, PROGRAM ": %s is sick by %s and serves: it has drained too many nodes\n", turn->node,
+			health_sick(turn)->name);
 	/* The comment is the node's own. */
 	if (!request->offline && request->mode == MODE_TURN && health_tell_comment(turn, standing, &err))
 		complain(&err);
