@@ -104,9 +104,9 @@ def test_by_hand(nodes: LocalCluster, tmp_path: Path) -> None:
     one, every = documented.lines_for("health.md", "test_by_hand")
     own = f" --name {nodes.request.name}"
     said = documented.type_line(one + own, tmp_path)
-    assert re.search(r"^worker-1 +pair-speed +passed +\d+ MB a second; the median of 4 nodes", said, re.M)
+    assert re.search(r"^worker-2 +pair-speed +passed +\d+ MB a second; the median of 4 nodes", said, re.M)
     shown = json.loads(documented.type_line(f"{every}{own} --json", tmp_path))["nodes"]
-    verdicts = {check["check"]: check["verdict"] for check in shown[0]["checks"]}
+    verdicts = {check["check"]: check["verdict"] for check in shown[1]["checks"]}
     assert verdicts["pair-speed"] == verdicts["jail"] == "passed"
 
 

@@ -113,7 +113,7 @@ def test_what_the_nodes_found(nodes: LocalCluster, tmp_path: Path) -> None:
     """and nothing drains on a node that is well"""
     for node in (NODE, OTHER):
         turn(nodes, node)
-    every, one, as_json = documented.lines_for("health.md", "test_what_the_nodes_found")
+    one, every, as_json = documented.lines_for("health.md", "test_what_the_nodes_found")
     own = f" --name {nodes.request.name}"
     said = documented.type_line(every + own, tmp_path)
     assert f"{NODE}  idle  " in said
