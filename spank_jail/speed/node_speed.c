@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node-speed: measures a node, as one task of a job over several. active-checks starts it by srun, tells all tasks at once by their
+/* node-speed: measures a node, as one task of a job over several. active-checks runs it, by srun: it tells all tasks at once by their
  * standard input what to do, and takes a line from each.
  *
  *   processor SECONDS | memory SECONDS | disk MB FOLDER | peers TOKEN ADDRESS:PORT... | pairs SECONDS A-B... | reduce COUNT TIMES
@@ -103,5 +103,7 @@ int main(void)
 		obey(&peers, line);
 	}
 	free(line);
+	free(peers.hosts);
+	free(peers.connected);
 	return 0;
 }
