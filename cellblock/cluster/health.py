@@ -106,8 +106,8 @@ def measure(cluster: str, node: str | None = None) -> tuple[str, bool]:
             hint="its cluster file needs `health`, and not `active: null` in it; "
             f"`build.py up{name_option(cluster)} --cluster FILE` follows it",
         )
-    if (last := said.splitlines()[-1]).startswith(f"{_MEASURE}:"):
-        raise CellblockError(last.removeprefix(f"{_MEASURE}: "))
+    if all(line.startswith((f"{_MEASURE}:", "srun:", "[")) for line in said.splitlines()):
+        raise CellblockError(said.splitlines()[-1].removeprefix(f"{_MEASURE}: "))
     return said, status == 0
 
 
