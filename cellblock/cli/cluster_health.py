@@ -19,11 +19,23 @@ if TYPE_CHECKING:
 def health(
     node: Annotated[str | None, typer.Argument(help="A node; all of its checks are shown.")] = None,
     name: NameOption = "cellblock",
+    active: Annotated[
+        bool,
+        typer.Option("--active", help="First have a job measure idle nodes, or NODE and a few others."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what the health checks of the nodes found last; status 1 when one has failed."""
     from cellblock.cluster.health import health as look
+    from cellblock.cluster.health import measure
 
+    if active:
+        said, fit = measure(name, node)
+        if not as_json:
+            print(said)
+            if not fit:
+                raise typer.Exit(1)
+            return
     found = look(name, node)
     if as_json:
         print_json({"cluster": name, "nodes": [{**asdict(one), "fit": one.fit} for one in found]})

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import docker
@@ -23,6 +23,7 @@ from cellblock.errors import CellblockError, UsageError
 # Commands in containers at once: the engine serialises most of its work.
 _AT_ONCE = 4
 _SHOW = ("node-health", "--show", "--json")
+_MEASURE = "active-checks"
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,15 @@ def health(cluster: str, node: str | None = None) -> tuple[NodeHealth, ...]:
     has not.
     """
     known = state.require(cluster)
-    if node is not None and node not in known.nodes:
-        raise UsageError(
-            f"cluster {cluster} has no node '{node}'",
-            hint=f"its nodes are {', '.join(known.nodes[:6])}{' and more' if len(known.nodes) > 6 else ''}",
-        )
+    if node is not None:
+        _require(known.nodes, cluster, node)
     chosen = (node,) if node is not None else tuple(known.nodes)
     with connect(known.engine) as client:
         states = _states(client, cluster)
+        measured = _measured(client, cluster, chosen)
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            found = list(pool.map(lambda one: _of_node(client, cluster, one, states), chosen))
+            own = pool.map(lambda one: _of_node(client, cluster, one, states), chosen)
+            found = [replace(one, checks=(*one.checks, *measured.get(one.node, ()))) for one in own]
     if all(one.error == _OFF for one in found):
         raise CellblockError(
             f"cluster {cluster} does not look at its nodes' health",
@@ -86,7 +86,55 @@ def health(cluster: str, node: str | None = None) -> tuple[NodeHealth, ...]:
     return tuple(found)
 
 
+def measure(cluster: str, node: str | None = None) -> tuple[str, bool]:
+    """Have the idle nodes of `cluster`, or `node` and some to compare it with, measured by a job, now.
+
+    Returns what was found, a line for each check of each node, and whether no check failed. Raises
+    CellblockError when nothing could be measured, and as `health` does.
+    """
+    known = state.require(cluster)
+    if node is not None:
+        _require(known.nodes, cluster, node)
+    with connect(known.engine) as client:
+        status, output = run_inside(
+            client, container_name(cluster, "controller"), [_MEASURE, *([node] if node is not None else [])]
+        )
+    said = output.decode("utf-8", "replace").strip()
+    if not said:
+        raise CellblockError(
+            f"no job measures the nodes of cluster {cluster}",
+            hint="its cluster file needs `health`, and not `active: null` in it; "
+            f"`build.py up{name_option(cluster)} --cluster FILE` follows it",
+        )
+    if all(line.startswith((f"{_MEASURE}:", "srun:", "[")) for line in said.splitlines()):
+        raise CellblockError(said.splitlines()[-1].removeprefix(f"{_MEASURE}: "))
+    return said, status == 0
+
+
+def _require(nodes: Collection[str], cluster: str, node: str) -> None:
+    if node not in nodes:
+        raise UsageError(
+            f"cluster {cluster} has no node '{node}'",
+            hint=f"its nodes are {', '.join(list(nodes)[:6])}{' and more' if len(nodes) > 6 else ''}",
+        )
+
+
 _OFF = "no checks run on it"
+
+
+def _measured(
+    client: docker.DockerClient, cluster: str, nodes: Sequence[str]
+) -> Mapping[str, tuple[CheckHealth, ...]]:
+    """Node -> the last verdicts of the checks that are jobs; none while the controller does not answer."""
+    command = [_MEASURE, "--show", *(nodes if len(nodes) == 1 else ())]
+    try:
+        status, output = run_inside(client, container_name(cluster, "controller"), command)
+    except (DockerException, OSError):
+        return {}
+    if status:
+        return {}
+    shown = [json.loads(line) for line in output.splitlines() if line.startswith(b"{")]
+    return {one["node"]: tuple(CheckHealth(**check) for check in one["checks"]) for one in shown}
 
 
 def _states(client: docker.DockerClient, cluster: str) -> Mapping[str, tuple[str, str]]:

@@ -52,6 +52,7 @@ _TITLES: dict[type[BaseModel], str] = {
     health_part.Health: "Health of nodes",
     health_part.HealthCheck: "A health check",
     health_part.HealthBudget: "Budget for drains",
+    health_part.HealthActive: "Jobs that measure nodes",
     cluster_file.SlurmLines: "Extra lines",
     kubernetes_part.Kubernetes: "Kubernetes",
     kubernetes_part.JailVolume: "Volume of the jail",

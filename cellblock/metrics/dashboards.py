@@ -18,6 +18,17 @@ def _number(title: str, expression: str, unit: str = "short") -> Panel:
     return Panel(title, ((expression, "{{instance}}"),), "number", unit, width=4)
 
 
+def _verdicts(number: int) -> str:
+    """Nodes by check whose last verdict is that: 1 failed, 2 could not run."""
+    return f"sum by (instance, check) ({of('cellblock_health_verdict')} == bool {number})"
+
+
+def _or_none(name: str) -> str:
+    """Nodes of which there is such a sample; 0 where health is looked at and there is none."""
+    none = f"sum by (instance) ({of('cellblock_health_verdict')} * 0)"
+    return f"count by (instance) (count by (instance, node) ({of(name)})) or {none}"
+
+
 _NODE_STATES = ("alloc", "mixed", "idle", "completing", "draining", "drained", "down", "noresp", "maint")
 _ENDED = ("failed", "timeout", "outofmemory", "node_failed", "cancelled", "preempted")
 
@@ -127,6 +138,20 @@ NODES = Dashboard(
                     unit="bytes",
                 ),
                 Panel("GPUs that jobs have", ((f"topk(20, {of('slurm_node_gpus_alloc')})", "{{node}}"),)),
+            ),
+        ),
+        (
+            "Health, where the cluster file has it",
+            (
+                Panel("Nodes on which a check failed last", ((_verdicts(1), "{{check}}"),), "stacked"),
+                Panel("Nodes on which a check could not run", ((_verdicts(2), "{{check}}"),)),
+                Panel(
+                    "Nodes that are sick, and those that serve all the same: the budget is spent",
+                    (
+                        (_or_none("cellblock_health_sick"), "sick"),
+                        (_or_none("cellblock_health_over_budget"), "over the budget"),
+                    ),
+                ),
             ),
         ),
     ),

@@ -64,6 +64,12 @@ int check_network(void);
 int check_stuck(void);
 int check_zombies(void);
 int check_leftovers(void);
+int check_gpu(void);
+int check_gpu_errors(void);
+int check_gpu_links(void);
+int check_gpu_state(void);
+int check_gpu_xid(void);
+int check_gpu_xid_warnings(void);
 int check_kernel_errors(void);
 int check_kernel_warnings(void);
 

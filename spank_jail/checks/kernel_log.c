@@ -56,6 +56,31 @@ static const struct patterns warnings = {
 	6,
 };
 
+/* Of NVIDIA's driver, by its catalogue of Xid errors. Most others are programs' own faults (13, 31, 43, 45, 68, 69), and no matter of the
+ * node's. The line is "NVRM: Xid (PCI:0000:3b:00): 79, pid=17, ...". */
+#define XID(numbers) "^NVRM: Xid \\(PCI:[[:xdigit:]:.]+\\): (" numbers "),"
+
+static const struct patterns xid_errors = {
+	XID("48|"	/* two wrong bits in a word of memory */
+	    "62|"	/* its own controller has halted */
+	    "64|"	/* a row or page could not be replaced */
+	    "74|"	/* NVLink */
+	    "79|"	/* it is off the bus */
+	    "95|"	/* an error of memory that others than one program have seen */
+	    "119|120|"	/* its system processor does not answer, or has failed */
+	    "140"	/* memory that cannot be corrected */
+	    ),
+	6,
+};
+
+static const struct patterns xid_warnings = {
+	XID("63|"	/* a row or page is to be replaced at the next reset */
+	    "92|"	/* many corrected errors */
+	    "94"	/* an error of memory that ended one program */
+	    ),
+	6,
+};
+
 /* Nobody's disk. */
 static bool is_removable(const char *text)
 {
@@ -179,4 +204,14 @@ int check_kernel_errors(void)
 int check_kernel_warnings(void)
 {
 	return search(&warnings, 3600);
+}
+
+int check_gpu_xid(void)
+{
+	return search(&xid_errors, 0);
+}
+
+int check_gpu_xid_warnings(void)
+{
+	return search(&xid_warnings, 86400);
 }

@@ -20,7 +20,10 @@ static const struct {
 	{ "auth", check_auth },		    { "network", check_network },
 	{ "stuck", check_stuck },	    { "zombies", check_zombies },
 	{ "leftovers", check_leftovers },   { "kernel-errors", check_kernel_errors },
-	{ "kernel-warnings", check_kernel_warnings },
+	{ "kernel-warnings", check_kernel_warnings }, { "gpu", check_gpu },
+	{ "gpu-errors", check_gpu_errors }, { "gpu-links", check_gpu_links },
+	{ "gpu-state", check_gpu_state },   { "gpu-xid", check_gpu_xid },
+	{ "gpu-xid-warnings", check_gpu_xid_warnings },
 };
 
 int main(int argc, char **argv)

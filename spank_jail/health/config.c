@@ -75,6 +75,18 @@ static bool parse_strikes(const char *text, struct health_check *check)
 	       parse_number(first, 1, check->of, &check->strikes);
 }
 
+/* What a user can make fail does not drain the node, unless the line goes on to say so. */
+static bool parse_user(const char *text, struct health_check *check)
+{
+	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+
+	if (!length || length >= sizeof(check->user) || text[length] || *text == '-')
+		return false;
+	memcpy(check->user, text, length + 1);
+	check->drains = false;
+	return true;
+}
+
 /* In the place of an argument of that key. */
 static void set_argument(struct text_list *arguments, const char *word, size_t key)
 {
@@ -114,6 +126,10 @@ static bool set(struct health_check *check, const char *word)
 	}
 	if (IS("undo"))
 		return parse_switch(value, &check->undo);
+	if (IS("optional"))
+		return parse_switch(value, &check->optional);
+	if (IS("user"))
+		return parse_user(value, check);
 	if (IS("prolog"))
 		return parse_switch(value, &check->prolog);
 	set_argument(&check->arguments, word, key);

@@ -32,6 +32,8 @@ struct health_check {
 	bool drains;           /* else it warns */
 	bool undo;             /* its drain is undone when it passes again */
 	bool prolog;           /* before each job, too */
+	bool optional;         /* a job may leave it out, by its comment */
+	char user[33];         /* it is a script of sh, run in the jail as that user; "": a program, run by root outside */
 	struct text_list arguments;
 };
 

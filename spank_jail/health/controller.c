@@ -92,6 +92,28 @@ int health_controller_node(const char *node, struct health_node *record, struct 
 	return 0;
 }
 
+bool health_controller_job_leaves_out(const char *job, const char *check)
+{
+	static const char key[] = "health-leave-out=";
+	scoped_list words = { 0 };
+	scoped_buffer output = { 0 };
+	char comment[1024], *found, *name;
+
+	for (const char *const *word = (const char *const[]){ "scontrol", "show", "job", job, NULL }; *word; word++)
+		text_list_add(&words, *word);
+	if (ask(words.items, MOST_RECORD, &output, &(struct jail_error){ 0 }))
+		return false;
+	line_of(output.text, "Comment", comment, sizeof(comment));
+	if (!(found = strstr(comment, key)))
+		return false;
+	found += sizeof(key) - 1;
+	found[strcspn(found, " ;")] = 0;
+	while ((name = strsep(&found, ",")))
+		if (!strcmp(name, check))
+			return true;
+	return false;
+}
+
 static int update(const char *node, const char *first, const char *second, struct jail_error *err)
 {
 	scoped_list words = { 0 };

@@ -18,6 +18,9 @@ struct health_node {
 /* Returns 0, or -1: slurmctld does not answer. */
 int health_controller_node(const char *node, struct health_node *record, struct jail_error *err);
 
+/* Whether the comment of `job` says health-leave-out=CHECK,CHECK with `check` among them. Without an answer it does not. */
+bool health_controller_job_leaves_out(const char *job, const char *check);
+
 int health_controller_drain(const char *node, const char *reason, struct jail_error *err);
 int health_controller_resume(const char *node, struct jail_error *err);
 int health_controller_comment(const char *node, const char *comment, struct jail_error *err);

@@ -25,8 +25,13 @@
 /* Between two questions of a node that is over the budget; it does not wait with the prolog of each job for them. */
 #define ASK_AGAIN_S 600
 
-void health_instance(char *name, size_t size)
+/* What the machine is called in reasons: another start of it is another instance. */
+static void instance_of(const struct health_turn *turn, char *name, size_t size)
 {
+	if (turn->judged) {
+		snprintf(name, size, "active");
+		return;
+	}
 	scoped_free char *id = text_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 100, NULL, &(struct jail_error){ 0 });
 
 	snprintf(name, size, "%.8s", id ? id : "unknown");
@@ -90,7 +95,7 @@ void health_reason_of(const struct health_turn *turn, const struct health_entry 
 	const char *text = entry->text[0] ? entry->text : "failed";
 
 	snprintf(reason.check, sizeof(reason.check), "%s", entry->name);
-	health_instance(reason.instance, sizeof(reason.instance));
+	instance_of(turn, reason.instance, sizeof(reason.instance));
 	health_reason_write(&reason, text, buffer, size);
 }
 
@@ -217,7 +222,7 @@ enum health_standing health_settle(struct health_turn *turn, struct jail_error *
 		}
 		return sick ? drain(turn, sick, err) : HEALTH_SERVES;
 	}
-	health_instance(instance, sizeof(instance));
+	instance_of(turn, instance, sizeof(instance));
 	if (health_reason_read(record.reason, &reason) && !strcmp(reason.instance, instance)) {
 		note(turn, "drained", record.reason);
 		return look_again(turn, &reason, err);

@@ -19,6 +19,7 @@ struct health_turn {
 	const char *node;
 	const char *folder; /* of what is remembered */
 	long long now;
+	bool judged; /* at the controller, by active-checks: the node itself leaves such a drain alone */
 };
 
 /* Looks whether something is to be done, does it, and says how the node stands then. slurmctld is asked only where there is. `err` is
@@ -27,9 +28,6 @@ enum health_standing health_settle(struct health_turn *turn, struct jail_error *
 
 /* Remembers that the node registers drained, for that reason. Slurm 22.05 takes the state with the registration and not the reason. */
 void health_registers_drained(const struct health_turn *turn, const char *reason);
-
-/* What the machine is called in reasons: another start of it is another instance. */
-void health_instance(char *name, size_t size);
 
 /* The first check by which the node is sick and that drains, or NULL. */
 const struct health_entry *health_sick(const struct health_turn *turn);

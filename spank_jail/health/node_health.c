@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "controller.h"
 #include "native/base/scoped.h"
 #include "tell.h"
 
@@ -21,7 +22,7 @@
 #define STATE "/run/cellblock/health"
 #define NODE_NAME "/run/cellblock/node-name"
 
-enum mode { MODE_TURN, MODE_PROLOG, MODE_START, MODE_SHOW };
+enum mode { MODE_TURN, MODE_PROLOG, MODE_START, MODE_SHOW, MODE_TAKE };
 
 static const char usage_text[] =
 	"usage: " PROGRAM " [OPTIONS]\n"
@@ -31,6 +32,7 @@ static const char usage_text[] =
 	"  --prolog       run the checks that protect a job; status 1: the node is drained, the job goes back\n"
 	"  --start        run all as often as it takes to strike out; prints a reason and drains nothing\n"
 	"  --show         print the last verdict of each check; with --json as one object\n"
+	"  --take         run nothing: count verdicts from standard input, lines CHECK P|F|C TEXT (active-checks)\n"
 	"  --offline      say nothing to Slurm\n"
 	"  --node NAME    the node (default: $SLURMD_NODENAME, else what " NODE_NAME " says)\n"
 	"  --config FILE  (default " HEALTH_CONFIG "; without it nothing is done)\n"
@@ -60,6 +62,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 	static const struct option options[] = {
 		{ "prolog", no_argument, NULL, 'p' },	   { "start", no_argument, NULL, 's' },
 		{ "show", no_argument, NULL, 'S' },	   { "json", no_argument, NULL, 'j' },
+		{ "take", no_argument, NULL, 'T' },
 		{ "offline", no_argument, NULL, 'o' },	   { "node", required_argument, NULL, 'n' },
 		{ "config", required_argument, NULL, 'c' }, { "checks", required_argument, NULL, 'C' },
 		{ "state", required_argument, NULL, 't' },  { "help", no_argument, NULL, 'h' },
@@ -73,6 +76,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 		case 'p': request->mode = MODE_PROLOG; break;
 		case 's': request->mode = MODE_START; break;
 		case 'S': request->mode = MODE_SHOW; break;
+		case 'T': request->mode = MODE_TAKE; break;
 		case 'j': request->as_json = true; break;
 		case 'o': request->offline = true; break;
 		case 'n': request->node = optarg; break;
@@ -198,6 +202,41 @@ static void run_chosen(const struct health_turn *turn, const struct health_check
 	}
 }
 
+/* A failure before a job that leaves this check out, where the administrator lets it, is none. Slurm is asked only then. */
+static void leave_out(const struct health_check **chosen, size_t n, struct health_result *results)
+{
+	const char *job = getenv("SLURM_JOB_ID");
+
+	for (size_t i = 0; i < n && job; i++)
+		if (results[i].verdict == HEALTH_FAILED && chosen[i]->optional && health_controller_job_leaves_out(job, chosen[i]->name))
+			results[i].verdict = HEALTH_RUNS;
+}
+
+/* Counts verdicts from standard input. */
+static int take(struct health_turn *turn)
+{
+	scoped_free char *file = text_format("%s/state", turn->folder);
+	scoped_free char *line = NULL;
+	scoped_fd held = lock(turn->folder, "lock", LOCK_EX);
+	size_t capacity = 0;
+
+	health_state_read(turn->state, file);
+	health_state_keep(turn->state, turn->config);
+	while (getline(&line, &capacity, stdin) > 0) {
+		struct health_result result = { 0 };
+		char name[HEALTH_NAME_SIZE], verdict;
+		int end = 0;
+		if (sscanf(line, "%31s %c %n", name, &verdict, &end) != 2 || !end || !strchr("PFC", verdict))
+			continue;
+		const struct health_check *check = health_config_find(turn->config, name);
+		result.verdict = (enum health_verdict)verdict;
+		snprintf(result.text, sizeof(result.text), "%.*s", (int)strcspn(line + end, "\n"), line + end);
+		if (check)
+			health_state_count(health_state_entry(turn->state, name), check, &result, turn->now, false);
+	}
+	return health_state_write(turn->state, file);
+}
+
 /* Runs checks and counts what they say; a turn and a prolog may do so side by side. */
 static int count(struct health_turn *turn, enum mode mode)
 {
@@ -209,6 +248,8 @@ static int count(struct health_turn *turn, enum mode mode)
 	health_state_keep(turn->state, turn->config);
 	size_t n = choose(turn, mode, chosen);
 	run_chosen(turn, chosen, n, results);
+	if (mode == MODE_PROLOG)
+		leave_out(chosen, n, results);
 	scoped_fd held = lock(turn->folder, "lock", LOCK_EX);
 	health_state_read(turn->state, file);
 	health_state_keep(turn->state, turn->config);
@@ -275,7 +316,7 @@ static int run(struct health_turn *turn, const struct request *request)
 		}
 		return 0;
 	}
-	if (count(turn, request->mode)) {
+	if (request->mode == MODE_TAKE ? take(turn) : count(turn, request->mode)) {
 		fprintf(stderr, PROGRAM ": %s: what was found cannot be written: %s; make room in /run\n", turn->folder,
 			strerrordesc_np(errno));
 		return 1;
@@ -285,7 +326,11 @@ static int run(struct health_turn *turn, const struct request *request)
 	health_tell_metrics(turn, standing);
 	if (request->mode == MODE_PROLOG)
 		return standing == HEALTH_OURS && health_sick(turn) ? 1 : 0;
-	if (!request->offline && health_tell_comment(turn, standing, &err))
+	if (request->mode == MODE_TAKE && standing == HEALTH_OVER_BUDGET && health_sick(turn))
+		fprintf(stderr, PROGRAM ": %s is sick by %s and serves: it has drained too many nodes\n", turn->node,
+			health_sick(turn)->name);
+	/* The comment is the node's own. */
+	if (!request->offline && request->mode == MODE_TURN && health_tell_comment(turn, standing, &err))
 		complain(&err);
 	return 0;
 }
@@ -319,7 +364,8 @@ int main(int argc, char **argv)
 		health_show(&config, &state, node, request.as_json);
 		return fflush(stdout) ? 1 : 0;
 	}
-	struct health_turn turn = { .config = &config, .state = &state, .node = node, .folder = folder, .now = time(NULL) };
+	struct health_turn turn = { .config = &config, .state = &state, .node = node, .folder = folder, .now = time(NULL),
+				    .judged = request.mode == MODE_TAKE };
 	status = run(&turn, &request);
 	health_config_free(&config);
 	return status;

@@ -27,6 +27,10 @@
 #define SIDE_BY_SIDE 4
 /* After SIGKILL. */
 #define END_MS 300
+/* Enters the jail; this status of it: there is none. */
+#define JAIL_ENTER "/usr/sbin/jail-enter"
+#define STATUS_NO_JAIL 125
+#define MOST_SCRIPT (64 * 1024)
 
 struct running {
 	const struct health_check *check;
@@ -101,6 +105,26 @@ static bool hangs(const char *folder)
 	return false;
 }
 
+/* The words that start it. One that runs in the jail is handed over as a text: the jail shows none of the node's folders of checks.
+ * Returns the program, or NULL: it is no script. */
+static const char *start_words(const struct health_check *check, struct text_list *words)
+{
+	scoped_free char *script = NULL;
+
+	if (check->user[0]) {
+		script = text_read(AT_FDCWD, check->program, MOST_SCRIPT, NULL, &(struct jail_error){ 0 });
+		if (!script || !text_starts(script, "#!"))
+			return NULL;
+		for (const char *const *word = (const char *const[]){ JAIL_ENTER, "--user", check->user, "--chdir", "/", "--", "/bin/sh",
+								      "-c", script, NULL }; *word; word++)
+			text_list_add(words, *word);
+	}
+	text_list_add(words, check->name);
+	for (size_t i = 0; i < check->arguments.n; i++)
+		text_list_add(words, check->arguments.items[i]);
+	return check->user[0] ? JAIL_ENTER : check->program;
+}
+
 static int spawn(const struct health_check *check, const char *folder, const char *node, int output, pid_t *pid)
 {
 	scoped_free char *own = text_format("CELLBLOCK_HEALTH_STATE=%s", folder);
@@ -112,9 +136,9 @@ static int spawn(const struct health_check *check, const char *folder, const cha
 	posix_spawnattr_t attributes;
 	sigset_t none;
 
-	text_list_add(&words, check->name);
-	for (size_t i = 0; i < check->arguments.n; i++)
-		text_list_add(&words, check->arguments.items[i]);
+	const char *program = start_words(check, &words);
+	if (!program)
+		return ENOEXEC;
 	sigemptyset(&none);
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
@@ -123,7 +147,7 @@ static int spawn(const struct health_check *check, const char *folder, const cha
 	posix_spawnattr_init(&attributes);
 	posix_spawnattr_setsigmask(&attributes, &none);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-	int number = posix_spawn(pid, check->program, &files, &attributes, words.items, environment);
+	int number = posix_spawn(pid, program, &files, &attributes, words.items, environment);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attributes);
 	return number;
@@ -203,6 +227,8 @@ static void judge(struct running *run, int status)
 	if (run->killed) {
 		snprintf(text, sizeof(text), "no end after %u s", run->check->limit_s);
 		conclude(run->result, HEALTH_COULD_NOT_RUN, text);
+	} else if (run->check->user[0] && code == STATUS_NO_JAIL) {
+		conclude(run->result, HEALTH_COULD_NOT_RUN, "the jail cannot be entered; `jail-enter --check` says why");
 	} else if (code == 0) {
 		conclude(run->result, HEALTH_PASSED, run->text);
 	} else if (code == 1 && run->text[strspn(run->text, " \t\r\n")]) {

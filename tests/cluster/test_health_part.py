@@ -12,7 +12,14 @@ import pytest
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config_files, template_facts
 from cellblock.cluster.definition.cluster_file import ClusterFile, load_cluster_file
-from cellblock.cluster.definition.health_part import Health, HealthCheck, own_checks
+from cellblock.cluster.definition.health_part import (
+    Health,
+    HealthActive,
+    HealthCheck,
+    active_checks,
+    gpu_checks,
+    own_checks,
+)
 from cellblock.cluster.definition.node_set import NodeSet, Resources
 from cellblock.cluster.engine.container_specs import Mount, plan
 from cellblock.errors import DefinitionError
@@ -53,6 +60,8 @@ def test_what_the_page_shows_can_be_loaded(load: Load) -> None:
         ("health: {interval: 5s}", "'5s' is too short"),
         ("health: {folder: none-such}", "health.folder: there is no folder"),
         ("health: {budget: {percent: 101}}", "health.budget.percent"),
+        ("health: {checks: {disk: {user: 'a b'}}}", "'a b' is no user"),
+        ("health: {active: {every: 1s}}", "active.every: '1s' is too short: at least 1m"),
     ],
 )
 def test_what_health_may_not_say(load: Load, text: str, said: str) -> None:
@@ -94,11 +103,53 @@ def test_what_is_written_for_nodes(spec: Make) -> None:
         "check disk strikes=2/3 limit=5 action=warn undo=no full=90",
         "check dns off",
         "check clock off",
+        *(f"check {name} off" for name in gpu_checks()),
     ]
     lines = texts["slurm/slurm.conf"].splitlines()
     assert "HealthCheckProgram=/usr/sbin/node-health" in lines
     assert "HealthCheckInterval=30" in lines
     assert "Prolog=/usr/lib/cellblock/health-prolog" in lines
+
+
+def test_checks_that_are_jobs_are_the_controllers(spec: Make) -> None:
+    """and theirs is a partition that only root uses, below all others"""
+    slow = HealthCheck(settings={"share": 80})
+    health = Health(
+        leave_out=("all-reduce", "dns"),
+        checks={"pair-speed": slow, "disk": HealthCheck(passes=1)},
+        active=HealthActive(every="2h"),
+    )
+    texts = rendered(with_health(spec(), health))
+    own = [line for line in texts["slurm/health-active.conf"].splitlines() if not line.startswith("#")]
+    assert own == [
+        "budget least=2 percent=10 within=3600",
+        *(f"check {name} every=7200" for name in active_checks()),
+        "check pair-speed share=80",
+        "check all-reduce off",
+    ]
+    assert not any(
+        "pair-speed" in line or "all-reduce" in line for line in texts["worker/health.conf"].splitlines()
+    )
+    (partition,) = [line for line in texts["slurm/slurm.conf"].splitlines() if "cellblock_health" in line]
+    assert {
+        "RootOnly=YES",
+        "Hidden=YES",
+        "PriorityTier=0",
+        "PreemptMode=CANCEL",
+        "OverSubscribe=EXCLUSIVE",
+    } <= set(partition.split())
+
+
+def test_without_active_checks_there_is_no_such_partition(spec: Make) -> None:
+    texts = rendered(with_health(spec(), Health(active=None)))
+    assert "slurm/health-active.conf" not in texts
+    assert "cellblock_health" not in texts["slurm/slurm.conf"]
+
+
+def test_gpus_are_looked_at_where_some_are_declared(spec: Make) -> None:
+    gpus = NodeSet(name="gpus", gres={"gpu:a100": 4})
+    texts = rendered(with_health(spec(), Health(), node_sets=(gpus,)))
+    assert "check gpu" not in texts["worker/health.conf"]
 
 
 def test_nodes_that_declare_more_than_there_is_are_not_held_to_it(spec: Make) -> None:
@@ -117,4 +168,4 @@ def test_the_sites_folder_is_seen_by_nodes_alone(spec: Make, tmp_path: Path) -> 
 
 def test_each_check_of_the_table_is_on_the_page() -> None:
     page = (documented.PROJECT / "docs/health.md").read_text()
-    assert [name for name in own_checks() if f"\n| `{name}` | " not in page] == []
+    assert [name for name in own_checks() + active_checks() if f"\n| `{name}` | " not in page] == []

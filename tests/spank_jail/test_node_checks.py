@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.cluster.definition.health_part import own_checks
 from tests.spank_jail.node_health import Node
 from tests.spank_jail.test_c_units import build, make, tools
 from tests.spank_jail.waiting import wait_until
@@ -338,4 +339,4 @@ def test_the_checks_together_are_quick(node: Node) -> None:
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     assert spent < 0.5
-    wait_until(lambda: len(node.shown()) == 17)
+    wait_until(lambda: len(node.shown()) == len(own_checks()))

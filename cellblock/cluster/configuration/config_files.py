@@ -39,6 +39,7 @@ TEMPLATES = {
     "worker/jail.fstab": "jail.fstab.j2",
     "login/jail.fstab": "jail.fstab.j2",
     "worker/health.conf": "health.conf.j2",
+    "slurm/health-active.conf": "health-active.conf.j2",
 }
 
 

@@ -233,7 +233,7 @@ def facts(
         overstated,
         accounting_facts(file),
         rest_facts(file),
-        health_facts(file.health, overstated),
+        health_facts(file.health, overstated, gpus="gpu" in _gres_kinds(file)),
         file.jail.root,
         file.jail.level,
         file.controllers,

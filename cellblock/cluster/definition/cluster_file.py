@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 
 from cellblock import paths
 from cellblock.cluster.definition.external_database import Database, ExternalDatabase
-from cellblock.cluster.definition.health_part import Health, own_checks
+from cellblock.cluster.definition.health_part import Health, active_checks, own_checks
 from cellblock.cluster.definition.kubernetes_part import Kubernetes
 from cellblock.cluster.definition.names import CONTROLLERS, DEFAULT_NAME, Auth, JailRoot
 from cellblock.cluster.definition.node_set import NodeSet
@@ -289,11 +289,10 @@ class ClusterFile(_Strict):
     def _checks_are_there(self) -> ClusterFile:
         """A site's own are known on the nodes alone."""
         if self.health and not self.health.folder and not self.images:
+            checks = own_checks() + active_checks()
             for place, name in self.health.named:
-                if name not in own_checks():
-                    raise FaultAt(
-                        f"there is no check '{name}'; {nearest(name, own_checks())}", "health", *place
-                    )
+                if name not in checks:
+                    raise FaultAt(f"there is no check '{name}'; {nearest(name, checks)}", "health", *place)
         return self
 
     @model_validator(mode="after")

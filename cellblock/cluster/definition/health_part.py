@@ -15,13 +15,14 @@ from cellblock.cluster.definition.kubernetes_value_types import Duration
 from cellblock.cluster.definition.strict_model import Strict as _Strict
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_USER = re.compile(r"[a-z_0-9][a-z0-9_-]{0,31}")
 _KEY = re.compile(r"[a-z]{1,20}")
 _VALUE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_.:/,+-]{0,199}")
 _STRIKES = re.compile(r"([1-9]\d?)/([1-9]\d?)")
 # spank_jail/health/config.h: HEALTH_MOST_STRIKES.
 _MOST_STRIKES = 32
 # spank_jail/health/config.c: what a line of a check sets besides its program's arguments.
-_OWN = ("limit", "strikes", "passes", "every", "action", "undo", "prolog")
+_OWN = ("limit", "strikes", "passes", "every", "optional", "user", "action", "undo", "prolog")
 _LONGEST_CHECK_S = 3600
 
 
@@ -44,6 +45,13 @@ def _strikes(value: str) -> str:
     return value
 
 
+def _user(value: str) -> str:
+    if not _USER.fullmatch(value):
+        raise ValueError(f"'{value}' is no user: lower-case letters, digits, _ and -, at most 32")
+    return value
+
+
+CheckUser = Annotated[str, AfterValidator(_user)]
 Setting = Annotated[str, AfterValidator(_setting)]
 CheckName = Annotated[str, AfterValidator(_check_name)]
 Strikes = Annotated[str, AfterValidator(_strikes)]
@@ -77,6 +85,10 @@ class HealthCheck(_Strict):
     """Whether the node serves again, by itself, when the check is healthy again."""
     prolog: bool | None = None
     """Whether it runs before each job as well, where one failure puts the job back and drains the node."""
+    optional: bool | None = None
+    """Whether a job may have it left out before it starts: `--comment=health-leave-out=NAME`."""
+    user: CheckUser | None = None
+    """It is a script of sh, and runs in the jail as this user. It warns, unless `action` says otherwise."""
     settings: dict[str, int | Setting] = Field(default_factory=dict)
     """Arguments of the check's program, as in `full: 90`."""
 
@@ -92,6 +104,13 @@ class HealthCheck(_Strict):
         return self
 
 
+class HealthActive(_Strict):
+    """Jobs that measure idle nodes, and compare each with its set. Any user's job ends them at once."""
+
+    every: Duration = "1d"
+    """How long a node that has passed is left alone, unless it is started again or was drained."""
+
+
 class Health(_Strict):
     """Checks of nodes: which run, how often, and how many nodes they may drain."""
 
@@ -103,6 +122,8 @@ class Health(_Strict):
     """What is different for a check."""
     budget: HealthBudget = HealthBudget()
     """How many nodes one check may drain."""
+    active: HealthActive | None = HealthActive()
+    """Jobs that measure idle nodes; `null` for none."""
     folder: str | None = None
     """Folder of the site's own checks on one machine; a relative one begins where this file is. On Kubernetes
     they are in an image of the site's, at /usr/lib/cellblock/health-site."""
@@ -111,6 +132,8 @@ class Health(_Strict):
     def _turns_end(self) -> Health:
         if seconds(self.interval) < 10:
             raise ValueError(f"interval: '{self.interval}' is too short: at least 10s")
+        if self.active and seconds(self.active.every) < 60:
+            raise ValueError(f"active.every: '{self.active.every}' is too short: at least 1m")
         return self
 
     @property
@@ -122,9 +145,23 @@ class Health(_Strict):
         )
 
 
+def _checks_of(table: str) -> tuple[str, ...]:
+    lines = (line.split() for line in (paths.PROJECT / table).read_text(encoding="utf-8").splitlines())
+    return tuple(words[1] for words in lines if words[:1] == ["check"])
+
+
 @functools.cache
 def own_checks() -> tuple[str, ...]:
     """The names of the checks that are in the worker's image."""
-    table = paths.PROJECT / "images/worker/files/usr/lib/cellblock/health/checks.conf"
-    lines = (line.split() for line in table.read_text(encoding="utf-8").splitlines())
-    return tuple(words[1] for words in lines if words[:1] == ["check"])
+    return _checks_of("images/worker/files/usr/lib/cellblock/health/checks.conf")
+
+
+@functools.cache
+def active_checks() -> tuple[str, ...]:
+    """The names of the checks that are jobs."""
+    return _checks_of("images/controller/files/usr/lib/cellblock/health-active/checks.conf")
+
+
+def gpu_checks() -> tuple[str, ...]:
+    """Those of the worker's image that look at GPUs."""
+    return tuple(name for name in own_checks() if name.partition("-")[0] == "gpu")

@@ -28,9 +28,11 @@ metrics: {port: PORT}
 node_sets: [{name: worker, count: 2}]
 health:
   interval: 10s
+  active: null
+  folder: FOLDER
   checks:
     disk: {strikes: 1/1, passes: 1}
-    writable: {passes: 1}
+    writable: {passes: 1, optional: true}
     # The machine is shared with other tests.
     memory: {action: warn}
     network: {action: warn}
@@ -46,6 +48,22 @@ EMPTY = "rm -f /var/log/fill"
 # Executable, other than /run; root's alone.
 OWN = "/var/spool/health-test"
 MANY = 40
+# A check of a site's own, in the jail.
+AS_USER = """\
+#!/bin/sh
+echo "$(id -un) on $CELLBLOCK_NODE has $0 $1"
+[ ! -e /home/ada/broken ] || exit 1
+"""
+# Several slurmd in a container, each with a spool and a pid file of its own: by that, one ends another.
+START_SLURMD = """\
+for n in $(seq $0 $1); do
+    export name=real-$n conf="CPUs=1 RealMemory=100 Port=$((7000 + n)) Feature=real"
+    setsid unshare --mount --propagation private sh -c '
+        mount -t tmpfs tmpfs /var/spool/slurmd && : > /run/$name.pid &&
+        mount --bind /run/$name.pid /run/slurmd.pid &&
+        exec slurmd -D -N $name --conf-server controller:6817 -Z --conf "$conf"' </dev/null >/dev/null 2>&1 &
+done
+"""
 # Of the soak. `build.py test --thorough` takes 10,000.
 TURNS = int(os.environ.get("CELLBLOCK_HEALTH_TURNS", "50"))
 # On one release it takes five minutes, in which little is computed; `--thorough` takes all of them.
@@ -53,8 +71,13 @@ VARIANTS = [default_variant(), *(other_variants() if os.environ.get("CELLBLOCK_H
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
-def nodes(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    text = FILE.replace("PORT", str(free_port()))
+def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    site = tmp_path_factory.mktemp("site")
+    site.chmod(0o755)
+    (site / "checks.conf").write_text("check as-user limit=20 strikes=1/1 passes=1 user=ada\n")
+    (site / "as-user").write_text(AS_USER)
+    (site / "as-user").chmod(0o755)
+    text = FILE.replace("PORT", str(free_port())).replace("FOLDER", str(site))
     with running_cluster("health", request.param, text=text) as running:
         running.add_user("ada")
         yield running
@@ -90,7 +113,7 @@ def test_what_the_nodes_found(nodes: LocalCluster, tmp_path: Path) -> None:
     """and nothing drains on a node that is well"""
     for node in (NODE, OTHER):
         turn(nodes, node)
-    every, one, as_json = documented.lines_for("health.md", "test_what_the_nodes_found")
+    one, every, as_json = documented.lines_for("health.md", "test_what_the_nodes_found")
     own = f" --name {nodes.request.name}"
     said = documented.type_line(every + own, tmp_path)
     assert f"{NODE}  idle  " in said
@@ -178,6 +201,15 @@ def test_no_job_begins_on_a_node_that_is_not_fit_for_it(nodes: LocalCluster) -> 
     assert nodes.job(ended(nodes, job))["JobState"] == "COMPLETED"
 
 
+def test_a_job_leaves_a_check_out_where_the_administrator_lets_it(nodes: LocalCluster) -> None:
+    """by the comment of the job"""
+    nodes.on(NODE, "mount", "-o", "remount,ro", "/tmp").ok()
+    options = ("-n1", "--mem=1", "--chdir=/", "--output=/dev/null", "-w", NODE)
+    job = submit(nodes, "ada", "true", *options, "--comment=health-leave-out=disk,writable")
+    done = nodes.job(ended(nodes, job))
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0")
+
+
 def test_a_node_that_fails_before_it_registers_comes_up_drained(nodes: LocalCluster) -> None:
     """one that slurmctld knows, and one that it does not"""
     config = state.folder(nodes.request.name) / "config/worker/health.conf"
@@ -251,6 +283,68 @@ def test_a_check_that_is_broken_everywhere_drains_no_more_than_the_budget(nodes:
     finally:
         nodes.on(NODE, "rm", "-rf", OWN)
         nodes.on("controller", "scontrol", "delete", f"nodename=many-[1-{MANY}]")
+
+
+def idle(nodes: LocalCluster) -> int:
+    """How many of the 40 that run are."""
+    return (
+        nodes.on("controller", "sinfo", "-hN", "-n", f"real-[1-{MANY}]", "-o", "%T").out.split().count("idle")
+    )
+
+
+def ours(nodes: LocalCluster) -> int:
+    """How many nodes of the cluster the check has drained."""
+    shown = nodes.on("controller", "sinfo", "-hN", "--all", "-o", "%N|%T|%E").ok().splitlines()
+    return len({line for line in shown if "|drain" in line and "[cellblock:memory]" in line})
+
+
+def test_forty_slurmd_drain_no_more_than_the_budget_and_recover(nodes: LocalCluster) -> None:
+    """40 that run, in two containers: their own turns, a check that is broken everywhere, and then is not"""
+    if not nodes.status.release >= "24.11":
+        pytest.skip("tried with nodes that register themselves, of 24.11 and later")
+    config = state.folder(nodes.request.name) / "config/worker/health.conf"
+    before = config.read_text()
+    try:
+        for container, first in ((NODE, 1), (OTHER, MANY // 2 + 1)):
+            numbers = (str(first), str(first + MANY // 2 - 1))
+            nodes.on(container, "sh", "-c", START_SLURMD, *numbers).ok()
+        nodes.wait_until("all are there", lambda: idle(nodes) == MANY)
+        config.write_text(f"{before}check memory least=101 strikes=1/1 passes=1 action=drain prolog=no\n")
+        over = "cat /run/cellblock/health/*/metrics | grep -c 'over_budget.*memory'"
+
+        def over_budget() -> int:
+            return sum(int(nodes.on(one, "sh", "-c", over).out) for one in (NODE, OTHER))
+
+        nodes.wait_until("all have found it", lambda: over_budget() + ours(nodes) == MANY + 2)
+        # A tenth of the 42.
+        assert 2 <= ours(nodes) <= 4
+        config.write_text(before)
+        nodes.wait_until("all serve again", lambda: idle(nodes) == MANY)
+        assert ours(nodes) == 0
+    finally:
+        config.write_text(before)
+        for container in (NODE, OTHER):
+            nodes.on(container, "pkill", "-f", "^slurmd -D -N real-")
+        nodes.on("controller", "scontrol", "update", f"nodename=real-[1-{MANY}]", "state=down", "reason=over")
+        nodes.on("controller", "scontrol", "delete", f"nodename=real-[1-{MANY}]")
+
+
+def test_a_check_in_the_jail(nodes: LocalCluster) -> None:
+    """as a user, who can make it fail, and so it drains nothing"""
+
+    def shown() -> tuple[str, bool, str]:
+        turn(nodes, NODE)
+        checks = json.loads(nodes.on(NODE, "node-health", "--show", "--json").ok())["checks"]
+        (found,) = [one for one in checks if one["check"] == "as-user"]
+        return found["verdict"], found["sick"], found["text"]
+
+    text = f"ada on {NODE} has as-user "
+    assert shown() == ("passed", False, text.rstrip())
+    nodes.jail("touch", "/home/ada/broken", user="ada").ok()
+    assert shown()[:2] == ("failed", True)
+    assert not drained(nodes, NODE)
+    nodes.jail("rm", "/home/ada/broken", user="ada").ok()
+    assert shown()[:2] == ("passed", False)
 
 
 # A job that computes, takes memory, writes to /tmp and /dev/shm, and leaves processes to init.

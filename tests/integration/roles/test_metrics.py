@@ -36,6 +36,8 @@ pytestmark = pytest.mark.integration
 FILE = """\
 accounting: {{}}
 metrics: {{port: {port}, interval: 5}}
+# What the machine shares with other tests drains nothing.
+health: {{interval: 10s, active: null, checks: {{memory: {{action: warn}}, network: {{action: warn}}}}}}
 node_sets:
   - {{name: cpu, count: 1}}
   - {{name: gpu, count: 1, gres: {{"gpu:a100": 4}}}}
