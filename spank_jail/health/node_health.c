@@ -296,7 +296,7 @@ static enum health_standing settle(struct health_turn *turn)
 	return standing;
 }
 
-static int run(struct health_turn *turn, const struct request *request)
+static int run(struct health_turn *turn, const struct request *request, bool *unfit)
 {
 	enum health_standing standing = HEALTH_SERVES;
 	struct jail_error err = { 0 };
@@ -324,8 +324,9 @@ static int run(struct health_turn *turn, const struct request *request)
 	if (!request->offline)
 		standing = settle(turn);
 	health_tell_metrics(turn, standing);
+	*unfit = standing == HEALTH_OURS && health_sick(turn);
 	if (request->mode == MODE_PROLOG)
-		return standing == HEALTH_OURS && health_sick(turn) ? 1 : 0;
+		return 0;
 	if (request->mode == MODE_TAKE && standing == HEALTH_OVER_BUDGET && health_sick(turn))
 		fprintf(stderr, PROGRAM ": %s is sick by %s and serves: it has drained too many nodes\n", turn->node,
 			health_sick(turn)->name);
@@ -335,38 +336,47 @@ static int run(struct health_turn *turn, const struct request *request)
 	return 0;
 }
 
-int main(int argc, char **argv)
+/* unfit: whether the node has drained itself, or had. */
+static int look(const struct request *request, bool *unfit)
 {
 	struct health_config config;
 	struct health_state state = { 0 };
 	struct jail_error err = { 0 };
-	struct request request;
-	int status = parse_arguments(argc, argv, &request);
-
-	if (status >= 0)
-		return status;
-	int there = health_config_read(&config, request.config, request.checks, &err);
+	int there = health_config_read(&config, request->config, request->checks, &err);
 	if (there <= 0)
 		return there ? complain(&err) : 0;
-	scoped_free char *node = node_name(&request);
+	scoped_free char *node = node_name(request);
 	if (!is_node(node)) {
 		fprintf(stderr, PROGRAM ": the node's name is not known; say --node NAME\n");
 		return 2;
 	}
-	scoped_free char *folder = text_format("%s/%s", request.state, node);
-	if ((mkdir(request.state, 0700) && errno != EEXIST) || (mkdir(folder, 0700) && errno != EEXIST)) {
+	scoped_free char *folder = text_format("%s/%s", request->state, node);
+	if ((mkdir(request->state, 0700) && errno != EEXIST) || (mkdir(folder, 0700) && errno != EEXIST)) {
 		fprintf(stderr, PROGRAM ": %s: %s\n", folder, strerrordesc_np(errno));
 		return 1;
 	}
-	if (request.mode == MODE_SHOW) {
+	if (request->mode == MODE_SHOW) {
 		scoped_free char *file = text_format("%s/state", folder);
 		health_state_read(&state, file);
-		health_show(&config, &state, node, request.as_json);
+		health_show(&config, &state, node, request->as_json);
 		return fflush(stdout) ? 1 : 0;
 	}
 	struct health_turn turn = { .config = &config, .state = &state, .node = node, .folder = folder, .now = time(NULL),
-				    .judged = request.mode == MODE_TAKE };
-	status = run(&turn, &request);
+				    .judged = request->mode == MODE_TAKE };
+	int status = run(&turn, request, unfit);
 	health_config_free(&config);
 	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct request request;
+	bool unfit = false;
+	int status = parse_arguments(argc, argv, &request);
+
+	if (status >= 0)
+		return status;
+	status = look(&request, &unfit);
+	/* slurmd drains the node of a prolog that fails, whatever the budget: one that cannot look fails no job. */
+	return request.mode == MODE_PROLOG ? unfit : status;
 }

@@ -150,8 +150,13 @@ def test_memory(node: Node) -> None:
     eaten.write_text("MemTotal:       16384000 kB\nMemFree: 1 kB\nMemAvailable:     163840 kB\n")
     assert node.check("memory", f"meminfo={eaten}") == (
         _FAILED,
-        "160 MiB of 16000 MiB of memory are left, less than 2 %",
+        "no job runs, and 160 MiB of 16000 MiB of memory are left, less than 2 %",
     )
+    # A job may take all that there is.
+    sockets = node.base / "unix"
+    sockets.write_text("0000: 00000002 0 0001 01 12345 /var/spool/slurmd/node-1_17.0\n")
+    assert node.check("memory", f"meminfo={eaten}", f"sockets={sockets}")[0] == _PASSED
+    assert node.check("memory", f"meminfo={eaten}", "sockets=/none")[0] == _COULD_NOT_RUN
     eaten.write_text("nonsense\n")
     assert node.check("memory", f"meminfo={eaten}")[0] == _COULD_NOT_RUN
     assert node.check("memory", "meminfo=/none")[0] == _COULD_NOT_RUN
