@@ -105,9 +105,9 @@ static bool hangs(const char *folder)
 	return false;
 }
 
-/* The words that start it. One that runs in the jail is handed over as a text: the jail shows none of the node's folders of checks.
+/* The words that start it; `name` is CELLBLOCK_NODE=NAME. One that runs in the jail is handed over as a text: the jail shows none of the node's folders of checks.
  * Returns the program, or NULL: it is no script. */
-static const char *start_words(const struct health_check *check, struct text_list *words)
+static const char *start_words(const struct health_check *check, const char *name, struct text_list *words)
 {
 	scoped_free char *script = NULL;
 
@@ -115,8 +115,8 @@ static const char *start_words(const struct health_check *check, struct text_lis
 		script = text_read(AT_FDCWD, check->program, MOST_SCRIPT, NULL, &(struct jail_error){ 0 });
 		if (!script || !text_starts(script, "#!"))
 			return NULL;
-		for (const char *const *word = (const char *const[]){ JAIL_ENTER, "--user", check->user, "--chdir", "/", "--", "/bin/sh",
-								      "-c", script, NULL }; *word; word++)
+		for (const char *const *word = (const char *const[]){ JAIL_ENTER, "--user", check->user, "--chdir", "/", "--", "/usr/bin/env", name,
+								      "/bin/sh", "-c", script, NULL }; *word; word++)
 			text_list_add(words, *word);
 	}
 	text_list_add(words, check->name);
@@ -136,7 +136,7 @@ static int spawn(const struct health_check *check, const char *folder, const cha
 	posix_spawnattr_t attributes;
 	sigset_t none;
 
-	const char *program = start_words(check, &words);
+	const char *program = start_words(check, name, &words);
 	if (!program)
 		return ENOEXEC;
 	sigemptyset(&none);
