@@ -36,8 +36,9 @@ DAEMONS = [
     ("login", "munged"),
     ("controller", "jail-accounts"),
 ]
-# Seconds that nobody mends anything in.
-RECOVERY_S = 300
+# Seconds that nobody mends anything in: what slurmd lost is found after two minutes, and Slurm has it wait for
+# two more. It may be lost twice.
+RECOVERY_S = 600
 TIMEOUT_S = 7200
 
 # What users do until there is a file `stop`. Each job writes its number down when it begins and when it ends;
@@ -87,7 +88,7 @@ def kill_at_random(cluster: LocalCluster, chosen: random.Random) -> None:
 
 def queue(cluster: LocalCluster) -> str:
     """What squeue says of all jobs that are not over; "?" when nobody answers."""
-    done = cluster.on("controller", "squeue", "--all", "-h", "-r", "--format=%i %T %r %N")
+    done = cluster.on("controller", "squeue", "--all", "-h", "-r", "--format=%i %T %r %N %S")
     return done.out if done.status == 0 else "?"
 
 
