@@ -36,8 +36,8 @@ DAEMONS = [
     ("login", "munged"),
     ("controller", "jail-accounts"),
 ]
-# Seconds that nobody mends anything in: what slurmd lost is found after two minutes, and Slurm has it wait for
-# two more. It may be lost twice.
+# Seconds that nobody mends anything in: what slurmd lost is found after two minutes, and Slurm has it wait
+# for two more. It may be lost twice.
 RECOVERY_S = 600
 TIMEOUT_S = 7200
 
