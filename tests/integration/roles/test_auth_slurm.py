@@ -19,7 +19,7 @@ from cellblock.paths import PROJECT
 from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.jail.test_jail_root import ADMINISTERING, MUNGE, NOBODY, REFUSED, SLURM, as_id
-from tests.integration.jobs import sbatch, srun, submit
+from tests.integration.jobs import fresh_path, sbatch, srun, submit
 from tests.integration.local_cluster import Done, LocalCluster
 from tests.integration.roles.rest_api import Rest
 from tests.ports import free_port
@@ -234,7 +234,8 @@ def test_the_rest_api_and_metrics(slurm: LocalCluster) -> None:
 
 def test_a_new_key_while_a_job_runs(slurm: LocalCluster) -> None:
     (old,) = secrets.read_slurm_keys(secrets_of(slurm)).keys
-    job = submit(slurm, "ada", "sleep 25; srun id -un", "-o", "over.out")
+    go = fresh_path(slurm, "ada", "key-is-new")
+    job = submit(slurm, "ada", f"until [ -e {go.name} ]; do sleep 1; done; srun id -un", "-o", "over.out")
     slurm.wait_until("it runs", lambda: slurm.job(job)["JobState"] == "RUNNING")
     done = rotate(slurm, "slurm")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -251,6 +252,7 @@ def test_a_new_key_while_a_job_runs(slurm: LocalCluster) -> None:
         assert slurm.on(host, "/usr/lib/cellblock/sack-ask", socket, token).status == 1
     assert slurm.job(job)["JobState"] == "RUNNING"
     assert srun(slurm, "ada", "-N2", "id", "-un").ok() == "ada\nada\n"
+    go.touch()
     slurm.wait_until("it is over", lambda: slurm.job(job)["JobState"] == "COMPLETED")
     assert (slurm.job(job)["Restarts"], (slurm.root / "home/ada/over.out").read_text()) == ("0", "ada\n")
 
