@@ -131,22 +131,6 @@ def test_a_second_import_is_one_head(user: Importer, registry: Registry) -> None
     )
 
 
-def test_layers_of_nvidias_enroot_are_neither_used_nor_touched(user: Importer, registry: Registry) -> None:
-    """They lie right in the directory, with a digest for a name, and hold something else than it says."""
-    image = registry.push("lab/x:1", make_image((100_000,)))
-    user.store.mkdir(parents=True, exist_ok=True)
-    old = [user.store / blob.digest.removeprefix("sha256:") for blob in (image.config, *image.layers)]
-    for path in old:
-        path.write_bytes(b"compressed anew")
-    before = [path.stat() for path in old]
-    user.imported(registry.uri("lab/x:1"), "a.sqsh")
-    for command in (["ls"], ["verify", "--repair"], ["prune", "--all"]):
-        assert user("cache", *command).returncode == 0
-    assert [path.stat() for path in old] == before
-    user.imported(registry.uri("lab/x:1"), "b.sqsh")
-    assert sha256(user.home / "a.sqsh") == sha256(user.home / "b.sqsh")
-
-
 def test_a_digest_is_asked_nothing(user: Importer, registry: Registry) -> None:
     image = registry.push("lab/x:1", make_image((1000,)))
     uri = registry.uri(f"lab/x@{image.digest}")
