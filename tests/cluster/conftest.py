@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specification of a cluster that nothing has to exist for."""
+"""What the tests of clusters share: specifications that nothing has to exist for, and cluster files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from cellblock.cluster import ClusterSpec, SlurmVariant, local, shell
 from cellblock.cluster.configuration import secrets
-from cellblock.cluster.definition.cluster_file import Rest
+from cellblock.cluster.definition.cluster_file import ClusterFile, Rest, load_cluster_file
 from cellblock.cluster.up_request import UpRequest, cluster_file
 from tests import ports
 from tests.cluster.fake_engine import FakeContainer, FakeEngine
@@ -99,3 +99,15 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     monkeypatch.setattr(local, "connect", connect)
     monkeypatch.setattr(shell, "connect", connect)
     return fake
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str], ClusterFile]:
+    """The cluster file of a text."""
+
+    def of(text: str) -> ClusterFile:
+        path = tmp_path / "cluster.yaml"
+        path.write_text(text)
+        return load_cluster_file(path)
+
+    return of

@@ -51,18 +51,6 @@ EXTERNAL = "accounting:\n  database:\n"
 TRUSTED = "    password_from: /etc/password\n    tls: {ca_from: /etc/ca.pem}\n"
 
 
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    """The cluster file of a text."""
-
-    def of(text: str) -> ClusterFile:
-        path = tmp_path / "cluster.yaml"
-        path.write_text(text)
-        return load_cluster_file(path)
-
-    return of
-
-
 def test_the_default_file_is_the_default_cluster_with_accounting() -> None:
     """An own file has the parts that it names and no others."""
     assert load_cluster_file() == ClusterFile(accounting=Accounting())

@@ -11,7 +11,7 @@ import pytest
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config_files, template_facts
-from cellblock.cluster.definition.cluster_file import ClusterFile, load_cluster_file
+from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.health_part import (
     Health,
     HealthActive,
@@ -26,18 +26,6 @@ from cellblock.errors import DefinitionError
 from tests import documented
 
 Make = Callable[..., ClusterSpec]
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Callable[[str], ClusterFile]:
-    """The cluster file of a text."""
-
-    def of(text: str) -> ClusterFile:
-        path = tmp_path / "cluster.yaml"
-        path.write_text(text)
-        return load_cluster_file(path)
-
-    return of
 
 
 Load = Callable[[str], ClusterFile]
