@@ -98,6 +98,8 @@ _LONGEST = 25
 _CAUSE_LENGTH = 1500
 # The same, in the line that is written when it fails.
 _CAUSE_AT_ONCE = 300
+# Seconds for a worker whose connection is gone to end.
+_DYING_S = 20
 # The targets of libFuzzer, of whatever file: one after the other, for each would have the idle cores.
 _FUZZING = "::test_no_input_breaks_a_target"
 # Tests of one folder that share what is dear to make.
@@ -124,6 +126,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
+
+        def mark_test_pending(self, item: str) -> None:
+            """For pytest-rerunfailures, when a worker died: remove_node has put the test back already."""
 
     return ByGroup(config, log)
 
@@ -199,6 +204,20 @@ class _AtOnce:
     def __init__(self, reporter: Any) -> None:
         self.reporter = reporter
         self.lines: list[str] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Say how a worker died: by a signal (of the kernel, for want of memory?), or by itself."""
+        if error:
+            ended = node.gateway._io.popen.wait(_DYING_S)
+            memory = Path("/proc/meminfo").read_text().splitlines()[2].split(":")[1].strip()
+            killed = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.M)
+            self.reporter.ensure_newline()
+            self.lines.append(
+                f"WORKER {node.gateway.id} ended with {ended} (negative: a signal); {memory} of memory are free;"
+                f" for want of it the kernel has killed {killed[1] if killed else '?'} processes till now"
+            )
+            self.reporter.write_line(self.lines[-1])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Called in the process that shows results, for each phase of each test."""
