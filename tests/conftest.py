@@ -214,7 +214,7 @@ class _AtOnce:
             killed = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.M)
             self.reporter.ensure_newline()
             self.lines.append(
-                f"WORKER {node.gateway.id} ended with {ended} (negative: a signal); {memory} of memory are free;"
+                f"WORKER {node.gateway.id} ended with {ended} (negative: a signal); {memory} of memory free;"
                 f" for want of it the kernel has killed {killed[1] if killed else '?'} processes till now"
             )
             self.reporter.write_line(self.lines[-1])
