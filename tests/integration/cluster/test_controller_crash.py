@@ -68,13 +68,47 @@ def test_what_had_ended_unsaved_holds_no_worker(cluster: LocalCluster, user: str
     try:
         cluster.wait_until("they run", lambda: running(cluster) == jobs)
         time.sleep(SAVED_AFTER_S)
-        cluster.on("controller", "sh", "-c", f"echo {jobs[0]} $(date +%s) >>{ENDED}").ok()
+        cluster.on("controller", "sh", "-c", f"echo {jobs[0]} $(date +%s) 4 0 >>{ENDED}").ok()
         # What a power cut left of a line ends nothing.
         cluster.on("controller", "sh", "-c", f"printf %s {jobs[1]} >>{ENDED}").ok()
         kill_slurmctld(cluster)
         cluster.wait_until("one of them runs", lambda: running(cluster) == jobs[1:])
     finally:
         cluster.on("controller", "scancel", *jobs)
+
+
+def test_what_had_ended_unsaved_ends_as_it_had(cluster: LocalCluster, user: str) -> None:
+    """a task alone, though it has the number of its array, and with its own status"""
+    sleeper = ("sbatch", "--parsable", "-n1", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600")
+    array = cluster.client(*sleeper, "--array=1-3", user=user).ok().strip()
+    tasks = [f"{array}_{number}" for number in (1, 2, 3)]
+    try:
+        cluster.wait_until(
+            "they run", lambda: [cluster.job(task)["JobState"] for task in tasks] == ["RUNNING"] * 3
+        )
+        time.sleep(SAVED_AFTER_S)
+        numbers = {task: cluster.job(task)["JobId"] for task in tasks}
+        assert array in numbers.values()
+        of_array = next(task for task in tasks if numbers[task] == array)
+        failed, stays = (task for task in tasks if task != of_array)
+        lines = f"{array} $(date +%s) 3 0\\n{numbers[failed]} $(date +%s) 5 1792\\n"
+        cluster.on("controller", "sh", "-c", f'printf "{lines}" >>{ENDED}').ok()
+        kill_slurmctld(cluster)
+        cluster.wait_until("two have ended", lambda: running(cluster) == [numbers[stays]])
+        assert cluster.job(of_array)["JobState"] == "COMPLETED"
+        assert (cluster.job(failed)["JobState"], cluster.job(failed)["ExitCode"]) == ("FAILED", "7:0")
+    finally:
+        cluster.on("controller", "scancel", array)
+
+
+def test_what_jobcomp_writes(cluster: LocalCluster, user: str) -> None:
+    for status, line in ((0, "3 0"), (7, "5 1792")):
+        done = cluster.client(
+            "srun", "-n1", "--chdir=/", "sh", "-c", f"echo $SLURM_JOB_ID; exit {status}", user=user
+        )
+        job = done.out.strip()
+        written = cluster.on("controller", "grep", f"^{job} ", ENDED)
+        assert re.fullmatch(rf"{job} \d+ {line}\n", written.ok())
 
 
 def test_one_that_answers_nobody_is_started_again(cluster: LocalCluster) -> None:

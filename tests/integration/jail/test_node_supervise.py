@@ -63,11 +63,12 @@ def test_jobs_go_on_when_slurmd_is_killed(cluster: LocalCluster) -> None:
     assert step.read_text() == "start\nend\n"
 
 
-def kill_with_slurmd(cluster: LocalCluster, script: str) -> str:
-    """End slurmd and a batch script's slurmstepd; returns what is said by what then looks for lost jobs."""
+def kill_with_slurmd(cluster: LocalCluster, *jobs: str) -> str:
+    """End slurmd and slurmstepd of batch scripts; returns what is said by what then looks for lost jobs."""
     # The node's own waits for a minute and a half.
     look = "timeout 20 /usr/lib/cellblock/requeue-lost-jobs worker-1 1 2>&1"
-    kill = f"sleep 2; kill -KILL {slurmd(cluster)} {scripts(cluster)[script]}"
+    found = scripts(cluster)
+    kill = f"sleep 2; kill -KILL {slurmd(cluster)} {' '.join(found[job] for job in jobs)}"
     return cluster.on(NODE, "sh", "-c", f"({kill}) & {look}").out
 
 
@@ -96,6 +97,20 @@ def test_a_job_that_no_slurmd_runs_begins_again(cluster: LocalCluster) -> None:
         assert cluster.job(ended(cluster, kept))["JobState"] == "CANCELLED"
     finally:
         cluster.on("controller", "scancel", lost, kept)
+
+
+def test_tasks_of_an_array_that_no_slurmd_runs_begin_again(cluster: LocalCluster) -> None:
+    """one of them has the number of the whole array"""
+    cluster.add_user("grace")
+    array = submit(cluster, "grace", "sleep 600", "-w", NODE, "-n1", "--array=1-2", "-o", "/dev/null")
+    try:
+        cluster.wait_until("both run", lambda: array in scripts(cluster) and len(scripts(cluster)) == 2)
+        said = kill_with_slurmd(cluster, *scripts(cluster))
+        for task in (f"{array}_1", f"{array}_2"):
+            assert f"begun job {task}, which waited since; it is requeued\n" in said
+            assert cluster.job(task)["Restarts"] == "1"
+    finally:
+        cluster.on("controller", "scancel", array)
 
 
 def test_the_cluster_goes_on_when_slurmctld_is_killed(cluster: LocalCluster) -> None:
