@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from cellblock.errors import CellblockError
-from cellblock.launcher import failure
+from cellblock.launcher import closed_pipe, failure
 from cellblock.privilege import AS_ROOT, needs_root
 from cellblock.text.printable import printable
 
@@ -27,8 +27,8 @@ def main() -> int:
         failure.give_up_output()
         return status
     except OSError as error:
-        if error.errno == errno.EPIPE and failure.nobody_reads():
-            return failure.end_quietly()
+        if error.errno == errno.EPIPE and closed_pipe.nobody_reads():
+            return closed_pipe.end_quietly()
         raise
 
 
@@ -42,7 +42,7 @@ def _told(args: list[str]) -> int:
     except CellblockError as error:
         return failure.tell(error.message, error.hint, error.exit_status, args)
     except OSError as error:
-        if error.errno == errno.EPIPE and failure.nobody_reads():
+        if error.errno == errno.EPIPE and closed_pipe.nobody_reads():
             raise
         name = error.filename  # bytes in a jail, where a file's name needs to be no text
         text = name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
@@ -58,7 +58,7 @@ def _told(args: list[str]) -> int:
     except SystemExit as ended:
         # Of typer or rich, which say nothing when the pipe that they wrote to is closed.
         if isinstance(ended.__context__, OSError) and ended.__context__.errno == errno.EPIPE:
-            return failure.end_quietly()
+            return closed_pipe.end_quietly()
         raise
     except Exception as error:
         if type(error).__name__ == "Abort":  # what typer makes of Ctrl-C, by its version

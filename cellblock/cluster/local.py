@@ -28,7 +28,7 @@ from cellblock.cluster.changing.gone_nodes import forget_gone
 from cellblock.cluster.changing.readiness import wait_ready
 from cellblock.cluster.changing.release_check import refuse_converting, refuse_release
 from cellblock.cluster.changing.waiting_jobs import WaitingJobs
-from cellblock.cluster.configuration import config_files, secrets, template_facts
+from cellblock.cluster.configuration import config_files, secrets, ssh_keys, template_facts
 from cellblock.cluster.definition.cluster_file import ClusterFile
 from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, ContainerStatus, EngineName, Role
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
@@ -380,5 +380,5 @@ def _describe(
         containers.nodes(client, known.name) if alive else (),
         known.rest_urls,
         changed,
-        secrets.host_key_fingerprint(state.folder(known.name) / "secrets"),
+        ssh_keys.host_key_fingerprint(state.folder(known.name) / "secrets"),
     )

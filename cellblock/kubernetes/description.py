@@ -19,6 +19,7 @@ from cellblock.cluster.definition.kubernetes_part import Kubernetes
 from cellblock.cluster.definition.model import Role, SlurmVariant
 from cellblock.cluster.definition.node_set import NodeSet
 from cellblock.errors import UsageError
+from cellblock.kubernetes import topology
 
 CONTROLLER_PORT = 6817
 """SlurmctldPort; slurm.conf(5)."""
@@ -108,24 +109,7 @@ def describe(file: ClusterFile, variant: SlurmVariant, source: str, version: str
             hint="add `kubernetes: {registry: HOST/PATH}`, where `build.py push HOST/PATH` put the images",
         )
     features = SlurmFeatures(variant.release, variant.plugin_dir)
-    staying = [one.name for one in file.node_sets if not one.on_demand]
-    if file.kubernetes.topology and staying and not features.topology_yaml:
-        raise UsageError(
-            f"kubernetes.topology: Slurm {variant.release} of variant {variant.name} gives no job to nodes "
-            f"that register themselves where there is a topology, as those of set '{staying[0]}'",
-            hint="give all sets `on_demand`, take a variant of Slurm 25.05 or later, such as debian14, or "
-            "leave kubernetes.topology out",
-        )
-    if file.kubernetes.topology_block and not file.kubernetes.topology:
-        raise UsageError(
-            "kubernetes.topology_block goes with kubernetes.topology",
-            hint="name the label whose values are the blocks, as `topology: topology.kubernetes.io/rack`",
-        )
-    if file.kubernetes.topology_block and not features.topology_block:
-        raise UsageError(
-            f"kubernetes.topology_block: Slurm {variant.release} of variant {variant.name} knows no blocks",
-            hint="take a variant of Slurm 24.11 or later, such as debian13, or leave it out: a tree is made",
-        )
+    topology.check(file, variant, features)
     return Description(file, variant, source, version)
 
 
@@ -134,7 +118,7 @@ def cluster_facts(cluster: Description) -> ClusterFacts:
     # Each set says what it has (ClusterFile): the machine's share is nobody's.
     facts = template_facts.facts(cluster, 1, 1)
     last = cluster.most_nodes - 1
-    places = _places(cluster)
+    places = topology.places(cluster.file)
     accounting = facts.accounting
     return replace(
         facts,
@@ -157,20 +141,8 @@ def cluster_facts(cluster: Description) -> ClusterFacts:
             for one in facts.node_sets
         ),
         block_size=cluster.place.topology_block,
-        leaves=tuple(
-            (
-                leaf,
-                ",".join(one.hosts for one in facts.node_sets if one.on_demand and places[one.name] == leaf),
-            )
-            for leaf in sorted(set(places.values()))
-        ),
+        leaves=topology.leaves(facts.node_sets, places),
     )
-
-
-def _places(cluster: Description) -> dict[str, str]:
-    """Node set -> the value of the label that says where machines are; nothing without one."""
-    label = cluster.place.topology
-    return {one.name: one.node_selector[label] for one in cluster.file.node_sets} if label else {}
 
 
 def set_facts(facts: ClusterFacts, one: NodeSet) -> NodeSetFacts:

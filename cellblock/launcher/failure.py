@@ -10,12 +10,8 @@ Standard library only: the launcher fails in the same words, before there is any
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
-
-STATUS_OF_CLOSED_PIPE = 141
-"""What a shell shows of a program that SIGPIPE (13) ended; the words after it are for nobody."""
 
 PROGRAM = os.environ.get("CELLBLOCK_PROGRAM", "build.py")
 """As a person calls it: in the image jail-init there is no build.py."""
@@ -67,25 +63,6 @@ def inform(text: str, args: list[str]) -> None:
         text = _lines("build.py: ", text)
     sys.stderr.write(text)
     sys.stderr.flush()
-
-
-def nobody_reads() -> bool:
-    """Whether whoever read stdout or stderr is gone (`| head`)."""
-    poll = select.poll()
-    for descriptor in (1, 2):
-        poll.register(descriptor, 0)  # POLLERR is always told
-    try:
-        return any(events & select.POLLERR for _, events in poll.poll(0))
-    except OSError:
-        return False
-
-
-def end_quietly() -> int:
-    """Have nothing more be said, not even by Python at its end; returns the status to end with."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        os.dup2(nowhere, descriptor)
-    return STATUS_OF_CLOSED_PIPE
 
 
 def give_up_output() -> None:

@@ -53,9 +53,9 @@ def answer(project: str, args: list[str]) -> int | None:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        from cellblock.launcher import failure
+        from cellblock.launcher import closed_pipe
 
-        return failure.end_quietly()
+        return closed_pipe.end_quietly()
     return status
 
 

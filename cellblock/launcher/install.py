@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from cellblock.launcher import failure, progress, system_packages
+from cellblock.launcher import closed_pipe, failure, progress, system_packages
 from cellblock.launcher import main as launcher
 
 TAIL_LINES = 15
@@ -56,7 +56,7 @@ def install(project: str, groups: Sequence[system_packages.Group], args: list[st
         message, _, next_step = str(error).partition("\n  next: ")
         return failure.tell(message, next_step, 1, args)
     except BrokenPipeError:
-        return failure.end_quietly()  # whoever read what this says is gone
+        return closed_pipe.end_quietly()  # whoever read what this says is gone
     except OSError as error:
         where = error.filename or project
         return failure.tell(

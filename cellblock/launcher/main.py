@@ -115,9 +115,9 @@ def _print(text: str) -> int:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        from cellblock.launcher import failure
+        from cellblock.launcher import closed_pipe
 
-        return failure.end_quietly()
+        return closed_pipe.end_quietly()
     return 0
 
 

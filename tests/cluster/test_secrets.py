@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.configuration import secrets
+from cellblock.cluster.configuration import secrets, ssh_keys
 from cellblock.errors import CellblockError
 
 
@@ -128,8 +128,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_the_host_key_is_named_as_ssh_shows_it(made: Path) -> None:
     key = made / "login" / "ssh_host_ed25519_key.pub"
     shown = subprocess.run(["ssh-keygen", "-lf", str(key)], check=True, capture_output=True, text=True).stdout
-    assert secrets.host_key_fingerprint(made) == shown.split()[1]
+    assert ssh_keys.host_key_fingerprint(made) == shown.split()[1]
     key.write_text("ssh-ed25519 !\n")
-    assert secrets.host_key_fingerprint(made) == ""
+    assert ssh_keys.host_key_fingerprint(made) == ""
     key.unlink()
-    assert secrets.host_key_fingerprint(made) == ""
+    assert ssh_keys.host_key_fingerprint(made) == ""

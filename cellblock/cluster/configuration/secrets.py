@@ -17,16 +17,12 @@ Every file is 0600 and every folder 0700, from the moment it exists.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import secrets
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from cellblock.cluster.configuration import slurm_keys
+from cellblock.cluster.configuration import slurm_keys, ssh_keys
 from cellblock.cluster.configuration.slurm_keys import KeySet
 from cellblock.cluster.definition.names import Auth
 from cellblock.errors import CellblockError
@@ -37,8 +33,6 @@ _MUNGE_KEY_BYTES = 128
 # slurmdbd's for the database; in hexadecimal, so that no quoting can break it.
 _PASSWORD_BYTES = 24
 _FOLDERS = ("munge", "slurm", "controller", "login", "ssh", "accounting", "database")
-# Of ssh-keygen's kinds; every client of today knows it.
-_LOGIN_KEY = ("ed25519",)
 # HS256: as long as its hash, which RFC 7518, 3.2, asks for at least.
 _JWT_KEY_BYTES = 32
 JWT_KEY = "jwt_hs256.key"
@@ -52,8 +46,6 @@ OLD_SLURM_KEY = "old-slurm.jwks"
 # By which Slurm's daemons know each other; workers and the exporter see the folder, others a copy.
 _DAEMONS_KEY: Mapping[Auth, str] = {"munge": "munge.key", "slurm": SLURM_KEYS}
 _DAEMONS = ("controller", "login", "accounting")
-# ed25519 for everyone of today, RSA for clients that know nothing else.
-_HOST_KEYS = {"ssh_host_ed25519_key": ("ed25519",), "ssh_host_rsa_key": ("rsa", "-b", "3072")}
 
 
 def make_secrets(
@@ -85,11 +77,11 @@ def make_secrets(
         if not own.exists():
             _write(own, secrets.token_hex(_PASSWORD_BYTES).encode())
         _write(folder / "accounting" / "database-password", password or own.read_bytes())
-        for name, kind in _HOST_KEYS.items():
+        for name, kind in ssh_keys.HOST_KEYS.items():
             if not (folder / "login" / name).exists():
-                _keygen(folder / "login" / name, kind, f"{cluster}-login")
+                ssh_keys.make(folder / "login" / name, kind, f"{cluster}-login")
         if not ssh_key(folder).exists():
-            _keygen(ssh_key(folder), _LOGIN_KEY, f"cellblock-{cluster}")
+            ssh_keys.make(ssh_key(folder), ssh_keys.LOGIN_KEY, f"cellblock-{cluster}")
         _write(folder / "login" / "authorized_keys", (folder / "ssh" / "id_ed25519.pub").read_bytes())
     except OSError as error:
         raise CellblockError(
@@ -127,14 +119,14 @@ def make_password(folder: Path) -> None:
 
 def make_login_key(folder: Path, cluster: str) -> None:
     """Make the key that opens a session on the login node anew."""
-    _keygen(ssh_key(folder), _LOGIN_KEY, f"cellblock-{cluster}")
+    ssh_keys.make(ssh_key(folder), ssh_keys.LOGIN_KEY, f"cellblock-{cluster}")
     _write(folder / "login" / "authorized_keys", (folder / "ssh" / "id_ed25519.pub").read_bytes())
 
 
 def make_host_keys(folder: Path, cluster: str) -> None:
     """Make the login node's host keys anew."""
-    for name, kind in _HOST_KEYS.items():
-        _keygen(folder / "login" / name, kind, f"{cluster}-login")
+    for name, kind in ssh_keys.HOST_KEYS.items():
+        ssh_keys.make(folder / "login" / name, kind, f"{cluster}-login")
 
 
 def make_munge_key(folder: Path) -> None:
@@ -158,19 +150,6 @@ def write_slurm_keys(folder: Path, keys: KeySet) -> None:
     """Give `keys` to all who have auth/slurm's."""
     _write(folder / "slurm" / SLURM_KEYS, slurm_keys.text(keys))
     _copy_daemons_key(folder, "slurm")
-
-
-def host_key_fingerprint(folder: Path) -> str:
-    """The login node's ed25519 host key as ssh shows it at a first connection; empty when there is none.
-
-    It is the SHA-256 of the key's blob in base64 (ssh-keygen(1), -l), from the file that ssh-keygen made.
-    """
-    try:
-        blob = (folder / "login" / "ssh_host_ed25519_key.pub").read_text(encoding="ascii").split()[1]
-        digest = hashlib.sha256(base64.b64decode(blob, validate=True)).digest()
-    except (OSError, ValueError, IndexError):
-        return ""
-    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def ssh_key(folder: Path) -> Path:
@@ -199,29 +178,3 @@ def _copy_daemons_key(folder: Path, auth: Auth) -> None:
     key = (folder / auth / name).read_bytes()
     for place in _DAEMONS:
         _write(folder / place / name, key)
-
-
-def _keygen(path: Path, kind: tuple[str, ...], comment: str) -> None:
-    program = shutil.which("ssh-keygen")
-    if program is None:
-        raise CellblockError(
-            "ssh-keygen is not installed, and the login node needs host keys",
-            hint="apt-get install openssh-client",
-        )
-    new = path.with_name(path.name + ".new")
-    for left in (new, new.with_name(new.name + ".pub")):
-        left.unlink(missing_ok=True)
-    argv = [program, "-q", "-N", "", "-C", comment, "-f", str(new), "-t", *kind]
-    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise CellblockError(
-            f"ssh-keygen failed: {done.stderr.strip()}",
-            hint="correct what it says, then start the cluster again",
-        )
-    public = new.with_name(new.name + ".pub")
-    public.chmod(0o600)
-    for made in (new, public):
-        records.flush(made)
-    public.replace(path.with_name(path.name + ".pub"))
-    new.replace(path)
-    records.sync_directory(path.parent)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: build.sh SOURCES OUT - makes Debian packages and RPMs of the project's C and Python, in the image packages-toolchain.
+# usage: build_debs_and_rpms.sh SOURCES OUT - makes Debian packages and RPMs of the project's C and Python, in the image packages-toolchain.
 #
 # SOURCES holds native, spank_jail, enroot, pyxis, cellblock and packages (this folder). For the Slurm whose headers are in
 # SOURCES/slurm-headers/slurm, where that is there (`build.py packages --slurm-from`), else for that of libslurm-dev.
@@ -22,7 +22,7 @@ fi
 # 0x180b05 is 24.11.5: slurm_version.h.
 number=$(sed -n 's/^#define[[:space:]]*SLURM_VERSION_NUMBER[[:space:]]*\(0x[0-9a-f]*\).*/\1/p' "$headers/slurm/slurm_version.h")
 if [ -z "$number" ]; then
-	echo "build.sh: $headers/slurm/slurm_version.h has no SLURM_VERSION_NUMBER; give the headers that Slurm installs" >&2
+	echo "build_debs_and_rpms.sh: $headers/slurm/slurm_version.h has no SLURM_VERSION_NUMBER; give the headers that Slurm installs" >&2
 	exit 1
 fi
 major=$((number >> 16 & 255))
