@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster import ClusterSpec, SlurmVariant, local, shell
-from cellblock.cluster.configuration import secrets
+from cellblock.cluster.configuration import ssh_keys
 from cellblock.cluster.definition.cluster_file import ClusterFile, Rest, load_cluster_file
 from cellblock.cluster.up_request import UpRequest, cluster_file
 from tests import ports
@@ -30,8 +30,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def short_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shortest RSA keys that ssh-keygen makes: one of 3072 bits takes half a second, and none is used."""
-    kinds = {name: (*kind[:1], "-b", "1024") for name, kind in secrets._HOST_KEYS.items() if kind[0] == "rsa"}
-    monkeypatch.setattr(secrets, "_HOST_KEYS", {**secrets._HOST_KEYS, **kinds})
+    kinds = {name: (*kind[:1], "-b", "1024") for name, kind in ssh_keys.HOST_KEYS.items() if kind[0] == "rsa"}
+    monkeypatch.setattr(ssh_keys, "HOST_KEYS", {**ssh_keys.HOST_KEYS, **kinds})
 
 
 @pytest.fixture
