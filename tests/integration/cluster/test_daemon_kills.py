@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.conftest import default_variant, running_cluster
-from tests.integration.local_cluster import LocalCluster
+from tests.integration.local_cluster import LocalCluster, podman
 
 pytestmark = pytest.mark.integration
 
@@ -125,12 +127,22 @@ def test_no_job_is_lost_and_nobody_is_needed(attended: LocalCluster) -> None:
     ended = Counter(numbers(folder, "ended"))
     accepted = numbers(folder, "accepted")
     assert len(accepted) >= KILLS
-    assert [job for job in accepted if not ended[job]] == []
+    lost = [job for job in accepted if not ended[job]]
+    assert not lost, said_of(attended, lost)
     attended.wait_until("each is in the accounting once", lambda: accounted(attended, accepted))
     nodes = ("sinfo", "-h", "-o", "%t")
     attended.wait_until(
         "all nodes are idle", lambda: attended.on("controller", *nodes).out.split() == ["idle"]
     )
+
+
+def said_of(cluster: LocalCluster, jobs: list[str]) -> str:
+    """What the accounting and the log of slurmctld have of them, and when it was started."""
+    numbers = {job.partition("_")[0] for job in jobs}
+    kept = cluster.on("controller", "sacct", "-XDP", "--allusers", f"--jobs={','.join(numbers)}").out
+    log = podman("logs", container_name(cluster.request.name, "controller"))
+    about = re.compile(rf"slurmctld version|\b({'|'.join(numbers)})\b")
+    return f"lost: {jobs}\n{kept}" + "\n".join(line for line in log.splitlines() if about.search(line))
 
 
 def accounted(cluster: LocalCluster, jobs: list[str]) -> bool:
