@@ -77,6 +77,7 @@ def test_what_had_ended_unsaved_holds_no_worker(cluster: LocalCluster, user: str
         cluster.on("controller", "scancel", *jobs)
 
 
+@pytest.mark.others_at_night
 def test_one_that_answers_nobody_is_started_again(cluster: LocalCluster) -> None:
     cluster.on("controller", "sh", "-c", "kill -STOP $(pidof slurmctld)").ok()
     # The one that always runs would wait for five minutes. It looks every 20 s, and waits 90 for an answer.
