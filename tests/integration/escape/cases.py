@@ -46,7 +46,8 @@ class Case:
     is known to be open at and above `stops`: the test then must see it open, so that who closes it knows.
     `open_with` names the releases of Slurm with which it is; () is all. Without `by_level`, what a step may
     do makes no difference to it: it is a message to slurmctld or slurmd, which do not know the level. It is
-    tried at the default level, and with CELLBLOCK_ESCAPE_ALL at each.
+    tried at the default level, and with CELLBLOCK_ESCAPE_ALL at each. With `others_at_night` it is tried with
+    other releases of Slurm at night.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Case:
     open: str = ""
     open_with: tuple[str, ...] = ()
     by_level: bool = True
+    others_at_night: bool = False
 
     def is_open(self, release: str) -> bool:
         """Whether it is known to be open with that release of Slurm."""
@@ -175,7 +177,14 @@ _BY_NUMBER = [
 # What the task itself opens: at level filesystem root's can do so by anybody's /proc/PID/root.
 _BY_TASKS = ("walk-program", "walk-folder", "walk-prologs", "walk-batch-doors")
 _WALKS = [
-    Case(name, "capabilities" if user == "root" and name in _BY_TASKS else "filesystem", user, way=way)
+    Case(
+        name,
+        "capabilities" if user == "root" and name in _BY_TASKS else "filesystem",
+        user,
+        way=way,
+        # What a user's task opens by a name, root's opens as well.
+        others_at_night=user != "root",
+    )
     for name, way in (
         ("walk-input", descriptors.walk_input),
         ("walk-output", descriptors.walk_output),
@@ -213,7 +222,14 @@ _ENDING_BY_UID = (
     "signals-of-root",
 )
 _ENDINGS = [
-    Case(name, "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem", user, way=way)
+    Case(
+        name,
+        "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem",
+        user,
+        way=way,
+        # A release ends processes by the step that they are in, or by their parents, whosever they are.
+        others_at_night=user != "root",
+    )
     for name, way in (
         ("called-slurmstepd", endings.called_slurmstepd),
         ("called-with-fields", endings.called_with_fields),
