@@ -9,7 +9,7 @@ from collections.abc import Callable
 import docker
 
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine.containers import execute, succeeds
+from cellblock.cluster.engine.containers import PATIENCE_S, execute, succeeds
 from cellblock.cluster.local import in_jail
 from cellblock.errors import CellblockError
 
@@ -89,13 +89,13 @@ def _wait_until_known(client: docker.DockerClient, cluster: str) -> None:
     """Wait until the controller resolves PROOF_USER, whom it takes from a copy, and takes jobs of theirs."""
     shell = f"`build.py shell --admin{name_option(cluster)}"
     _wait(
-        lambda: succeeds(client, cluster, "controller", ["getent", "passwd", PROOF_USER]),
+        lambda: succeeds(client, cluster, "controller", ["getent", "passwd", PROOF_USER], PATIENCE_S),
         f"the controller does not know user {PROOF_USER} of the jail",
         f"{shell} getent passwd` shows whom it knows; the jail's /etc/passwd must be a regular file that has "
         "this user",
     )
     _wait(
-        lambda: succeeds(client, cluster, "controller", ["sh", "-c", MAY_SUBMIT, PROOF_USER]),
+        lambda: succeeds(client, cluster, "controller", ["sh", "-c", MAY_SUBMIT, PROOF_USER], PATIENCE_S),
         f"user {PROOF_USER} of the jail has no association, and accounting.enforce asks for one",
         f"{shell} sacctmgr show associations` shows which there are; `sacctmgr add user {PROOF_USER} "
         "account=ACCOUNT` there adds one",

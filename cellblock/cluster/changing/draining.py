@@ -24,6 +24,10 @@ REASON = "[cellblock:up] starts anew when its jobs have ended"
 
 MARK = "[cellblock:up]"
 _POLL_S = 0.3
+# Asks, in the container of slurmctld, whether a node of a list has no processor that a job has.
+_ONE_IS_FREE = ["sh", "-c", 'sinfo -h -a -N --nodes="$0" -o "|%C" | grep -q "^|0/"']
+# So many nodes are in such a list at most: a command line has an end.
+_LISTED = 500
 # Seconds between two words on what is waited for.
 _SAY_S = 30.0
 # Seconds until Slurm has ended a job: KillWait is 30, and a message that is lost is sent again after 60.
@@ -186,7 +190,11 @@ class Draining:
             if time.monotonic() >= say:
                 self._events.info(f"cluster: waiting for jobs {self._jobs(left)} on {', '.join(left)}")
                 say = time.monotonic() + _SAY_S
-            time.sleep(pause)
+            if free:
+                time.sleep(pause)
+            else:
+                ask = [*_ONE_IS_FREE, ",".join(left[:_LISTED])]
+                containers.succeeds(self._client, self._cluster, "controller", ask, containers.PATIENCE_S)
 
     def _nodes_with_jobs(self, nodes: Sequence[str]) -> set[str]:
         """Those of `nodes` that have a job, if only one that is being ended."""

@@ -30,6 +30,13 @@ SLURMDBD_LISTENS = ("bash", "-c", ": < /dev/tcp/127.0.0.1/6819")
 DATABASE_ANSWERS = ("mariadb", "-e", "SELECT 1")
 """Asks, inside its container, whether the cluster's own database answers."""
 _SLURMDBD = "slurmdbd"
+# Asks, in the container of slurmctld, whether it answers and all nodes of a list serve.
+_ALL_SERVE = [
+    "sh",
+    "-c",
+    'shown=$(sinfo -h -N --nodes="$1" -o %t) && [ "$shown" ] && ! echo "$shown" | grep -qvxE "$0"',
+    "|".join(sorted(SERVING)),
+]
 
 
 def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: bool = False) -> None:
@@ -57,6 +64,8 @@ def wait_ready(client: docker.DockerClient, new: state.ClusterState, *, resume: 
             # That takes as long as it takes, and who gives up here may end it.
             deadline = time.monotonic() + READY_S
         time.sleep(_POLL_S)
+        all_serve = [*_ALL_SERVE, ",".join(new.nodes)]
+        containers.succeeds(client, new.name, "controller", all_serve, containers.PATIENCE_S)
     raise CellblockError(
         f"cluster {new.name}: after {READY_S:.0f} s, still waiting for {waiting_for}"
         f"{containers.last_lines(client, new.name)}",
@@ -108,13 +117,14 @@ def _missing_nodes(
 
 def _missing_services(client: docker.DockerClient, new: state.ClusterState) -> str:
     # sshd writes it once it listens.
-    if not containers.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"]):
+    patience_s = containers.PATIENCE_S
+    if not containers.succeeds(client, new.name, "login", ["test", "-s", "/run/sshd.pid"], patience_s):
         return "sshd on login"
     for host in new.rest_ports:
-        if not containers.succeeds(client, new.name, host, _REST_LISTENS):
+        if not containers.succeeds(client, new.name, host, _REST_LISTENS, patience_s):
             return f"slurmrestd on {host}"
     if "accounting" in new.containers and not containers.succeeds(
-        client, new.name, "accounting", SLURMDBD_LISTENS
+        client, new.name, "accounting", SLURMDBD_LISTENS, patience_s
     ):
         return _SLURMDBD
     return ""

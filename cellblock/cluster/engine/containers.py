@@ -51,6 +51,8 @@ _STOP_KEEPERS_S = 60
 _KEEPERS = ("controller", "accounting", "database")
 # Between two runs of a command that is to succeed at last.
 _POLL_S = 0.2
+PATIENCE_S = 2
+"""How long who waits has a command run again in a container before it looks at the container itself."""
 # sinfo does not show a node that is in no partition.
 _NODE_NAMES = (
     "shown=$(scontrol --oneliner show nodes) && echo \"$shown\" | sed -n 's/^NodeName=\\([^ ]*\\).*/\\1/p'"
@@ -193,10 +195,15 @@ def _failed(cluster: str, hostname: str, command: Sequence[str], code: int, outp
     )
 
 
-def succeeds(client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]) -> bool:
-    """Whether `command` in a container of the cluster can be run and ends with status 0."""
+def succeeds(
+    client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str], patience_s: int = 0
+) -> bool:
+    """Whether `command` in a container of the cluster can be run and ends with status 0.
+
+    It is tried again there for `patience_s` seconds.
+    """
     try:
-        return _execute(client, cluster, hostname, command)[0] == 0
+        return _execute(client, cluster, hostname, command, patience_s)[0] == 0
     except CellblockError:
         return False
 
@@ -206,7 +213,7 @@ def succeeds_within(
 ) -> bool:
     """Whether `command`, as `succeeds` runs it, does within so many seconds: it is run again until then."""
     deadline = time.monotonic() + within_s
-    while not succeeds(client, cluster, hostname, command):
+    while not succeeds(client, cluster, hostname, command, PATIENCE_S):
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_S)
@@ -375,14 +382,14 @@ def _remove(container: Running) -> None:
 
 
 def _execute(
-    client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str]
+    client: docker.DockerClient, cluster: str, hostname: str, command: Sequence[str], patience_s: int = 0
 ) -> tuple[int, str]:
     try:
-        code, output = run_inside(client, container_name(cluster, hostname), command)
+        code, output = run_inside(client, container_name(cluster, hostname), command, patience_s)
     except (DockerException, OSError) as error:
         first, second = CONTROLLERS
         if hostname == first and second in alive(client, cluster):
-            return _execute(client, cluster, second, command)
+            return _execute(client, cluster, second, command, patience_s)
         raise CellblockError(
             f"cannot run `{' '.join(command)}` on {hostname}: {error}",
             hint=f"`build.py status{name_option(cluster)}` shows what runs",

@@ -259,7 +259,9 @@ class RotationSteps:
             containers.stop_one(self.client, self.name, host)
             containers.start_one(self.client, self.name, host)
             deadline = time.monotonic() + _ANSWERS_S
-            while not containers.succeeds(self.client, self.name, host, _ANSWERS[host]):
+            while not containers.succeeds(
+                self.client, self.name, host, _ANSWERS[host], containers.PATIENCE_S
+            ):
                 if time.monotonic() >= deadline or host not in containers.alive(self.client, self.name):
                     raise CellblockError(
                         f"cluster {self.name}: {host} was started with the new secret, and does not answer"

@@ -76,7 +76,9 @@ class UpgradeSteps:
         self._replace("accounting")
         with self.events.step("cluster", "wait for slurmdbd, which converts the database"):
             started = said = time.monotonic()
-            while not containers.succeeds(self.client, self.name, "accounting", SLURMDBD_LISTENS):
+            while not containers.succeeds(
+                self.client, self.name, "accounting", SLURMDBD_LISTENS, containers.PATIENCE_S
+            ):
                 self._refuse_ended("accounting")
                 if time.monotonic() - said >= _SAY_S:
                     said = time.monotonic()
@@ -171,7 +173,7 @@ class UpgradeSteps:
 
     def _wait_for(self, host: str, command: tuple[str, ...], what: str) -> None:
         deadline = time.monotonic() + _ANSWERS_S
-        while not containers.succeeds(self.client, self.name, host, command):
+        while not containers.succeeds(self.client, self.name, host, command, containers.PATIENCE_S):
             self._refuse_ended(host)
             if time.monotonic() >= deadline:
                 raise CellblockError(
