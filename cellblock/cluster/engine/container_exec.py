@@ -15,10 +15,11 @@ _WHEN_HEARD = ["sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh"]
 # The same until it succeeds, without what it prints. Each start of a command by the engine is 0.2 s of
 # processor time (podman, conmon and runc twice), so who waits has it run again inside.
 _UNTIL_IT_SUCCEEDS = """\
-read -r _ || exit
-end=$(($(date +%%s) + %d))
+read -r _ && read -r up _ </proc/uptime || exit
+end=$((${up%%.*} + %d))
 until "$@" </dev/null >/dev/null 2>&1; do
-    [ "$(date +%%s)" -lt $end ] || exit 1
+    read -r up _ </proc/uptime
+    [ ${up%%.*} -lt $end ] || exit 1
     sleep 0.1
 done
 """
