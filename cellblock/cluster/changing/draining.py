@@ -24,10 +24,8 @@ REASON = "[cellblock:up] starts anew when its jobs have ended"
 
 MARK = "[cellblock:up]"
 _POLL_S = 0.3
-# Asks, in the container of slurmctld, whether a node of a list has no processor that a job has.
-_ONE_IS_FREE = ["sh", "-c", 'sinfo -h -a -N --nodes="$0" -o "|%C" | grep -q "^|0/"']
-# So many nodes are in such a list at most: a command line has an end.
-_LISTED = 500
+# Between two questions whether jobs are over, of which each is some 0.2 s of processor time: at most.
+_MOST_POLL_S = 5.0
 # Seconds between two words on what is waited for.
 _SAY_S = 30.0
 # Seconds until Slurm has ended a job: KillWait is 30, and a message that is lost is sent again after 60.
@@ -169,15 +167,16 @@ class Draining:
         that their jobs were ended: that takes Slurm some seconds.
         """
         left = list(nodes)
-        deadline = time.monotonic() + (patience_s or _END_S)
-        say = time.monotonic() + _SAY_S
+        began = time.monotonic()
+        deadline = began + (patience_s or _END_S)
+        say = began + _SAY_S
         while left:
-            asked = time.monotonic()
+            turn = time.monotonic()
             states = node_states(self._client, self._cluster)
             free = [node for node in left if node not in states or not states[node].busy]
             # Jobs that are being ended. squeue has slurmctld list all jobs of the cluster to find them.
             ending = self._nodes_with_jobs([node for node in free if node in states])
-            pause = max(_POLL_S, time.monotonic() - asked)
+            asked = time.monotonic()
             for node in free:
                 if node not in ending:
                     yield node
@@ -190,11 +189,9 @@ class Draining:
             if time.monotonic() >= say:
                 self._events.info(f"cluster: waiting for jobs {self._jobs(left)} on {', '.join(left)}")
                 say = time.monotonic() + _SAY_S
-            if free:
-                time.sleep(pause)
-            else:
-                ask = [*_ONE_IS_FREE, ",".join(left[:_LISTED])]
-                containers.succeeds(self._client, self._cluster, "controller", ask, containers.PATIENCE_S)
+            # Who has waited for an hour waits some seconds more.
+            waited = time.monotonic() - began
+            time.sleep(max(_POLL_S, asked - turn, min(_MOST_POLL_S, waited / 10)))
 
     def _nodes_with_jobs(self, nodes: Sequence[str]) -> set[str]:
         """Those of `nodes` that have a job, if only one that is being ended."""
