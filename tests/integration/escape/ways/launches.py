@@ -17,6 +17,8 @@ from tests.integration.escape.ways.judge import fresh, last_line
 _PRELOAD = "env LD_PRELOAD=/escape/lib/launch.so"
 # Whether launches go on to be changed behind what is looked for (`build.py test --thorough`).
 EVERY_PLACE = bool(os.environ.get("CELLBLOCK_ESCAPE_ALL"))
+# Releases in whose launches no place was a plugin's number: to know that takes 100 s of processor time.
+_WITHOUT_NUMBERS = ("22.05",)
 # Instead of the minute that is configured: slurmd waits twice as long for word of a job.
 _MESSAGE_TIMEOUT_S = 10
 # Seconds until slurmd has given up that, and some more.
@@ -110,6 +112,8 @@ def steps_without_end(arena: Arena, user: str) -> Outcome:
 
 def with_odd_numbers(arena: Arena, user: str) -> Outcome:
     """A number of an MPI plugin that there is none of leaves slurmd and slurmstepd waiting for each other."""
+    if arena.cluster.status.release in _WITHOUT_NUMBERS and not EVERY_PLACE:
+        return Outcome("absent", "no place of a launch is such a number, as is looked at by night")
     over = fresh(arena) / "over"
     # With 24.11 it is at 58.
     numbers = (*range(54, 110, 2), *range(16, 54, 2), *range(-120, -3, 2))
