@@ -116,6 +116,11 @@ _APART = ("tests/integration/cluster/test_soak.py",)
 _CLUSTER = re.compile(r"^tests/integration/.*[\[-](debian\d+)[\]-]")
 # The id of a test at the levels that most of the escape suite's tests are at: each has a cluster of its own.
 _LEVEL = re.compile(r"^tests/integration/escape/test_escape\.py::test_holds\[.*\[(capabilities|pid)\]\]$")
+# Those that no level makes a difference to, and wait for minutes: in the cluster that has least to do.
+_ANY_LEVEL = re.compile(
+    r"^tests/integration/escape/test_escape\.py::test_"
+    r"(clients_that_are_stopped|steps_whose_sruns|many_connections_leave_slurmd|slurmctld_starts_with)"
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -172,6 +177,8 @@ def group_of(nodeid: str) -> str:
         return f"{folder} {found[1]}"
     if level := _LEVEL.match(nodeid):
         return f"{folder} {level[1]}"
+    if _ANY_LEVEL.match(nodeid):
+        return f"{folder} pid"
     return f"cluster {found[1]}" if found and folder == path and path not in _APART else folder
 
 

@@ -28,6 +28,8 @@ THOROUGH = {
     "CELLBLOCK_KILLS": "60",
     "CELLBLOCK_FULL_DISKS": "20",
     "CELLBLOCK_NEEDS": "1",
+    "CELLBLOCK_OTHER_RELEASES": "1",
+    "CELLBLOCK_ESCAPE_ALL": "1",
     "CELLBLOCK_SOAK_STEPS": "5000",
     "CELLBLOCK_DAEMON_KILLS": "200",
     "CELLBLOCK_KUBERNETES_RELEASES": "1",
@@ -72,7 +74,9 @@ def run_tests(
         command += ["-m", "not integration and not slow", f"--ignore={paths.PROJECT}/tests/integration"]
     if jobs is None:
         named = any(not argument.startswith("-") or argument in _ALONE for argument in context.args)
-        jobs = 1 if named else _JOBS
+        # What a quick run has waits for nothing, and each process collects all tests for itself.
+        at_once = min(_JOBS, len(os.sched_getaffinity(0))) if quick else _JOBS
+        jobs = 1 if named else at_once
     if jobs > 1:
         # By the groups and in the order of tests/conftest.py.
         command += [f"--numprocesses={jobs}", "--dist=loadscope", "--no-loadscope-reorder"]

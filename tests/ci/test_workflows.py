@@ -16,7 +16,9 @@ from cellblock.paths import PROJECT
 
 WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
 # Whose files the variable reaches by tests/conftest.py, or by a helper that they import.
-_BY_HELPERS = {"CELLBLOCK_EXAMPLES", "CELLBLOCK_FUZZ_SEED", "PYTEST_TIMEOUT"}
+_BY_HELPERS = {"CELLBLOCK_EXAMPLES", "CELLBLOCK_FUZZ_SEED", "CELLBLOCK_OTHER_RELEASES", "PYTEST_TIMEOUT"}
+# A mark of tests that run by day with one release, and at night with all (tests/integration/conftest.py).
+_AT_NIGHT = "pytest.mark.others_at_night"
 
 
 def test_they_are_valid_by_the_services_schema() -> None:
@@ -63,8 +65,20 @@ def test_what_takes_long_runs_at_night(variable: str) -> None:
         if path != Path(__file__) and f'"{variable}"' in path.read_text()
     ]
     assert readers, f"no test reads {variable}"
-    named = [PROJECT / path for path in nightly()]
     for reader in readers:
         if reader.name.startswith(("test_", "conftest")):
-            whole = PROJECT / reader
-            assert any(path in (whole, *whole.parents) for path in named), f"{reader} is in no nightly job"
+            assert is_in_a_job(reader), f"{reader} is in no nightly job"
+
+
+def is_in_a_job(file: Path) -> bool:
+    """Whether a nightly job names the file of tests, or a folder that it is in."""
+    return any(Path(path) in (file, *file.parents) for path in nightly())
+
+
+def test_what_runs_by_day_with_one_release_runs_at_night_with_all() -> None:
+    files = [path for path in (PROJECT / "tests").rglob("*.py") if path != Path(__file__)]
+    marked = [path.relative_to(PROJECT) for path in files if _AT_NIGHT in path.read_text()]
+    assert marked
+    assert [file for file in marked if not is_in_a_job(file)] == []
+    # What at night takes each case of the escape suite, and each release, is set by `--thorough`.
+    assert is_in_a_job(Path("tests/integration/escape/test_escape.py"))

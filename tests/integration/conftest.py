@@ -36,14 +36,17 @@ EVERY_SLURM = ("debian12", "debian13", "debian14")
 _MPI_PROGRAM = Path(__file__).with_name("mpi_sum.c")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One more try for a test that failed in a real cluster.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One more try for a test that failed in a real cluster; what runs at night is left out by day.
 
     They share two cores with slurmctld, two slurmds and their steps, and wait for Slurm's own timers. Reruns
     are shown in the summary; what fails twice fails. Those of the escape suite, of which a single success of
     an attack counts, are tried again only when the attack did not come about.
     """
     here = Path(__file__).parent
+    if "CELLBLOCK_OTHER_RELEASES" not in os.environ:
+        config.hook.pytest_deselected(items=[item for item in items if _is_for_the_night(item)])
+        items[:] = [item for item in items if not _is_for_the_night(item)]
     if os.environ.get("CELLBLOCK_TEST_AUTH") == "slurm":
         absent = pytest.mark.skip(reason="is about munge, and CELLBLOCK_TEST_AUTH is slurm")
         for item in items:
@@ -54,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=3, only_rerun=[Unclear.__name__]))
         elif here in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=3))
+
+
+def _is_for_the_night(item: pytest.Item) -> bool:
+    """Whether a test that is marked so has another release than the default one for a parameter."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    marked = item.get_closest_marker("others_at_night") is not None
+    return marked and not set(other_variants()).isdisjoint(map(str, parameters.values()))
 
 
 @pytest.hookimpl(wrapper=True)

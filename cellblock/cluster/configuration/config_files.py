@@ -8,6 +8,7 @@ There is a folder for each mount: config/slurm is /etc/slurm of controller and l
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,16 +44,22 @@ TEMPLATES = {
 }
 
 
-def render(
-    spec: Described, cluster: ClusterFacts, cgroup: CgroupMode, templates: Path | None = None
-) -> dict[str, str]:
-    """Path below config/ -> text. `cgroup` is as `cgroup_for` says. Raises CellblockError."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates or paths.PROJECT / "deploy" / "slurm"),
+@functools.cache
+def _environment(templates: Path) -> jinja2.Environment:
+    """Of a folder of templates: each is compiled once, and again when it has changed."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
     )
+
+
+def render(
+    spec: Described, cluster: ClusterFacts, cgroup: CgroupMode, templates: Path | None = None
+) -> dict[str, str]:
+    """Path below config/ -> text. `cgroup` is as `cgroup_for` says. Raises CellblockError."""
+    environment = _environment(templates or paths.PROJECT / "deploy" / "slurm")
     context = {
         "cluster": cluster,
         "slurm": SlurmFeatures(spec.variant.release, spec.variant.plugin_dir),

@@ -124,6 +124,7 @@ def test_limits_change_while_jobs_run(changed: LocalCluster, tmp_path: Path) -> 
     assert not (changed.root.parent / ".cellblock/nodes").exists()
 
 
+@pytest.mark.others_at_night
 def test_the_page_says_what_to_type(changed: LocalCluster, tmp_path: Path) -> None:
     (line,) = lines_for("cluster-file.md", "test_the_page_says_what_to_type")
     request = request_of(changed, tmp_path, ("max_time: 7d", "max_time: 3d"))
@@ -236,6 +237,7 @@ def test_a_node_waits_for_its_job_and_then_starts_anew(changed: LocalCluster, tm
     assert "Gres=gpu:a100:3" in node(changed, "gpu-1")
 
 
+@pytest.mark.others_at_night
 @pytest.mark.usefixtures("as_before")
 def test_a_drain_of_an_administrators_stays(changed: LocalCluster, tmp_path: Path) -> None:
     if not drains(changed):
@@ -272,6 +274,7 @@ def test_a_partition_with_jobs_goes_when_they_are_over(changed: LocalCluster, tm
     assert changed.on("controller", "scontrol", "show", "partition", "big").status != 0
 
 
+@pytest.mark.others_at_night
 @pytest.mark.usefixtures("as_before")
 def test_the_login_node_starts_anew_and_jobs_go_on(changed: LocalCluster, tmp_path: Path) -> None:
     job = runs(changed, "-w", "cpu-1")
@@ -283,6 +286,7 @@ def test_the_login_node_starts_anew_and_jobs_go_on(changed: LocalCluster, tmp_pa
     assert changed.job(job)["JobState"] == "RUNNING"
 
 
+@pytest.mark.others_at_night
 def test_a_container_that_ended_is_started_alone(changed: LocalCluster) -> None:
     job = runs(changed, "-w", "cpu-1")
     before = started(changed, "controller")

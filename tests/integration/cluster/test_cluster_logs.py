@@ -53,6 +53,7 @@ def test_a_job_is_followed_through_all_daemons(cluster: LocalCluster, user: str)
     assert len(ends) == 1
 
 
+@pytest.mark.others_at_night
 def test_of_a_job_that_nobody_knows_it_is_said_with_the_next_step(cluster: LocalCluster) -> None:
     name = cluster.request.name or ""
     with pytest.raises(
@@ -62,6 +63,7 @@ def test_of_a_job_that_nobody_knows_it_is_said_with_the_next_step(cluster: Local
     assert f"shell --admin --name {name} squeue`" in raised.value.hint
 
 
+@pytest.mark.others_at_night
 def test_the_last_lines_about_a_job_are_counted_by_themselves(cluster: LocalCluster, user: str) -> None:
     """Others' lines come after them."""
     job = sbatch(cluster, user, "true", "-D/", "-o/dev/null")
@@ -74,6 +76,7 @@ def test_the_last_lines_about_a_job_are_counted_by_themselves(cluster: LocalClus
     assert list(log_lines(LogRequest(request.cluster, "controller", int(job), 1))) == lines[-1:]
 
 
+@pytest.mark.others_at_night
 def test_what_is_kept_of_a_containers_output_has_a_bound(cluster: LocalCluster) -> None:
     """Users' requests are lines in it, thousands a second, and its file lies on this machine."""
     name = container_name(cluster.request.name, "worker-2")
@@ -84,6 +87,7 @@ def test_what_is_kept_of_a_containers_output_has_a_bound(cluster: LocalCluster) 
     assert path.stat().st_size < 100_000_000
 
 
+@pytest.mark.others_at_night
 def test_roles_and_hosts(cluster: LocalCluster) -> None:
     name = cluster.request.name or ""
     workers = {line.host for line in log_lines(LogRequest(name, "worker"))}
@@ -95,6 +99,7 @@ def test_roles_and_hosts(cluster: LocalCluster) -> None:
     assert "worker-1" in caught.value.hint
 
 
+@pytest.mark.others_at_night
 def test_lines_are_followed_as_they_come(cluster: LocalCluster) -> None:
     command = [sys.executable, str(PROJECT / "build.py"), "logs", "--follow", "--json", "--lines", "0"]
     told: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -128,6 +133,7 @@ def _step_is_told(cluster: LocalCluster, told: queue.SimpleQueue[str]) -> bool:
     return False
 
 
+@pytest.mark.others_at_night
 def test_the_cluster_is_listed(cluster: LocalCluster) -> None:
     (row,) = [one for one in list_clusters() if one.name == cluster.request.name]
     assert (row.state, row.nodes, row.variant) == ("ready", 2, cluster.request.variant)
@@ -142,6 +148,7 @@ def test_the_cluster_is_listed(cluster: LocalCluster) -> None:
     )
 
 
+@pytest.mark.others_at_night
 def test_the_page_says_what_to_type(cluster: LocalCluster) -> None:
     for line in lines_for("troubleshooting.md", "test_the_page_says_what_to_type"):
         assert printed(cluster, *line.replace(" 12", " 1").split()[2:]) is not None

@@ -111,6 +111,7 @@ def test_what_jobcomp_writes(cluster: LocalCluster, user: str) -> None:
         assert re.fullmatch(rf"{job} \d+ {line}\n", written.ok())
 
 
+@pytest.mark.others_at_night
 def test_one_that_answers_nobody_is_started_again(cluster: LocalCluster) -> None:
     cluster.on("controller", "sh", "-c", "kill -STOP $(pidof slurmctld)").ok()
     # The one that always runs would wait for five minutes. It looks every 20 s, and waits 90 for an answer.

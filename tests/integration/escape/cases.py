@@ -7,6 +7,7 @@ the case can fail, and is tested; otherwise it says why there was nothing to see
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,6 +31,11 @@ from tests.integration.escape.ways import (
 
 Way = Callable[[Arena, str], Outcome]
 
+# Of each case, all that there is: `build.py test --thorough`.
+ALL = bool(os.environ.get("CELLBLOCK_ESCAPE_ALL"))
+# Of jobs whose site names no other.
+DEFAULT: Level = "capabilities"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -38,7 +44,10 @@ class Case:
     `stops` is the lowest level that closes it. Without `way`, it is the attack of its own name (attacks/),
     run in one step with the others; with one, that function makes jobs of its own. `open` says why the way
     is known to be open at and above `stops`: the test then must see it open, so that who closes it knows.
-    `open_with` names the releases of Slurm with which it is; () is all.
+    `open_with` names the releases of Slurm with which it is; () is all. Without `by_level`, what a step may
+    do makes no difference to it: it is a message to slurmctld or slurmd, which do not know the level. It is
+    tried at the default level, and with CELLBLOCK_ESCAPE_ALL at each. With `others_at_night` it is tried with
+    other releases of Slurm at night.
     """
 
     name: str
@@ -48,6 +57,8 @@ class Case:
     below: str = "escaped"
     open: str = ""
     open_with: tuple[str, ...] = ()
+    by_level: bool = True
+    others_at_night: bool = False
 
     def is_open(self, release: str) -> bool:
         """Whether it is known to be open with that release of Slurm."""
@@ -59,8 +70,8 @@ class Case:
         return self.name if self.user == "root" else f"{self.name}-by-{self.user}"
 
     def held_at(self, level: Level) -> bool:
-        """Whether `level` is to close it."""
-        return LEVELS.index(level) >= LEVELS.index(self.stops)
+        """Whether `level` is to close it, and is tried."""
+        return LEVELS.index(level) >= LEVELS.index(self.stops) and (self.by_level or ALL or level == DEFAULT)
 
 
 def _attacks(stops: Level, *names: str, user: str = "root", below: str = "escaped") -> list[Case]:
@@ -166,7 +177,14 @@ _BY_NUMBER = [
 # What the task itself opens: at level filesystem root's can do so by anybody's /proc/PID/root.
 _BY_TASKS = ("walk-program", "walk-folder", "walk-prologs", "walk-batch-doors")
 _WALKS = [
-    Case(name, "capabilities" if user == "root" and name in _BY_TASKS else "filesystem", user, way=way)
+    Case(
+        name,
+        "capabilities" if user == "root" and name in _BY_TASKS else "filesystem",
+        user,
+        way=way,
+        # What a user's task opens by a name, root's opens as well.
+        others_at_night=user != "root",
+    )
     for name, way in (
         ("walk-input", descriptors.walk_input),
         ("walk-output", descriptors.walk_output),
@@ -204,7 +222,14 @@ _ENDING_BY_UID = (
     "signals-of-root",
 )
 _ENDINGS = [
-    Case(name, "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem", user, way=way)
+    Case(
+        name,
+        "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem",
+        user,
+        way=way,
+        # A release ends processes by the step that they are in, or by their parents, whosever they are.
+        others_at_night=user != "root",
+    )
     for name, way in (
         ("called-slurmstepd", endings.called_slurmstepd),
         ("called-with-fields", endings.called_with_fields),
@@ -280,6 +305,24 @@ _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser ma
 
 _STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobody inside is SlurmUser"
 
+# What slurmctld and slurmd read from the network: they know nothing of levels.
+_MESSAGES = [
+    Case(name, "filesystem", "eve", way=way, by_level=False)
+    for name, way in (
+        ("launch-with-odd-numbers", launches.with_odd_numbers),
+        ("sbcast-for-no-step", launches.broadcast_for_no_step),
+        ("lists-of-billions-of-nodes", node_lists.of_billions),
+        ("many-features", node_lists.of_many_features),
+        ("many-licenses", node_lists.of_many_licenses),
+        ("step-manager", node_lists.by_a_step_manager),
+        ("flag-of-slurmctlds-own", launches.flag_of_slurmctlds_own),
+        ("message-for-many-nodes", connections.pass_to_many),
+        ("message-for-fewer-nodes", connections.pass_to_fewer),
+        ("large-messages", connections.send_large),
+        ("large-messages-to-slurmctld", connections.send_large_to_slurmctld),
+    )
+]
+
 _BY_SLURM = [
     Case("sbcast-into-every-place", "filesystem", "eve", way=broadcast.into_every_place),
     Case("sbcast-into-every-place", "filesystem", way=broadcast.into_every_place),
@@ -297,17 +340,6 @@ _BY_SLURM = [
     Case("sbcast-over-a-file", "filesystem", "bob", way=broadcast.over_a_file),
     Case("bcast-with-libraries", "filesystem", "eve", way=broadcast.by_option),
     Case("forwarded-data", "filesystem", "eve", way=slurm.forwarded_data),
-    Case("launch-with-odd-numbers", "filesystem", "eve", way=launches.with_odd_numbers),
-    Case("sbcast-for-no-step", "filesystem", "eve", way=launches.broadcast_for_no_step),
-    Case("lists-of-billions-of-nodes", "filesystem", "eve", way=node_lists.of_billions),
-    Case("many-features", "filesystem", "eve", way=node_lists.of_many_features),
-    Case("many-licenses", "filesystem", "eve", way=node_lists.of_many_licenses),
-    Case("step-manager", "filesystem", "eve", way=node_lists.by_a_step_manager),
-    Case("flag-of-slurmctlds-own", "filesystem", "eve", way=launches.flag_of_slurmctlds_own),
-    Case("message-for-many-nodes", "filesystem", "eve", way=connections.pass_to_many),
-    Case("large-messages", "filesystem", "eve", way=connections.send_large),
-    Case("large-messages-to-slurmctld", "filesystem", "eve", way=connections.send_large_to_slurmctld),
-    Case("message-for-fewer-nodes", "filesystem", "eve", way=connections.pass_to_fewer),
     Case("sbcast", "filesystem", way=slurm.sbcast),
     Case("srun-bcast", "filesystem", way=slurm.srun_bcast),
     Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),
@@ -346,5 +378,6 @@ CASES = [
     *_PRIVILEGES,
     *_SUBMITTERS,
     *_MPI,
+    *_MESSAGES,
     *_BY_SLURM,
 ]

@@ -125,7 +125,12 @@ every_other_slurm = pytest.mark.parametrize("arena", other_variants(), indirect=
 
 @every_other_slurm
 @pytest.mark.parametrize(
-    "case", [pytest.param(one, id=one.id) for one in CASES if one.held_at("capabilities")]
+    "case",
+    [
+        pytest.param(one, id=one.id, marks=[pytest.mark.others_at_night] * one.others_at_night)
+        for one in CASES
+        if one.held_at("capabilities")
+    ],
 )
 def test_holds_with_other_releases_of_slurm(case: Case, arena: Arena) -> None:
     """At the level that is the default; what levels differ in is the kernel's, whatever Slurm."""

@@ -123,6 +123,7 @@ def test_a_limit_holds(accounted: LocalCluster) -> None:
     accounted.on("controller", "scancel", first, second).ok()
 
 
+@pytest.mark.others_at_night
 def test_what_the_page_says_works_for_a_user(accounted: LocalCluster) -> None:
     accounted.add_user("ada")
     lines = documented.lines_for("accounting.md", "test_what_the_page_says_works_for_a_user")
@@ -131,6 +132,7 @@ def test_what_the_page_says_works_for_a_user(accounted: LocalCluster) -> None:
         assert accounted.jail("sh", "-c", line, user="ada").ok()
 
 
+@pytest.mark.others_at_night
 def test_what_the_page_says_works_for_the_operator(accounted: LocalCluster) -> None:
     accounted.add_user("ada")
     lines = documented.lines_for("accounting.md", "test_what_the_page_says_works_for_the_operator")
@@ -189,6 +191,7 @@ def test_users_change_nothing_in_the_accounting(accounted: LocalCluster) -> None
     assert levels.strip() == "None"
 
 
+@pytest.mark.others_at_night
 def test_the_daemons_have_no_right_that_they_do_not_need(accounted: LocalCluster) -> None:
     for host, daemon, uid in (("accounting", "slurmdbd", "64030"), ("database", "mariadbd", "65521")):
         script = f"grep -l -x {daemon} /proc/[0-9]*/comm | while read f; do cat ${{f%/comm}}/status; done"
@@ -206,6 +209,7 @@ def test_the_daemons_have_no_right_that_they_do_not_need(accounted: LocalCluster
     assert readable.split() == ["600", "slurm"]
 
 
+@pytest.mark.others_at_night
 def test_root_of_the_database_does_not_come_over_the_network(accounted: LocalCluster) -> None:
     for user in ("root", "mysql", ""):
         asked = ("mariadb", "--protocol=tcp", "--host=database", f"--user={user}", "--execute=SELECT 1")
@@ -256,6 +260,7 @@ def test_a_list_of_billions_of_nodes_is_answered_at_once(accounted: LocalCluster
     accounted.jail("timeout", "20", "sacct", "-nX", "--nodelist=a[0-65535]b[0-65535]", user="gail").ok()
 
 
+@pytest.mark.others_at_night
 def test_slurmdbd_and_the_database_that_are_killed_are_there_again(accounted: LocalCluster) -> None:
     for name, daemon in (("accounting", "slurmdbd"), ("database", "mariadbd")):
         (number,) = accounted.numbers_of(name, daemon)
@@ -352,6 +357,7 @@ def test_down_and_up_keep_jobs_that_wait_and_what_was_used(accounted: LocalClust
     accounted.on("controller", "scancel", held).ok()
 
 
+@pytest.mark.others_at_night
 def test_the_file_is_wrong_and_what_runs_goes_on(accounted: LocalCluster, tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(FILE.replace("max_time: 7d", "max_time: sometimes"))

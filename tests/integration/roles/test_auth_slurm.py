@@ -257,6 +257,7 @@ def test_a_new_key_while_a_job_runs(slurm: LocalCluster) -> None:
     assert (slurm.job(job)["Restarts"], (slurm.root / "home/ada/over.out").read_text()) == ("0", "ada\n")
 
 
+@pytest.mark.others_at_night
 @pytest.mark.parametrize("mender", ["again", "up"])
 @pytest.mark.parametrize("phase", ["two keys", "renewed"])
 def test_what_was_interrupted_is_ended(slurm: LocalCluster, phase: str, mender: str) -> None:
@@ -284,12 +285,14 @@ def test_what_was_interrupted_is_ended(slurm: LocalCluster, phase: str, mender: 
     assert srun(slurm, "ada", "-N2", "id", "-un").ok() == "ada\nada\n"
 
 
+@pytest.mark.others_at_night
 def test_no_rotation_of_munges_key(slurm: LocalCluster) -> None:
     done = rotate(slurm, "munge")
     assert done.returncode == 1
     assert "has `auth: slurm`, and so no key of munge's" in done.stderr
 
 
+@pytest.mark.others_at_night
 def test_another_auth_is_refused_while_it_runs_and_says_what_it_does(
     slurm: LocalCluster, tmp_path: Path
 ) -> None:
@@ -316,6 +319,7 @@ def test_as_operator_root_inside_is_root_to_slurm() -> None:
             assert REFUSED.format(uid=uid) in as_id(running, uid, "srun", "-D/", "id").err
 
 
+@pytest.mark.others_at_night
 def test_the_key_by_the_page(slurm: LocalCluster, tmp_path: Path) -> None:
     for line in documented.lines_for("cluster-file.md", "test_the_key_by_the_page"):
         documented.type_line(f"{line} --yes --name {slurm.request.name}", tmp_path)

@@ -84,6 +84,7 @@ def test_what_was_used_and_what_waits_is_as_it_was(kept: LocalCluster, tmp_path:
     assert queue(kept) == []
 
 
+@pytest.mark.others_at_night
 def test_it_is_refused_while_jobs_run(kept: LocalCluster, tmp_path: Path) -> None:
     back_up(name_of(kept), tmp_path / "slurm.tar", Events())
     options = ("-D/", "-o/dev/null", "--parsable", "--wrap", "sleep 600")
@@ -134,6 +135,7 @@ def rewritten(source: Path, target: Path, **changes: object) -> Path:
     return target
 
 
+@pytest.mark.others_at_night
 def test_what_is_no_backup_of_this_cluster_changes_nothing(kept: LocalCluster, tmp_path: Path) -> None:
     whole = tmp_path / "slurm.tar"
     made = back_up(name_of(kept), whole, Events())
@@ -163,6 +165,7 @@ def test_what_is_no_backup_of_this_cluster_changes_nothing(kept: LocalCluster, t
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
+@pytest.mark.others_at_night
 def test_what_the_page_says(kept: LocalCluster, tmp_path: Path) -> None:
     lines = documented.lines_for("accounting.md", "test_what_the_page_says")
     assert len(lines) == 2

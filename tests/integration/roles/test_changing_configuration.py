@@ -50,6 +50,7 @@ def test_a_change_is_taken(pod: ControllerPod) -> None:
     wait_for(pod, "second")
 
 
+@pytest.mark.others_at_night
 def test_nothing_is_read_while_nothing_is_exchanged(pod: ControllerPod) -> None:
     pod.put(MAIN + SECOND, {"note.conf": "read by nobody else\n"})
     wait_for(pod, "second")
@@ -62,6 +63,7 @@ def test_nothing_is_read_while_nothing_is_exchanged(pod: ControllerPod) -> None:
     wait_for(pod, "third")
 
 
+@pytest.mark.others_at_night
 def test_of_changes_within_a_second_the_last_is_taken(pod: ControllerPod) -> None:
     for lines in (SECOND, THIRD, SECOND, THIRD):
         pod.put(MAIN + lines)
@@ -142,6 +144,7 @@ def test_what_only_the_running_slurmctld_ends_over_is_taken_back(pod: Controller
     wait_for_refusal(pod, "2 times")
 
 
+@pytest.mark.others_at_night
 @pytest.mark.parametrize(("lines", "why"), [("NoSuchKey=1\n", "NoSuchKey"), (None, "no slurm.conf")])
 def test_a_new_pod_starts_with_the_last_good_one(pod: ControllerPod, lines: str | None, why: str) -> None:
     pod.put(MAIN + SECOND)

@@ -207,6 +207,7 @@ def test_jobs_are_accounted_for_in_the_sites_database(sited: LocalCluster, serve
     assert not any(secret in line for _, line in sited.processes("accounting"))
 
 
+@pytest.mark.others_at_night
 def test_a_backup_holds_it_and_a_restore_brings_it_back(
     sited: LocalCluster, server: Server, tmp_path: Path
 ) -> None:
@@ -220,6 +221,7 @@ def test_a_backup_holds_it_and_a_restore_brings_it_back(
     run(sited)
 
 
+@pytest.mark.others_at_night
 def test_a_new_password_is_in_force_after_an_up(sited: LocalCluster, server: Server) -> None:
     new = secrets.token_hex(16)
     server.sql(f"ALTER USER 'site'@'%' IDENTIFIED BY '{new}'")
@@ -247,6 +249,7 @@ def test_a_server_that_the_authority_does_not_know_is_not_told_the_password(
     run(sited)
 
 
+@pytest.mark.others_at_night
 @pytest.mark.parametrize(
     ("key", "content", "says"),
     [

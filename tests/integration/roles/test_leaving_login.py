@@ -11,7 +11,8 @@ import pytest
 from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.local_cluster import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
+# Nothing of Slurm's is in it.
+pytestmark = [pytest.mark.integration, pytest.mark.every_slurm, pytest.mark.others_at_night]
 
 LEAVE = "/usr/lib/cellblock/login-leave"
 TOLD = "This login node ends in"

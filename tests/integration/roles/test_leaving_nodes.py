@@ -186,6 +186,7 @@ def test_without_slurmctld_jobs_go_on_and_it_is_told_later(nodes: LocalCluster) 
     assert state(nodes) == ""
 
 
+@pytest.mark.others_at_night
 def test_without_slurmctld_for_good_it_ends_early(nodes: LocalCluster) -> None:
     controller = container_name(nodes.request.name, "controller")
     podman("stop", "--time", "10", controller)
@@ -198,12 +199,14 @@ def test_without_slurmctld_for_good_it_ends_early(nodes: LocalCluster) -> None:
     nodes.wait_until("slurmctld answers", lambda: " is UP" in nodes.on("controller", "scontrol", "ping").out)
 
 
+@pytest.mark.others_at_night
 def test_what_never_registered_leaves_at_once(nodes: LocalCluster) -> None:
     nodes.on(NODE, "rm", REGISTERED).ok()
     left = nodes.on(NODE, LEAVE, "900", timeout_s=60)
     assert (left.status, "is not registered" in left.err) == (0, True)
 
 
+@pytest.mark.others_at_night
 def test_a_host_that_is_called_otherwise_is_the_same_node(nodes: LocalCluster) -> None:
     """Root in a job may have the right to name the host: no other node is drained for that."""
     nodes.on(NODE, "hostname", "worker-2")

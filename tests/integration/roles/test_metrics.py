@@ -236,6 +236,7 @@ def test_rules_are_evaluated_without_a_fault(measured: Measured) -> None:
     assert firing == []
 
 
+@pytest.mark.others_at_night
 def test_promtool_reads_the_page(measured: Measured) -> None:
     # 3: it reads all, and has advice on names, which are Slurm's.
     done = subprocess.run(
@@ -245,6 +246,7 @@ def test_promtool_reads_the_page(measured: Measured) -> None:
     assert not [line for line in done.stderr.splitlines() if line.startswith("cellblock_")], done.stderr
 
 
+@pytest.mark.others_at_night
 def test_slurmctld_is_asked_once_an_interval_however_many_scrape(measured: Measured) -> None:
     def asked() -> float:
         sample = 'cellblock_exporter_questions_total{kind="jobs",result="answered"}'
@@ -270,6 +272,7 @@ def test_slurmctld_is_asked_once_an_interval_however_many_scrape(measured: Measu
         assert 0 < sent_after - sent <= 12 * most
 
 
+@pytest.mark.others_at_night
 def test_a_hung_slurmctld_is_said_and_the_exporter_stays(measured: Measured) -> None:
     controller = container_name(measured.cluster.request.name or "", "controller")
     measured.wait_for("slurmctld answers", "cellblock_slurmctld_up", 1)
@@ -290,6 +293,7 @@ def test_a_hung_slurmctld_is_said_and_the_exporter_stays(measured: Measured) -> 
     assert measured.value("slurm_nodes") == 2
 
 
+@pytest.mark.others_at_night
 def test_the_jail_is_told(measured: Measured) -> None:
     assert measured.value("cellblock_jail_ready") == 1
     when = measured.value("cellblock_jail_image_timestamp_seconds")
@@ -330,6 +334,7 @@ def test_steps_are_counted_by_node_and_reason(measured: Measured) -> None:
     assert cluster.jail("ls", "/run/cellblock/node-counters", user="ada").status
 
 
+@pytest.mark.others_at_night
 def test_the_exporter_has_no_right_that_it_does_not_need(measured: Measured) -> None:
     cluster = measured.cluster
     find = "grep -l -x python3 /proc/[0-9]*/comm | while read f; do cat ${f%/comm}/status; done"

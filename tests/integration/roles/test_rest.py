@@ -98,6 +98,7 @@ def correct_versions(path: Path) -> None:
     path.write_text(json.dumps(document))
 
 
+@pytest.mark.others_at_night
 def test_tokens_are_made_as_the_page_says(rest: Rest, tmp_path: Path) -> None:
     short, told = documented.lines_for("rest.md", "test_tokens_are_made_as_the_page_says")
     assert not rest.ask("jobs", typed(rest, short, tmp_path).strip().removeprefix("SLURM_JWT=")).refused
@@ -356,6 +357,7 @@ def test_a_new_key_refuses_old_tokens_and_jobs_go_on(rest: Rest, tmp_path: Path)
     rest.cluster.jail("srun", "-D/", "true", user=USER).ok()
 
 
+@pytest.mark.others_at_night
 def test_status_shows_it(rest: Rest) -> None:
     shown = documented.type_line(f"python3 build.py status --name {rest.name}", Path("/"))
     assert rest.url in shown
@@ -377,6 +379,7 @@ def test_slurmrestd_that_is_killed_is_there_again(rest: Rest) -> None:
     rest.cluster.wait_until("it answers again", there)
 
 
+@pytest.mark.others_at_night
 def test_it_is_taken_out_of_a_cluster_that_runs_and_put_in_again(rest: Rest) -> None:
     token, with_it = rest.token(), rest.file.read_text()
     number = str(rest.submit(token, "sleep 600").document["job_id"])

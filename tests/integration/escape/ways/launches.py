@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held
@@ -13,6 +15,10 @@ from tests.integration.escape.configuration import publish
 from tests.integration.escape.ways.judge import fresh, last_line
 
 _PRELOAD = "env LD_PRELOAD=/escape/lib/launch.so"
+# Whether launches go on to be changed behind what is looked for (`build.py test --thorough`).
+EVERY_PLACE = bool(os.environ.get("CELLBLOCK_ESCAPE_ALL"))
+# Releases in whose launches no place was a plugin's number: to know that takes 100 s of processor time.
+_WITHOUT_NUMBERS = ("22.05",)
 # Instead of the minute that is configured: slurmd waits twice as long for word of a job.
 _MESSAGE_TIMEOUT_S = 10
 # Seconds until slurmd has given up that, and some more.
@@ -106,12 +112,26 @@ def steps_without_end(arena: Arena, user: str) -> Outcome:
 
 def with_odd_numbers(arena: Arena, user: str) -> Outcome:
     """A number of an MPI plugin that there is none of leaves slurmd and slurmstepd waiting for each other."""
-    places = " ".join(str(number) for number in (*range(16, 110, 2), *range(-120, -3, 2)))
+    if arena.cluster.status.release in _WITHOUT_NUMBERS and not EVERY_PLACE:
+        return Outcome("absent", "no place of a launch is such a number, as is looked at by night")
+    over = fresh(arena) / "over"
+    # With 24.11 it is at 58.
+    numbers = (*range(54, 110, 2), *range(16, 54, 2), *range(-120, -3, 2))
+    places = " ".join(str(number) for number in numbers)
     step = f"{_PRELOAD} LAUNCH_AT=$at timeout --kill-after=1 4 srun --overlap -n1 --mpi=none true"
-    loop = f"for at in {places}; do {step} >/dev/null 2>&1; done"
-    done = arena.cluster.jail("salloc", "-Q", "-w", WORKER, "-n1", "sh", "-c", loop, user=user, timeout_s=300)
+    loop = f"for at in {places}; do [ ! -e {arena.inside(over)} ] || break; {step} >/dev/null 2>&1; done"
+    command = ("salloc", "-Q", "-w", WORKER, "-n1", "sh", "-c", loop)
     complaint = "grep -ac 'unable to resolve MPI plugin offset' /var/log/slurm/slurmd.log; true"
-    if arena.on_worker("sh", "-c", complaint).ok().strip() == "0":
+    before = arena.on_worker("sh", "-c", complaint).ok()
+    with ThreadPoolExecutor(1) as pool:
+        steps = pool.submit(arena.cluster.jail, *command, user=user, timeout_s=300)
+        while not steps.done():
+            # Of the number's own place all is known; other places keep slurmd computing for seconds.
+            if not EVERY_PLACE and arena.on_worker("sh", "-c", complaint).ok() != before:
+                over.touch()
+            time.sleep(0.5)
+        done = steps.result()
+    if arena.on_worker("sh", "-c", complaint).ok() == before:
         return Outcome("absent", f"no number was one of a plugin: {last_line(done.err)}")
     deadline = time.monotonic() + _ENDS_S
     while (left := arena.on_worker("pgrep", "-a", "slurmstepd").out) and time.monotonic() < deadline:
