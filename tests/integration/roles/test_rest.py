@@ -371,10 +371,9 @@ def test_slurmrestd_that_is_killed_is_there_again(rest: Rest) -> None:
     rest.cluster.on("rest", "sh", "-c", kill).ok()
 
     def there() -> bool:
-        try:
+        with suppress(OSError):
             return not rest.ask("jobs", token).refused
-        except OSError:
-            return False
+        return False
 
     rest.cluster.wait_until("it answers again", there)
 
