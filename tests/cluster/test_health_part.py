@@ -11,7 +11,7 @@ import pytest
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config_files, template_facts
-from cellblock.cluster.definition.cluster_file import ClusterFile
+from cellblock.cluster.definition.cluster_file import ClusterFile, Metrics
 from cellblock.cluster.definition.health_part import (
     Health,
     HealthActive,
@@ -152,6 +152,23 @@ def test_the_sites_folder_is_seen_by_nodes_alone(spec: Make, tmp_path: Path) -> 
     mount = Mount("/srv/checks", "/usr/lib/cellblock/health-site")
     containers = plan(one, facts, tmp_path, (), "v2", 100)
     assert {each.role for each in containers if mount in each.mounts} == {"worker"}
+
+
+def test_the_controller_tells_the_exporter_what_its_jobs_found(spec: Make, tmp_path: Path) -> None:
+    """and without metrics, or without such jobs, does not see the folder"""
+
+    def told(health: Health | None, **fields: object) -> set[str]:
+        one = with_health(spec(), health, **fields)
+        images = {**one.images, "metrics": "image"}
+        facts = template_facts.facts(one, cpus=2, memory_mb=20000)
+        containers = plan(replace(one, images=images), facts, tmp_path, (), "v2", 100)
+        target = "/mnt/jail-verdicts"
+        return {each.role for each in containers if target in {mount.target for mount in each.mounts}}
+
+    assert told(Health(), metrics=Metrics()) == {"controller"}
+    assert told(Health(active=None), metrics=Metrics()) == set()
+    assert told(Health()) == set()
+    assert told(None, metrics=Metrics()) == set()
 
 
 def test_each_check_of_the_table_is_on_the_page() -> None:

@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from cellblock.cluster.engine.container_specs import container_name
+from cellblock.metrics.dashboards import NODES as NODES_BOARD
 from tests import documented
 from tests.integration.conftest import running_cluster
 from tests.integration.jobs import ended, submit
 from tests.integration.local_cluster import LocalCluster, podman
+from tests.integration.roles.test_metrics import Measured, running_prometheus
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
@@ -27,6 +29,7 @@ NODES = [f"worker-{number}" for number in range(1, 9)]
 SLOW = "worker-6"
 # The nodes share two cores. What is slowed is a tenth of the others; limits are far below what chance does.
 FILE = """\
+metrics: {port: PORT}
 node_sets: [{name: worker, count: 8}]
 health:
   interval: 10m
@@ -54,9 +57,14 @@ check processor-speed seconds=60
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[LocalCluster]:
-    text = FILE.replace("PORT", str(free_port()))
-    with running_cluster("active", text=text) as running:
+def port() -> int:
+    """Of the exporter."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def nodes(port: int) -> Iterator[LocalCluster]:
+    with running_cluster("active", text=FILE.replace("PORT", str(port))) as running:
         running.add_user("ada")
         # Not by the clock meanwhile.
         running.on("controller", "pkill", "-STOP", "-f", "follow-active-checks")
@@ -111,6 +119,25 @@ def test_by_hand(nodes: LocalCluster, tmp_path: Path) -> None:
     shown = json.loads(documented.type_line(f"{every}{own} --json", tmp_path))["nodes"]
     verdicts = {check["check"]: check["verdict"] for check in shown[1]["checks"]}
     assert verdicts["pair-speed"] == verdicts["jail"] == "passed"
+
+
+def test_verdicts_are_metrics(nodes: LocalCluster, port: int, tmp_path: Path) -> None:
+    """as the controller tells them each minute, to a Prometheus by the page's configuration"""
+    measure(nodes)
+    nodes.on("controller", "active-checks", "--due", "--metrics", "/mnt/jail-verdicts").ok()
+    (block,) = documented.blocks_for("metrics.md", "test_every_panel_has_data")
+    config = block.text.replace("127.0.0.1:9341", f"127.0.0.1:{port}").replace("30s", "2s")
+    config = config.replace("rule_files: [cellblock-rules.yaml]\n", "")
+    with running_prometheus(tmp_path, config) as address:
+        measured = Measured(nodes, port, address)
+        passed = 'count by (check) (cellblock_health_verdict{check=~".*-speed|all-reduce"} == 0)'
+        nodes.wait_until(
+            "the verdicts of all checks on all nodes",
+            lambda: [int(one["value"][1]) for one in measured.ask(passed)] == [len(NODES)] * 5,
+        )
+        (panel,) = [text for title, text in NODES_BOARD.expressions() if "a check failed last" in title]
+        shown = measured.ask(panel.replace("$instance", ".*"))
+        assert {"pair-speed", "jail"} <= {one["metric"]["check"] for one in shown}
 
 
 def test_a_slow_network_is_named(nodes: LocalCluster) -> None:
