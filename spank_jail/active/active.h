@@ -17,7 +17,7 @@
 #define ACTIVE_LEAST_TO_COMPARE 3
 #define ACTIVE_NAME_SIZE 256
 
-enum active_kind { ACTIVE_PROCESSOR, ACTIVE_MEMORY, ACTIVE_DISK, ACTIVE_PAIRS, ACTIVE_REDUCE, ACTIVE_KINDS };
+enum active_kind { ACTIVE_PROCESSOR, ACTIVE_MEMORY, ACTIVE_DISK, ACTIVE_GPU, ACTIVE_PAIRS, ACTIVE_REDUCE, ACTIVE_KINDS };
 
 /* Their names in tables, in this order. */
 extern const char *const active_names[ACTIVE_KINDS];
@@ -32,7 +32,8 @@ struct active_result {
 
 struct active_node {
 	char name[ACTIVE_NAME_SIZE];
-	char set[ACTIVE_NAME_SIZE]; /* its features */
+	char set[ACTIVE_NAME_SIZE]; /* its features, and its GPUs */
+	unsigned gpus;		    /* that it declares */
 	bool idle, drains;
 	long long started; /* slurmd, Unix time */
 	bool due, chosen;

@@ -16,6 +16,7 @@
 #define REST " AvailableFeatures=worker,fast NodeAddr=n RealMemory=2711 "
 static const char listed[] =
 	"NodeName=w1" REST "State=IDLE+DYNAMIC_NORM ThreadsPerCore=1 SlurmdStartTime=1000 Comment=x\n"
+	"NodeName=w9" REST "Gres=gpu:a100:4(S:0-1),fpga:2,gpu:1 State=MIXED SlurmdStartTime=1000\n"
 	"NodeName=w2" REST "State=IDLE+DRAIN+DYNAMIC_NORM SlurmdStartTime=1000 Reason=mine State=IDLE \n"
 	"NodeName=w3" REST "State=MIXED+DYNAMIC_NORM SlurmdStartTime=1000\n"
 	"NodeName=w4" REST "State=IDLE+COMPLETING+DYNAMIC_NORM SlurmdStartTime=1000\n"
@@ -30,11 +31,13 @@ static void test_states(void)
 	char *text = text_copy(listed, strlen(listed));
 
 	active_parse(&nodes, text);
-	CHECK(nodes.n == 6);
+	CHECK(nodes.n == 7);
+	CHECK(nodes.items[1].gpus == 5 && !strcmp(nodes.items[1].set, "worker,fast gpu:5"));
 	CHECK(!strcmp(nodes.items[0].name, "w1") && !strcmp(nodes.items[0].set, "worker,fast") && nodes.items[0].started == 1000);
 	for (size_t i = 0; i < nodes.n; i++) {
 		CHECK(nodes.items[i].idle == (i == 0));
-		CHECK(nodes.items[i].drains == (i == 1));
+		CHECK(nodes.items[i].drains == (i == 2));
+		CHECK(i == 1 || !nodes.items[i].gpus);
 	}
 	free(nodes.items);
 	free(text);

@@ -114,6 +114,7 @@ def test_checks_that_are_jobs_are_the_controllers(spec: Make) -> None:
         *(f"check {name} every=7200" for name in active_checks()),
         "check pair-speed share=80",
         "check all-reduce off",
+        "check gpu-speed off",
     ]
     assert not any(
         "pair-speed" in line or "all-reduce" in line for line in texts["worker/health.conf"].splitlines()
@@ -138,6 +139,7 @@ def test_gpus_are_looked_at_where_some_are_declared(spec: Make) -> None:
     gpus = NodeSet(name="gpus", gres={"gpu:a100": 4})
     texts = rendered(with_health(spec(), Health(), node_sets=(gpus,)))
     assert "check gpu" not in texts["worker/health.conf"]
+    assert "gpu-speed off" not in texts["slurm/health-active.conf"]
 
 
 def test_nodes_that_declare_more_than_there_is_are_not_held_to_it(spec: Make) -> None:
