@@ -30,7 +30,7 @@ SLOW = "worker-6"
 # The nodes share two cores. What is slowed is a tenth of the others; limits are far below what chance does.
 FILE = """\
 metrics: {port: PORT}
-node_sets: [{name: worker, count: 8}]
+node_sets: [{name: worker, count: 8, gres: {"gpu:a100": 2}}]
 health:
   interval: 10m
   active: {every: 30d}
@@ -38,6 +38,7 @@ health:
     processor-speed: {strikes: 1/1, settings: {seconds: 2, share: 30}}
     memory-speed: {strikes: 1/1, settings: {seconds: 1, share: 15}}
     disk-speed: {settings: {mb: 8, share: 5}}
+    gpu-speed: {strikes: 1/1, settings: {seconds: 20, share: 30}}
     pair-speed: {strikes: 1/1, settings: {seconds: 1, share: 30}}
     network: {action: warn}
     memory: {action: warn}
@@ -49,6 +50,14 @@ while [ -e /run/slow ]; do
     running=$(pgrep -x node-speed) || { sleep 0.1; continue; }
     kill -STOP $running; sleep 3; kill -CONT $running; sleep 0.02
 done
+"""
+# What measures GPUs, where there are none: a stand-in, which asks who it is and what it has.
+GPU_PROGRAM = "/usr/libexec/cellblock/gpu-speed"
+STAND_IN = f"""\
+#!/bin/sh
+[ "$(id -u)" = 65534 ] && [ "$CUDA_VISIBLE_DEVICES" = 0,1 ] || {{ echo "no GPU: $(id -u) $CUDA_VISIBLE_DEVICES"; exit 2; }}
+echo "gpu 0 X multiply 900 GFLOP/s"
+[ "$SLURMD_NODENAME" = {SLOW} ] && echo "gpu 1 X multiply 90 GFLOP/s" || echo "gpu 1 X multiply 800 GFLOP/s"
 """
 # A job of its own holds nodes for longer than a job of a user's may wait.
 LONG = """\
@@ -105,6 +114,9 @@ def reason(nodes: LocalCluster, node: str) -> str:
 
 def test_nodes_that_are_alike_pass(nodes: LocalCluster) -> None:
     found = measure(nodes)
+    # The jail is of a variant without CUDA.
+    no_program = f"the jail has no {GPU_PROGRAM}; jail-devel of a CUDA variant does"
+    assert found.pop("gpu-speed") == dict.fromkeys(NODES, ("could not run", no_program))
     assert set(found) == {"processor-speed", "memory-speed", "disk-speed", "pair-speed", "all-reduce"}
     assert {check: failed(verdicts) for check, verdicts in found.items()} == {check: set() for check in found}
     assert {verdict for verdicts in found.values() for verdict, _ in verdicts.values()} == {"passed"}
@@ -161,6 +173,22 @@ def test_a_slow_network_is_named(nodes: LocalCluster) -> None:
     nodes.on(SLOW, "node-health").ok()
     assert "pair-speed" in reason(nodes, SLOW)
     assert SLOW not in measure(nodes)["pair-speed"]
+
+
+def test_a_slow_gpu_is_named_and_drains_nothing(nodes: LocalCluster) -> None:
+    """by a program of the jail, as nobody, which sees the GPUs of the job"""
+    program = nodes.root / GPU_PROGRAM[1:]
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    try:
+        found = measure(nodes)["gpu-speed"]
+    finally:
+        program.unlink()
+    assert failed(found) == {SLOW}, found
+    assert found[SLOW][1] == "90 GFLOP a second; the median of 8 nodes is 800"
+    assert {verdict for node, (verdict, _) in found.items() if node != SLOW} == {"passed"}
+    assert reason(nodes, SLOW).startswith("idle|")
 
 
 def test_slow_processors_are_named(nodes: LocalCluster) -> None:
