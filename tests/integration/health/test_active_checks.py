@@ -55,7 +55,8 @@ done
 GPU_PROGRAM = "/usr/libexec/cellblock/gpu-speed"
 STAND_IN = f"""\
 #!/bin/sh
-[ "$(id -u)" = 65534 ] && [ "$CUDA_VISIBLE_DEVICES" = 0,1 ] || {{ echo "no GPU: $(id -u) $CUDA_VISIBLE_DEVICES"; exit 2; }}
+who="$(id -u) $CUDA_VISIBLE_DEVICES"
+[ "$who" = "65534 0,1" ] || {{ echo "no GPU: $who"; exit 2; }}
 echo "gpu 0 X multiply 900 GFLOP/s"
 [ "$SLURMD_NODENAME" = {SLOW} ] && echo "gpu 1 X multiply 90 GFLOP/s" || echo "gpu 1 X multiply 800 GFLOP/s"
 """
