@@ -285,15 +285,6 @@ def test_a_node_set_is_what_the_file_says(tmp_path: Path) -> None:
     }
 
 
-def test_the_jail_is_backed_up_when_the_file_says_so(tmp_path: Path) -> None:
-    cron = found(rendered(tmp_path), "CronJob", "jail-backup")["spec"]
-    assert cron["schedule"] == "17 3 * * *"
-    (container,) = cron["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    assert {"name": "RESTIC_REPOSITORY", "value": "s3:https://s3.example/jails"} in container["env"]
-    with pytest.raises(UsageError, match="has not five fields"):
-        rendered(tmp_path, FILE.replace('jails"}', 'jails", schedule: daily}'))
-
-
 def test_every_flow_that_there_is_is_allowed(tmp_path: Path) -> None:
     texts = rendered(tmp_path)
 

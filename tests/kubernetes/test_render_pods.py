@@ -6,8 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from cellblock.errors import UsageError
 from cellblock.kubernetes.release_1_20 import for_1_20
 from tests.kubernetes.rendered import FILE, found, objects, rendered
 from tests.kubernetes_schemas import check
@@ -127,3 +129,12 @@ def test_jobs_that_measure_nodes_come_from_a_pod_of_root(tmp_path: Path) -> None
     assert "/mnt/jail" not in mounted(found(alone, "Deployment", "health")["spec"]["template"]["spec"])
     none = rendered(tmp_path, FILE.replace("{leave_out: [disk]}", "{active: null}"))
     assert "health.yaml" not in none
+
+
+def test_the_jail_is_backed_up_when_the_file_says_so(tmp_path: Path) -> None:
+    cron = found(rendered(tmp_path), "CronJob", "jail-backup")["spec"]
+    assert cron["schedule"] == "17 3 * * *"
+    (container,) = cron["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "RESTIC_REPOSITORY", "value": "s3:https://s3.example/jails"} in container["env"]
+    with pytest.raises(UsageError, match="has not five fields"):
+        rendered(tmp_path, FILE.replace('jails"}', 'jails", schedule: daily}'))
