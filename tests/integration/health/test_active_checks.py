@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import subprocess
 import threading
@@ -14,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.engine.container_specs import container_name
+from cellblock.cluster.engine.capabilities import capabilities
+from cellblock.cluster.engine.container_specs import container_name, network_name
+from cellblock.cluster.facts import state
+from cellblock.kubernetes.control import WRITES
 from cellblock.metrics.dashboards import NODES as NODES_BOARD
 from tests import documented
 from tests.integration.conftest import running_cluster
@@ -216,6 +220,42 @@ def test_slow_processors_are_named(nodes: LocalCluster) -> None:
     # Then nobody is due.
     nodes.wait_until_none_completes()
     assert nodes.on("controller", "active-checks", "--due").ok() == ""
+
+
+def test_from_a_container_of_its_own(nodes: LocalCluster, tmp_path: Path) -> None:
+    """as on Kubernetes, where slurmctld's is not root: with rights and folders of the pod `health`"""
+    name = nodes.request.name or ""
+    controller, own = container_name(name, "controller"), container_name(name, "health")
+    inspected = podman("inspect", "--format", "{{.Image}}{{range .Config.Env}} {{.}}{{end}}", controller)
+    image, *environment = inspected.split()
+    folder = state.folder(name)
+    auth = "slurm" if "CELLBLOCK_AUTH=slurm" in environment else "munge"
+    # Where others may write, as a ConfigMap's folder is, if it is not read-only.
+    configuration = tmp_path / "configuration"
+    shutil.copytree(folder / "config/slurm", configuration)
+    configuration.chmod(0o777)
+    writes = [*WRITES, "/etc/slurm"]
+    options = [
+        *(f"--tmpfs={path}:mode=0777,size=16m,notmpcopyup" for path in writes),
+        *(f"--cap-add={one}" for one in capabilities("controller")),
+        *(f"--env={one}" for one in environment if one.startswith(("CELLBLOCK_AUTH=", "CELLBLOCK_CLUSTER="))),
+        *(f"--volume={configuration}:/etc/cellblock/slurm:ro", f"--network={network_name(name)}"),
+        f"--volume={folder}/secrets/{auth}:/run/secrets/cellblock:ro",
+        f"--ulimit=nofile={':'.join(map(str, resource.getrlimit(resource.RLIMIT_NOFILE)))}",
+        *("--ulimit=nproc=1000:1000", "--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
+        *("--security-opt=no-new-privileges", '--entrypoint=["tini", "--", "cellblock-init", "health"]'),
+    ]
+    try:
+        podman("run", "--detach", f"--name={own}", *options, image)
+        nodes.wait_until_none_completes()
+
+        def measured() -> str:
+            return podman("exec", own, "sh", "-c", f"active-checks {' '.join(NODES[:3])} 2>&1 || true")
+
+        nodes.wait_until("they are measured", lambda: "all-reduce" in measured())
+        assert re.search(r"^worker-2 +pair-speed +passed +\d+ MB a second", measured(), re.M)
+    finally:
+        podman("rm", "--force", "--time=1", own)
 
 
 def test_a_user_gets_the_node_within_two_seconds(nodes: LocalCluster) -> None:
