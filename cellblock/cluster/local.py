@@ -34,7 +34,7 @@ from cellblock.cluster.definition.model import ClusterSpec, ClusterStatus, Conta
 from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import containers
 from cellblock.cluster.engine.api import connect
-from cellblock.cluster.engine.container_specs import LABEL_ROLE, container_name
+from cellblock.cluster.engine.container_specs import LABEL_ROLE, VERDICTS, container_name
 from cellblock.cluster.engine.images import copy_to_docker, image_ids
 from cellblock.cluster.facts import host, state
 from cellblock.cluster.facts.upgrade_record import refuse_under_way
@@ -306,15 +306,17 @@ def make_folders(folder: Path) -> None:
 
 
 def _let_nodes_tell(new: state.ClusterState) -> None:
-    """Make the folder of the volume that workers write their counts of steps to, or remove it.
+    """Make the folders of the volume that workers write their counts to and the controller its verdicts of
+    them, or remove them.
 
     It spares a volume that nobody asks for metrics of a write by each node.
     """
-    place = Path(new.volume) / ".cellblock" / "nodes"
-    if "metrics" in new.containers:
-        place.mkdir(mode=0o755, exist_ok=True)
-    else:
-        shutil.rmtree(place, ignore_errors=True)
+    for name in ("nodes", VERDICTS):
+        place = Path(new.volume) / ".cellblock" / name
+        if "metrics" in new.containers:
+            place.mkdir(mode=0o755, exist_ok=True)
+        else:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _bring_up(client: docker.DockerClient, target: Target, folder: Path, events: Events) -> None:

@@ -168,7 +168,8 @@ NODE_ENVIRONMENT = {
     ),
     "CELLBLOCK_COUNTERS": (
         "none",
-        "`yes`: the worker writes counts of its steps to the volume, where the exporter finds them",
+        "`yes`: the worker writes counts of its steps to the volume, and `health` what jobs found of nodes, "
+        "where the exporter finds them",
     ),
     "CELLBLOCK_ON_DEMAND": ("none", "`yes`: slurm.conf names the node, which comes and goes"),
     "CELLBLOCK_AUTH": (

@@ -55,8 +55,7 @@ _DAEMON_WRITES = {"/run": "64Mi", "/tmp": "64Mi", "/var/log": "64Mi", "/var/lib/
 # munged beside a daemon; its socket is in a folder that both have.
 _MUNGE_WRITES = {"/etc/munge": "1Mi", "/var/lib/munge": "1Mi", "/var/log/munge": "1Mi"}
 _SOCKET = Mount("munge", "/run/munge", read_only=False)
-# The same in one container, which is root's until its daemon runs.
-_WRITES = {
+WRITES = {
     "/run": "64Mi",
     "/tmp": "64Mi",
     "/etc/munge": "1Mi",
@@ -64,6 +63,7 @@ _WRITES = {
     "/var/lib/munge": "1Mi",
     "/var/lib/extrausers": "100Mi",
 }
+"""The same in one container, which is root's, at least until its daemon runs."""
 # Seconds for slurmctld, slurmdbd and MariaDB to write down what they have in memory.
 _KEEPERS_S = 120
 
@@ -327,7 +327,7 @@ def metrics(cluster: Description, interval: int) -> Iterator[Object]:
         "CELLBLOCK_METRICS_INTERVAL": str(interval),
         "CELLBLOCK_METRICS_RECORDS": f"{JAIL}/.cellblock",
     }
-    writes, volumes = writables(_WRITES)
+    writes, volumes = writables(WRITES)
     mounts: tuple[Mount, ...] = (Mount("jail", JAIL), *writes)
     given: tuple[Object, ...] = (jail_volume(cluster), *volumes)
     if not own:

@@ -155,10 +155,13 @@ def configuration(cluster: Description, facts: ClusterFacts, templates: Path | N
     cgroup = template_facts.cgroup_for(cluster, cluster.place.cgroup)
     texts = config_files.render(cluster, facts, cgroup, templates)
     texts.pop("worker/jail.fstab")
+    health = texts.pop("worker/health.conf", None)
     for one in cluster.file.node_sets:
         memory = mebibytes(one.resources.memory or "1Gi")
         shm = mebibytes(one.shm) if one.shm else max(memory // 2, 1)
         own = replace(facts, shm=f"{shm}m", tmp=f"{max(memory // _TMP_SHARE, 1)}m")
         rendered = config_files.render(cluster, own, cgroup, templates)
         texts[f"worker-{one.name}/jail.fstab"] = rendered["worker/jail.fstab"]
+        if health:
+            texts[f"worker-{one.name}/health.conf"] = health
     return texts

@@ -29,8 +29,8 @@ def policies(cluster: Description, components: Iterable[str]) -> Iterator[Object
         return [{"podSelector": {"matchLabels": labels(cluster, each)}} for each in chosen]
 
     anybody: list[Object] = [{"namespaceSelector": {}}]
-    daemons = pods("controller", "worker", "login", "rest", "accounting", "metrics")
-    clients = pods("controller", "worker", "login", "rest", "metrics")
+    daemons = pods("controller", "worker", "login", "rest", "accounting", "metrics", "health")
+    clients = pods("controller", "worker", "login", "rest", "metrics", "health")
     control = _ports(names.CONTROLLER_PORT)
     to_control = _rule("to", pods("controller"), control)
     to_accounting = _rule("to", pods("accounting"), _ports(names.ACCOUNTING_PORT))
@@ -49,15 +49,19 @@ def policies(cluster: Description, components: Iterable[str]) -> Iterator[Object
         cluster,
         "controller",
         [_rule("from", daemons, control)],
-        [to_control, to_nodes, to_accounting, _rule("to", pods("login", "worker"), _high_ports()), dns, *api],
+        [
+            *(to_control, to_nodes, to_accounting, dns, *api),
+            _rule("to", pods("login", "worker", "health"), _high_ports()),
+        ],
     )
-    # srun on a node or login node is spoken to by the steps of its job, at ports that the kernel chooses.
+    # srun on a node or login node, or of a job that measures nodes, is spoken to by the steps of its job, at
+    # ports that the kernel chooses.
     yield _policy(
         cluster,
         "worker",
         [
             _rule("from", pods("worker"), []),
-            _rule("from", pods("controller", "login"), [*_ports(names.NODE_PORT), *_high_ports()]),
+            _rule("from", pods("controller", "login", "health"), [*_ports(names.NODE_PORT), *_high_ports()]),
             _rule("from", pods("login"), _ports(names.SSH_PORT)),
         ],
         [*_world(cluster)],
@@ -68,6 +72,13 @@ def policies(cluster: Description, components: Iterable[str]) -> Iterator[Object
         [_rule("from", pods("controller", "worker"), _high_ports()), {"ports": _ports(names.SSH_PORT)}],
         [*_world(cluster)],
     )
+    if "health" in there:
+        yield _policy(
+            cluster,
+            "health",
+            [_rule("from", pods("controller", "worker"), _high_ports())],
+            [to_control, to_nodes, *([to_accounting] if "accounting" in there else []), dns],
+        )
     if "accounting" in there:
         ingress = [_rule("from", clients, _ports(names.ACCOUNTING_PORT))]
         egress = [to_control, dns]

@@ -107,7 +107,10 @@ def node_pod(cluster: Description, facts: ClusterFacts, one: NodeSet, config_map
         (
             Mount("jail", JAIL, read_only=False),
             Mount("secrets", SECRETS),
-            Mount("plan", "/etc/cellblock/jail.fstab", sub_path="jail.fstab"),
+            *(
+                Mount("plan", f"/etc/cellblock/{file}", sub_path=file)
+                for file in ("jail.fstab", *(("health.conf",) if cluster.file.health else ()))
+            ),
             *writes,
         ),
         {"slurmd": names.NODE_PORT, "ssh": names.SSH_PORT},

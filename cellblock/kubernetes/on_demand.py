@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cellblock.cluster.configuration.template_facts import ClusterFacts
 from cellblock.cluster.definition.amounts import seconds
@@ -44,17 +44,17 @@ def objects(cluster: Description, facts: ClusterFacts) -> Iterator[Object]:
     }
 
 
-def node_set(cluster: Description, one: NodeSet, plan: str) -> Iterator[Object]:
-    """What there is of set `one` besides its pods; `plan` is its mount plan.
+def node_set(cluster: Description, one: NodeSet, files: Mapping[str, str]) -> Iterator[Object]:
+    """What there is of set `one` besides its pods; `files` are its mount plan and what else nodes read.
 
-    Kustomize finds no names in a template: the plan's ConfigMap keeps its own. There is no budget of
+    Kustomize finds no names in a template: the ConfigMap of these files keeps its own. There is no budget of
     disruptions, for Kubernetes counts the pods of one by what made them; an eviction waits for the jobs.
     """
     yield {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(cluster, plan_name(one), "worker"),
-        "data": {"jail.fstab": plan},
+        "data": dict(files),
     }
 
 

@@ -20,7 +20,7 @@ import yaml
 from cellblock.cluster.definition.kubernetes_part import JailBackup
 from cellblock.errors import CellblockError
 from cellblock.files import durable
-from cellblock.kubernetes import control, node_pods, nodes, on_demand
+from cellblock.kubernetes import control, health, node_pods, nodes, on_demand
 from cellblock.kubernetes.configuration import generated_files, slurm_config_map
 from cellblock.kubernetes.description import Description, cluster_facts, configuration
 from cellblock.kubernetes.jail import BackupPlan, KubernetesRequest, Toleration
@@ -33,8 +33,9 @@ from cellblock.kubernetes.quantities import size
 SECRETS = "secrets.yaml"
 """Where the secrets are, unless another file is named."""
 _HEAD = "# Written by Cellblock from {source}. Changes are overwritten.\n"
-# What is of an earlier render is removed from these, and from the folder itself by the end of its name.
+# What is of an earlier render is removed from these, and from the folder itself by its name.
 _OWN_FOLDERS = ("configuration", "monitoring")
+_PARTS = ("accounting.yaml", "database.yaml", "rest.yaml", "metrics.yaml", "health.yaml", "on-demand.yaml")
 
 
 def render(cluster: Description, templates: Path | None = None) -> dict[str, str]:
@@ -65,11 +66,13 @@ def render(cluster: Description, templates: Path | None = None) -> dict[str, str
         objects["rest.yaml"] = list(control.rest(cluster, file.rest.replicas))
     if file.metrics:
         objects["metrics.yaml"] = list(control.metrics(cluster, file.metrics.interval))
+    if health.measures(cluster):
+        objects["health.yaml"] = list(health.pod(cluster))
     for one in file.node_sets:
         config_map = on_demand.plan_name(one)
         if one.on_demand:
-            plan = generated.pop(config_map)["jail.fstab"]
-            objects[f"nodes-{one.name}.yaml"] = list(on_demand.node_set(cluster, one, plan))
+            files = generated.pop(config_map)
+            objects[f"nodes-{one.name}.yaml"] = list(on_demand.node_set(cluster, one, files))
         else:
             objects[f"nodes-{one.name}.yaml"] = list(nodes.node_set(cluster, facts, one, config_map))
     if node_pods.sets(cluster):
@@ -183,10 +186,13 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
             for found in (folder / name).iterdir() if (folder / name).is_dir() else ():
                 if found.name not in wanted:
                     shutil.rmtree(found) if found.is_dir() else found.unlink()
+                for file in found.iterdir() if found.is_dir() else ():
+                    if f"{name}/{found.name}/{file.name}" not in texts:
+                        file.unlink()
         for found in folder.glob("nodes-*.yaml"):
             if found.name not in texts:
                 found.unlink()
-        for name in ("accounting.yaml", "database.yaml", "rest.yaml", "metrics.yaml", "on-demand.yaml"):
+        for name in _PARTS:
             if name not in texts:
                 (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():

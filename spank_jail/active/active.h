@@ -17,7 +17,7 @@
 #define ACTIVE_LEAST_TO_COMPARE 3
 #define ACTIVE_NAME_SIZE 256
 
-enum active_kind { ACTIVE_PROCESSOR, ACTIVE_MEMORY, ACTIVE_DISK, ACTIVE_PAIRS, ACTIVE_REDUCE, ACTIVE_KINDS };
+enum active_kind { ACTIVE_PROCESSOR, ACTIVE_MEMORY, ACTIVE_DISK, ACTIVE_GPU, ACTIVE_PAIRS, ACTIVE_REDUCE, ACTIVE_KINDS };
 
 /* Their names in tables, in this order. */
 extern const char *const active_names[ACTIVE_KINDS];
@@ -32,7 +32,8 @@ struct active_result {
 
 struct active_node {
 	char name[ACTIVE_NAME_SIZE];
-	char set[ACTIVE_NAME_SIZE]; /* its features */
+	char set[ACTIVE_NAME_SIZE]; /* its features, and its GPUs */
+	unsigned gpus;		    /* that it declares */
 	bool idle, drains;
 	long long started; /* slurmd, Unix time */
 	bool due, chosen;
@@ -61,6 +62,10 @@ size_t active_rounds(size_t n);
 
 /* Has `chosen`, all of one set, measured by a job. 1: done; 0: the job did not start or was ended, as for a user's job; -1. */
 int active_measure(struct active_node *const *chosen, size_t n, const struct health_config *config, struct jail_error *err);
+
+/* Copies what node-health wrote for the exporter of each node that there is to `folder`/NODE.prom: when it has changed, and every ten
+ * minutes, which says that it is still so. Without the folder nobody asks. */
+void active_tell_metrics(const struct active_nodes *nodes, const char *state, const char *folder);
 
 /* A line for node-health: CHECK P|F|C TEXT, a new string; NULL: nothing was found out. `nodes` has all, to compare. */
 char *active_judge(const struct active_nodes *nodes, const struct active_node *node, enum active_kind kind,

@@ -37,6 +37,7 @@ static const char usage_text[] =
 	"\n"
 	"  --due          only nodes that are new, were repaired, are in doubt, or were not measured for long\n"
 	"  --show         print the last verdicts as JSON, a line for each node\n"
+	"  --metrics DIR  write the last verdicts, for the exporter, to DIR/NODE.prom, if DIR is there\n"
 	"  --config FILE  (default " CONFIG "; without it nothing is done)\n"
 	"  --checks DIR   (default " CHECKS ")\n"
 	"  --state DIR    what is remembered, a folder for each node (default " STATE ")\n"
@@ -46,7 +47,7 @@ static const char usage_text[] =
 
 struct request {
 	bool due, show;
-	char *config, *checks, *state;
+	char *config, *checks, *state, *metrics;
 	char *const *names;
 };
 
@@ -56,7 +57,8 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 	static const struct option options[] = {
 		{ "due", no_argument, NULL, 'd' },	    { "show", no_argument, NULL, 'S' },
 		{ "config", required_argument, NULL, 'c' }, { "checks", required_argument, NULL, 'C' },
-		{ "state", required_argument, NULL, 't' },  { "help", no_argument, NULL, 'h' },
+		{ "state", required_argument, NULL, 't' },  { "metrics", required_argument, NULL, 'm' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int option;
@@ -69,6 +71,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 		case 'c': request->config = optarg; break;
 		case 'C': request->checks = optarg; break;
 		case 't': request->state = optarg; break;
+		case 'm': request->metrics = optarg; break;
 		case 'h': fputs(usage_text, stdout); return 0;
 		default: fputs(PROGRAM ": wrong option; see " PROGRAM " --help\n", stderr); return 2;
 		}
@@ -257,6 +260,8 @@ int main(int argc, char **argv)
 	} else {
 		active_recall(&nodes, request.state, (long long)time(NULL), every);
 		status = measure(&request, &config, &nodes);
+		if (request.metrics)
+			active_tell_metrics(&nodes, request.state, request.metrics);
 	}
 	free(nodes.items);
 	health_config_free(&config);

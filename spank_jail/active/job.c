@@ -21,6 +21,8 @@
 #include "native/base/text.h"
 
 #define PROGRAM "/usr/libexec/cellblock/node-speed"
+/* Of the jail: images/jail-devel compiles it. */
+#define GPU_PROGRAM "/usr/libexec/cellblock/gpu-speed"
 /* For srun to start its tasks, and besides what a command is to take. */
 #define START_S 30
 #define SLACK_S 40
@@ -55,6 +57,9 @@ static int start(struct job *job, struct jail_error *err)
 	text_list_take(&words, text_format("--nodelist=%s", list.text));
 	text_list_take(&words, text_format("--nodes=%zu", job->n));
 	text_list_take(&words, text_format("--ntasks=%zu", job->n));
+	/* A step gets none of those that its job has by having the node to itself. Nodes of one set have as many. */
+	if (job->nodes[0]->gpus)
+		text_list_take(&words, text_format("--gres=gpu:%u", job->nodes[0]->gpus));
 	/* Users' jobs come first: it begins at once, or not at all. */
 	for (const char *const *option = (const char *const[]){ "--quiet", "--ntasks-per-node=1", "--mem=0", "--immediate=5",
 								"--mpi=none", "--cpu-bind=none", "--unbuffered", "--chdir=/",
@@ -203,14 +208,18 @@ static int measure(struct job *job, const struct health_config *config)
 {
 	const double processor = active_setting(config, ACTIVE_PROCESSOR, "seconds", 2);
 	const double memory = active_setting(config, ACTIVE_MEMORY, "seconds", 2);
+	const double gpu = active_setting(config, ACTIVE_GPU, "seconds", 60);
 	const double pair = active_setting(config, ACTIVE_PAIRS, "seconds", 1);
 	scoped_free char *first = text_format("processor %.1f", processor), *second = text_format("memory %.1f", memory);
 	scoped_free char *third = text_format("disk %.0f %s", active_setting(config, ACTIVE_DISK, "mb", 64),
 					      active_word(config, ACTIVE_DISK, "place", "/tmp"));
+	scoped_free char *gpus = text_format("gpu %.0f %s", gpu, active_word(config, ACTIVE_GPU, "program", GPU_PROGRAM));
 	scoped_free char *last = text_format("reduce %d %d", REDUCE_COUNT, REDUCE_TIMES);
 #define ON(kind) health_config_find(config, active_names[kind])
 	if (meet(job) || (ON(ACTIVE_PROCESSOR) && tell(job, ACTIVE_PROCESSOR, first, processor)) ||
 	    (ON(ACTIVE_MEMORY) && tell(job, ACTIVE_MEMORY, second, memory)) || (ON(ACTIVE_DISK) && tell(job, ACTIVE_DISK, third, 0)))
+		return -1;
+	if (job->nodes[0]->gpus && ON(ACTIVE_GPU) && tell(job, ACTIVE_GPU, gpus, gpu))
 		return -1;
 	if (job->n < 2 || introduce(job))
 		return job->n < 2 ? 0 : -1;

@@ -11,9 +11,10 @@
 #include "native/base/scoped.h"
 #include "native/base/text.h"
 
-const char *const active_names[ACTIVE_KINDS] = { "processor-speed", "memory-speed", "disk-speed", "pair-speed", "all-reduce" };
+const char *const active_names[ACTIVE_KINDS] = { "processor-speed", "memory-speed", "disk-speed", "gpu-speed", "pair-speed",
+						      "all-reduce" };
 
-static const char *const units[ACTIVE_KINDS] = { "million turns", "MB", "MB", "MB", "MB" };
+static const char *const units[ACTIVE_KINDS] = { "million turns", "MB", "MB", "GFLOP", "MB", "MB" };
 
 const char *active_word(const struct health_config *config, enum active_kind kind, const char *key, const char *otherwise)
 {
@@ -72,10 +73,12 @@ char *active_judge(const struct active_nodes *nodes, const struct active_node *n
 		   const struct health_config *config)
 {
 	const struct active_result *result = &node->results[kind];
-	double share = active_setting(config, kind, "share", 50);
+	double share = active_setting(config, kind, "share", 50), least = active_setting(config, kind, "floor", 0);
 	size_t known;
 	double usual = median(nodes, node->set, kind, &known);
 
+	if (kind == ACTIVE_GPU && !node->gpus && health_config_find(config, active_names[kind]))
+		return text_format("%s C this node declares no GPU, and is not asked", active_names[kind]);
 	if (result->found == ACTIVE_NOTHING)
 		return NULL;
 	if (result->found == ACTIVE_WRONG)
@@ -85,6 +88,8 @@ char *active_judge(const struct active_nodes *nodes, const struct active_node *n
 	/* It is the slowest that all of them see: whose fault it is, pairs tell. */
 	if (kind == ACTIVE_REDUCE)
 		return text_format("%s P %.0f MB a second", active_names[kind], result->value);
+	if (result->value < least)
+		return text_format("%s F %.0f %s a second; the floor is %.0f", active_names[kind], result->value, units[kind], least);
 	if (usual < 0)
 		return text_format("%s C there are %zu nodes of its set to compare, and %d are needed", active_names[kind], known,
 				   ACTIVE_LEAST_TO_COMPARE);

@@ -30,6 +30,21 @@ static void field(const char *line, const char *key, char *value, size_t size)
 	}
 }
 
+/* Of "gpu:a100:4(S:0-1),fpga:2": 4. */
+static unsigned count_gpus(char *gres)
+{
+	unsigned sum = 0;
+	char *rest = gres, *word;
+
+	while ((word = strsep(&rest, ","))) {
+		word[strcspn(word, "(")] = 0;
+		const char *number = strrchr(word, ':');
+		if (number && text_starts(word, "gpu:"))
+			sum += (unsigned)strtoul(number + 1, NULL, 10);
+	}
+	return sum;
+}
+
 /* Idle, and nothing else is said of it: neither drained, nor off, nor planned for a job. */
 static bool is_idle(const char *state)
 {
@@ -49,7 +64,7 @@ static bool is_idle(const char *state)
 
 void active_parse(struct active_nodes *nodes, char *text)
 {
-	char *rest = text, *line, state[256], started[32];
+	char *rest = text, *line, state[256], started[32], gres[ACTIVE_NAME_SIZE];
 
 	while (rest && (line = strsep(&rest, "\n"))) {
 		if (!text_starts(line, "NodeName="))
@@ -69,6 +84,11 @@ void active_parse(struct active_nodes *nodes, char *text)
 		field(line, "State", state, sizeof(state));
 		field(line, "AvailableFeatures", node->set, sizeof(node->set));
 		field(line, "SlurmdStartTime", started, sizeof(started));
+		field(line, "Gres", gres, sizeof(gres));
+		node->gpus = count_gpus(gres);
+		size_t end = strlen(node->set);
+		if (node->gpus)
+			snprintf(node->set + end, sizeof(node->set) - end, " gpu:%u", node->gpus);
 		node->idle = is_idle(state);
 		node->drains = strstr(state, "DRAIN");
 		node->started = atoll(started);
@@ -99,11 +119,13 @@ static void recall(struct active_node *node, const char *state, long long now, u
 	scoped_free char *folder = text_format("%s/%s", state, node->name);
 	scoped_free char *text = text_read(AT_FDCWD, values, MOST_VALUES, NULL, &(struct jail_error){ 0 });
 	long long at = 0;
-	int suspicious = 0;
+	int suspicious = 0, length = 0;
 
-	if (!text || sscanf(text, "%lld %d %lf %lf %lf %lf %lf", &at, &suspicious, &node->remembered[0], &node->remembered[1],
-			    &node->remembered[2], &node->remembered[3], &node->remembered[4]) != 2 + ACTIVE_KINDS)
+	if (!text || sscanf(text, "%lld %d%n", &at, &suspicious, &length) != 2)
 		at = 0;
+	char *next = at ? text + length : NULL;
+	for (int kind = 0; next && kind < ACTIVE_KINDS; kind++)
+		node->remembered[kind] = strtod(next, &next);
 	if (node->drains) {
 		mkdir(folder, 0700);
 		close(open(drained, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu-speed: measures the GPUs that a job has, and whether they compute right. An administrator runs it in a job; docs/health.md.
+/* gpu-speed: measures the GPUs that a job has, and whether they compute right. node-speed has it run in a job, and so may an
+ * administrator; docs/health.md.
  *
  * A line for each GPU, "gpu 0 NAME to-device MB/s from-device MB/s copy MB/s multiply GFLOP/s", and one for all, "all-reduce MB/s", by
  * libnccl where it is there. Exit status: 0 all results are right; 1 one is wrong, and the first line says which; 2 it could not run. */

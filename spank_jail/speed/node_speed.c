@@ -2,7 +2,8 @@
 /* node-speed: measures a node, as one task of a job over several. active-checks runs it, by srun: it tells all tasks at once by their
  * standard input what to do, and takes a line from each.
  *
- *   processor SECONDS | memory SECONDS | disk MB FOLDER | peers TOKEN ADDRESS:PORT... | pairs SECONDS A-B... | reduce COUNT TIMES
+ *   processor SECONDS | memory SECONDS | disk MB FOLDER | gpu SECONDS PROGRAM | peers TOKEN ADDRESS:PORT... | pairs SECONDS A-B... |
+ *   reduce COUNT TIMES
  *
  * Each answer is "RANK RESULT"; "RANK -" of one that is in no pair, "RANK ! WHY" of one that could not, "RANK ? WHY" of a wrong result.
  *
@@ -60,6 +61,20 @@ static void pairs(struct speed_peers *peers, char *words)
 	printf("%zu -\n", peers->me);
 }
 
+static void gpus(const struct speed_peers *peers, const char *words)
+{
+	char program[256], why[200] = "";
+	double seconds, result = -1;
+
+	errno = EPROTO;
+	if (sscanf(words, "%lf %255s", &seconds, program) == 2)
+		result = speed_gpu(program, seconds, why, sizeof(why));
+	if (result >= 0 || !*why)
+		answer(peers, result);
+	else
+		printf("%zu %c %s\n", peers->me, errno == EBADMSG ? '?' : '!', why);
+}
+
 static void obey(struct speed_peers *peers, char *line)
 {
 	char *words = line, *command = strtok_r(words, " ", &words);
@@ -76,6 +91,8 @@ static void obey(struct speed_peers *peers, char *line)
 		answer(peers, speed_memory(atof(words)));
 	else if (!strcmp(command, "disk"))
 		answer(peers, sscanf(words, "%u %255s", &mb, folder) == 2 ? speed_disk(folder, mb) : -1);
+	else if (!strcmp(command, "gpu"))
+		gpus(peers, words);
 	else if (!strcmp(command, "peers"))
 		answer(peers, take_peers(peers, words));
 	else if (!strcmp(command, "pairs"))

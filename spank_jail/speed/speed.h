@@ -17,6 +17,10 @@ double speed_memory(double seconds);
 /* A file of `mb` MB in `folder`, written and synced, then read: MB/s. */
 double speed_disk(const char *folder, unsigned mb);
 
+/* What `program` says of all GPUs of the job, within so many seconds: GFLOP/s of the slowest one. Negative: `why` says why; errno EBADMSG:
+ * a result was wrong. */
+double speed_gpu(const char *program, double seconds, char *why, size_t size);
+
 struct speed_peers {
 	int listener;
 	unsigned short port;

@@ -79,6 +79,24 @@ static void test_verdicts(void)
 	judged(ACTIVE_VALUE, 499, "memory-speed F 499 MB a second; the median of 4 nodes is 1000");
 	judged(ACTIVE_VALUE, 501, "memory-speed P 501");
 
+	/* Without a GPU, where the cluster has some; and where it has none. */
+	struct health_config gpus = { 0 };
+	struct active_node none = { 0 }, some = { .gpus = 4 };
+	struct active_nodes alone = { &none, 1 };
+	char table[] = "check gpu-speed share=70\ncheck disk-speed floor=20\n";
+	CHECK(!active_judge(&alone, &none, ACTIVE_GPU, &gpus));
+	CHECK(!health_config_lines(&gpus, table, "table", &(struct jail_error){ 0 }));
+	char *said = active_judge(&alone, &none, ACTIVE_GPU, &gpus);
+	CHECK(said && !strcmp(said, "gpu-speed C this node declares no GPU, and is not asked"));
+	CHECK(!active_judge(&alone, &some, ACTIVE_GPU, &gpus));
+	free(said);
+	/* A floor counts without anybody to compare with. */
+	none.results[ACTIVE_DISK] = (struct active_result){ .found = ACTIVE_VALUE, .value = 19 };
+	said = active_judge(&alone, &none, ACTIVE_DISK, &gpus);
+	CHECK(!strcmp(said, "disk-speed F 19 MB a second; the floor is 20"));
+	free(said);
+	health_config_free(&gpus);
+
 	/* Two nodes say nothing of each other. */
 	struct active_node two[2] = { { .results[ACTIVE_DISK] = { .found = ACTIVE_VALUE, .value = 1 } },
 				      { .results[ACTIVE_DISK] = { .found = ACTIVE_VALUE, .value = 100 } } };

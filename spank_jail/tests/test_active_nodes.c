@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which nodes are idle, and which are due, by what slurmctld says and by what is remembered. Lines as Slurm 24.11 prints them, shortened. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #define REST " AvailableFeatures=worker,fast NodeAddr=n RealMemory=2711 "
 static const char listed[] =
 	"NodeName=w1" REST "State=IDLE+DYNAMIC_NORM ThreadsPerCore=1 SlurmdStartTime=1000 Comment=x\n"
+	"NodeName=w9" REST "Gres=gpu:a100:4(S:0-1),fpga:2,gpu:1 State=MIXED SlurmdStartTime=1000\n"
 	"NodeName=w2" REST "State=IDLE+DRAIN+DYNAMIC_NORM SlurmdStartTime=1000 Reason=mine State=IDLE \n"
 	"NodeName=w3" REST "State=MIXED+DYNAMIC_NORM SlurmdStartTime=1000\n"
 	"NodeName=w4" REST "State=IDLE+COMPLETING+DYNAMIC_NORM SlurmdStartTime=1000\n"
@@ -28,11 +31,13 @@ static void test_states(void)
 	char *text = text_copy(listed, strlen(listed));
 
 	active_parse(&nodes, text);
-	CHECK(nodes.n == 6);
+	CHECK(nodes.n == 7);
+	CHECK(nodes.items[1].gpus == 5 && !strcmp(nodes.items[1].set, "worker,fast gpu:5"));
 	CHECK(!strcmp(nodes.items[0].name, "w1") && !strcmp(nodes.items[0].set, "worker,fast") && nodes.items[0].started == 1000);
 	for (size_t i = 0; i < nodes.n; i++) {
 		CHECK(nodes.items[i].idle == (i == 0));
-		CHECK(nodes.items[i].drains == (i == 1));
+		CHECK(nodes.items[i].drains == (i == 2));
+		CHECK(i == 1 || !nodes.items[i].gpus);
 	}
 	free(nodes.items);
 	free(text);
@@ -80,9 +85,65 @@ static void test_due(void)
 	free(values);
 }
 
+static void write_file(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	CHECK(file && fputs(text, file) >= 0 && !fclose(file));
+}
+
+static bool has(const char *path, const char *text)
+{
+	char *found = text_read(AT_FDCWD, path, 4096, NULL, &(struct jail_error){ 0 });
+	bool same = found && !strcmp(found, text);
+
+	free(found);
+	return same;
+}
+
+static void test_metrics(void)
+{
+	char root[] = "/tmp/active-XXXXXX";
+	struct active_node node[] = { { .name = "w1" }, { .name = "w2" } };
+	struct active_nodes nodes = { node, 2 };
+	const struct timespec before[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+
+	CHECK(mkdtemp(root));
+	char *own = text_format("%s/w1", root), *here = text_format("%s/w1/metrics", root), *there = text_format("%s/w1.prom", root);
+	char *gone = text_format("%s/none", root), *none = text_format("%s/w2.prom", root);
+	CHECK(!mkdir(own, 0700));
+	write_file(here, "first\n");
+	CHECK(!utimensat(AT_FDCWD, here, before, 0));
+	active_tell_metrics(&nodes, root, gone);
+	CHECK(access(gone, F_OK));
+	active_tell_metrics(&nodes, root, root);
+	CHECK(has(there, "first\n") && access(none, F_OK));
+	/* What is told is left alone, for ten minutes. */
+	write_file(there, "told\n");
+	active_tell_metrics(&nodes, root, root);
+	CHECK(has(there, "told\n"));
+	CHECK(!utimensat(AT_FDCWD, there, before, 0));
+	active_tell_metrics(&nodes, root, root);
+	CHECK(has(there, "first\n"));
+	/* It has changed. */
+	write_file(here, "second\n");
+	active_tell_metrics(&nodes, root, root);
+	CHECK(has(there, "second\n"));
+	unlink(here);
+	unlink(there);
+	rmdir(own);
+	rmdir(root);
+	free(own);
+	free(here);
+	free(there);
+	free(gone);
+	free(none);
+}
+
 int main(void)
 {
 	test_states();
 	test_due();
+	test_metrics();
 	return check_result("active_nodes");
 }

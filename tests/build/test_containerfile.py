@@ -108,6 +108,19 @@ def test_every_image_of_the_project_can_be_rendered_for_every_release() -> None:
             assert {"base", "worker", "jail", "plugins-compile"} <= {stage.name for stage in file.stages}
 
 
+def test_what_measures_gpus_is_compiled_where_there_is_cuda() -> None:
+    """in the image that has CUDA's compiler; a job of the cluster's looks for it there"""
+    compiled = "nvcc -O2 -Xlinker -s -o /usr/libexec/cellblock/gpu-speed /usr/share/cellblock/gpu_speed.cu"
+    for variant, cuda in (("debian13-cuda", True), ("ubuntu24.04-cuda", True), ("debian13", False)):
+        with rendered(RenderRequest(("jail-devel",), variant, ("http://mirror.test/x",))) as file:
+            assert (compiled in file.text) is cuda
+            assert "COPY --from=plugins /out/gpu_speed.cu /usr/share/cellblock/" in file.text
+    table = (
+        paths.PROJECT / "images/controller/files/usr/lib/cellblock/health-active/checks.conf"
+    ).read_text()
+    assert " program=/usr/libexec/cellblock/gpu-speed\n" in table
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(definitions: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("")

@@ -11,7 +11,7 @@ import pytest
 
 from cellblock.cluster import ClusterSpec
 from cellblock.cluster.configuration import config_files, template_facts
-from cellblock.cluster.definition.cluster_file import ClusterFile
+from cellblock.cluster.definition.cluster_file import ClusterFile, Metrics
 from cellblock.cluster.definition.health_part import (
     Health,
     HealthActive,
@@ -114,6 +114,7 @@ def test_checks_that_are_jobs_are_the_controllers(spec: Make) -> None:
         *(f"check {name} every=7200" for name in active_checks()),
         "check pair-speed share=80",
         "check all-reduce off",
+        "check gpu-speed off",
     ]
     assert not any(
         "pair-speed" in line or "all-reduce" in line for line in texts["worker/health.conf"].splitlines()
@@ -138,6 +139,7 @@ def test_gpus_are_looked_at_where_some_are_declared(spec: Make) -> None:
     gpus = NodeSet(name="gpus", gres={"gpu:a100": 4})
     texts = rendered(with_health(spec(), Health(), node_sets=(gpus,)))
     assert "check gpu" not in texts["worker/health.conf"]
+    assert "gpu-speed off" not in texts["slurm/health-active.conf"]
 
 
 def test_nodes_that_declare_more_than_there_is_are_not_held_to_it(spec: Make) -> None:
@@ -152,6 +154,23 @@ def test_the_sites_folder_is_seen_by_nodes_alone(spec: Make, tmp_path: Path) -> 
     mount = Mount("/srv/checks", "/usr/lib/cellblock/health-site")
     containers = plan(one, facts, tmp_path, (), "v2", 100)
     assert {each.role for each in containers if mount in each.mounts} == {"worker"}
+
+
+def test_the_controller_tells_the_exporter_what_its_jobs_found(spec: Make, tmp_path: Path) -> None:
+    """and without metrics, or without such jobs, does not see the folder"""
+
+    def told(health: Health | None, **fields: object) -> set[str]:
+        one = with_health(spec(), health, **fields)
+        images = {**one.images, "metrics": "image"}
+        facts = template_facts.facts(one, cpus=2, memory_mb=20000)
+        containers = plan(replace(one, images=images), facts, tmp_path, (), "v2", 100)
+        target = "/mnt/jail-verdicts"
+        return {each.role for each in containers if target in {mount.target for mount in each.mounts}}
+
+    assert told(Health(), metrics=Metrics()) == {"controller"}
+    assert told(Health(active=None), metrics=Metrics()) == set()
+    assert told(Health()) == set()
+    assert told(None, metrics=Metrics()) == set()
 
 
 def test_each_check_of_the_table_is_on_the_page() -> None:

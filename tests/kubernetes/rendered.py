@@ -20,6 +20,7 @@ variant: debian13
 accounting: {}
 rest: {replicas: 2}
 metrics: {interval: 15}
+health: {leave_out: [disk]}
 node_sets:
   - name: cpu
     count: 2

@@ -227,6 +227,7 @@ def test_secrets_are_in_no_manifest_and_mounted_only_where_they_are_needed(tmp_p
         "database": ["slurm-database"],
         "rest": [],
         "metrics": ["slurm-key"],
+        "health": ["slurm-key"],
         "login": ["login-host-keys", "slurm-key"],
         "cpu": ["slurm-key"],
         "h100": ["slurm-key"],
@@ -284,15 +285,6 @@ def test_a_node_set_is_what_the_file_says(tmp_path: Path) -> None:
     }
 
 
-def test_the_jail_is_backed_up_when_the_file_says_so(tmp_path: Path) -> None:
-    cron = found(rendered(tmp_path), "CronJob", "jail-backup")["spec"]
-    assert cron["schedule"] == "17 3 * * *"
-    (container,) = cron["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    assert {"name": "RESTIC_REPOSITORY", "value": "s3:https://s3.example/jails"} in container["env"]
-    with pytest.raises(UsageError, match="has not five fields"):
-        rendered(tmp_path, FILE.replace('jails"}', 'jails", schedule: daily}'))
-
-
 def test_every_flow_that_there_is_is_allowed(tmp_path: Path) -> None:
     texts = rendered(tmp_path)
 
@@ -304,11 +296,14 @@ def test_every_flow_that_there_is_is_allowed(tmp_path: Path) -> None:
         )
 
     flows = {
-        ("controller", source, 6817) for source in ("worker", "login", "rest", "metrics", "accounting")
+        ("controller", source, 6817)
+        for source in ("worker", "login", "rest", "metrics", "accounting", "health")
     } | {
         *(("worker", source, 618) for source in ("controller", "login", "worker")),
         *(("worker", "worker", port) for port in (22, 40000)),
         *(("login", source, 40000) for source in ("controller", "worker")),
+        *(("worker", "health", port) for port in (618, 40000)),
+        *(("health", source, 40000) for source in ("controller", "worker")),
         *(("accounting", source, 6819) for source in ("controller", "worker", "login", "rest")),
         ("database", "accounting", 3306),
         ("worker", "login", 22),
@@ -323,6 +318,8 @@ def test_every_flow_that_there_is_is_allowed(tmp_path: Path) -> None:
         *(("controller", source, 6817) for source in ("anybody", "database")),
         *(("worker", source, 618) for source in ("anybody", "rest", "database")),
         ("controller", "worker", 22),
+        *(("health", source, 40000) for source in ("anybody", "login", "rest")),
+        ("health", "worker", 22),
     ]
     assert [flow for flow in refused if allowed(*flow)] == []
     (closed,) = [one for one in objects(texts) if one["metadata"]["name"] == "nothing-else"]

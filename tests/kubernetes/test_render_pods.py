@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
+from cellblock.errors import UsageError
 from cellblock.kubernetes.release_1_20 import for_1_20
 from tests.kubernetes.rendered import FILE, found, objects, rendered
 from tests.kubernetes_schemas import check
@@ -79,3 +82,59 @@ def test_a_config_map_that_gets_another_name_with_another_text_is_immutable(tmp_
     assert kustomization["generatorOptions"]["immutable"] is True
     assert "immutable" not in found(texts, "ConfigMap", "slurm-configuration")
     assert "immutable" not in for_1_20(kustomization)["generatorOptions"]
+
+
+def mounted(spec: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Path -> volume, and whether it is read-only, of a pod's first container."""
+    mounts = spec["containers"][0]["volumeMounts"]
+    return {one["mountPath"]: (one["name"], one.get("readOnly", False)) for one in mounts}
+
+
+def test_nodes_have_what_their_checks_read(tmp_path: Path) -> None:
+    """those on demand, too; and without `health` nothing of it"""
+    texts = rendered(tmp_path)
+    for name in ("cpu", "h100"):
+        assert (
+            "check disk off" in texts[f"configuration/worker-{name}-configuration/health.conf"].splitlines()
+        )
+        spec = found(texts, "StatefulSet", name)["spec"]["template"]["spec"]
+        assert mounted(spec)["/etc/cellblock/health.conf"] == ("plan", True)
+    on_demand = rendered(tmp_path, FILE.replace("count: 40", "count: 40\n    on_demand: {}"))
+    assert (
+        "check disk off" in found(on_demand, "ConfigMap", "worker-h100-configuration")["data"]["health.conf"]
+    )
+    without = rendered(tmp_path, FILE.replace("health:", "# "))
+    spec = found(without, "StatefulSet", "cpu")["spec"]["template"]["spec"]
+    assert "/etc/cellblock/health.conf" not in mounted(spec)
+    assert not [name for name in without if "health" in name]
+
+
+def test_jobs_that_measure_nodes_come_from_a_pod_of_root(tmp_path: Path) -> None:
+    """whom alone Slurm takes them from; it has the volume where the exporter asks for what they found"""
+    texts = rendered(tmp_path)
+    made = found(texts, "Deployment", "health")["spec"]
+    assert made["replicas"] == 1
+    spec = made["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"].endswith("/controller:debian13")
+    assert container["command"][-2:] == ["cellblock-init", "health"]
+    assert "runAsUser" not in container["securityContext"]
+    assert spec["dnsConfig"] == {"searches": ["nodes.hpc.svc.cluster.local"]}
+    assert mounted(spec)["/etc/cellblock/slurm"] == ("configuration", True)
+    assert mounted(spec)["/mnt/jail"] == ("jail", False)
+    conf = found(texts, "ConfigMap", "slurm-configuration")["data"]
+    assert "PartitionName=cellblock_health" in conf["slurm.conf"]
+    assert "check pair-speed every=86400" in conf["health-active.conf"].splitlines()
+    alone = rendered(tmp_path, FILE.replace("metrics: {interval: 15}\n", ""))
+    assert "/mnt/jail" not in mounted(found(alone, "Deployment", "health")["spec"]["template"]["spec"])
+    none = rendered(tmp_path, FILE.replace("{leave_out: [disk]}", "{active: null}"))
+    assert "health.yaml" not in none
+
+
+def test_the_jail_is_backed_up_when_the_file_says_so(tmp_path: Path) -> None:
+    cron = found(rendered(tmp_path), "CronJob", "jail-backup")["spec"]
+    assert cron["schedule"] == "17 3 * * *"
+    (container,) = cron["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "RESTIC_REPOSITORY", "value": "s3:https://s3.example/jails"} in container["env"]
+    with pytest.raises(UsageError, match="has not five fields"):
+        rendered(tmp_path, FILE.replace('jails"}', 'jails", schedule: daily}'))

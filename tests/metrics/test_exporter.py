@@ -320,6 +320,25 @@ def test_what_nodes_counted(tmp_path: Path) -> None:
     ]
 
 
+def test_what_jobs_found_of_nodes_is_beside_what_they_found_themselves(tmp_path: Path) -> None:
+    """a sample that both have, as by a node that makes one up, is there once"""
+    verdict, sick = "cellblock_health_verdict", "cellblock_health_sick"
+    for folder, lines in (
+        ("nodes", f'{verdict}{{check="disk"}} 0\n{verdict}{{check="pair-speed"}} 0\n'),
+        ("verdicts", f'{verdict}{{check="pair-speed"}} 1\n{sick}{{check="pair-speed"}} 1\n'),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "worker-1.prom").write_text(lines)
+    text = Text()
+    write_jail(text, tmp_path)
+    found = [line for line in text.encode().decode().splitlines() if line.startswith("cellblock_health")]
+    assert found == [
+        'cellblock_health_verdict{node="worker-1",check="disk"} 0',
+        'cellblock_health_verdict{node="worker-1",check="pair-speed"} 1',
+        'cellblock_health_sick{node="worker-1",check="pair-speed"} 1',
+    ]
+
+
 def test_2000_nodes_are_scraped_in_time_while_slurmctld_is_asked(
     serve: Callable[[Poller], str], tmp_path: Path
 ) -> None:

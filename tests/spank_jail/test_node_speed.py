@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -86,6 +88,53 @@ def test_what_one_node_has(start: Callable[[int], Tasks], tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
     assert tasks.say("disk 4 /none/such") == ["! No such file or directory"]
     assert tasks.say("dance") == ["! Protocol error"]
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[[str], Path]]:
+    """Makes a program of these lines, in a folder that nobody may enter, too."""
+    with TemporaryDirectory(prefix="gpu-speed-") as folder:
+        Path(folder).chmod(0o755)
+
+        def of(lines: str) -> Path:
+            path = Path(folder, "program")
+            path.write_text(f"#!/bin/sh\n{lines}\n")
+            path.chmod(0o755)
+            return path
+
+        yield of
+
+
+@pytest.mark.parametrize(
+    ("lines", "answer"),
+    [
+        ("echo gpu 0 X multiply 9.5 GFLOP/s; echo gpu 1 X multiply 8 GFLOP/s; echo all-reduce 5", "8.000"),
+        ("echo gpu 0: 7 numbers are wrong; exit 1", "? gpu 0: 7 numbers are wrong"),
+        ("echo no GPU: no driver; exit 2", "! no GPU: no driver"),
+        ("exit 0", "! gpu-speed ended without a word"),
+        ("kill -SEGV $$", "! gpu-speed ended without a word"),
+        ("sleep 30 & sleep 30", "! PROGRAM did not end within 1 seconds"),
+        # As nobody, without the tasks' connections, and without a way to another user.
+        (
+            "echo $(id -u):$(id -G) $(ls /proc/self/fd | wc -l) $(grep NoNew /proc/self/status); exit 2",
+            "! 65534:65534 4 NoNewPrivs: 1",
+        ),
+    ],
+)
+def test_gpus_are_measured_by_a_program_of_the_jail(
+    start: Callable[[int], Tasks], program: Callable[[str], Path], lines: str, answer: str
+) -> None:
+    if os.geteuid() and "NoNewPrivs" in answer:
+        pytest.skip("root alone becomes nobody")
+    path = program(lines)
+    started = time.monotonic()
+    assert start(1).say(f"gpu 1 {path}") == [answer.replace("PROGRAM", str(path))]
+    assert time.monotonic() - started < 10
+
+
+def test_without_a_program_that_measures_gpus(start: Callable[[int], Tasks]) -> None:
+    (answer,) = start(1).say("gpu 1 /none/such")
+    assert answer == "! the jail has no /none/such; jail-devel of a CUDA variant does"
 
 
 def test_pairs_and_sums(start: Callable[[int], Tasks]) -> None:

@@ -6,7 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cellblock.cluster.definition.amounts import seconds
-from cellblock.cluster.definition.health_part import Health, HealthCheck, active_checks, gpu_checks
+from cellblock.cluster.definition.health_part import (
+    Health,
+    HealthCheck,
+    active_checks,
+    gpu_checks,
+    is_of_gpus,
+)
 
 SITE_CHECKS = "/usr/lib/cellblock/health-site"
 """Where a site's own checks are on a node."""
@@ -47,6 +53,7 @@ def health_facts(health: Health | None, overstated: bool, gpus: bool) -> HealthF
         first,
         *(f"check {name} every={every}" for name in active_checks()),
         *_lines(health, active=True),
+        *(f"check {name} off" for name in active_checks() if not gpus and is_of_gpus(name)),
     ]
     return HealthFacts(seconds(health.interval), tuple(lines), every, tuple(active_lines))
 

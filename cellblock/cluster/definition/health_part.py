@@ -164,4 +164,9 @@ def active_checks() -> tuple[str, ...]:
 
 def gpu_checks() -> tuple[str, ...]:
     """Those of the worker's image that look at GPUs."""
-    return tuple(name for name in own_checks() if name.partition("-")[0] == "gpu")
+    return tuple(name for name in own_checks() if is_of_gpus(name))
+
+
+def is_of_gpus(name: str) -> bool:
+    """Whether a check of this name looks at GPUs."""
+    return name.partition("-")[0] == "gpu"

@@ -34,6 +34,8 @@ _REST_USER = "slurmrestd"
 _SLURMCTLD_PORT = 6817
 # DbdPort; slurmdbd.conf(5).
 _SLURMDBD_PORT = 6819
+VERDICTS = "verdicts"
+"""Folder below .cellblock of the volume: what the jobs that measure nodes found of each."""
 # Where the exporter listens in its container (images/metrics).
 _METRICS_PORT = 9341
 _FUSE = "/dev/fuse"
@@ -218,11 +220,18 @@ def plan(
     shared = (Mount(*copy, writable=True),) if cluster.rest else ()
     tokens = {"CELLBLOCK_TOKENS": "yes"} if cluster.rest else {}
     ask = _controllers(spec)
+    health = spec.file.health
+    # It measures nodes by jobs, and the exporter shows what they found.
+    told = spec.file.metrics and health and health.active
+    verdicts = Mount(str(spec.volume / ".cellblock" / VERDICTS), "/mnt/jail-verdicts", writable=True)
     containers = [
         container(
             "controller",
             host,
-            (slurm, Mount(str(secrets / "controller"), _SECRETS), accounts, state, *shared),
+            (
+                *(slurm, Mount(str(secrets / "controller"), _SECRETS), accounts, state, *shared),
+                *((verdicts,) if told else ()),
+            ),
             environment={**_accounting(cluster.accounting), **tokens, **ask},
         )
         for host in spec.file.controllers
@@ -240,7 +249,6 @@ def plan(
         )
         where = {**tokens, **_database(spec, cluster.accounting)}
         containers.append(container("accounting", cluster.accounting.host, accounting, environment=where))
-    health = spec.file.health
     site_checks = (Mount(health.folder, SITE_CHECKS),) if health and health.folder else ()
     containers += [
         container(

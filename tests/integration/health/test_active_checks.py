@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import subprocess
 import threading
@@ -14,11 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.cluster.engine.container_specs import container_name
+from cellblock.cluster.engine.capabilities import capabilities
+from cellblock.cluster.engine.container_specs import container_name, network_name
+from cellblock.cluster.facts import state
+from cellblock.kubernetes.control import WRITES
+from cellblock.metrics.dashboards import NODES as NODES_BOARD
 from tests import documented
 from tests.integration.conftest import running_cluster
 from tests.integration.jobs import ended, submit
 from tests.integration.local_cluster import LocalCluster, podman
+from tests.integration.roles.test_metrics import Measured, running_prometheus
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
@@ -27,7 +33,8 @@ NODES = [f"worker-{number}" for number in range(1, 9)]
 SLOW = "worker-6"
 # The nodes share two cores. What is slowed is a tenth of the others; limits are far below what chance does.
 FILE = """\
-node_sets: [{name: worker, count: 8}]
+metrics: {port: PORT}
+node_sets: [{name: worker, count: 8, gres: {"gpu:a100": 2}}]
 health:
   interval: 10m
   active: {every: 30d}
@@ -35,6 +42,7 @@ health:
     processor-speed: {strikes: 1/1, settings: {seconds: 2, share: 30}}
     memory-speed: {strikes: 1/1, settings: {seconds: 1, share: 15}}
     disk-speed: {settings: {mb: 8, share: 5}}
+    gpu-speed: {strikes: 1/1, settings: {seconds: 20, share: 30}}
     pair-speed: {strikes: 1/1, settings: {seconds: 1, share: 30}}
     network: {action: warn}
     memory: {action: warn}
@@ -47,6 +55,15 @@ while [ -e /run/slow ]; do
     kill -STOP $running; sleep 3; kill -CONT $running; sleep 0.02
 done
 """
+# What measures GPUs, where there are none: a stand-in, which asks who it is and what it has.
+GPU_PROGRAM = "/usr/libexec/cellblock/gpu-speed"
+STAND_IN = f"""\
+#!/bin/sh
+who="$(id -u) $CUDA_VISIBLE_DEVICES"
+[ "$who" = "65534 0,1" ] || {{ echo "no GPU: $who"; exit 2; }}
+echo "gpu 0 X multiply 900 GFLOP/s"
+[ "$SLURMD_NODENAME" = {SLOW} ] && echo "gpu 1 X multiply 90 GFLOP/s" || echo "gpu 1 X multiply 800 GFLOP/s"
+"""
 # A job of its own holds nodes for longer than a job of a user's may wait.
 LONG = """\
 check processor-speed seconds=60
@@ -54,9 +71,14 @@ check processor-speed seconds=60
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[LocalCluster]:
-    text = FILE.replace("PORT", str(free_port()))
-    with running_cluster("active", text=text) as running:
+def port() -> int:
+    """Of the exporter."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def nodes(port: int) -> Iterator[LocalCluster]:
+    with running_cluster("active", text=FILE.replace("PORT", str(port))) as running:
         running.add_user("ada")
         # Not by the clock meanwhile.
         running.on("controller", "pkill", "-STOP", "-f", "follow-active-checks")
@@ -97,6 +119,9 @@ def reason(nodes: LocalCluster, node: str) -> str:
 
 def test_nodes_that_are_alike_pass(nodes: LocalCluster) -> None:
     found = measure(nodes)
+    # The jail is of a variant without CUDA.
+    no_program = f"the jail has no {GPU_PROGRAM}; jail-devel of a CUDA variant does"
+    assert found.pop("gpu-speed") == dict.fromkeys(NODES, ("could not run", no_program))
     assert set(found) == {"processor-speed", "memory-speed", "disk-speed", "pair-speed", "all-reduce"}
     assert {check: failed(verdicts) for check, verdicts in found.items()} == {check: set() for check in found}
     assert {verdict for verdicts in found.values() for verdict, _ in verdicts.values()} == {"passed"}
@@ -111,6 +136,25 @@ def test_by_hand(nodes: LocalCluster, tmp_path: Path) -> None:
     shown = json.loads(documented.type_line(f"{every}{own} --json", tmp_path))["nodes"]
     verdicts = {check["check"]: check["verdict"] for check in shown[1]["checks"]}
     assert verdicts["pair-speed"] == verdicts["jail"] == "passed"
+
+
+def test_verdicts_are_metrics(nodes: LocalCluster, port: int, tmp_path: Path) -> None:
+    """as the controller tells them each minute, to a Prometheus by the page's configuration"""
+    measure(nodes)
+    nodes.on("controller", "active-checks", "--due", "--metrics", "/mnt/jail-verdicts").ok()
+    (block,) = documented.blocks_for("metrics.md", "test_every_panel_has_data")
+    config = block.text.replace("127.0.0.1:9341", f"127.0.0.1:{port}").replace("30s", "2s")
+    config = config.replace("rule_files: [cellblock-rules.yaml]\n", "")
+    with running_prometheus(tmp_path, config) as address:
+        measured = Measured(nodes, port, address)
+        passed = 'count by (check) (cellblock_health_verdict{check=~".*-speed|all-reduce"} == 0)'
+        nodes.wait_until(
+            "the verdicts of all checks on all nodes",
+            lambda: [int(one["value"][1]) for one in measured.ask(passed)] == [len(NODES)] * 5,
+        )
+        (panel,) = [text for title, text in NODES_BOARD.expressions() if "a check failed last" in title]
+        shown = measured.ask(panel.replace("$instance", ".*"))
+        assert {"pair-speed", "jail"} <= {one["metric"]["check"] for one in shown}
 
 
 def test_a_slow_network_is_named(nodes: LocalCluster) -> None:
@@ -134,6 +178,22 @@ def test_a_slow_network_is_named(nodes: LocalCluster) -> None:
     nodes.on(SLOW, "node-health").ok()
     assert "pair-speed" in reason(nodes, SLOW)
     assert SLOW not in measure(nodes)["pair-speed"]
+
+
+def test_a_slow_gpu_is_named_and_drains_nothing(nodes: LocalCluster) -> None:
+    """by a program of the jail, as nobody, which sees the GPUs of the job"""
+    program = nodes.root / GPU_PROGRAM[1:]
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    try:
+        found = measure(nodes)["gpu-speed"]
+    finally:
+        program.unlink()
+    assert failed(found) == {SLOW}, found
+    assert found[SLOW][1] == "90 GFLOP a second; the median of 8 nodes is 800"
+    assert {verdict for node, (verdict, _) in found.items() if node != SLOW} == {"passed"}
+    assert reason(nodes, SLOW).startswith("idle|")
 
 
 def test_slow_processors_are_named(nodes: LocalCluster) -> None:
@@ -160,6 +220,42 @@ def test_slow_processors_are_named(nodes: LocalCluster) -> None:
     # Then nobody is due.
     nodes.wait_until_none_completes()
     assert nodes.on("controller", "active-checks", "--due").ok() == ""
+
+
+def test_from_a_container_of_its_own(nodes: LocalCluster, tmp_path: Path) -> None:
+    """as on Kubernetes, where slurmctld's is not root: with rights and folders of the pod `health`"""
+    name = nodes.request.name or ""
+    controller, own = container_name(name, "controller"), container_name(name, "health")
+    inspected = podman("inspect", "--format", "{{.Image}}{{range .Config.Env}} {{.}}{{end}}", controller)
+    image, *environment = inspected.split()
+    folder = state.folder(name)
+    auth = "slurm" if "CELLBLOCK_AUTH=slurm" in environment else "munge"
+    # Where others may write, as a ConfigMap's folder is, if it is not read-only.
+    configuration = tmp_path / "configuration"
+    shutil.copytree(folder / "config/slurm", configuration)
+    configuration.chmod(0o777)
+    writes = [*WRITES, "/etc/slurm"]
+    options = [
+        *(f"--tmpfs={path}:mode=0777,size=16m,notmpcopyup" for path in writes),
+        *(f"--cap-add={one}" for one in capabilities("controller")),
+        *(f"--env={one}" for one in environment if one.startswith(("CELLBLOCK_AUTH=", "CELLBLOCK_CLUSTER="))),
+        *(f"--volume={configuration}:/etc/cellblock/slurm:ro", f"--network={network_name(name)}"),
+        f"--volume={folder}/secrets/{auth}:/run/secrets/cellblock:ro",
+        f"--ulimit=nofile={':'.join(map(str, resource.getrlimit(resource.RLIMIT_NOFILE)))}",
+        *("--ulimit=nproc=1000:1000", "--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
+        *("--security-opt=no-new-privileges", '--entrypoint=["tini", "--", "cellblock-init", "health"]'),
+    ]
+    try:
+        podman("run", "--detach", f"--name={own}", *options, image)
+        nodes.wait_until_none_completes()
+
+        def measured() -> str:
+            return podman("exec", own, "sh", "-c", f"active-checks {' '.join(NODES[:3])} 2>&1 || true")
+
+        nodes.wait_until("they are measured", lambda: "all-reduce" in measured())
+        assert re.search(r"^worker-2 +pair-speed +passed +\d+ MB a second", measured(), re.M)
+    finally:
+        podman("rm", "--force", "--time=1", own)
 
 
 def test_a_user_gets_the_node_within_two_seconds(nodes: LocalCluster) -> None:

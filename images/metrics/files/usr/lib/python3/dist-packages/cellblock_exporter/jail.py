@@ -40,7 +40,7 @@ def write_nothing(text: Text) -> None:
 
 def write_jail(text: Text, folder: Path) -> None:
     """The families of the jail, of the copies in `folder`."""
-    _write_counted(text, folder / "nodes")
+    _write_counted(text, folder / "nodes", folder / "verdicts")
     record = _record(folder / "state.json")
     text.gauge("cellblock_jail_ready", "Whether the jail is assembled", bool(record))
     text.family(
@@ -66,21 +66,29 @@ def write_jail(text: Text, folder: Path) -> None:
     text.gauge("cellblock_jail_image_files", "Files and folders of the image", files)
 
 
-def _write_counted(text: Text, folder: Path) -> None:
-    """The families of what nodes count, of a file for each; what is no sample in one of them is left out."""
-    samples: dict[str, list[tuple[dict[str, str], int]]] = {name: [] for name in (*_COUNTED, *_HEALTH)}
-    for path in sorted(folder.glob("*.prom")):
+def _write_counted(text: Text, *folders: Path) -> None:
+    """The families of what is known of nodes, of a file for each; what is no sample there is left out.
+
+    Of a sample that two files have the last one counts: Prometheus takes no page that has one twice.
+    """
+    samples: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in (*_COUNTED, *_HEALTH)}
+    for path in (path for folder in folders for path in sorted(folder.glob("*.prom"))):
         if not _NODE.fullmatch(path.stem):
             continue
         for line in _read(path).splitlines():
             found = _SAMPLE.fullmatch(line)
             if found and found[1] in samples:
-                labels = {"node": path.stem, **({found[2]: found[3]} if found[2] else {})}
-                samples[found[1]].append((labels, int(found[4])))
-    for name, help_text in _COUNTED.items():
-        text.family(name, "counter", help_text, samples[name])
-    for name, help_text in _HEALTH.items():
-        text.family(name, "gauge", help_text, samples[name])
+                labels = (path.stem, found[2], found[3]) if found[2] else (path.stem,)
+                samples[found[1]][labels] = int(found[4])
+    for families, kind in ((_COUNTED, "counter"), (_HEALTH, "gauge")):
+        for name, help_text in families.items():
+            text.family(name, kind, help_text, (_sample(*one) for one in samples[name].items()))
+
+
+def _sample(labels: tuple[str, ...], value: int) -> tuple[dict[str, str], int]:
+    """A sample of labels NODE or NODE, NAME, VALUE."""
+    node, *other = labels
+    return {"node": node, **({other[0]: other[1]} if other else {})}, value
 
 
 def _read(path: Path) -> str:
