@@ -1,15 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the pods of a cluster file are placed, updated and given devices, and which ConfigMaps never change."""
+"""How pods of a cluster file are named, placed and updated, their devices; ConfigMaps that never change."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from cellblock.kubernetes.release_1_20 import for_1_20
 from tests.kubernetes.rendered import FILE, found, objects, rendered
 from tests.kubernetes_schemas import check
+
+
+@pytest.mark.parametrize("name", ["cpu", "h100", "login"])
+def test_nodes_and_login_nodes_have_names_that_slurm_and_jobs_find(name: str, tmp_path: Path) -> None:
+    texts = rendered(tmp_path)
+    one = found(texts, "StatefulSet", name)["spec"]
+    naming = found(texts, "Service", one["serviceName"])["spec"]
+    assert naming["clusterIP"] == "None"
+    assert naming["publishNotReadyAddresses"] is True
+    assert naming["selector"].items() <= one["template"]["metadata"]["labels"].items()
+    domain = f"{one['serviceName']}.hpc.svc.cluster.local"
+    for asks in ("controller", "cpu", "h100", "login"):
+        spec = found(texts, "StatefulSet", asks)["spec"]["template"]["spec"]
+        assert domain in spec["dnsConfig"]["searches"], asks
 
 
 def test_nodes_are_spread_over_machines_as_their_set_says(tmp_path: Path) -> None:
