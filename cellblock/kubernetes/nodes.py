@@ -188,7 +188,8 @@ def login(cluster: Description, config_map: str) -> Iterator[Object]:
         _inside(cluster),
         (
             Mount("jail", JAIL, read_only=False),
-            Mount("configuration", "/etc/slurm"),
+            # follow-configuration takes it to /etc/slurm when Slurm's commands read it.
+            Mount("configuration", "/etc/cellblock/slurm"),
             Mount("secrets", SECRETS),
             Mount("plan", "/etc/cellblock/jail.fstab", sub_path="jail.fstab"),
         ),
