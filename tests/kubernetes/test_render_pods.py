@@ -27,6 +27,23 @@ def test_nodes_and_login_nodes_have_names_that_slurm_and_jobs_find(name: str, tm
         assert domain in spec["dnsConfig"]["searches"], asks
 
 
+def test_no_command_reads_a_configuration_that_nobody_has_tried(tmp_path: Path) -> None:
+    mounted = {
+        (one["metadata"]["name"], mount["mountPath"])
+        for one in objects(rendered(tmp_path))
+        if one["kind"] in ("StatefulSet", "Deployment")
+        for spec in [one["spec"]["template"]["spec"]]
+        for container in spec["containers"]
+        for mount in container["volumeMounts"]
+        for volume in spec["volumes"]
+        if volume["name"] == mount["name"]
+        and volume.get("configMap", {}).get("name") == "slurm-configuration"
+    }
+    # slurmrestd reads it once, when it starts.
+    tried = {(name, "/etc/cellblock/slurm") for name in ("controller", "login", "metrics")}
+    assert mounted == {*tried, ("rest", "/etc/slurm")}
+
+
 def test_nodes_are_spread_over_machines_as_their_set_says(tmp_path: Path) -> None:
     def placed(text: str, name: str) -> tuple[bool, list[dict[str, object]]]:
         spec = found(rendered(tmp_path, text), "StatefulSet", name)["spec"]["template"]["spec"]

@@ -34,6 +34,7 @@ def pod(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         *("--entrypoint", "sh", image, "-c", f"{_FOLLOW} --first {_FOLDER} && exec {_FOLLOW} {_FOLDER}"),
     )
     try:
+        made.wait_until("the first", lambda: made.run("test", "-e", "/etc/slurm/slurm.conf").status == 0)
         yield made
     finally:
         made.remove()
@@ -46,8 +47,7 @@ def in_use(pod: ControllerPod) -> set[str]:
 
 
 def test_a_change_is_taken(pod: ControllerPod) -> None:
-    pod.put(MAIN)
-    pod.wait_until("the first", lambda: in_use(pod) == {"main"})
+    assert in_use(pod) == {"main"}
     pod.put(MAIN + "PartitionName=second Nodes=n-1\n", {"note.conf": "of the second\n"})
     pod.wait_until("the second", lambda: in_use(pod) == {"main", "second"})
     assert pod.run("cat", "/etc/slurm/note.conf").ok() == "of the second\n"
